@@ -1,0 +1,51 @@
+"""plugbay: one host for every out-of-process plugin of AI agents.
+
+Names are loaded when first used, so `import plugbay` costs nothing and `plugbay.sdk` never loads the host.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from plugbay.host.host import CallResult, Host
+    from plugbay.host.sync import SyncHost
+    from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, PlugbayError
+
+_HOMES = {
+    "Host": "plugbay.host.host",
+    "CallResult": "plugbay.host.host",
+    "SyncHost": "plugbay.host.sync",
+    **dict.fromkeys(
+        ("CallFailed", "Code", "ConfigInvalid", "Failure", "ManifestInvalid", "PlugbayError"), "plugbay.model.errors"
+    ),
+}
+
+__all__ = [
+    "CallFailed",
+    "CallResult",
+    "Code",
+    "ConfigInvalid",
+    "Failure",
+    "Host",
+    "ManifestInvalid",
+    "PlugbayError",
+    "SyncHost",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'plugbay' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

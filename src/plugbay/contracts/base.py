@@ -1,0 +1,145 @@
+"""`Machine`: the shape every contract's protocol machine has. Bytes in, events out.
+
+A machine never awaits, never reads a clock, never draws a random number and never raises for what the peer does: a
+broken peer is a `Fault` event. It raises `Misuse` only for our own bugs. One class serves both roles, so host, SDK and
+conformance kit cannot drift apart, and a HOST machine can be run against a PLUGIN machine with no process between them.
+
+What a machine may do in which state is a table, `TRANSITIONS`; there is no other state.
+"""
+
+from __future__ import annotations
+
+from plugbay.model.events import Fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, ClassVar, Protocol
+
+    from plugbay.model.errors import Failure
+    from plugbay.model.events import CallId, Event
+    from plugbay.model.operations import HostOp, PluginOp
+    from plugbay.wire.strict_json import Codec
+
+    class Framing(Protocol):
+        """What a machine needs of a frame decoder."""
+
+        pending: int
+
+
+class Role:
+    """Which end of the link a machine plays."""
+
+    HOST = "host"
+    PLUGIN = "plugin"
+
+
+class Misuse(RuntimeError):
+    """Our own bug: a machine was asked for something its state does not allow."""
+
+
+class Traffic:
+    """How a contract wants a full outgoing queue treated: data for the link, which enforces it.
+
+    `urgent` operations overtake queued ones but keep their order among themselves. When `capacity` notifications wait,
+    `drops` says which end gives way: "newest" (nexo's events) or "oldest" (ainb's keys). Answers and calls are never
+    dropped.
+    """
+
+    __slots__ = ("capacity", "drops", "urgent")
+
+    def __init__(self, capacity: int = 64, drops: str = "newest", urgent: frozenset[type] = frozenset()) -> None:
+        self.capacity = capacity
+        self.drops = drops
+        self.urgent = urgent
+
+
+class Machine:
+    """Base of the protocol machines: the outgoing buffer and the transition table; the rest is the contract's."""
+
+    __slots__ = ("_out", "codec", "role", "state")
+
+    CONTRACT: ClassVar[str] = ""
+    FIRST_STATE: ClassVar[str] = "start"
+    TRANSITIONS: ClassVar[Mapping[tuple[str, str, str], str]] = {}
+    """(role, state, trigger) → state. The diagrams in the docs are drawn from this."""
+    SUPPORTS: ClassVar[frozenset[type]] = frozenset()
+    """The operations this contract can carry from host to plugin."""
+    TRAFFIC: ClassVar[Traffic] = Traffic()
+
+    def __init__(self, role: str, codec: Codec) -> None:
+        self.role = role
+        self.codec = codec
+        self.state = self.FIRST_STATE
+        self._out: list[bytes] = []
+
+    # What the peer does.
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take bytes as they came from the peer; report what they mean."""
+        raise NotImplementedError
+
+    def receive_eof(self) -> list[Event]:
+        """The peer will send nothing more; every call still open is finished here."""
+        raise NotImplementedError
+
+    # What we do. Bytes to send collect in `outgoing`.
+
+    def greet(self) -> None:
+        """Open the conversation (HOST), or get ready to be greeted (PLUGIN)."""
+        raise NotImplementedError
+
+    def call(self, id: CallId, op: PluginOp | HostOp) -> Failure | None:
+        """Ask the peer; a `Failure` means nothing was sent and the call is over."""
+        raise NotImplementedError
+
+    def notify(self, op: PluginOp | HostOp) -> None:
+        """Tell the peer; no answer will come."""
+        raise NotImplementedError
+
+    def cancel(self, id: CallId, reason: str) -> None:
+        """We no longer want the answer to `id`; a late one is dropped."""
+        raise NotImplementedError
+
+    def finish(self, id: CallId, value: Any = None, failure: Failure | None = None) -> None:
+        """Answer what the peer asked under `id`."""
+        raise NotImplementedError
+
+    def progress(self, id: CallId, item: Any) -> None:
+        """Say more about what the peer asked under `id`, before the answer."""
+        raise NotImplementedError
+
+    def close(self, reason: str) -> None:
+        """Say good-bye, where the contract has a word for it."""
+        raise NotImplementedError
+
+    def outgoing(self) -> bytes:
+        """Take everything that is waiting to be sent."""
+        out = self._out
+        if not out:
+            return b""
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        return data
+
+    @property
+    def satisfied(self) -> bool:
+        """True when the contract expects not one more byte from the peer; the link then stops reading."""
+        return False
+
+    # For the contracts.
+
+    def _step(self, trigger: str) -> None:
+        """Move along the table; a miss is our own bug."""
+        try:
+            self.state = self.TRANSITIONS[self.role, self.state, trigger]
+        except KeyError:
+            raise Misuse(f"{self.CONTRACT} {self.role}: {trigger!r} is not possible in {self.state!r}") from None
+
+    def _may(self, trigger: str) -> bool:
+        return (self.role, self.state, trigger) in self.TRANSITIONS
+
+    def _fault(self, failure: Failure) -> list[Event]:
+        """The peer broke the contract: remember it in the state, and report it once."""
+        self._step("violation")
+        return [Fault(failure)]

@@ -1,0 +1,197 @@
+"""A manifest or config file as text: its value, and the line on which each key stands.
+
+Owns the path → line index that lets every problem name its line, for JSON and for TOML. Knows no manifest's fields.
+Paths are tuples of keys and list positions, as pydantic reports them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass, field
+from typing import Any
+
+from plugbay.model.errors import Problem
+
+Path = tuple[str | int, ...]
+
+MAX_DEPTH = 64
+"""Levels of nesting in a manifest; a deeper one is an attack, not a manifest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed file."""
+
+    value: Any
+    lines: dict[Path, int] = field(default_factory=dict)
+
+    def line(self, path: Path) -> int | None:
+        """The line of `path`, or of its nearest parent that has one."""
+        for length in range(len(path), -1, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return None
+
+
+def dotted(path: Path) -> str:
+    """`tools[1].name`, for people."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def parse_json(text: str) -> Document | Problem:
+    """Strict JSON; a repeated key or a number JSON does not have is a problem."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+        return Document(value, _JsonLines(text).index())
+    except json.JSONDecodeError as error:
+        return Problem("parse_error", "", f"not JSON: {error.msg} at column {error.colno}", line=error.lineno)
+    except (ValueError, RecursionError) as error:
+        return Problem("parse_error", "", f"not usable JSON: {error}")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+class _JsonLines:
+    """Walks text that is known to be JSON and notes where each key and item begins."""
+
+    _TOKEN = re.compile(r'[ \t\r\n]*(?:("(?:[^"\\]|\\.)*")|([\[\]{},:])|([^\s\[\]{},:"]+))')
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._line = 1
+        self._counted = 0
+        self._lines: dict[Path, int] = {}
+
+    def index(self) -> dict[Path, int]:
+        self._value((), self._next())
+        return self._lines
+
+    def _next(self) -> str:
+        match = self._TOKEN.match(self._text, self._at)
+        assert match is not None, "the text was parsed before"
+        start = match.start(match.lastindex or 0)
+        self._line += self._text.count("\n", self._counted, start)
+        self._counted = start
+        self._at = match.end()
+        return match.group(match.lastindex or 0)
+
+    def _value(self, path: Path, token: str) -> None:
+        self._lines.setdefault(path, self._line)
+        if len(path) > MAX_DEPTH:
+            raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+        if token == "{":
+            self._members(path)
+        elif token == "[":
+            self._items(path)
+
+    def _members(self, path: Path) -> None:
+        seen: set[str] = set()
+        while (token := self._next()) != "}":
+            if token == ",":
+                continue
+            key = json.loads(token)
+            if key in seen:
+                raise ValueError(f"line {self._line}: the key {key!r} is there twice")
+            seen.add(key)
+            self._lines[(*path, key)] = self._line
+            self._next()
+            self._value((*path, key), self._next())
+
+    def _items(self, path: Path) -> None:
+        position = 0
+        while (token := self._next()) != "]":
+            if token != ",":
+                self._value((*path, position), token)
+                position += 1
+
+
+def parse_toml(text: str) -> Document | Problem:
+    """TOML 1.0."""
+    try:
+        return Document(tomllib.loads(text), _toml_lines(text))
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        return Problem("parse_error", "", f"not TOML: {error}", line=int(found[1]) if found else None)
+    except RecursionError:
+        return Problem("parse_error", "", "not usable TOML: nested too deep")
+
+
+_TOML_KEY = r'(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|\'[^\']*\')'
+_TOML_PATH = re.compile(rf"{_TOML_KEY}(?:\s*\.\s*{_TOML_KEY})*")
+_TOML_HEADER = re.compile(rf"\s*(\[\[?)\s*({_TOML_PATH.pattern})\s*\]\]?")
+_TOML_ASSIGN = re.compile(rf"\s*({_TOML_PATH.pattern})\s*=")
+
+
+def _toml_lines(text: str) -> dict[Path, int]:
+    """Where each table header and each `key =` stands. Values over several lines are skipped by their brackets."""
+    lines: dict[Path, int] = {(): 1}
+    tables: dict[Path, int] = {}
+    table: Path = ()
+    inside = _Multiline()
+    for number, line in enumerate(text.split("\n"), 1):
+        if inside.skip(line):
+            continue
+        header, assign = _TOML_HEADER.match(line), _TOML_ASSIGN.match(line)
+        if header and not assign:
+            table = _table_path(_keys(header[2]), tables, appended=header[1] == "[[")
+            lines.setdefault(table, number)
+        elif assign:
+            lines.setdefault((*table, *_keys(assign[1])), number)
+            inside.start(line[assign.end() :])
+    return lines
+
+
+def _table_path(keys: list[str], tables: dict[Path, int], *, appended: bool) -> Path:
+    """The value path of a header: array-of-tables on the way are replaced by their last element."""
+    path: Path = ()
+    for depth, key in enumerate(keys):
+        path = (*path, key)
+        if appended and depth == len(keys) - 1:
+            tables[path] = tables.get(path, -1) + 1
+        if path in tables:
+            path = (*path, tables[path])
+    return path
+
+
+def _keys(text: str) -> list[str]:
+    return [part.strip("\"'") for part in re.findall(_TOML_KEY, text)]
+
+
+class _Multiline:
+    """Remembers that a value goes on over the next lines."""
+
+    def __init__(self) -> None:
+        self._quotes = ""
+        self._depth = 0
+
+    def start(self, value: str) -> None:
+        stripped = value.strip()
+        for quotes in ('"""', "'''"):
+            if stripped.startswith(quotes) and stripped.count(quotes) == 1:
+                self._quotes = quotes
+                return
+        self._depth = self._balance(value)
+
+    def skip(self, line: str) -> bool:
+        """True when `line` belongs to a value that began earlier."""
+        if self._quotes:
+            if self._quotes in line:
+                self._quotes = ""
+            return True
+        if self._depth > 0:
+            self._depth += self._balance(line)
+            return True
+        return False
+
+    @staticmethod
+    def _balance(text: str) -> int:
+        bare = re.sub(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|#.*', "", text)
+        return bare.count("[") + bare.count("{") - bare.count("]") - bare.count("}")

@@ -1,0 +1,48 @@
+"""Which contracts exist, how a folder of each is recognised, and how each one's machine is made.
+
+The only place that lists contracts. Adding one is adding one entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plugbay.contracts.base import Machine, Role
+from plugbay.contracts.rune import manifest as rune_manifest
+from plugbay.contracts.rune.machine import RuneMachine
+from plugbay.model.errors import Problem
+from plugbay.model.spec import PluginSpec
+
+if TYPE_CHECKING:
+    from plugbay.wire.strict_json import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """One contract, as the host and the kit use it."""
+
+    name: str
+    manifest_files: tuple[str, ...]
+    parse_manifest: Callable[[str, Path], tuple[PluginSpec | None, list[Problem]]]
+    host_machine: Callable[[PluginSpec, tuple[str, ...], Codec, int], Machine]
+    """(spec, granted capabilities, codec, random 64-bit number) → a HOST machine, ready to greet."""
+
+
+def _rune_host(spec: PluginSpec, granted: tuple[str, ...], codec: Codec, nonce: int) -> Machine:
+    return RuneMachine(Role.HOST, codec, plugin_id=spec.id, granted=granted, nonce=nonce)
+
+
+CONTRACTS: dict[str, Contract] = {
+    contract.name: contract
+    for contract in (Contract("rune", (rune_manifest.FILE_NAME,), rune_manifest.parse, _rune_host),)
+}
+
+MACHINES: dict[str, type[Machine]] = {"rune": RuneMachine}
+
+
+def contract_of(file_name: str) -> Contract | None:
+    """The contract whose manifest has this file name."""
+    return next((contract for contract in CONTRACTS.values() if file_name in contract.manifest_files), None)

@@ -1,0 +1,1 @@
+"""rune (`rterm.plugin.v1`): line JSON, one process per call, nine failure codes."""

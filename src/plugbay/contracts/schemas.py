@@ -1,0 +1,30 @@
+"""JSON Schemas from untrusted manifests, compiled once: nothing is ever fetched, no pattern can run away.
+
+Owns the one way a schema becomes a validator. Knows no manifest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+
+_PATTERNS = jsonschema_rs.RegexOptions()
+"""The linear-time engine: a hostile `pattern` cannot backtrack without end. It refuses look-around and back-references."""
+
+
+def compile_schema(schema: Any) -> Any:
+    """A validator with `is_valid` and `iter_errors`; raises `ValueError` that says why there is none."""
+    try:
+        return jsonschema_rs.validator_for(schema, offline=True, pattern_options=_PATTERNS)
+    except (ValueError, jsonschema_rs.ValidationError) as error:
+        raise ValueError(str(error).split("\n", 1)[0]) from error
+
+
+def schema_problem(schema: Any) -> str | None:
+    """Why `schema` cannot be enforced; None when it can."""
+    try:
+        compile_schema(schema)
+    except ValueError as error:
+        return str(error)
+    return None

@@ -1,0 +1,44 @@
+"""Schemas of strangers: compiled offline, linear patterns, clear refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugbay.contracts.schemas import compile_schema, schema_problem
+
+
+def test_a_schema_becomes_a_validator_that_names_path_and_rule() -> None:
+    validator = compile_schema({"type": "object", "properties": {"n": {"type": "integer"}}})
+    assert validator.is_valid({"n": 1})
+    (error,) = validator.iter_errors({"n": "x"})
+    assert list(error.instance_path) == ["n"]
+    assert "integer" in error.message
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": "objet"}, "objet"),
+        (5, "5"),
+        ({"$ref": "http://localhost:9/never-fetched"}, "never-fetched"),
+        ({"pattern": "(a"}, "(a"),
+        ({"pattern": "(?=a)b"}, "(?=a)b"),
+    ],
+    ids=["not a type", "not a schema", "remote reference", "broken pattern", "look-around"],
+)
+def test_what_cannot_be_enforced_says_why(schema: Any, words: str) -> None:
+    problem = schema_problem(schema)
+    assert problem is not None
+    assert words in problem
+
+
+def test_a_pattern_made_to_backtrack_is_judged_at_once() -> None:
+    validator = compile_schema({"type": "string", "pattern": "^(a+)+$"})
+    assert not validator.is_valid("a" * 100_000 + "!")
+
+
+def test_a_usable_schema_has_no_problem() -> None:
+    assert schema_problem({"$defs": {"a": {"type": "string"}}, "$ref": "#/$defs/a"}) is None
+    assert schema_problem(True) is None
