@@ -1,0 +1,81 @@
+"""`Answers`: the peer's requests, each answered by its own task under a cap.
+
+Own tasks, because a handler that awaits the peer inside the reader would wait for bytes nobody reads. Knows the machine
+it answers through and nothing else of the link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from plugbay.contracts.base import Machine
+from plugbay.model.errors import Code, Failure
+from plugbay.model.events import CallArrived, CancelArrived
+
+if TYPE_CHECKING:
+    from plugbay.model.events import CallId
+    from plugbay.model.operations import Operation
+
+    Handler = Callable[[Operation, Callable[[Any], None]], Awaitable[Any]]
+    """(operation, send progress) → value or Failure."""
+
+MAX_HANDLERS = 32
+"""Requests of one peer answered at the same time; more are refused as overloaded."""
+
+
+class Answers:
+    """Requests being answered for one link."""
+
+    __slots__ = ("_handler", "_machine", "_send", "_tasks")
+
+    def __init__(self, machine: Machine, handler: Handler | None, send: Callable[[], None]) -> None:
+        self._machine = machine
+        self._handler = handler
+        self._send = send
+        self._tasks: dict[CallId, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def arrived(self, event: CallArrived) -> None:
+        """Start answering, or refuse at once."""
+        if self._handler is None:
+            self._finish(event.id, Failure(Code.NOT_FOUND, "nobody here answers requests"))
+        elif len(self._tasks) >= MAX_HANDLERS:
+            why = f"{MAX_HANDLERS} requests of this plugin are being answered already"
+            self._finish(event.id, Failure(Code.OVERLOADED, why, retryable=True))
+        else:
+            self._tasks[event.id] = asyncio.get_running_loop().create_task(self._answer(event, self._handler))
+
+    def cancelled(self, event: CancelArrived) -> None:
+        """The peer no longer wants this answer; its handler is cancelled and says nothing more."""
+        task = self._tasks.get(event.id)
+        if task is not None:
+            task.cancel()
+
+    def stop(self) -> None:
+        """Nobody will read an answer any more."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    async def _answer(self, event: CallArrived, handler: Handler) -> None:
+        def progress(item: Any) -> None:
+            self._machine.progress(event.id, item)
+            self._send()
+
+        try:
+            answer = await handler(event.op, progress)
+        except Exception as error:
+            answer = Failure(Code.INTERNAL, f"{type(error).__name__}: {error}")
+        finally:
+            self._tasks.pop(event.id, None)
+        self._finish(event.id, answer)
+
+    def _finish(self, id: CallId, answer: Any) -> None:
+        if isinstance(answer, Failure):
+            self._machine.finish(id, None, answer)
+        else:
+            self._machine.finish(id, answer)
+        self._send()

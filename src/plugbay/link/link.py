@@ -1,0 +1,400 @@
+"""`Link`: one machine, one byte stream, and the calls that wait between them. The only pump there is.
+
+Owns: correlation of calls with their callers, their deadlines, when bytes go out, how a conversation ends. Refuses to
+know: which contract it pumps, what a process is, whether to restart one.
+
+There is no reader task: the stream calls `data_received`, the machine turns bytes into events, each event settles its
+waiter. A peer's fault becomes the result of every waiting call and never an exception in somebody's task group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from plugbay.contracts.base import Machine
+from plugbay.link.answers import Answers
+from plugbay.link.deadlines import Alarm, Deadlines
+from plugbay.link.hooks import Hooks
+from plugbay.link.outbox import Outbox
+from plugbay.link.stream import ByteStream
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.events import (
+    CallArrived,
+    CallFinished,
+    CallProgress,
+    CancelArrived,
+    Closed,
+    Fault,
+    Noise,
+    Notified,
+    Ready,
+)
+
+if TYPE_CHECKING:
+    from plugbay.model.events import CallId, Event
+    from plugbay.model.operations import Operation
+
+MAX_UNSENT = 8 << 20
+"""Bytes waiting for a peer that does not read; past this a new call is refused instead of queued."""
+
+WRITE_STALL = 10.0
+"""Seconds a peer may leave our bytes unread before it counts as hung."""
+
+EXIT_NOTICE = 0.05
+"""Seconds to wait, after end of output, for the exit status that explains it. Keeps a failure under 100 ms."""
+
+class Waiter:
+    """One call that waits for its answer; expires by itself."""
+
+    __slots__ = ("future", "id", "link", "on_progress", "tick")
+
+    def __init__(
+        self, link: Link, id: CallId, future: asyncio.Future[CallFinished], on_progress: Callable[[Any], None] | None
+    ) -> None:
+        self.link = link
+        self.id = id
+        self.future = future
+        self.on_progress = on_progress
+        self.tick = 0
+
+    def expire(self) -> None:
+        self.link._expire(self)
+
+
+class Link:
+    """The live conversation with one peer."""
+
+    __slots__ = (
+        "_answers",
+        "_deadlines",
+        "_direct",
+        "_eof_timer",
+        "_flush_scheduled",
+        "_greeted",
+        "_has_process",
+        "_hooks",
+        "_loop",
+        "_number",
+        "_outbox",
+        "_stall",
+        "_stream",
+        "_waiting",
+        "fault",
+        "hello",
+        "late",
+        "machine",
+        "noise",
+    )
+
+    def __init__(
+        self,
+        machine: Machine,
+        stream: ByteStream,
+        deadlines: Deadlines,
+        hooks: Hooks | None = None,
+        *,
+        has_process: bool = False,
+    ) -> None:
+        self.machine = machine
+        self._stream = stream
+        self._deadlines = deadlines
+        self._hooks = hooks or Hooks()
+        self._has_process = has_process
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[CallId, Waiter] = {}
+        self._number = 0
+        self._direct = True
+        self._flush_scheduled = False
+        self._outbox: Outbox | None = None
+        self._answers: Answers | None = None
+        self._stall: tuple[int, Alarm] | None = None
+        self._eof_timer: asyncio.TimerHandle | None = None
+        self._greeted: asyncio.Future[None] | None = None
+        self.hello: Ready | None = None
+        self.fault: Failure | None = None
+        """Why the conversation is over; None while it lives."""
+        self.late = 0
+        """Answers that came after their call was over."""
+        self.noise = 0
+        """Pieces of output that were no message."""
+
+    # Opening and closing.
+
+    async def open(self, timeout: float) -> Failure | None:
+        """Greet, and wait until the peer is ready. A `Failure` means the link is dead."""
+        self._greeted = self._loop.create_future()
+        self._stream.open(self)
+        self.machine.greet()
+        self._send()
+        alarm = Alarm(self._never_greeted)
+        tick = self._deadlines.add(timeout, alarm)
+        try:
+            await self._greeted
+        finally:
+            self._deadlines.discard(tick, alarm)
+            self._greeted = None
+        return self.fault
+
+    def _never_greeted(self) -> None:
+        self._fail(Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time"))
+
+    def close_input(self) -> None:
+        """Tell the peer that nothing more will come; answers may still arrive."""
+        self.machine.close("done")
+        self._send()
+        self._stream.close_write()
+
+    def close(self, failure: Failure | None = None) -> None:
+        """Let go at once. Whoever still waits gets `failure`."""
+        if self.fault is None:
+            self._fail(failure or Failure(Code.UNAVAILABLE, "the link was closed"))
+        if self._eof_timer is not None:
+            self._eof_timer.cancel()
+        self._unstall()
+        self._stream.close()
+
+    def peer_exited(self) -> None:
+        """The process is gone: take what it still said, then nothing more will come, whoever holds its pipe."""
+        self._has_process = False
+        self._stream.read_available()
+        self._end_of_output()
+
+    # Asking.
+
+    async def call(
+        self, op: Operation, timeout: float, on_progress: Callable[[Any], None] | None = None
+    ) -> CallFinished:
+        """Ask the peer and wait. The answer carries a value or a failure; only cancellation raises."""
+        self._number = id = self._number + 1
+        refusal = self.fault or self._overloaded() or self.machine.call(id, op)
+        if refusal is not None:
+            return CallFinished(id, None, refusal)
+        waiter = Waiter(self, id, self._loop.create_future(), on_progress)
+        self._waiting[id] = waiter
+        waiter.tick = self._deadlines.add(timeout, waiter)
+        self._trace("link.call")
+        self._send()
+        try:
+            return await waiter.future
+        except asyncio.CancelledError:
+            self._abandon(waiter, "the caller cancelled")
+            raise
+        finally:
+            self._deadlines.discard(waiter.tick, waiter)
+
+    def notify(self, op: Operation) -> None:
+        """Tell the peer, in order; waits in a bounded queue while the peer is not ready or not reading."""
+        if self.fault is not None:
+            return
+        if self.hello is not None and not self._outbox and not self._stream.buffered:
+            self.machine.notify(op)
+            self._send()
+            return
+        if self._outbox is None:
+            self._outbox = Outbox(self.machine.TRAFFIC)
+        self._outbox.offer(op)
+
+    @property
+    def waiting(self) -> int:
+        """Calls in flight."""
+        return len(self._waiting)
+
+    @property
+    def dropped(self) -> int:
+        """Notifications dropped because the peer did not keep up."""
+        return 0 if self._outbox is None else self._outbox.dropped
+
+    def _overloaded(self) -> Failure | None:
+        if self._stream.buffered <= MAX_UNSENT:
+            return None
+        return Failure(Code.OVERLOADED, f"{self._stream.buffered:,} bytes already wait for the plugin to read")
+
+    def _abandon(self, waiter: Waiter, reason: str) -> None:
+        if self._waiting.pop(waiter.id, None) is not None and self.fault is None:
+            self.machine.cancel(waiter.id, reason)
+            self._send()
+
+    def _expire(self, waiter: Waiter) -> None:
+        self._abandon(waiter, "deadline_exceeded")
+        failure = Failure(Code.TIMEOUT, "no answer within the time allowed for the call")
+        self._settle(waiter, CallFinished(waiter.id, None, failure))
+
+    # Sending: the first frame of a tick goes out at once, the rest of the tick together.
+
+    def _send(self) -> None:
+        if self.fault is not None:
+            return
+        if self._direct:
+            self._direct = False
+            self._write(self.machine.outgoing())
+        elif not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        self._direct = True
+        if self.fault is None:
+            self._write(self.machine.outgoing())
+
+    def _write(self, data: bytes) -> None:
+        if not data:
+            return
+        self._trace("stream.write")
+        self._stream.write(data)
+        if self._stream.buffered and self._stall is None:
+            self._watch_stall(self._stream.sent)
+
+    def _watch_stall(self, sent: int) -> None:
+        """Look again later: a peer that has taken nothing by then is hung."""
+
+        def look() -> None:
+            self._stall = None
+            if self._stream.sent != sent:
+                self._watch_stall(self._stream.sent)
+                return
+            why = f"the plugin has not read its input for {WRITE_STALL:g} s"
+            self._fail(Failure(Code.TIMEOUT, why, detail={"unread_bytes": self._stream.buffered}))
+
+        alarm = Alarm(look)
+        self._stall = (self._deadlines.add(WRITE_STALL, alarm), alarm)
+
+    def _unstall(self) -> None:
+        if self._stall is not None:
+            self._deadlines.discard(*self._stall)
+            self._stall = None
+
+    def _drain_outbox(self) -> None:
+        while self._outbox and self.hello is not None and not self._stream.buffered and self.fault is None:
+            op = self._outbox.take()
+            assert op is not None
+            self.machine.notify(op)
+            self._write(self.machine.outgoing())
+
+    # The stream's listener.
+
+    def data_received(self, data: bytes) -> None:
+        if not self._flush_scheduled:
+            self._direct = True
+        self._trace("stream.read")
+        try:
+            events = self.machine.receive(data)
+        except Exception as error:
+            events = self._broken(error)
+        for event in events:
+            if type(event) is CallFinished:
+                self._finished(event)
+            else:
+                self._dispatch(event)
+        if self.fault is not None:
+            return
+        if self.machine.satisfied:
+            self._stream.pause()
+        self._write(self.machine.outgoing())
+
+    def eof_received(self) -> None:
+        if self._has_process and self._eof_timer is None:
+            self._eof_timer = self._loop.call_later(EXIT_NOTICE, self._end_of_output)
+        else:
+            self._end_of_output()
+
+    def write_drained(self) -> None:
+        self._unstall()
+        self._drain_outbox()
+
+    def _end_of_output(self) -> None:
+        if self._eof_timer is not None:
+            self._eof_timer.cancel()
+        for event in self.machine.receive_eof():
+            self._dispatch(event)
+        self._fail(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
+
+    def _broken(self, error: Exception) -> list[Event]:
+        self._loop.call_exception_handler({"message": "protocol machine raised", "exception": error})
+        return [Fault(Failure(Code.INTERNAL, f"a bug in the {self.machine.CONTRACT} machine: {error!r}"))]
+
+    # Events.
+
+    def _finished(self, event: CallFinished) -> None:
+        waiter = self._waiting.pop(event.id, None)
+        if waiter is None:
+            self.late += 1
+        else:
+            self._settle(waiter, event)
+
+    def _settle(self, waiter: Waiter, event: CallFinished) -> None:
+        self._trace("link.settle")
+        if event.failure is not None and self._hooks.explain is not None:
+            event.failure = self._hooks.explain(event.failure)
+        if not waiter.future.done():
+            waiter.future.set_result(event)
+
+    def _dispatch(self, event: Event) -> None:
+        match event:
+            case CallFinished():
+                self._finished(event)
+            case CallProgress():
+                self._progressed(event)
+            case Ready():
+                self._ready(event)
+            case CallArrived():
+                self._arrived(event)
+            case CancelArrived() if self._answers is not None:
+                self._answers.cancelled(event)
+            case Notified() if self._hooks.notified is not None:
+                self._hooks.notified(event.op)
+            case Noise():
+                self._noticed(event)
+            case Fault():
+                self._fail(event.failure)
+            case Closed():
+                self._fail(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
+
+    def _ready(self, event: Ready) -> None:
+        self.hello = event
+        self._trace("link.ready")
+        if self._greeted is not None and not self._greeted.done():
+            self._greeted.set_result(None)
+        self._drain_outbox()
+
+    def _progressed(self, event: CallProgress) -> None:
+        waiter = self._waiting.get(event.id)
+        if waiter is None:
+            self.late += 1
+        elif waiter.on_progress is not None:
+            waiter.on_progress(event.item)
+
+    def _arrived(self, event: CallArrived) -> None:
+        if self._answers is None:
+            self._answers = Answers(self.machine, self._hooks.handler, self._send)
+        self._answers.arrived(event)
+
+    def _noticed(self, event: Noise) -> None:
+        self.noise += 1
+        if self._hooks.noise is not None:
+            self._hooks.noise(event)
+
+    def _fail(self, failure: Failure) -> None:
+        """The conversation is over: everybody who waits learns why, once."""
+        if self.fault is not None:
+            return
+        if self._hooks.explain is not None:
+            failure = self._hooks.explain(failure)
+        self.fault = failure
+        self._stream.pause()
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting.values():
+            if not waiter.future.done():
+                waiter.future.set_result(CallFinished(waiter.id, None, failure))
+        if self._greeted is not None and not self._greeted.done():
+            self._greeted.set_result(None)
+        if self._answers is not None:
+            self._answers.stop()
+        if self._hooks.faulted is not None:
+            self._hooks.faulted(failure)
+
+    def _trace(self, step: str) -> None:
+        if self._hooks.trace is not None:
+            self._hooks.trace(step)

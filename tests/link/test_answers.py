@@ -1,0 +1,117 @@
+"""The peer's requests: answered by tasks, capped, cancellable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from plugbay.contracts.base import Role
+from plugbay.link.answers import MAX_HANDLERS, Answers
+from plugbay.model.errors import Code, Failure
+from plugbay.model.events import CallArrived, CancelArrived
+from plugbay.model.operations import WriteLog
+from plugbay.wire.strict_json import stdlib_codec
+from tests.support.echo import EchoMachine
+from tests.support.loops import Run, until
+
+if TYPE_CHECKING:
+    from plugbay.model.events import CallId
+    from plugbay.model.operations import Operation
+
+
+class Recorder(EchoMachine):
+    """Remembers what it was told to answer."""
+
+    def __init__(self) -> None:
+        super().__init__(Role.HOST, stdlib_codec())
+        self.answers: list[tuple[CallId, Any]] = []
+        self.steps: list[Any] = []
+
+    def finish(self, id: CallId, value: Any = None, failure: Failure | None = None) -> None:
+        self.answers.append((id, failure.code if failure else value))
+
+    def progress(self, id: CallId, item: Any) -> None:
+        self.steps.append(item)
+
+
+def asked(number: int) -> CallArrived:
+    return CallArrived(number, WriteLog("info", str(number)))
+
+
+def test_a_handlers_value_failure_or_exception_is_the_answer(run: Run) -> None:
+    async def main() -> None:
+        async def handler(op: Operation, progress: Callable[[Any], None]) -> Any:
+            assert isinstance(op, WriteLog)
+            progress("half")
+            if op.message == "2":
+                return Failure(Code.NOT_FOUND, "no")
+            if op.message == "3":
+                raise RuntimeError("bug")
+            return op.message
+
+        machine = Recorder()
+        answers = Answers(machine, handler, lambda: None)
+        for number in (1, 2, 3):
+            answers.arrived(asked(number))
+        await until(lambda: len(machine.answers) == 3)
+        assert machine.answers == [(1, "1"), (2, Code.NOT_FOUND), (3, Code.INTERNAL)]
+        assert machine.steps == ["half"] * 3
+        assert len(answers) == 0
+
+    run(main)
+
+
+def test_requests_beyond_the_cap_are_refused_at_once(run: Run) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def handler(op: Operation, progress: Callable[[Any], None]) -> Any:
+            await gate.wait()
+            return "done"
+
+        machine = Recorder()
+        answers = Answers(machine, handler, lambda: None)
+        for number in range(MAX_HANDLERS + 2):
+            answers.arrived(asked(number))
+        assert machine.answers == [(MAX_HANDLERS, Code.OVERLOADED), (MAX_HANDLERS + 1, Code.OVERLOADED)]
+        gate.set()
+        await until(lambda: len(machine.answers) == MAX_HANDLERS + 2)
+
+    run(main)
+
+
+def test_a_cancelled_request_is_never_answered_and_stop_cancels_the_rest(run: Run) -> None:
+    async def main() -> None:
+        stopped: list[str] = []
+
+        async def handler(op: Operation, progress: Callable[[Any], None]) -> Any:
+            assert isinstance(op, WriteLog)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                stopped.append(op.message)
+                raise
+
+        machine = Recorder()
+        answers = Answers(machine, handler, lambda: None)
+        answers.arrived(asked(1))
+        answers.arrived(asked(2))
+        await asyncio.sleep(0)
+        answers.cancelled(CancelArrived(1))
+        answers.cancelled(CancelArrived(99))
+        await until(lambda: stopped == ["1"])
+        answers.stop()
+        await until(lambda: stopped == ["1", "2"])
+        assert machine.answers == []
+
+    run(main)
+
+
+def test_without_a_handler_every_request_is_not_found(run: Run) -> None:
+    async def main() -> None:
+        machine = Recorder()
+        Answers(machine, None, lambda: None).arrived(asked(1))
+        assert machine.answers == [(1, Code.NOT_FOUND)]
+
+    run(main)

@@ -1,0 +1,91 @@
+"""Many timeouts, one timer: never early, in order, gone when discarded."""
+
+from __future__ import annotations
+
+import asyncio
+
+from plugbay.link.deadlines import TICK, Deadlines
+from tests.support.loops import Run, until
+
+
+class Alarm:
+    def __init__(self, log: list[Alarm]) -> None:
+        self.log = log
+        self.at = 0.0
+
+    def expire(self) -> None:
+        self.at = asyncio.get_running_loop().time()
+        self.log.append(self)
+
+
+def test_an_entry_expires_once_and_never_early(run: Run) -> None:
+    async def main() -> None:
+        deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
+        alarm = Alarm(log)
+        due = asyncio.get_running_loop().time() + 0.03
+        deadlines.add(0.03, alarm)
+        await until(lambda: bool(log))
+        assert alarm.at >= due
+        await asyncio.sleep(3 * TICK)
+        assert log == [alarm]
+        assert len(deadlines) == 0
+
+    run(main)
+
+
+def test_entries_expire_in_the_order_of_their_deadlines_whatever_the_order_they_were_added(run: Run) -> None:
+    async def main() -> None:
+        deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
+        late, soon, middle = Alarm(log), Alarm(log), Alarm(log)
+        deadlines.add(0.06, late)
+        deadlines.add(0.01, soon)
+        deadlines.add(0.03, middle)
+        await until(lambda: len(log) == 3)
+        assert log == [soon, middle, late]
+
+    run(main)
+
+
+def test_a_discarded_entry_never_expires_and_leaves_nothing_behind(run: Run) -> None:
+    async def main() -> None:
+        deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
+        kept, dropped = Alarm(log), Alarm(log)
+        tick = deadlines.add(0.01, dropped)
+        deadlines.add(0.03, kept)
+        deadlines.discard(tick, dropped)
+        deadlines.discard(tick, dropped)
+        assert len(deadlines) == 1
+        await until(lambda: bool(log))
+        assert log == [kept]
+
+    run(main)
+
+
+def test_ten_thousand_finished_calls_leave_the_wheel_empty(run: Run) -> None:
+    async def main() -> None:
+        deadlines = Deadlines(asyncio.get_running_loop())
+        for _ in range(10_000):
+            alarm = Alarm([])
+            deadlines.discard(deadlines.add(30, alarm), alarm)
+        assert len(deadlines) == 0
+        assert len(deadlines._buckets) == 0
+
+    run(main)
+
+
+def test_an_entry_added_while_others_expire_is_not_lost(run: Run) -> None:
+    async def main() -> None:
+        deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
+
+        class Chained(Alarm):
+            def expire(self) -> None:
+                super().expire()
+                deadlines.add(0.0, Alarm(log))
+
+        deadlines.add(0.01, Chained(log))
+        await until(lambda: len(log) == 2)
+        deadlines.add(1, Alarm(log))
+        deadlines.close()
+        assert len(deadlines) == 0
+
+    run(main)

@@ -1,0 +1,441 @@
+"""The pump: correlation, deadlines, cancellation, back-pressure, faults. No process, both loops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from plugbay.contracts.base import Role
+from plugbay.link import link as link_module
+from plugbay.link.deadlines import Deadlines
+from plugbay.link.hooks import Hooks
+from plugbay.link.link import Link
+from plugbay.link.memory import MemoryStream, memory_pair
+from plugbay.model.errors import Code, Failure
+from plugbay.model.events import CallFinished, CancelArrived, Noise
+from plugbay.model.operations import DeliverEvent, InvokeTool, WriteLog
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.strict_json import stdlib_codec
+from tests.support.echo import EchoMachine
+from tests.support.loops import Run, until
+
+if TYPE_CHECKING:
+    from plugbay.model.events import Event
+    from plugbay.model.operations import Operation
+
+CODEC = MsgspecCodec()
+
+
+class Pair:
+    """A HOST link and a PLUGIN link joined in memory."""
+
+    def __init__(self, host_hooks: Hooks | None = None, plugin_hooks: Hooks | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines(loop)
+        self.host_end, self.plugin_end = memory_pair(loop)
+        self.host = Link(EchoMachine(Role.HOST, CODEC), self.host_end, self.deadlines, host_hooks)
+        hooks = plugin_hooks or Hooks(handler=echo)
+        self.plugin = Link(EchoMachine(Role.PLUGIN, stdlib_codec()), self.plugin_end, self.deadlines, hooks)
+
+    async def open(self) -> Pair:
+        opened = await asyncio.gather(self.plugin.open(5), self.host.open(5))
+        assert opened == [None, None]
+        return self
+
+    async def ask(self, value: Any, timeout: float = 5, on_progress: Any = None) -> Any:
+        answer = await self.host.call(InvokeTool("echo", CODEC.dump(value)), timeout, on_progress)
+        return answer.failure.code if answer.failure else CODEC.load(answer.value)
+
+
+async def echo(op: Operation, progress: Callable[[Any], None]) -> Any:
+    assert isinstance(op, InvokeTool)
+    return op.input
+
+
+def test_a_call_gets_its_answer(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair().open()
+        assert await pair.ask({"text": "ü"}) == {"text": "ü"}
+        assert pair.host.waiting == 0
+        assert len(pair.deadlines) == 0
+
+    run(main)
+
+
+def test_five_hundred_calls_in_flight_each_get_their_own_answer(run: Run) -> None:
+    async def main() -> None:
+        async def slow_first(op: Operation, progress: Callable[[Any], None]) -> Any:
+            assert isinstance(op, InvokeTool)
+            await asyncio.sleep(0.001 * (op.input % 7))
+            return op.input
+
+        pair = await Pair(plugin_hooks=Hooks(handler=slow_first)).open()
+        limit = asyncio.Semaphore(30)
+
+        async def one(number: int) -> Any:
+            async with limit:
+                return await pair.ask(number)
+
+        assert await asyncio.gather(*map(one, range(500))) == list(range(500))
+
+    run(main)
+
+
+def test_progress_reaches_its_caller_before_the_answer(run: Run) -> None:
+    async def main() -> None:
+        async def counting(op: Operation, progress: Callable[[Any], None]) -> Any:
+            for number in range(3):
+                progress(number)
+            return "done"
+
+        pair = await Pair(plugin_hooks=Hooks(handler=counting)).open()
+        seen: list[Any] = []
+        assert await pair.ask(1, on_progress=seen.append) == "done"
+        assert seen == [0, 1, 2]
+
+    run(main)
+
+
+async def never(op: Operation, progress: Callable[[Any], None]) -> Any:
+    await asyncio.Event().wait()
+
+
+def test_a_call_that_is_not_answered_in_time_is_a_timeout_and_is_cancelled_at_the_peer(run: Run) -> None:
+    async def main() -> None:
+        cancelled = asyncio.Event()
+
+        async def stubborn(op: Operation, progress: Callable[[Any], None]) -> Any:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+        pair = await Pair(plugin_hooks=Hooks(handler=stubborn)).open()
+        assert await pair.ask(1, timeout=0.03) == Code.TIMEOUT
+        await asyncio.wait_for(cancelled.wait(), 5)
+        assert pair.host.waiting == 0
+
+    run(main)
+
+
+def test_a_cancelled_caller_cancels_the_peer_and_the_link_lives_on(run: Run) -> None:
+    async def main() -> None:
+        cancelled = asyncio.Event()
+
+        async def handler(op: Operation, progress: Callable[[Any], None]) -> Any:
+            assert isinstance(op, InvokeTool)
+            if op.input != "hang":
+                return op.input
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+        pair = await Pair(plugin_hooks=Hooks(handler=handler)).open()
+        task = asyncio.ensure_future(pair.ask("hang"))
+        await until(lambda: pair.host.waiting == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(cancelled.wait(), 5)
+        assert await pair.ask("next") == "next"
+        assert len(pair.deadlines) == 0
+
+    run(main)
+
+
+def test_an_answer_after_its_deadline_is_counted_and_delivered_to_nobody(run: Run) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def uncancellable(op: Operation, progress: Callable[[Any], None]) -> Any:
+            await asyncio.shield(asyncio.ensure_future(gate.wait()))
+            return "late"
+
+        pair = await Pair(plugin_hooks=Hooks(handler=uncancellable)).open()
+        pair.plugin.machine.__class__ = DeafToCancels
+        assert await pair.ask(1, timeout=0.02) == Code.TIMEOUT
+        gate.set()
+        await until(lambda: pair.host.late == 1)
+
+    run(main)
+
+
+class DeafToCancels(EchoMachine):
+    __slots__ = ()
+
+    def receive(self, data: bytes) -> list[Event]:
+        return [event for event in super().receive(data) if not isinstance(event, CancelArrived)]
+
+
+def test_the_plugin_may_ask_the_host_while_the_greeting_is_still_open(run: Run) -> None:
+    async def main() -> None:
+        lines: list[str] = []
+
+        async def log(op: Operation, progress: Callable[[Any], None]) -> Any:
+            assert isinstance(op, WriteLog)
+            lines.append(op.message)
+            return {}
+
+        pair = Pair(host_hooks=Hooks(handler=log))
+        pair.host_end.open(pair.host)
+        pair.plugin_end.open(pair.plugin)
+        pair.host.machine.state = "greeting"
+        pair.plugin.machine.state = "greeting"
+        answer = await pair.plugin.call(WriteLog("info", "early"), 5)
+        assert answer.failure is None
+        assert lines == ["early"]
+
+    run(main)
+
+
+def test_both_sides_ask_at_once_with_the_same_ids(run: Run) -> None:
+    async def main() -> None:
+        async def log(op: Operation, progress: Callable[[Any], None]) -> Any:
+            return "logged"
+
+        pair = Pair(host_hooks=Hooks(handler=log))
+        await pair.open()
+        mine, theirs = await asyncio.gather(pair.ask("x"), pair.plugin.call(WriteLog("info", "y"), 5))
+        assert mine == "x"
+        assert theirs == CallFinished(1, "logged")
+
+    run(main)
+
+
+# Faults.
+
+
+def test_a_fault_fails_every_waiter_once_with_the_owners_explanation(run: Run) -> None:
+    async def main() -> None:
+        told: list[Failure] = []
+        hooks = Hooks(explain=lambda failure: failure.with_detail("p", exit_code=3), faulted=told.append)
+        pair = await Pair(hooks, Hooks(handler=never)).open()
+        calls = [asyncio.ensure_future(pair.host.call(InvokeTool("t", CODEC.dump(1)), 5)) for _ in range(20)]
+        await until(lambda: pair.host.waiting == 20)
+        pair.plugin_end.write(b'{"method":"nonsense","params":{}}\n')
+        failures = [(await call).failure for call in calls]
+        assert {failure.code for failure in failures if failure} == {Code.MALFORMED_RESPONSE}
+        assert all(failure and failure.detail["exit_code"] == 3 for failure in failures)
+        assert len(told) == 1
+        assert pair.host.fault is not None
+        assert await pair.ask("later") == Code.MALFORMED_RESPONSE
+
+    run(main)
+
+
+def test_the_end_of_output_fails_waiters_at_once_without_a_process(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair(plugin_hooks=Hooks(handler=never)).open()
+        call = asyncio.ensure_future(pair.ask(1))
+        await until(lambda: pair.host.waiting == 1)
+        pair.plugin_end.close()
+        assert await call == Code.CRASHED
+
+    run(main)
+
+
+def test_with_a_process_the_end_of_output_waits_a_moment_for_the_exit_that_explains_it(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair(plugin_hooks=Hooks(handler=never)).open()
+        pair.host._has_process = True
+        call = asyncio.ensure_future(pair.ask(1))
+        await until(lambda: pair.host.waiting == 1)
+        pair.plugin_end.close()
+        await until(lambda: pair.host._eof_timer is not None)
+        assert not call.done()
+        pair.host.peer_exited()
+        assert await call == Code.CRASHED
+
+    run(main)
+
+
+def test_a_process_that_only_closed_its_output_is_given_up_without_waiting_for_its_exit(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair(plugin_hooks=Hooks(handler=never)).open()
+        pair.host._has_process = True
+        call = asyncio.ensure_future(pair.ask(1))
+        await until(lambda: pair.host.waiting == 1)
+        pair.plugin_end.close()
+        assert await call == Code.CRASHED
+
+    run(main)
+
+
+def test_a_bug_in_a_machine_fails_its_own_link_and_nothing_else(run: Run) -> None:
+    async def main() -> None:
+        reported: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        pair, other = await Pair(plugin_hooks=Hooks(handler=never)).open(), await Pair().open()
+        pair.host.machine.__class__ = Buggy
+        call = asyncio.ensure_future(pair.ask(1))
+        await until(lambda: pair.host.waiting == 1)
+        pair.plugin_end.write(b"{}\n")
+        assert await call == Code.INTERNAL
+        assert await other.ask("fine") == "fine"
+        assert len(reported) == 1
+
+    run(main)
+
+
+class Buggy(EchoMachine):
+    __slots__ = ()
+
+    def receive(self, data: bytes) -> list[Event]:
+        raise ZeroDivisionError("bug")
+
+
+def test_a_fault_in_one_link_never_raises_through_a_task_group(run: Run) -> None:
+    async def main() -> None:
+        bad, good = await Pair(plugin_hooks=Hooks(handler=never)).open(), await Pair().open()
+        async with asyncio.TaskGroup() as group:
+            failed = group.create_task(bad.ask(1))
+            fine = group.create_task(good.ask(2))
+            await until(lambda: bad.host.waiting == 1)
+            bad.plugin_end.write(b'{"method":"nonsense","params":{}}\n')
+        assert (failed.result(), fine.result()) == (Code.MALFORMED_RESPONSE, 2)
+
+    run(main)
+
+
+def test_noise_is_counted_and_shown_and_costs_nothing_else(run: Run) -> None:
+    async def main() -> None:
+        shown: list[Noise] = []
+        pair = await Pair(Hooks(noise=shown.append)).open()
+        pair.plugin_end.write(b"debug print\n")
+        assert await pair.ask(1) == 1
+        assert pair.host.noise == 1
+        assert shown[0].data == b"debug print"
+
+    run(main)
+
+
+def test_a_greeting_that_never_comes_is_a_timeout(run: Run) -> None:
+    async def main() -> None:
+        pair = Pair()
+        failure = await pair.host.open(0.02)
+        assert failure is not None
+        assert failure.code == Code.TIMEOUT
+
+    run(main)
+
+
+def test_closing_a_link_fails_whoever_still_waits(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair(plugin_hooks=Hooks(handler=never)).open()
+        call = asyncio.ensure_future(pair.ask(1))
+        await until(lambda: pair.host.waiting == 1)
+        pair.host.close()
+        assert await call == Code.UNAVAILABLE
+        assert len(pair.deadlines) == 0
+
+    run(main)
+
+
+# Pressure.
+
+
+def test_notifications_wait_for_the_greeting_and_the_newest_are_dropped_when_too_many_wait(run: Run) -> None:
+    async def main() -> None:
+        heard: list[Any] = []
+        pair = Pair(plugin_hooks=Hooks(notified=lambda op: heard.append(op)))
+        for number in range(6):
+            pair.host.notify(DeliverEvent("t", number))
+        assert pair.host.dropped == 2
+        await pair.open()
+        await until(lambda: len(heard) == 4)
+        assert heard == [DeliverEvent("t", number) for number in range(4)]
+
+    run(main)
+
+
+def test_urgent_notifications_overtake_while_the_peer_does_not_read_and_calls_are_never_dropped(run: Run) -> None:
+    async def main() -> None:
+        heard: list[Any] = []
+        pair = await Pair(plugin_hooks=Hooks(handler=echo, notified=heard.append)).open()
+        pair.plugin_end.stalled = True
+        pair.host.notify(DeliverEvent("fill", "x" * 10))
+        await until(lambda: pair.host_end.buffered > 0)
+        pair.host.notify(DeliverEvent("t", 1))
+        pair.host.notify(WriteLog("info", "urgent"))
+        call = asyncio.ensure_future(pair.ask("call"))
+        pair.plugin_end.resume()
+        assert await call == "call"
+        await until(lambda: len(heard) == 3)
+        assert heard[1:] == [WriteLog("info", "urgent"), DeliverEvent("t", 1)]
+
+    run(main)
+
+
+def test_a_peer_that_never_reads_is_given_up_after_the_stall_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "WRITE_STALL", 0.05)
+
+    async def main() -> None:
+        pair = await Pair().open()
+        pair.plugin_end.stalled = True
+        assert await pair.ask("x" * 100) == Code.TIMEOUT
+        assert pair.host.fault is not None
+        assert "has not read its input" in pair.host.fault.message
+
+    run(main)
+
+
+def test_a_slow_peer_that_still_reads_is_not_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "WRITE_STALL", 0.05)
+
+    async def main() -> None:
+        pair = await Pair().open()
+        pair.plugin_end.stalled = True
+        call = asyncio.ensure_future(pair.ask("x" * 300_000))
+        await until(lambda: pair.host_end.buffered > 0)
+        while not call.done():
+            pair.plugin_end.stalled = False
+            pair.host_end._push()
+            pair.plugin_end.stalled = True
+            await asyncio.sleep(0.02)
+            pair.plugin_end.stalled = False
+            pair.plugin_end.read_available()
+            pair.plugin_end.stalled = True
+        assert await call == "x" * 300_000
+
+    run(main)
+
+
+def test_calls_are_refused_while_too_much_already_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "MAX_UNSENT", 1000)
+
+    async def main() -> None:
+        pair = await Pair().open()
+        pair.plugin_end.stalled = True
+        first = asyncio.ensure_future(pair.ask("x" * 2000))
+        await until(lambda: pair.host_end.buffered > 1000)
+        assert await pair.ask("y") == Code.OVERLOADED
+        pair.plugin_end.resume()
+        assert await first == "x" * 2000
+
+    run(main)
+
+
+def test_the_first_frame_of_a_tick_goes_out_at_once_and_the_rest_go_together(run: Run) -> None:
+    async def main() -> None:
+        writes: list[bytes] = []
+
+        class Counting(MemoryStream):
+            def write(self, data: bytes) -> None:
+                writes.append(data)
+                super().write(data)
+
+        pair = await Pair().open()
+        pair.host_end.__class__ = Counting
+        await pair.ask(0)
+        writes.clear()
+        await asyncio.gather(*(pair.ask(number) for number in range(10)))
+        assert len(writes) == 2
+        assert [data.count(b"\n") for data in writes] == [1, 9]
+
+    run(main)
