@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import pydantic
 
@@ -68,11 +68,19 @@ def unknown_keys(value: Any, known: Iterable[str], path: Path, document: Documen
     ]
 
 
-def _names_at(model: Any, path: Path) -> list[str]:
+def _names_at(model: type[pydantic.BaseModel], path: Path) -> list[str]:
+    """The fields the table at `path` may have; keys of maps and positions in lists lead into the same model."""
+    here: type[pydantic.BaseModel] | None = model
     for part in path:
-        if isinstance(part, str) and isinstance(model, type) and part in getattr(model, "model_fields", {}):
-            model = model.model_fields[part].annotation
-    return list(getattr(model, "model_fields", {}))
+        if here is not None and part in here.model_fields:
+            here = _model_in(here.model_fields[str(part)].annotation)
+    return list(here.model_fields) if here is not None else []
+
+
+def _model_in(annotation: Any) -> type[pydantic.BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        return annotation
+    return next((model for model in map(_model_in, get_args(annotation)) if model is not None), None)
 
 
 def _shown(value: Any) -> str:

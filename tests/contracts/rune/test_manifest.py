@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.contracts.rune.manifest import OPEN_OBJECT, TIMEOUTS, parse
+from plugbay.contracts.rune.manifest import TIMEOUTS, parse
 from plugbay.model.spec import Lifetime
 
 ROOT = Path("/plugins/p")
@@ -54,11 +54,11 @@ def test_a_manifest_becomes_a_spec_with_the_contracts_facts() -> None:
     assert (TIMEOUTS.launch, TIMEOUTS.handshake, TIMEOUTS.call, TIMEOUTS.teardown) == (2.0, 2.0, 5.0, 0.5)
 
 
-def test_what_a_tool_leaves_out_has_the_contracts_defaults() -> None:
+def test_what_a_tool_leaves_out_has_the_contracts_defaults_and_no_schema_accepts_anything() -> None:
     spec, _ = parse(json.dumps(whole()), ROOT)
     assert spec is not None
     (tool,) = spec.exports
-    assert (tool.kind, tool.name, tool.input_schema) == ("tool", "t", OPEN_OBJECT)
+    assert (tool.kind, tool.name, tool.input_schema) == ("tool", "t", None)
     assert tool.facts == {"approval_tier": "safe", "mutating": False, "target_kind": "workspace"}
 
 

@@ -24,9 +24,6 @@ FILE_NAME = "rterm-plugin.json"
 TIMEOUTS = Timeouts(launch=2.0, handshake=2.0, call=5.0, teardown=0.5, kill=2.0)
 """The contract's four timeouts and the wait for a killed child; an operator may override each."""
 
-OPEN_OBJECT: dict[str, Any] = {"type": "object"}
-"""What a tool accepts when its manifest does not say."""
-
 
 class _Process(BaseModel):
     model_config = ConfigDict(extra="ignore")
@@ -197,7 +194,8 @@ def _spec(manifest: _Manifest, root: Path) -> PluginSpec:
 
 def _export(tool: _Tool) -> Export:
     def usable(schema: Any) -> Any:
-        return schema if schema is not None and schema_problem(schema) is None else OPEN_OBJECT
+        """None accepts anything, as real hosts do, whatever the documented default says."""
+        return schema if schema is not None and schema_problem(schema) is None else None
 
     return Export(
         kind="tool",

@@ -1,0 +1,40 @@
+"""Two call logs that need no other service: one in memory, one as JSON lines. Both are public doubles of the port."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from plugbay.host.ports import CallRecord
+
+KEPT = 1_000
+"""Calls remembered in memory; older ones are forgotten first."""
+
+
+class MemoryCallLog:
+    """The last calls, newest last."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self.records: deque[CallRecord] = deque(maxlen=kept)
+
+    def finished(self, record: CallRecord) -> None:
+        self.records.append(record)
+
+
+class JsonLinesCallLog:
+    """One JSON object per call, appended to a file. A full disk loses records and is counted, never raised."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lost = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def finished(self, record: CallRecord) -> None:
+        line = msgspec.json.encode(record.to_json()) + b"\n"
+        try:
+            with self.path.open("ab", buffering=0) as file:
+                file.write(line)
+        except OSError:
+            self.lost += 1

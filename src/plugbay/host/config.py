@@ -1,0 +1,104 @@
+"""`plugbay.toml`: the operator's side of every plugin. Unknown keys are errors, because a typo must not widen a grant.
+
+    [host]
+    log_dir = "logs"
+
+    [plugins."example.weather"]
+    enabled = true
+    grants = ["tool.execute"]
+    env = { TZ = "UTC" }
+    inherit_env = ["HOME"]
+    timeouts = { call = 10.0 }
+    pool = 2
+
+Owns the file's fields and their meaning. Reads one file, decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from plugbay.contracts.document import parse_toml
+from plugbay.contracts.validation import validate
+from plugbay.host.policy import Decision
+from plugbay.model.errors import ConfigInvalid, Problem
+from plugbay.model.spec import Timeouts
+
+FILE_NAME = "plugbay.toml"
+
+Seconds = Annotated[float, Field(gt=0, le=3600, strict=False)]
+
+
+class TimeoutOverrides(BaseModel):
+    """Seconds; whatever is not named keeps the contract's value."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    launch: Seconds | None = None
+    handshake: Seconds | None = None
+    call: Seconds | None = None
+    teardown: Seconds | None = None
+
+    def over(self, defaults: Timeouts) -> Timeouts:
+        return replace(defaults, **self.model_dump(exclude_none=True))
+
+
+class PluginConfig(BaseModel):
+    """The operator's word about one plugin."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: bool = True
+    grants: list[str] | None = None
+    env: dict[str, str] = {}
+    inherit_env: list[str] = []
+    timeouts: TimeoutOverrides = TimeoutOverrides()
+    pool: Annotated[int, Field(ge=0, le=64)] = 0
+    """Children started and greeted ahead of time, for plugins that live for one call."""
+
+    def decision(self) -> Decision:
+        return Decision(self.enabled, None if self.grants is None else frozenset(self.grants))
+
+
+class HostConfig(BaseModel):
+    """Settings of the host itself."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    log_dir: str | None = None
+
+
+class Config(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    host: HostConfig = HostConfig()
+    plugins: dict[str, PluginConfig] = {}
+
+    def plugin(self, plugin_id: str) -> PluginConfig:
+        return self.plugins.get(plugin_id) or PluginConfig()
+
+
+def parse(text: str, source: str = FILE_NAME) -> Config:
+    """The config in `text`; raises `ConfigInvalid` with every problem."""
+    document = parse_toml(text)
+    if isinstance(document, Problem):
+        raise ConfigInvalid(source, [document])
+    config, problems = validate(Config, document)
+    if config is None:
+        raise ConfigInvalid(source, problems)
+    return config
+
+
+def load(path: Path) -> Config:
+    """The config in the file at `path`."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(str(path), [Problem("unreadable", "", f"cannot be read: {error}")]) from error
+    return parse(text, str(path))

@@ -1,0 +1,294 @@
+"""`Host`: the one page that tells the story of a call — resolve, authorize, lease, call, conclude, record.
+
+    async with Host.load("plugins/", config="plugbay.toml") as host:
+        forecast = await host.call("weather_forecast", {"city": "Lima"}, timeout=5)
+
+Owns the public API and the order of its steps; every step is somebody else's. Works from any task, any loop and any
+thread: a call from another loop is carried to the loop the host was started on. `SyncHost` is the same without a loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from plugbay.host import config as configuration
+from plugbay.host import policy
+from plugbay.host.call_log import MemoryCallLog
+from plugbay.host.catalog import Catalog, Entry
+from plugbay.host.discovery import Found, discover
+from plugbay.host.policy import Decision
+from plugbay.host.ports import CallLog, CallRecord, Trace
+from plugbay.host.supervisor import Binding, Deadline, Runtime, Supervisor
+from plugbay.link.deadlines import Deadlines
+from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
+from plugbay.model.events import CallFinished
+from plugbay.model.ids import CALL_ID_BYTES, call_id
+from plugbay.model.operations import InvokeTool
+from plugbay.model.spec import Export, PluginSpec
+from plugbay.process.child import Spawner
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.strict_json import Unencodable
+
+T = TypeVar("T")
+
+LONGEST_CALL = 3600.0
+"""Seconds; no caller may wait longer, whatever it asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """How one call ended. `output` is JSON bytes; `value()` decodes them."""
+
+    record: CallRecord
+    output: Any
+    codec: MsgspecCodec
+
+    @property
+    def failure(self) -> Failure | None:
+        return self.record.failure
+
+    def value(self) -> Any:
+        """The output as Python values; None when there is none."""
+        return None if self.output is None else self.codec.load(self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginStatus:
+    """One plugin as an operator sees it."""
+
+    spec: PluginSpec
+    state: str
+    granted: tuple[str, ...]
+    busy: int
+    ready: int
+
+
+class Host:
+    """Every plugin of some folders, callable by name."""
+
+    def __init__(
+        self,
+        found: Iterable[Found],
+        config: configuration.Config | None = None,
+        *,
+        grants: Iterable[str] = (),
+        grant_all: bool = False,
+        call_log: CallLog | None = None,
+        log_dir: Path | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        self.found = list(found)
+        self.config = config or configuration.Config()
+        self.call_log: CallLog = call_log or MemoryCallLog()
+        self._extra_grants = frozenset(grants)
+        self._grant_all = grant_all
+        self._trace = trace
+        self._log_dir = log_dir or (Path(self.config.host.log_dir) if self.config.host.log_dir else None)
+        self._codec = MsgspecCodec()
+        self._specs = {item.spec.id: item.spec for item in self.found if item.spec}
+        self._decisions = {plugin_id: self._decide(plugin_id) for plugin_id in self._specs}
+        self._catalog = Catalog(self._specs.values())
+        self._supervisors: dict[str, Supervisor] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._runtime: Runtime | None = None
+
+    @classmethod
+    def load(cls, *paths: str | Path, config: str | Path | None = None, **options: Any) -> Self:
+        """A host for every plugin in `paths`: plugin folders, or folders of plugin folders."""
+        loaded = configuration.load(Path(config)) if config is not None else None
+        return cls(discover(Path(path) for path in paths), loaded, **options)
+
+    # Starting and stopping.
+
+    async def start(self) -> None:
+        """Bind to the running loop. Children start when they are first needed, or now where a pool asks for it."""
+        if self._runtime is not None:
+            raise PlugbayError("this host has been started already")
+        self._loop = asyncio.get_running_loop()
+        self._runtime = Runtime(Spawner(self._log_dir), Deadlines(self._loop), self._codec, self._trace)
+        self._supervisors = {spec.id: self._supervise(spec, self._runtime) for spec in self._specs.values()}
+        for supervisor in self._supervisors.values():
+            supervisor.fill()
+
+    async def stop(self) -> None:
+        """Kill every child, wait until nothing of them is left, and let go of the loop."""
+        if self._runtime is None:
+            return
+        runtime, self._runtime = self._runtime, None
+        await asyncio.gather(*(supervisor.stop() for supervisor in self._supervisors.values()))
+        await runtime.spawner.close()
+        runtime.deadlines.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # Calling.
+
+    async def call(
+        self,
+        name: str,
+        input: Any = None,
+        *,
+        timeout: float | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call an export and return its output; raises `CallFailed`."""
+        result = await self.attempt(name, input, timeout=timeout, context=context)
+        if result.failure is not None:
+            raise CallFailed(result.failure, result.record.call_id)
+        return result.value()
+
+    async def attempt(
+        self,
+        name: str,
+        input: Any = None,
+        *,
+        timeout: float | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> CallResult:
+        """Call an export and return how it ended; a failure is a value here."""
+        return await self._carry(self._attempt(name, {} if input is None else input, timeout, context or {}))
+
+    async def _attempt(
+        self, name: str, input: Any, timeout: float | None, context: Mapping[str, Any]
+    ) -> CallResult:
+        started_at, began = time.time(), time.monotonic()
+        self._step("host.call")
+        self._step("catalog.resolve")
+        entry = self._catalog.resolve(name)
+        finished = CallFinished(0, None, entry if isinstance(entry, Failure) else None)
+        try:
+            if isinstance(entry, Entry):
+                finished = await self._run(entry, input, timeout, context)
+        except asyncio.CancelledError:
+            finished = CallFinished(0, None, _cancelled(entry))
+            raise
+        finally:
+            record = self._record(name, entry, started_at, (time.monotonic() - began) * 1000, finished.failure)
+            self._step("host.call.finished")
+        return CallResult(record, finished.value, self._codec)
+
+    async def _run(
+        self, entry: Entry, input: Any, timeout: float | None, context: Mapping[str, Any]
+    ) -> CallFinished:
+        """The story: judge the input, authorize, lease a child, ask it, see it off."""
+        spec = entry.spec
+        self._step("policy.authorize")
+        refusal = policy.authorize(spec, entry.export, self._decisions[spec.id]) or entry.check_input(input)
+        supervisor = self._supervisors.get(spec.id)
+        if refusal is None and (self._runtime is None or supervisor is None):
+            refusal = Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
+        if refusal is not None or supervisor is None:
+            return CallFinished(0, None, refusal)
+        try:
+            op = InvokeTool(entry.export.name, self._codec.dump(input), context)
+        except Unencodable as error:
+            return CallFinished(0, None, Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}"))
+        deadline = Deadline(min(timeout or supervisor.binding.spec.timeouts.call, LONGEST_CALL))
+        lease = await supervisor.lease(deadline)
+        if isinstance(lease, Failure):
+            return CallFinished(0, None, lease)
+        try:
+            answer = await lease.link.call(op, deadline.left())
+            return await lease.conclude(answer, deadline)
+        finally:
+            lease.release()
+
+    def _record(
+        self, name: str, entry: Entry | Failure, started_at: float, duration_ms: float, failure: Failure | None
+    ) -> CallRecord:
+        spec = entry.spec if isinstance(entry, Entry) else None
+        record = CallRecord(
+            call_id=call_id(os.urandom(CALL_ID_BYTES)),
+            plugin=spec.id if spec else "",
+            version=spec.version if spec else "",
+            contract=spec.contract if spec else "",
+            export=entry.export.name if isinstance(entry, Entry) else name,
+            started_at=started_at,
+            duration_ms=round(duration_ms, 3),
+            failure=failure.with_detail(spec.id) if failure and spec else failure,
+        )
+        self.call_log.finished(record)
+        return record
+
+    async def _carry(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the host's own loop, whichever loop asks."""
+        if self._loop is None or self._loop is asyncio.get_running_loop() or self._loop.is_closed():
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    # Looking.
+
+    def exports(self) -> dict[str, Export]:
+        """Every export by its full name."""
+        return {entry.full_name: entry.export for entry in self._catalog.entries()}
+
+    def plugins(self) -> list[PluginStatus]:
+        """Every usable plugin and what it is doing."""
+        return [self._status(spec) for spec in self._specs.values()]
+
+    @property
+    def problems(self) -> list[Found]:
+        """Folders that could not be loaded as they are, or only with warnings."""
+        return [item for item in self.found if item.problems]
+
+    async def reload(self, plugin_id: str) -> None:
+        """Forget a plugin's children and failures, and start afresh with its next call."""
+        supervisor = self._supervisors.get(plugin_id)
+        if supervisor is None or self._runtime is None:
+            raise CallFailed(Failure(Code.NOT_FOUND, f"no running plugin is called {plugin_id!r}"))
+        await self._carry(supervisor.stop())
+        self._supervisors[plugin_id] = fresh = self._supervise(supervisor.binding.spec, self._runtime)
+        fresh.fill()
+
+    # Details.
+
+    def _decide(self, plugin_id: str) -> Decision:
+        decision = self.config.plugin(plugin_id).decision()
+        if self._grant_all:
+            return replace(decision, grant_all=True)
+        if self._extra_grants:
+            return replace(decision, grants=(decision.grants or frozenset()) | self._extra_grants)
+        return decision
+
+    def _supervise(self, spec: PluginSpec, runtime: Runtime) -> Supervisor:
+        settings = self.config.plugin(spec.id)
+        bound = replace(spec, timeouts=settings.timeouts.over(spec.timeouts))
+        binding = Binding(
+            spec=bound,
+            granted=policy.effective(spec, self._decisions[spec.id]),
+            env=tuple(settings.env.items()),
+            inherit_env=tuple(settings.inherit_env),
+            pool=settings.pool,
+        )
+        return Supervisor(binding, runtime)
+
+    def _status(self, spec: PluginSpec) -> PluginStatus:
+        supervisor = self._supervisors.get(spec.id)
+        granted = policy.effective(spec, self._decisions[spec.id])
+        if supervisor is None:
+            return PluginStatus(spec, "stopped", granted, 0, 0)
+        return PluginStatus(spec, supervisor.state, granted, supervisor.busy, supervisor.ready)
+
+    def _step(self, name: str) -> None:
+        if self._trace is not None:
+            self._trace(name)
+
+
+def _cancelled(entry: Entry | Failure) -> Failure:
+    """How a call ends whose caller went away: contracts differ in the word for it."""
+    as_timeout = isinstance(entry, Entry) and entry.spec.cancelled_is_timeout
+    return Failure(Code.TIMEOUT if as_timeout else Code.CANCELLED, "the caller cancelled the call")

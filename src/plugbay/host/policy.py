@@ -1,0 +1,60 @@
+"""May this call happen, and with which capabilities? Decides with values, before anything is started.
+
+Deny by default: effective = requested ∩ granted. A manifest only requests; the operator grants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.spec import Export, PluginSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the operator has decided about one plugin."""
+
+    enabled: bool = True
+    grants: frozenset[str] | None = None
+    """None: nobody has decided yet, so a plugin that requests anything is pending."""
+    grant_all: bool = False
+    """Everything requested is granted; for one-off runs by the person at the keyboard."""
+
+
+def effective(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
+    """The capabilities the plugin really has, in the order it requested them."""
+    if decision.grant_all:
+        return spec.capabilities
+    granted = decision.grants or frozenset()
+    return tuple(name for name in spec.capabilities if name in granted)
+
+
+def authorize(spec: PluginSpec, export: Export, decision: Decision) -> Failure | None:
+    """Why the call may not happen; None when it may."""
+    if not decision.enabled:
+        return _denied(spec, Code.UNAVAILABLE, "the operator has disabled this plugin", "enable it in plugbay.toml")
+    undecided = decision.grants is None and not decision.grant_all
+    if undecided and spec.capabilities:
+        wanted = ", ".join(spec.capabilities)
+        return _denied(
+            spec,
+            Code.CAPABILITY_NOT_ALLOWED,
+            f"pending: it requests {wanted}, and nobody has granted that yet",
+            _how_to_grant(spec.capabilities),
+        )
+    have = effective(spec, decision)
+    missing = tuple(name for name in export.capabilities if name in spec.capabilities and name not in have)
+    if missing:
+        text = f"{export.name} needs {', '.join(missing)}, which is not granted"
+        return _denied(spec, Code.CAPABILITY_NOT_ALLOWED, text, _how_to_grant(missing))
+    return None
+
+
+def _how_to_grant(names: tuple[str, ...]) -> str:
+    flags = " ".join(f"--grant {name}" for name in names)
+    return f"grant it for this run with {flags}, or for good with grants = [...] in plugbay.toml"
+
+
+def _denied(spec: PluginSpec, code: str, message: str, hint: str) -> Failure:
+    return Failure(code, message, origin=Origin.POLICY, plugin=spec.id, detail={"hint": hint})

@@ -1,0 +1,53 @@
+"""What the host needs of the outside, as small protocols. Adapters live in other packages, doubles in `call_log`.
+
+Owns the record of a call, because every adapter must store the same thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from plugbay.model.errors import Failure, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call, from question to outcome. Never holds inputs or outputs: those may be secret."""
+
+    call_id: str
+    plugin: str
+    version: str
+    contract: str
+    export: str
+    started_at: float
+    """Seconds since the epoch, UTC."""
+    duration_ms: float
+    failure: Failure | None = None
+
+    @property
+    def status(self) -> str:
+        return Outcome.SUCCEEDED if self.failure is None else self.failure.outcome
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "call_id": self.call_id,
+            "plugin": {"id": self.plugin, "version": self.version, "contract": self.contract},
+            "export": self.export,
+            "started_at": self.started_at,
+            "duration_ms": self.duration_ms,
+            "status": self.status,
+            "failure": None if self.failure is None else self.failure.to_json(),
+        }
+
+
+class CallLog(Protocol):
+    """Where finished calls go. Must not raise and must not block the loop for long."""
+
+    def finished(self, record: CallRecord) -> None: ...
+
+
+class Trace(Protocol):
+    """Told the name of each step a call takes; the names are the operator's log vocabulary."""
+
+    def __call__(self, step: str) -> None: ...

@@ -1,0 +1,74 @@
+"""plugbay.toml: what it may say, and that a typo is an error with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plugbay.host.config import Config, load, parse
+from plugbay.host.policy import Decision
+from plugbay.model.errors import ConfigInvalid
+from plugbay.model.spec import Timeouts
+
+WHOLE = """
+[host]
+log_dir = "logs"
+
+[plugins."example.weather"]
+enabled = false
+grants = ["a", "b"]
+env = { TZ = "UTC" }
+inherit_env = ["HOME"]
+timeouts = { call = 10, launch = 0.5 }
+pool = 2
+"""
+
+
+def test_a_whole_file_is_read() -> None:
+    config = parse(WHOLE)
+    plugin = config.plugin("example.weather")
+    assert config.host.log_dir == "logs"
+    assert plugin.decision() == Decision(False, frozenset({"a", "b"}))
+    assert (plugin.env, plugin.inherit_env, plugin.pool) == ({"TZ": "UTC"}, ["HOME"], 2)
+    assert plugin.timeouts.over(Timeouts(handshake=7)) == Timeouts(launch=0.5, handshake=7, call=10)
+
+
+def test_a_plugin_nobody_mentions_is_undecided() -> None:
+    assert Config().plugin("x").decision() == Decision(True, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ('[plugins.p]\ngrant = ["a"]', 2, "did you mean 'grants'?"),
+        ("[hosts]\n", 1, "did you mean 'host'?"),
+        ("[plugins.p]\nenabled = 1", 2, "boolean"),
+        ("[plugins.p]\n\ntimeouts = { call = 0 }", 3, "greater than 0"),
+        ("[plugins.p]\ntimeouts = { cal = 1 }", 2, "did you mean 'call'?"),
+        ("[plugins.p]\npool = 65", 2, "less than or equal to 64"),
+        ("[plugins.p]\nenv = { A = 1 }", 2, "string"),
+        ("not toml", 1, "not TOML"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said_with_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        parse(text)
+    (problem,) = caught.value.problems
+    assert problem.line == line
+    assert words in problem.message
+
+
+def test_every_problem_is_reported_at_once() -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        parse("[plugins.p]\nenabled = 1\npool = -1\nunknown = 2")
+    assert len(caught.value.problems) == 3
+
+
+def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="No such file"):
+        load(tmp_path / "missing.toml")
+    (tmp_path / "bad.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigInvalid, match=r"bad\.toml cannot be used"):
+        load(tmp_path / "bad.toml")

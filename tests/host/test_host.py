@@ -1,0 +1,220 @@
+"""The public API: call, attempt, look, reload; from any task, loop and thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay import CallFailed, Host, PlugbayError
+from plugbay.host.call_log import MemoryCallLog
+from plugbay.model.errors import Code
+from tests.support.loops import Run, until
+from tests.support.plugins import write_plugin
+
+
+def test_a_call_returns_the_output_and_is_recorded(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+    log = MemoryCallLog()
+
+    async def main() -> None:
+        async with Host.load(tmp_path, call_log=log) as host:
+            assert await host.call("p/t", {"text": "ü"}) == {"text": "ü"}
+            assert await host.call("t") == {}
+        (first, second) = log.records
+        assert (first.plugin, first.export, first.status, first.contract) == ("p", "t", "succeeded", "rune")
+        assert first.call_id != second.call_id
+        assert first.duration_ms > 0
+
+    run(main)
+
+
+def test_a_failure_is_one_typed_error_with_everything_an_author_needs(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path, script="echo boom >&2; exit 7\n")
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            with pytest.raises(CallFailed) as caught:
+                await host.call("t")
+        failure = caught.value.failure
+        assert (failure.code, failure.plugin) == (Code.CRASHED, "p")
+        assert failure.detail["exit_code"] == 7
+        assert failure.detail["stderr_tail"] == ["boom"]
+        assert caught.value.call_id.startswith("call_")
+
+    run(main)
+
+
+def test_a_call_is_refused_before_anything_starts(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path, "needy", capabilities=["a"])
+    schema = {"type": "object", "required": ["n"]}
+    write_plugin(tmp_path, "picky", tools=[{"name": "t2", "input_schema": schema}])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            codes = [
+                (await host.attempt(name, given)).failure
+                for name, given in [("needy/t", {}), ("t2", {}), ("nope", {}), ("t2", {"n": float("nan")})]
+            ]
+            assert [failure.code if failure else None for failure in codes] == [
+                Code.CAPABILITY_NOT_ALLOWED,
+                Code.INVALID_INPUT,
+                Code.NOT_FOUND,
+                Code.INVALID_INPUT,
+            ]
+            assert all(status.busy == 0 for status in host.plugins())
+            assert [supervisor.generation for supervisor in host._supervisors.values()] == [0, 0]
+
+    run(main)
+
+
+def test_grants_from_the_caller_the_config_and_for_everything(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path, "p", capabilities=["a"])
+    (tmp_path / "plugbay.toml").write_text('[plugins.p]\ngrants = ["a"]\n')
+
+    async def main() -> None:
+        for options in ({"grants": ["a"]}, {"grant_all": True}, {"config": tmp_path / "plugbay.toml"}):
+            async with Host.load(tmp_path / "p", **options) as host:  # type: ignore[arg-type]
+                assert await host.call("t", [1]) == [1]
+                assert host.plugins()[0].granted == ("a",)
+
+    run(main)
+
+
+def test_the_operator_can_disable_a_plugin_and_change_its_timeouts(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path, "off")
+    write_plugin(tmp_path, "slow", script="sleep 60\n")
+    (tmp_path / "c.toml").write_text("[plugins.off]\nenabled = false\n[plugins.slow]\ntimeouts = { handshake = 0.05 }\n")
+
+    async def main() -> None:
+        async with Host.load(tmp_path, config=tmp_path / "c.toml") as host:
+            off, slow = await host.attempt("off/t"), await host.attempt("slow/t")
+            assert off.failure is not None
+            assert slow.failure is not None
+            assert (off.failure.code, slow.failure.code) == (Code.UNAVAILABLE, Code.TIMEOUT)
+
+    run(main)
+
+
+def test_the_environment_is_exactly_what_manifest_and_operator_name(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANARY", "leaked")
+    monkeypatch.setenv("LET_IN", "yes")
+    script = """\
+read -r _; printf '%s\\n' '{hello}'
+IFS= read -r request; id=${request#*'"request_id":"'}; id=${id%%'"'*}
+printf '{"type":"response","request_id":"%s","status":"ok","output":"%s|%s|%s|%s"}\\n' "$id" "$A" "$B" "$LET_IN" "$CANARY"
+cat >/dev/null
+"""
+    folder = write_plugin(tmp_path, script=script)
+    text = (folder / "rterm-plugin.json").read_text().replace('"./run.sh"', '"./run.sh", "env": ["A=manifest", "B=manifest"]')
+    (folder / "rterm-plugin.json").write_text(text)
+    (tmp_path / "c.toml").write_text('[plugins.p]\nenv = { B = "operator" }\ninherit_env = ["LET_IN"]\n')
+
+    async def main() -> None:
+        async with Host.load(folder, config=tmp_path / "c.toml") as host:
+            assert await host.call("t") == "manifest|operator|yes|"
+
+    run(main)
+
+
+def test_exports_and_plugins_can_be_looked_at_before_anything_runs(tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+    (write_plugin(tmp_path, "broken") / "rterm-plugin.json").write_text("{")
+    host = Host.load(tmp_path)
+    assert list(host.exports()) == ["p/t"]
+    assert [(status.spec.id, status.state) for status in host.plugins()] == [("p", "stopped")]
+    assert [found.root.name for found in host.problems] == ["broken"]
+
+
+def test_a_cancelled_call_propagates_and_its_record_says_timeout_as_rune_does(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path, script="sleep 60\n")
+    log = MemoryCallLog()
+
+    async def main() -> None:
+        async with Host.load(tmp_path, call_log=log) as host:
+            task = asyncio.ensure_future(host.call("t"))
+            await until(lambda: host._supervisors["p"].generation == 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert log.records[0].failure is not None
+            assert log.records[0].failure.code == Code.TIMEOUT
+            assert host._runtime is not None
+            spawner = host._runtime.spawner
+            await until(lambda: not spawner.children)
+
+    run(main)
+
+
+def test_a_host_works_from_another_loop_and_thread(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            results: list[Any] = []
+
+            def elsewhere() -> None:
+                results.append(asyncio.run(host.call("t", "from a thread")))
+
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            await until(lambda: not thread.is_alive())
+            assert results == ["from a thread"]
+
+    run(main)
+
+
+def test_a_reloaded_plugin_starts_afresh(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            await host.call("t")
+            await host.reload("p")
+            assert host._supervisors["p"].generation == 0
+            assert await host.call("t", 1) == 1
+            with pytest.raises(CallFailed, match="no running plugin"):
+                await host.reload("nope")
+
+    run(main)
+
+
+def test_a_host_starts_once_and_is_unavailable_before_and_after(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+
+    async def main() -> None:
+        host = Host.load(tmp_path)
+        before = await host.attempt("t")
+        await host.start()
+        with pytest.raises(PlugbayError, match="started already"):
+            await host.start()
+        await host.stop()
+        await host.stop()
+        after = await host.attempt("t")
+        for result in (before, after):
+            assert result.failure is not None
+            assert result.failure.code == Code.UNAVAILABLE
+
+    run(main)
+
+
+def test_stopping_with_calls_in_flight_fails_them_and_leaves_nothing(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path, script="read -r _; printf '%s\\n' '{hello}'; sleep 60\n")
+
+    async def main() -> None:
+        host = Host.load(tmp_path)
+        await host.start()
+        calls = [asyncio.ensure_future(host.attempt("t")) for _ in range(3)]
+        await until(lambda: host._supervisors["p"].busy == 3)
+        await host.stop()
+        for call in calls:
+            failure = (await call).failure
+            assert failure is not None
+            assert failure.code in (Code.UNAVAILABLE, Code.CRASHED)
+
+    run(main)

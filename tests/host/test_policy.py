@@ -1,0 +1,78 @@
+"""Deny by default, row by row: requested ∩ granted and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugbay.host.policy import Decision, authorize, effective
+from plugbay.model.errors import Code, Origin
+from plugbay.model.spec import Export, PluginSpec
+
+
+def spec(*capabilities: str) -> PluginSpec:
+    return PluginSpec("p", "1", "rune", Path("/p"), ("x",), capabilities=capabilities)
+
+
+TOOL = Export("tool", "t")
+NEEDY = Export("tool", "t", capabilities=("a",))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "export", "decision", "code"),
+    [
+        (spec(), TOOL, Decision(), None),
+        (spec("a"), TOOL, Decision(), Code.CAPABILITY_NOT_ALLOWED),
+        (spec("a"), TOOL, Decision(grants=frozenset()), None),
+        (spec("a"), TOOL, Decision(grants=frozenset({"a"})), None),
+        (spec("a"), TOOL, Decision(grant_all=True), None),
+        (spec("a"), NEEDY, Decision(grants=frozenset()), Code.CAPABILITY_NOT_ALLOWED),
+        (spec("a"), NEEDY, Decision(grants=frozenset({"a"})), None),
+        (spec(), NEEDY, Decision(grants=frozenset()), None),
+        (spec(), TOOL, Decision(enabled=False), Code.UNAVAILABLE),
+        (spec("a"), TOOL, Decision(enabled=False, grant_all=True), Code.UNAVAILABLE),
+    ],
+    ids=[
+        "asks for nothing",
+        "asks, nobody has decided",
+        "the operator decided to grant nothing",
+        "granted",
+        "all granted",
+        "the tool needs what was refused",
+        "the tool needs what was granted",
+        "the plugin declares no capabilities at all",
+        "disabled",
+        "disabled beats granted",
+    ],
+)
+def test_whether_a_call_may_happen(
+    plugin: PluginSpec, export: Export, decision: Decision, code: str | None
+) -> None:
+    failure = authorize(plugin, export, decision)
+    assert (failure.code if failure else None) == code
+    if failure:
+        assert failure.origin == Origin.POLICY
+        assert failure.plugin == "p"
+        assert failure.detail["hint"]
+
+
+def test_a_pending_plugin_is_told_how_it_could_be_granted() -> None:
+    failure = authorize(spec("a", "b"), TOOL, Decision())
+    assert failure is not None
+    assert failure.detail["hint"].startswith("grant it for this run with --grant a --grant b")
+
+
+names = st.lists(st.sampled_from("abcdef"), unique=True)
+
+
+@given(names, names, st.booleans())
+def test_effective_is_never_more_than_requested_nor_more_than_granted(
+    requested: list[str], granted: list[str], everything: bool
+) -> None:
+    have = effective(spec(*requested), Decision(grants=frozenset(granted), grant_all=everything))
+    assert set(have) <= set(requested)
+    assert everything or set(have) <= set(granted)
+    assert list(have) == [name for name in requested if name in have]

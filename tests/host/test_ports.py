@@ -1,0 +1,28 @@
+"""The record of a call says everything about it except its contents."""
+
+from __future__ import annotations
+
+from plugbay.host.ports import CallRecord
+from plugbay.model.errors import Code, Failure
+
+
+def record(failure: Failure | None = None) -> CallRecord:
+    return CallRecord("call_1", "p", "1", "rune", "t", 5.0, 1.5, failure)
+
+
+def test_a_call_without_failure_succeeded() -> None:
+    assert record().status == "succeeded"
+    assert record().to_json() == {
+        "call_id": "call_1",
+        "plugin": {"id": "p", "version": "1", "contract": "rune"},
+        "export": "t",
+        "started_at": 5.0,
+        "duration_ms": 1.5,
+        "status": "succeeded",
+        "failure": None,
+    }
+
+
+def test_a_failure_decides_the_status() -> None:
+    assert record(Failure(Code.CANCELLED, "x")).status == "cancelled"
+    assert record(Failure(Code.CRASHED, "x")).to_json()["failure"]["code"] == "crashed"
