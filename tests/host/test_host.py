@@ -77,7 +77,7 @@ def test_grants_from_the_caller_the_config_and_for_everything(run: Run, tmp_path
 
     async def main() -> None:
         for options in ({"grants": ["a"]}, {"grant_all": True}, {"config": tmp_path / "plugbay.toml"}):
-            async with Host.load(tmp_path / "p", **options) as host:  # type: ignore[arg-type]
+            async with Host.load(tmp_path / "p", **options) as host:
                 assert await host.call("t", [1]) == [1]
                 assert host.plugins()[0].granted == ("a",)
 

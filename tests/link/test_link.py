@@ -10,6 +10,7 @@ import pytest
 
 from plugbay.contracts.base import Role
 from plugbay.link import link as link_module
+from plugbay.link import stall
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.hooks import Hooks
 from plugbay.link.link import Link
@@ -42,7 +43,7 @@ class Pair:
 
     async def open(self) -> Pair:
         opened = await asyncio.gather(self.plugin.open(5), self.host.open(5))
-        assert opened == [None, None]
+        assert opened[0] is None and opened[1] is None
         return self
 
     async def ask(self, value: Any, timeout: float = 5, on_progress: Any = None) -> Any:
@@ -373,7 +374,7 @@ def test_urgent_notifications_overtake_while_the_peer_does_not_read_and_calls_ar
 
 
 def test_a_peer_that_never_reads_is_given_up_after_the_stall_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "WRITE_STALL", 0.05)
+    monkeypatch.setattr(stall, "WRITE_STALL", 0.05)
 
     async def main() -> None:
         pair = await Pair().open()
@@ -386,7 +387,7 @@ def test_a_peer_that_never_reads_is_given_up_after_the_stall_limit(run: Run, mon
 
 
 def test_a_slow_peer_that_still_reads_is_not_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "WRITE_STALL", 0.05)
+    monkeypatch.setattr(stall, "WRITE_STALL", 0.05)
 
     async def main() -> None:
         pair = await Pair().open()

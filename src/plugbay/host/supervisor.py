@@ -29,6 +29,7 @@ from plugbay.process import diagnose
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed, build_env, host_search_path, resolve
 from plugbay.process.limits import Rlimits
+from plugbay.process.status import ExitStatus
 from plugbay.wire.fast_json import MsgspecCodec
 
 
@@ -101,6 +102,7 @@ class Lease:
         spec = self._supervisor.binding.spec
         if answer.failure is not None or not spec.clean_exit_required:
             return answer
+        self._supervisor.step("supervisor.conclude")
         self.link.close_input()
         patience = min(spec.timeouts.teardown, deadline.left())
         status = await self.seat.child.wait(patience)
@@ -152,11 +154,14 @@ class Supervisor:
         """Greeted children that wait in the pool."""
         return len(self._pool)
 
+    def step(self, name: str) -> None:
+        self._runtime.step(name)
+
     # Leasing.
 
     async def lease(self, deadline: Deadline) -> Lease | Failure:
         """A ready child of its own for one call; a `Failure` says why there is none."""
-        self._runtime.step("supervisor.lease")
+        self.step("supervisor.lease")
         if self.state in (State.STOPPED, State.SHUTTING_DOWN, State.QUARANTINED):
             return self._unavailable()
         self._move(Trigger.LEASED, when=State.IDLE)
@@ -204,7 +209,7 @@ class Supervisor:
         try:
             launch = self._launch()
             patience = min(spec.timeouts.launch, deadline.left())
-            self._runtime.step("process.spawn")
+            self.step("process.spawn")
             child = await self._runtime.spawner.spawn(launch, patience)
         except LaunchFailed as error:
             return _launch_failure(spec, error)
@@ -273,7 +278,7 @@ class Supervisor:
             self._settle_state()
             if isinstance(seat, Seat):
                 self._pool.append(seat)
-                seat.child.on_exit(lambda _, seat=seat: self._left_pool(seat))
+                self._watch_pooled(seat)
                 continue
             self._failures.append(loop.time())
             action = next_action(self._failures, loop.time(), self._policy, random.random())
@@ -282,13 +287,17 @@ class Supervisor:
             await asyncio.sleep(action.after)
         self._failures.clear()
 
-    def _left_pool(self, seat: Seat) -> None:
-        """A waiting child died: never lease it, and start another."""
-        if seat in self._pool:
-            self._pool.remove(seat)
-            seat.leave()
-            self._failures.append(asyncio.get_running_loop().time())
-            self.fill()
+    def _watch_pooled(self, seat: Seat) -> None:
+        """A child that dies while it waits is never leased, and another one is started."""
+
+        def died(_: ExitStatus) -> None:
+            if seat in self._pool:
+                self._pool.remove(seat)
+                seat.leave()
+                self._failures.append(asyncio.get_running_loop().time())
+                self.fill()
+
+        seat.child.on_exit(died)
 
     # Stopping.
 

@@ -18,6 +18,7 @@ from plugbay.link.answers import Answers
 from plugbay.link.deadlines import Alarm, Deadlines
 from plugbay.link.hooks import Hooks
 from plugbay.link.outbox import Outbox
+from plugbay.link.stall import StallWatch
 from plugbay.link.stream import ByteStream
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import (
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 MAX_UNSENT = 8 << 20
 """Bytes waiting for a peer that does not read; past this a new call is refused instead of queued."""
-
-WRITE_STALL = 10.0
-"""Seconds a peer may leave our bytes unread before it counts as hung."""
 
 EXIT_NOTICE = 0.05
 """Seconds to wait, after end of output, for the exit status that explains it. Keeps a failure under 100 ms."""
@@ -80,6 +78,7 @@ class Link:
         "_outbox",
         "_stall",
         "_stream",
+        "_trace",
         "_waiting",
         "fault",
         "hello",
@@ -101,6 +100,7 @@ class Link:
         self._stream = stream
         self._deadlines = deadlines
         self._hooks = hooks or Hooks()
+        self._trace = self._hooks.trace
         self._has_process = has_process
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[CallId, Waiter] = {}
@@ -109,7 +109,7 @@ class Link:
         self._flush_scheduled = False
         self._outbox: Outbox | None = None
         self._answers: Answers | None = None
-        self._stall: tuple[int, Alarm] | None = None
+        self._stall: StallWatch | None = None
         self._eof_timer: asyncio.TimerHandle | None = None
         self._greeted: asyncio.Future[None] | None = None
         self.hello: Ready | None = None
@@ -168,13 +168,15 @@ class Link:
     ) -> CallFinished:
         """Ask the peer and wait. The answer carries a value or a failure; only cancellation raises."""
         self._number = id = self._number + 1
+        if self._trace is not None:
+            self._trace("link.call")
+            self._trace("machine.call")
         refusal = self.fault or self._overloaded() or self.machine.call(id, op)
         if refusal is not None:
             return CallFinished(id, None, refusal)
         waiter = Waiter(self, id, self._loop.create_future(), on_progress)
         self._waiting[id] = waiter
         waiter.tick = self._deadlines.add(timeout, waiter)
-        self._trace("link.call")
         self._send()
         try:
             return await waiter.future
@@ -242,28 +244,15 @@ class Link:
     def _write(self, data: bytes) -> None:
         if not data:
             return
-        self._trace("stream.write")
+        if self._trace is not None:
+            self._trace("stream.write")
         self._stream.write(data)
         if self._stream.buffered and self._stall is None:
-            self._watch_stall(self._stream.sent)
-
-    def _watch_stall(self, sent: int) -> None:
-        """Look again later: a peer that has taken nothing by then is hung."""
-
-        def look() -> None:
-            self._stall = None
-            if self._stream.sent != sent:
-                self._watch_stall(self._stream.sent)
-                return
-            why = f"the plugin has not read its input for {WRITE_STALL:g} s"
-            self._fail(Failure(Code.TIMEOUT, why, detail={"unread_bytes": self._stream.buffered}))
-
-        alarm = Alarm(look)
-        self._stall = (self._deadlines.add(WRITE_STALL, alarm), alarm)
+            self._stall = StallWatch(self._stream, self._deadlines, self._fail)
 
     def _unstall(self) -> None:
         if self._stall is not None:
-            self._deadlines.discard(*self._stall)
+            self._stall.stop()
             self._stall = None
 
     def _drain_outbox(self) -> None:
@@ -278,7 +267,9 @@ class Link:
     def data_received(self, data: bytes) -> None:
         if not self._flush_scheduled:
             self._direct = True
-        self._trace("stream.read")
+        if self._trace is not None:
+            self._trace("stream.read")
+            self._trace("machine.receive")
         try:
             events = self.machine.receive(data)
         except Exception as error:
@@ -325,7 +316,8 @@ class Link:
             self._settle(waiter, event)
 
     def _settle(self, waiter: Waiter, event: CallFinished) -> None:
-        self._trace("link.settle")
+        if self._trace is not None:
+            self._trace("link.settle")
         if event.failure is not None and self._hooks.explain is not None:
             event.failure = self._hooks.explain(event.failure)
         if not waiter.future.done():
@@ -354,7 +346,8 @@ class Link:
 
     def _ready(self, event: Ready) -> None:
         self.hello = event
-        self._trace("link.ready")
+        if self._trace is not None:
+            self._trace("link.ready")
         if self._greeted is not None and not self._greeted.done():
             self._greeted.set_result(None)
         self._drain_outbox()
@@ -394,7 +387,3 @@ class Link:
             self._answers.stop()
         if self._hooks.faulted is not None:
             self._hooks.faulted(failure)
-
-    def _trace(self, step: str) -> None:
-        if self._hooks.trace is not None:
-            self._hooks.trace(step)

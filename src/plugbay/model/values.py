@@ -10,7 +10,7 @@ from __future__ import annotations
 class Value:
     """Base of slotted value classes; the subclass writes its own `__init__`."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

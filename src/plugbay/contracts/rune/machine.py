@@ -42,7 +42,12 @@ def _transitions() -> dict[tuple[str, str, str], str]:
         **{(state, "close"): CLOSED for state in (START, GREETING, READY, CALLING, ANSWERED, CLOSED, FAILED)},
         **{(state, "violation"): FAILED for state in (GREETING, READY, CALLING)},
     }
-    return {(role, *key): state for role in (Role.HOST, Role.PLUGIN) for key, state in both.items()}
+    leaves = {(GREETING, "eof"): CLOSED, (CALLING, "eof"): CLOSED}
+    """A host may go away whenever it likes; a plugin that goes away with a call open has crashed."""
+    return {
+        **{(Role.HOST, *key): state for key, state in both.items()},
+        **{(Role.PLUGIN, *key): state for key, state in {**both, **leaves}.items()},
+    }
 
 
 class RuneMachine(Machine):

@@ -1,0 +1,1 @@
+"""Real plugins of every contract, and the demo that calls them."""

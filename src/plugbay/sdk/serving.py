@@ -1,0 +1,73 @@
+"""The loop inside a plugin: bytes in, machine, handler, bytes out. Blocking, one thread, no asyncio.
+
+After its answer a rune plugin waits for the end of its input before it leaves: real hosts reap the child while they
+still read from it, and a plugin that exits at once is sometimes reported as crashed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from plugbay.contracts.base import Role
+from plugbay.contracts.rune.machine import RuneMachine
+from plugbay.contracts.rune.messages import Identity
+from plugbay.model.errors import Failure
+from plugbay.model.events import CallArrived, Fault
+from plugbay.model.operations import InvokeTool
+from plugbay.sdk.stdio import claim
+from plugbay.wire.strict_json import stdlib_codec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from plugbay.contracts.base import Machine
+    from plugbay.model.events import Event
+    from plugbay.sdk.plugin import Plugin
+    from plugbay.sdk.stdio import Wire
+
+
+def serve(plugin: Plugin) -> NoReturn:
+    """Talk until the host closes our input, then leave at once, skipping the interpreter's farewell."""
+    wire = claim()
+    identity = Identity(plugin.id, plugin.version, tuple(plugin.tools), plugin.capabilities)
+    machine = RuneMachine(Role.PLUGIN, stdlib_codec(), identity=identity)
+    machine.greet()
+    leave(converse(machine, wire, plugin))
+
+
+def converse(machine: Machine, wire: Wire, plugin: Plugin) -> int:
+    """The exit status after the conversation has ended."""
+    while True:
+        try:
+            data = wire.read()
+            events = machine.receive(data) if data else machine.receive_eof()
+            for event in events:
+                if isinstance(event, Fault):
+                    sys.stderr.write(f"{plugin.id}: the host broke the contract: {event.failure.message}\n")
+                    return 1
+                answer(machine, event, plugin)
+            wire.write(machine.outgoing())
+        except BrokenPipeError:
+            return 0
+        if not data:
+            return 0
+
+
+def answer(machine: Machine, event: Event, plugin: Plugin) -> None:
+    if isinstance(event, CallArrived) and isinstance(event.op, InvokeTool):
+        result = plugin.invoke(event.op.tool, event.op.input, event.op.context)
+        if isinstance(result, Failure):
+            machine.finish(event.id, None, result)
+        else:
+            machine.finish(event.id, result)
+
+
+def leave(status: int) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    os._exit(status)

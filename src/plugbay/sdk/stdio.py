@@ -1,0 +1,75 @@
+"""The wire, out of reach of `print`. Moves the protocol to private descriptors and points stdout at stderr.
+
+A stray `print`, a chatty library or a child process then writes to stderr and cannot corrupt a frame. This happens once
+per process: when a script that is the plugin imports the SDK with pipes on both sides, and otherwise in `run()`.
+Importing a plugin's module from a test moves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+READ_SIZE = 65_536
+
+
+class Wire:
+    """The two private descriptors of the conversation."""
+
+    __slots__ = ("_in", "_out")
+
+    def __init__(self, in_fd: int, out_fd: int) -> None:
+        self._in = in_fd
+        self._out = out_fd
+
+    def read(self) -> bytes:
+        """What has arrived, at least one byte; b"" at the end of input."""
+        return os.read(self._in, READ_SIZE)
+
+    def write(self, data: bytes) -> None:
+        """All of it, however small the pipe's bites."""
+        while data:
+            data = data[os.write(self._out, data) :]
+
+
+_claimed: Wire | None = None
+
+
+def claim() -> Wire:
+    """Take stdin and stdout for the protocol; afterwards descriptor 0 is empty and descriptor 1 is stderr."""
+    global _claimed
+    if _claimed is None:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        _claimed = Wire(os.dup(0), os.dup(1))
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+    return _claimed
+
+
+def claim_early() -> None:
+    """Claim at import, so that prints at module level are harmless too; only in a script that a host has started."""
+    if _imported_by_main() and _is_pipe(0) and _is_pipe(1):
+        claim()
+
+
+def _imported_by_main() -> bool:
+    """Whether the code that imports the SDK is the script itself, not a test or a library."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("importlib.", "_frozen_importlib", "plugbay.sdk")):
+            return bool(name == "__main__")
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

@@ -1,0 +1,120 @@
+"""A whole plugin process, as a rune host sees it: bytes, exit status, timing of its leave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plugbay
+
+SOURCE = Path(plugbay.__file__).parents[1]
+
+PLUGIN = """
+import sys; sys.path.insert(0, {source!r})
+from plugbay.sdk import Plugin
+print("noise at import")
+plugin = Plugin("p", "2")
+
+@plugin.tool()
+def echo(input):
+    print("noise in a handler")
+    return input
+
+@plugin.tool()
+def huge():
+    return "x" * 2_000_000
+
+plugin.run()
+"""
+
+HANDSHAKE = b'{"type":"handshake","protocol_version":"rterm.plugin.v1"}\n'
+
+
+@contextmanager
+def plugin_process(tmp_path: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    (tmp_path / "plugin.py").write_text(PLUGIN.format(source=str(SOURCE)))
+    process = subprocess.Popen(
+        [sys.executable, "-S", "plugin.py"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+    try:
+        with process:
+            yield process
+            process.kill()
+    finally:
+        process.kill()
+
+
+def ask(process: subprocess.Popen[bytes], line: bytes) -> Any:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(line)
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def request(tool: str, given: Any) -> bytes:
+    body = {"type": "request", "request_id": "r1", "tool_name": tool, "context": {}, "input": given}
+    return json.dumps(body).encode() + b"\n"
+
+
+def test_a_plugin_answers_in_an_empty_environment_and_leaves_when_its_input_ends(tmp_path: Path) -> None:
+    with plugin_process(tmp_path, env={}) as process:
+        assert ask(process, HANDSHAKE)["manifest"] == {
+            "plugin_id": "p",
+            "plugin_version": "2",
+            "protocol_version": "rterm.plugin.v1",
+            "exposed_tools": ["echo", "huge"],
+            "capabilities": [],
+        }
+        answer = ask(process, request("echo", {"text": "ü€😀"}))
+        assert answer == {"type": "response", "request_id": "r1", "status": "ok", "output": {"text": "ü€😀"}}
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.1)
+        out, err = process.communicate(timeout=10)
+        assert (out, process.returncode) == (b"", 0)
+        assert err == b"noise at import\nnoise in a handler\n"
+
+
+def test_a_result_over_one_mebibyte_becomes_an_error_instead_of_a_broken_line(tmp_path: Path) -> None:
+    with plugin_process(tmp_path) as process:
+        ask(process, HANDSHAKE)
+        answer = ask(process, request("huge", {}))
+        assert answer["status"] == "error"
+        assert "2,000,0" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("spoken", [b"", HANDSHAKE], ids=["before the handshake", "before a request"])
+def test_a_plugin_whose_host_goes_away_leaves_quietly(tmp_path: Path, spoken: bytes) -> None:
+    with plugin_process(tmp_path) as process:
+        _, err = process.communicate(spoken, timeout=10)
+        assert process.returncode == 0
+        assert err == b"noise at import\n"
+
+
+def test_a_host_that_breaks_the_contract_is_told_on_stderr_and_the_plugin_fails(tmp_path: Path) -> None:
+    with plugin_process(tmp_path) as process:
+        _, err = process.communicate(b"hello?\n", timeout=10)
+        assert process.returncode == 1
+        assert b"p: the host broke the contract" in err
+
+
+def test_a_host_that_does_not_read_the_answer_is_no_reason_for_a_traceback(tmp_path: Path) -> None:
+    with plugin_process(tmp_path) as process:
+        ask(process, HANDSHAKE)
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        _, err = process.communicate(request("echo", 1), timeout=10)
+        assert (process.returncode, b"Traceback" in err) == (0, False)
