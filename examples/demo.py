@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
-from rich.panel import Panel
 from rich.table import Table
 
 from plugbay import Host
@@ -28,34 +28,36 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+NEXT = """\
+[bold]Next[/], with .venv/bin on your PATH
+  plugbay inspect examples/greeter
+  plugbay call examples/greeter greet '{"name": "you"}' --grant tool.execute
+  plugbay conform examples/machine-facts"""
+
+
+def table(*columns: str) -> Table:
+    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan")
+
+
 def row(what: str, name: str, given: dict[str, Any], result: CallResult) -> tuple[str, str, str, str]:
     failure = result.failure
-    outcome = f"[red]{failure.code}[/] {failure.message}" if failure else f"[green]{json.dumps(result.value())}[/]"
+    outcome = f"[red]{failure.code}[/]\n{failure.message}" if failure else f"[green]{json.dumps(result.value())}[/]"
     return what, f"{name}\n[dim]{json.dumps(given)}[/]", outcome, f"{result.record.duration_ms:.0f} ms"
 
 
 async def main() -> None:
     console = Console()
     async with Host.load(HERE, grants=["tool.execute"]) as host:
-        plugins = Table("plugin", "version", "contract", "exports", "granted", title="Plugins", title_justify="left")
+        plugins = table("plugin", "version", "contract", "exports", "granted")
         for status in host.plugins():
             spec = status.spec
             exports = ", ".join(export.name for export in spec.exports)
             plugins.add_row(spec.id, spec.version, spec.contract, exports, ", ".join(status.granted) or "nothing")
-        calls = Table("written in", "call", "answer", "took", title="Calls", title_justify="left", show_lines=True)
+        calls = table("written in", "call", "answer", "took")
         for what, name, given in CALLS:
-            calls.add_row(*row(what, name, given, await host.attempt(name, given)))
+            calls.add_row(*row(what, name, given, await host.attempt(name, given)), end_section=True)
         console.print(plugins, calls)
-    console.print(
-        Panel(
-            "plugbay inspect examples/greeter\n"
-            "plugbay call examples/greeter greet '{\"name\": \"you\"}' --grant tool.execute\n"
-            "plugbay conform examples/machine-facts",
-            title="Next (with .venv/bin on your PATH)",
-            title_align="left",
-            expand=False,
-        )
-    )
+    console.print(NEXT, highlight=False)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture import SOURCE, python_files, write_tree
+from tests.architecture import SOURCE, write_tree
 
 HEAVY_IN_SOURCE = frozenset({"asyncio", "dataclasses", "inspect", "logging", "msgspec", "pydantic", "typing"})
 HEAVY_IN_PROCESS = HEAVY_IN_SOURCE | {"socket", "subprocess"}
@@ -113,9 +113,7 @@ def test_a_heavy_import_below_the_sdk_is_seen_in_the_process(tmp_path: Path, nam
 
 
 def test_a_light_sdk_loads_only_itself(tmp_path: Path) -> None:
-    write_tree(
-        tmp_path, {"plugbay/__init__.py": "", "plugbay/sdk/__init__.py": "def f():\n    import asyncio\n"}
-    )
+    write_tree(tmp_path, {"plugbay/__init__.py": "", "plugbay/sdk/__init__.py": "def f():\n    import asyncio\n"})
     assert modules_loaded_by("plugbay.sdk", tmp_path) == {"plugbay", "plugbay.sdk"}
 
 

@@ -44,9 +44,7 @@ def _looks_like_a_path(code: str) -> bool:
     """
     if not PATH.fullmatch(code):
         return False
-    return (
-        code.startswith(TOP_FOLDERS) or ("/" in code and code.endswith(FILE_SUFFIXES)) or code.endswith(".md")
-    )
+    return code.startswith(TOP_FOLDERS) or ("/" in code and code.endswith(FILE_SUFFIXES)) or code.endswith(".md")
 
 
 def _exists(root: Path, path: str) -> bool:
@@ -103,9 +101,7 @@ def test_a_path_that_is_gone_is_reported(tmp_path: Path, path: str) -> None:
     assert paths_that_are_gone(_tree(tmp_path, f"See `{path}` and `host/host.py`.")) == [path]
 
 
-@pytest.mark.parametrize(
-    "code", ["plugin/init", "plugbay.toml", "host.Host.call", "a | b", "specs/<contract>/x.toml"]
-)
+@pytest.mark.parametrize("code", ["plugin/init", "plugbay.toml", "host.Host.call", "a | b", "specs/<contract>/x.toml"])
 def test_code_that_is_no_path_is_left_alone(tmp_path: Path, code: str) -> None:
     assert paths_that_are_gone(_tree(tmp_path, f"See `{code}`.")) == []
 

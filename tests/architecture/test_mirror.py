@@ -16,17 +16,13 @@ WITHOUT_OWN_TESTS = frozenset({"__init__.py", "__main__.py"})
 def modules_without_tests(package: Path, tests: Path) -> list[str]:
     """The modules for which `tests/<package>/test_<module>.py` is missing."""
     modules = [path for path in python_files(package) if _needs_tests(path, package)]
-    return [
-        str(path.relative_to(package)) for path in modules if not _test_of(path, package, tests).is_file()
-    ]
+    return [str(path.relative_to(package)) for path in modules if not _test_of(path, package, tests).is_file()]
 
 
 def orphaned_tests(package: Path, tests: Path) -> list[str]:
     """The test files that mirror no module."""
     mirrors = [path for path in sorted(tests.rglob("test_*.py")) if _is_mirror(path, tests)]
-    return [
-        str(path.relative_to(tests)) for path in mirrors if not _module_of(path, package, tests).is_file()
-    ]
+    return [str(path.relative_to(tests)) for path in mirrors if not _module_of(path, package, tests).is_file()]
 
 
 def _needs_tests(module: Path, package: Path) -> bool:

@@ -50,7 +50,14 @@ def document(text: str, *, toml: bool = False) -> Document:
 
 @pytest.mark.parametrize(
     ("path", "line"),
-    [((), 1), (("id",), 2), (("tools",), 3), (("tools", 0, "name"), 4), (("tools", 1), 5), (("tools", 1, "name"), 6)],
+    [
+        ((), 1),
+        (("id",), 2),
+        (("tools",), 3),
+        (("tools", 0, "name"), 4),
+        (("tools", 1), 5),
+        (("tools", 1, "name"), 6),
+    ],
 )
 def test_json_keys_have_their_line(path: tuple[str | int, ...], line: int) -> None:
     assert document(JSON).line(path) == line
@@ -75,9 +82,7 @@ def test_a_path_without_a_line_has_that_of_its_nearest_parent() -> None:
         (("tools", 1, "extra", "deep", "er"), 20),
     ],
 )
-def test_toml_keys_have_their_line_also_after_values_over_several_lines(
-    path: tuple[str | int, ...], line: int
-) -> None:
+def test_toml_keys_have_their_line_also_after_values_over_several_lines(path: tuple[str | int, ...], line: int) -> None:
     assert document(TOML, toml=True).line(path) == line
 
 

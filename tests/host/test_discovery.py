@@ -68,7 +68,11 @@ def test_a_manifest_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [("./missing", "missing"), ("./folder", "folder"), ("no-such-program-anywhere", "no-such-program-anywhere")],
+    [
+        ("./missing", "missing"),
+        ("./folder", "folder"),
+        ("no-such-program-anywhere", "no-such-program-anywhere"),
+    ],
 )
 def test_a_command_that_cannot_start_is_warned_about_before_anybody_calls(
     tmp_path: Path, command: str, words: str

@@ -87,7 +87,9 @@ def test_grants_from_the_caller_the_config_and_for_everything(run: Run, tmp_path
 def test_the_operator_can_disable_a_plugin_and_change_its_timeouts(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path, "off")
     write_plugin(tmp_path, "slow", script="sleep 60\n")
-    (tmp_path / "c.toml").write_text("[plugins.off]\nenabled = false\n[plugins.slow]\ntimeouts = { handshake = 0.05 }\n")
+    (tmp_path / "c.toml").write_text(
+        "[plugins.off]\nenabled = false\n[plugins.slow]\ntimeouts = { handshake = 0.05 }\n"
+    )
 
     async def main() -> None:
         async with Host.load(tmp_path, config=tmp_path / "c.toml") as host:
@@ -107,11 +109,16 @@ def test_the_environment_is_exactly_what_manifest_and_operator_name(
     script = """\
 read -r _; printf '%s\\n' '{hello}'
 IFS= read -r request; id=${request#*'"request_id":"'}; id=${id%%'"'*}
-printf '{"type":"response","request_id":"%s","status":"ok","output":"%s|%s|%s|%s"}\\n' "$id" "$A" "$B" "$LET_IN" "$CANARY"
+output="$A|$B|$LET_IN|$CANARY"
+printf '{"type":"response","request_id":"%s","status":"ok","output":"%s"}\\n' "$id" "$output"
 cat >/dev/null
 """
     folder = write_plugin(tmp_path, script=script)
-    text = (folder / "rterm-plugin.json").read_text().replace('"./run.sh"', '"./run.sh", "env": ["A=manifest", "B=manifest"]')
+    text = (
+        (folder / "rterm-plugin.json")
+        .read_text()
+        .replace('"./run.sh"', '"./run.sh", "env": ["A=manifest", "B=manifest"]')
+    )
     (folder / "rterm-plugin.json").write_text(text)
     (tmp_path / "c.toml").write_text('[plugins.p]\nenv = { B = "operator" }\ninherit_env = ["LET_IN"]\n')
 

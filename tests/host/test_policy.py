@@ -48,9 +48,7 @@ NEEDY = Export("tool", "t", capabilities=("a",))
         "disabled beats granted",
     ],
 )
-def test_whether_a_call_may_happen(
-    plugin: PluginSpec, export: Export, decision: Decision, code: str | None
-) -> None:
+def test_whether_a_call_may_happen(plugin: PluginSpec, export: Export, decision: Decision, code: str | None) -> None:
     failure = authorize(plugin, export, decision)
     assert (failure.code if failure else None) == code
     if failure:

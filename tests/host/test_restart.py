@@ -22,11 +22,17 @@ POLICY = RestartPolicy(first_delay=1, factor=4, longest_delay=10, jitter=0.5, fa
         ([10.0], 10.0, 0.0, Restart(0.5)),
         ([10.0], 10.0, 1.0, Restart(1.5)),
     ],
-    ids=["first", "second waits longer", "the delay is capped", "too many", "old ones are forgotten", "least", "most"],
+    ids=[
+        "first",
+        "second waits longer",
+        "the delay is capped",
+        "too many",
+        "old ones are forgotten",
+        "least",
+        "most",
+    ],
 )
-def test_what_follows_a_failure(
-    failures: list[float], now: float, jitter: float, action: Restart | Quarantine
-) -> None:
+def test_what_follows_a_failure(failures: list[float], now: float, jitter: float, action: Restart | Quarantine) -> None:
     assert next_action(failures, now, POLICY, jitter) == action
 
 

@@ -355,7 +355,9 @@ def test_notifications_wait_for_the_greeting_and_the_newest_are_dropped_when_too
     run(main)
 
 
-def test_urgent_notifications_overtake_while_the_peer_does_not_read_and_calls_are_never_dropped(run: Run) -> None:
+def test_urgent_notifications_overtake_while_the_peer_does_not_read_and_calls_are_never_dropped(
+    run: Run,
+) -> None:
     async def main() -> None:
         heard: list[Any] = []
         pair = await Pair(plugin_hooks=Hooks(handler=echo, notified=heard.append)).open()

@@ -120,7 +120,9 @@ def test_a_peer_that_closed_its_input_costs_nothing_but_the_bytes(run: Run) -> N
     run(main)
 
 
-def test_reading_what_is_available_takes_everything_a_dead_peer_left_although_the_pipe_is_held_open(run: Run) -> None:
+def test_reading_what_is_available_takes_everything_a_dead_peer_left_although_the_pipe_is_held_open(
+    run: Run,
+) -> None:
     async def main() -> None:
         pipes = Pipes()
         pipes.stream.open(pipes.ear)

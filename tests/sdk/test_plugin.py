@@ -72,7 +72,12 @@ def test_an_input_object_becomes_keyword_arguments(tool: str, given: Any, value:
         ("add", {}, Code.INVALID_INPUT, "a is required"),
         ("add", {"a": 1, "d": 2}, Code.INVALID_INPUT, "unknown: d; this tool takes a, b, c"),
         ("add", [1], Code.INVALID_INPUT, "the input must be an object with a, b, c"),
-        ("with_context", {"name": "x", "context": {}}, Code.INVALID_INPUT, "unknown: context; this tool takes name"),
+        (
+            "with_context",
+            {"name": "x", "context": {}},
+            Code.INVALID_INPUT,
+            "unknown: context; this tool takes name",
+        ),
         ("nope", {}, Code.NOT_FOUND, "there is no tool 'nope'"),
         ("broken", {"kind": "refuse"}, Code.PLUGIN_ERROR, "no"),
         ("broken", {"kind": "invalid"}, Code.INVALID_INPUT, "bad"),

@@ -14,11 +14,18 @@ SOURCE = Path(plugbay.__file__).parents[1]
 def run_script(script: str, tmp_path: Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     (tmp_path / "script.py").write_text(f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{script}")
     return subprocess.run(
-        [sys.executable, "-S", "script.py"], cwd=tmp_path, input=given, capture_output=True, timeout=20, check=False
+        [sys.executable, "-S", "script.py"],
+        cwd=tmp_path,
+        input=given,
+        capture_output=True,
+        timeout=20,
+        check=False,
     )
 
 
-def test_after_a_claim_prints_and_child_processes_reach_stderr_and_the_wire_stays_clean(tmp_path: Path) -> None:
+def test_after_a_claim_prints_and_child_processes_reach_stderr_and_the_wire_stays_clean(
+    tmp_path: Path,
+) -> None:
     done = run_script(
         """
 import os
@@ -37,7 +44,9 @@ wire.write(b"frame " + wire.read())
     assert {b"before", b"printed", b"child", b"raw"} <= set(done.stderr.split())
 
 
-def test_a_script_that_is_the_plugin_claims_at_import_so_module_level_prints_are_harmless(tmp_path: Path) -> None:
+def test_a_script_that_is_the_plugin_claims_at_import_so_module_level_prints_are_harmless(
+    tmp_path: Path,
+) -> None:
     done = run_script("from plugbay.sdk import Plugin\nprint('loud')\n", tmp_path, b"x")
     assert (done.stdout, done.stderr) == (b"", b"loud\n")
 

@@ -35,7 +35,9 @@ def write_plugin(
     folder = root / plugin_id
     folder.mkdir(parents=True, exist_ok=True)
     hello = HELLO % {"id": plugin_id, "capabilities": json.dumps(capabilities or [])}
-    (folder / "run.sh").write_text("#!/bin/sh\n" + script.replace("{{", "{").replace("}}", "}").replace("{hello}", hello))
+    (folder / "run.sh").write_text(
+        "#!/bin/sh\n" + script.replace("{{", "{").replace("}}", "}").replace("{hello}", hello)
+    )
     (folder / "run.sh").chmod(0o755)
     write_manifest(folder, plugin_id, {"command": "./run.sh"}, capabilities=capabilities or [], **manifest)
     return folder

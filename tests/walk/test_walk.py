@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from plugbay import Host
+from tests.support.loops import until
 from tests.support.plugins import write_plugin
 
 COLD = """
@@ -41,8 +42,7 @@ def test_a_warm_child_skips_the_spawn_and_the_greeting(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with Host.load(tmp_path / "p", config=tmp_path / "c.toml", trace=steps.append) as host:
-            while not host.plugins()[0].ready:
-                await asyncio.sleep(0.002)
+            await until(lambda: host.plugins()[0].ready == 1)
             steps.clear()
             host._supervisors["p"].fill = lambda: None  # type: ignore[method-assign]
             assert await host.call("t", 1) == 1

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 
 _PATTERNS = jsonschema_rs.RegexOptions()
-"""The linear-time engine: a hostile `pattern` cannot backtrack without end. It refuses look-around and back-references."""
+"""The linear-time engine: a hostile `pattern` cannot run away. It has no look-around and no back-references."""
 
 
 def compile_schema(schema: Any) -> Any:

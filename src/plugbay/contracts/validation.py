@@ -33,7 +33,10 @@ def _problem(error: Any, model: type[pydantic.BaseModel], document: Document) ->
     if kind == "missing":
         code, message = "missing_field", "required, but missing"
     elif kind == "extra_forbidden":
-        code, message = "unknown_field", "unknown key" + suggestion(str(path[-1]), _names_at(model, path[:-1]))
+        code, message = (
+            "unknown_field",
+            "unknown key" + suggestion(str(path[-1]), _names_at(model, path[:-1])),
+        )
     elif kind == "value_error":
         message = str(error["ctx"]["error"])
     elif kind.endswith(("_type", "_attributes_type", "is_instance_of")):

@@ -162,9 +162,7 @@ class Host:
         """Call an export and return how it ended; a failure is a value here."""
         return await self._carry(self._attempt(name, {} if input is None else input, timeout, context or {}))
 
-    async def _attempt(
-        self, name: str, input: Any, timeout: float | None, context: Mapping[str, Any]
-    ) -> CallResult:
+    async def _attempt(self, name: str, input: Any, timeout: float | None, context: Mapping[str, Any]) -> CallResult:
         started_at, began = time.time(), time.monotonic()
         self._step("host.call")
         self._step("catalog.resolve")
@@ -181,9 +179,7 @@ class Host:
             self._step("host.call.finished")
         return CallResult(record, finished.value, self._codec)
 
-    async def _run(
-        self, entry: Entry, input: Any, timeout: float | None, context: Mapping[str, Any]
-    ) -> CallFinished:
+    async def _run(self, entry: Entry, input: Any, timeout: float | None, context: Mapping[str, Any]) -> CallFinished:
         """The story: judge the input, authorize, lease a child, ask it, see it off."""
         spec = entry.spec
         self._step("policy.authorize")
@@ -208,7 +204,12 @@ class Host:
             lease.release()
 
     def _record(
-        self, name: str, entry: Entry | Failure, started_at: float, duration_ms: float, failure: Failure | None
+        self,
+        name: str,
+        entry: Entry | Failure,
+        started_at: float,
+        duration_ms: float,
+        failure: Failure | None,
     ) -> CallRecord:
         spec = entry.spec if isinstance(entry, Entry) else None
         record = CallRecord(

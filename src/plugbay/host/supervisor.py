@@ -11,7 +11,7 @@ import os
 import random
 import secrets
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from plugbay.contracts.registry import CONTRACTS
@@ -56,7 +56,7 @@ class Binding:
     env: tuple[tuple[str, str], ...] = ()
     inherit_env: tuple[str, ...] = ()
     pool: int = 0
-    limits: Rlimits = Rlimits()
+    limits: Rlimits = field(default_factory=Rlimits)
 
 
 class Deadline:
@@ -267,7 +267,10 @@ class Supervisor:
 
     def fill(self) -> None:
         """Bring the pool back to its size, in the background."""
-        wanted = self.binding.pool > len(self._pool) and self.state not in (State.STOPPED, State.SHUTTING_DOWN)
+        wanted = self.binding.pool > len(self._pool) and self.state not in (
+            State.STOPPED,
+            State.SHUTTING_DOWN,
+        )
         if wanted and (self._filler is None or self._filler.done()):
             self._filler = asyncio.get_running_loop().create_task(self._fill())
 

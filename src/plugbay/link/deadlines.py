@@ -1,8 +1,8 @@
 """`Deadlines`: many timeouts, one timer.
 
-A wheel of dictionaries: an entry lands in the bucket of its tick and leaves it when its call finishes, so memory follows
-what is in flight. Costs a call about 1 µs where `asyncio.timeout` costs 10. Owns the one `call_at` of its loop; knows
-nothing about what expires.
+A wheel of dictionaries: an entry lands in the bucket of its tick and leaves it when its call finishes, so memory
+follows what is in flight. Costs a call about 1 us where `asyncio.timeout` costs 10. Owns the one `call_at` of its loop;
+knows nothing about what expires.
 """
 
 from __future__ import annotations

@@ -43,13 +43,18 @@ MAX_UNSENT = 8 << 20
 EXIT_NOTICE = 0.05
 """Seconds to wait, after end of output, for the exit status that explains it. Keeps a failure under 100 ms."""
 
+
 class Waiter:
     """One call that waits for its answer; expires by itself."""
 
     __slots__ = ("future", "id", "link", "on_progress", "tick")
 
     def __init__(
-        self, link: Link, id: CallId, future: asyncio.Future[CallFinished], on_progress: Callable[[Any], None] | None
+        self,
+        link: Link,
+        id: CallId,
+        future: asyncio.Future[CallFinished],
+        on_progress: Callable[[Any], None] | None,
     ) -> None:
         self.link = link
         self.id = id

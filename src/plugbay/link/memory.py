@@ -103,9 +103,7 @@ class MemoryStream:
         self.close_write()
 
 
-def memory_pair(
-    loop: asyncio.AbstractEventLoop, capacity: int = PIPE_CAPACITY
-) -> tuple[MemoryStream, MemoryStream]:
+def memory_pair(loop: asyncio.AbstractEventLoop, capacity: int = PIPE_CAPACITY) -> tuple[MemoryStream, MemoryStream]:
     """Two ends; what one writes the other receives."""
     one, other = MemoryStream(loop, capacity), MemoryStream(loop, capacity)
     one._peer, other._peer = other, one

@@ -11,7 +11,7 @@ import os
 from typing import Protocol
 
 READ_SIZE = 65_536
-"""One pipe's worth. asyncio's own 256 KiB reads cross glibc's mmap threshold and cost 25 µs each."""
+"""One pipe's worth. asyncio's own 256 KiB reads cross glibc's mmap threshold and cost 25 us each."""
 
 
 class Listener(Protocol):

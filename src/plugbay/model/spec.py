@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 KINDS = frozenset(
-    "tool hook compactor harness channel llm_provider vector_backend screen cli_namespace method resource prompt".split()
+    "tool hook compactor harness channel llm_provider vector_backend "
+    "screen cli_namespace method resource prompt".split()
 )
 """Every kind of export, over all contracts."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def printable(data: bytes) -> str:
-    """UTF-8 where it is, `\\xNN` where it is not, and every control character escaped. ANSI sequences lose their power."""
+    """UTF-8 where it is, `\\xNN` where it is not, every control character escaped: ANSI sequences lose their power."""
     text = data.decode("utf-8", "backslashreplace")
     if text.isprintable():
         return text

@@ -44,7 +44,9 @@ class Tool:
 
     __slots__ = ("capabilities", "description", "function", "name")
 
-    def __init__(self, name: str, description: str, function: Callable[..., Any], capabilities: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, description: str, function: Callable[..., Any], capabilities: tuple[str, ...]
+    ) -> None:
         self.name = name
         self.description = description
         self.function = function

@@ -42,17 +42,24 @@ def converse(machine: Machine, wire: Wire, plugin: Plugin) -> int:
     while True:
         try:
             data = wire.read()
-            events = machine.receive(data) if data else machine.receive_eof()
-            for event in events:
-                if isinstance(event, Fault):
-                    sys.stderr.write(f"{plugin.id}: the host broke the contract: {event.failure.message}\n")
-                    return 1
-                answer(machine, event, plugin)
+            fault = react(machine, data, plugin)
             wire.write(machine.outgoing())
         except BrokenPipeError:
             return 0
+        if fault is not None:
+            sys.stderr.write(f"{plugin.id}: the host broke the contract: {fault.message}\n")
+            return 1
         if not data:
             return 0
+
+
+def react(machine: Machine, data: bytes, plugin: Plugin) -> Failure | None:
+    """Give bytes to the machine and answer what they ask; a failure means the host broke the contract."""
+    for event in machine.receive(data) if data else machine.receive_eof():
+        if isinstance(event, Fault):
+            return event.failure
+        answer(machine, event, plugin)
+    return None
 
 
 def answer(machine: Machine, event: Event, plugin: Plugin) -> None:

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.contracts.base import Misuse, Role
-from plugbay.contracts.rune.machine import ANSWERED, CALLING, CLOSED, FAILED, GREETING, READY, START, RuneMachine
+from plugbay.contracts.rune.machine import (
+    ANSWERED,
+    CALLING,
+    CLOSED,
+    FAILED,
+    GREETING,
+    READY,
+    START,
+    RuneMachine,
+)
 from plugbay.contracts.rune.messages import MAX_PLUGIN_LINE, Identity
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallArrived, CallFinished, Closed, Fault, Noise, Ready
@@ -91,7 +100,11 @@ HANDSHAKES: list[tuple[str, Any, str | None]] = [
     ("manifest missing", {"type": "handshake"}, Code.PROTOCOL_VERSION_MISMATCH),
     ("manifest null", {"type": "handshake", "manifest": None}, Code.PROTOCOL_VERSION_MISMATCH),
     ("another version", hello(protocol_version="rterm.plugin.v0"), Code.PROTOCOL_VERSION_MISMATCH),
-    ("another version and all else broken", hello(protocol_version="v0", plugin_id=""), Code.PROTOCOL_VERSION_MISMATCH),
+    (
+        "another version and all else broken",
+        hello(protocol_version="v0", plugin_id=""),
+        Code.PROTOCOL_VERSION_MISMATCH,
+    ),
     ("wrong type beats wrong version", {"type": "x", "manifest": {}}, Code.HANDSHAKE_FAILED),
     ("not JSON", b"hello\n", Code.MALFORMED_RESPONSE),
     ("an array", b"[]\n", Code.MALFORMED_RESPONSE),
@@ -115,9 +128,7 @@ def test_a_handshake_is_judged_by_the_first_check_that_fails(message: Any, code:
     assert fault_code(events) == code
     assert machine.state == (READY if code is None else FAILED)
     if code is None:
-        assert events[0] == Ready(
-            {"plugin_id": "p", "plugin_version": "1", "exposed_tools": ["t"], "capabilities": []}
-        )
+        assert events[0] == Ready({"plugin_id": "p", "plugin_version": "1", "exposed_tools": ["t"], "capabilities": []})
 
 
 # Tools and capabilities, judged when something is asked.
@@ -197,9 +208,7 @@ def test_a_response_is_taken_whole_or_refused_as_malformed(message: Any, code: s
     assert machine.state == (ANSWERED if code is None else FAILED)
 
 
-@pytest.mark.parametrize(
-    ("output", "value"), [(..., None), (None, None), (5, 5), ({"a": [1]}, {"a": [1]})], ids=str
-)
+@pytest.mark.parametrize(("output", "value"), [(..., None), (None, None), (5, 5), ({"a": [1]}, {"a": [1]})], ids=str)
 def test_an_output_may_be_anything_or_nothing(output: Any, value: Any) -> None:
     machine = calling()
     (event,) = machine.receive(line(answer(output=output)))
@@ -285,7 +294,11 @@ def conversation(value: Any = None, failure: Failure | None = None) -> list[Even
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -310,7 +323,9 @@ def test_a_failure_travels_with_its_code_and_message() -> None:
     assert (event.failure.message, event.failure.detail) == ("full", {"plugin_code": "quota"})
 
 
-@pytest.mark.parametrize("value", [float("nan"), {1, 2}, "\ud800", "x" * MAX_PLUGIN_LINE], ids=["nan", "set", "surrogate", "huge"])
+@pytest.mark.parametrize(
+    "value", [float("nan"), {1, 2}, "\ud800", "x" * MAX_PLUGIN_LINE], ids=["nan", "set", "surrogate", "huge"]
+)
 def test_a_result_that_cannot_be_sent_becomes_an_error_response(value: Any) -> None:
     (event,) = conversation(value)
     assert isinstance(event, CallFinished)
@@ -337,7 +352,11 @@ def test_a_plugin_leaves_in_good_order_when_its_input_ends_before_a_request() ->
 
 @pytest.mark.parametrize(
     "lines",
-    [[b"junk\n"], [b'{"type":"request"}\n'], [b'{"type":"handshake"}\n', b'{"type":"request","request_id":1}\n']],
+    [
+        [b"junk\n"],
+        [b'{"type":"request"}\n'],
+        [b'{"type":"handshake"}\n', b'{"type":"request","request_id":1}\n'],
+    ],
     ids=["junk", "request before the handshake", "request without its keys"],
 )
 def test_a_host_that_breaks_the_contract_is_a_fault_for_the_plugin(lines: list[bytes]) -> None:
@@ -355,7 +374,10 @@ def in_state(state: str, role: str) -> RuneMachine:
     return machine
 
 
-@pytest.mark.parametrize(("role", "state"), list(product((Role.HOST, Role.PLUGIN), (START, GREETING, READY, CALLING, ANSWERED, CLOSED, FAILED))))
+@pytest.mark.parametrize(
+    ("role", "state"),
+    list(product((Role.HOST, Role.PLUGIN), (START, GREETING, READY, CALLING, ANSWERED, CLOSED, FAILED))),
+)
 def test_what_we_ask_of_a_machine_is_in_its_table_or_our_own_bug(role: str, state: str) -> None:
     machine = in_state(state, role)
     if (role, state, "greet") in RuneMachine.TRANSITIONS:

@@ -88,8 +88,14 @@ def test_capability_lists_are_trimmed_and_lose_their_repeats() -> None:
         ({"tools": []}, ("error", "invalid_value", "tools")),
         ({"tools": [{"name": ""}]}, ("error", "invalid_value", "tools[0].name")),
         ({"tools": [{"name": "a"}, {"name": "a"}]}, ("error", "duplicate_tool", "tools[1].name")),
-        ({"tools": [{"name": "a", "approval_tier": "yolo"}]}, ("error", "invalid_value", "tools[0].approval_tier")),
-        ({"tools": [{"name": "a", "target_kind": "moon"}]}, ("error", "invalid_value", "tools[0].target_kind")),
+        (
+            {"tools": [{"name": "a", "approval_tier": "yolo"}]},
+            ("error", "invalid_value", "tools[0].approval_tier"),
+        ),
+        (
+            {"tools": [{"name": "a", "target_kind": "moon"}]},
+            ("error", "invalid_value", "tools[0].target_kind"),
+        ),
         ({"tools": [{"name": "a", "mutating": "yes"}]}, ("error", "invalid_type", "tools[0].mutating")),
         (
             {"capabilities": ["x"], "tools": [{"name": "a", "capabilities": ["y"]}]},
@@ -97,7 +103,10 @@ def test_capability_lists_are_trimmed_and_lose_their_repeats() -> None:
         ),
         ({"plugin_idd": "x"}, ("warning", "unknown_key", "plugin_idd")),
         ({"tools": [{"name": "a", "descripton": "x"}]}, ("warning", "unknown_key", "tools[0].descripton")),
-        ({"tools": [{"name": "a", "input_schema": {"type": 5}}]}, ("warning", "invalid_schema", "tools[0].input_schema")),
+        (
+            {"tools": [{"name": "a", "input_schema": {"type": 5}}]},
+            ("warning", "invalid_schema", "tools[0].input_schema"),
+        ),
     ],
     ids=str,
 )
@@ -142,7 +151,10 @@ def test_every_field_wrong_at_once_is_reported_at_once_with_its_line() -> None:
         ("process.args", 10),
         ("process.dir", 11),
         ("process.env", 12),
-        *[(f"tools[0].{key}", 15) for key in "name description capabilities approval_tier mutating target_kind".split()],
+        *[
+            (f"tools[0].{key}", 15)
+            for key in "name description capabilities approval_tier mutating target_kind".split()
+        ],
         ("tools[1]", 16),
     ]
 

@@ -34,10 +34,13 @@ def test_the_handshake_reply_carries_the_whole_manifest(codec: Codec) -> None:
 def test_the_request_leaves_empty_and_foreign_context_out_and_keeps_the_rest(codec: Codec) -> None:
     context = {"workspace_id": "ws", "widget_id": "", "repo_root": "/r", "secret": "no"}
     body = messages.execute_request(codec, "r1", "t", context, codec.dump({"text": "ü<&"}))
-    assert body == (
-        '{"type":"request","request_id":"r1","tool_name":"t",'
-        '"context":{"workspace_id":"ws","repo_root":"/r"},"input":{"text":"ü<&"}}'
-    ).encode()
+    assert (
+        body
+        == (
+            '{"type":"request","request_id":"r1","tool_name":"t",'
+            '"context":{"workspace_id":"ws","repo_root":"/r"},"input":{"text":"ü<&"}}'
+        ).encode()
+    )
     assert b'"context":{}' in messages.execute_request(codec, "r1", "t", {}, codec.dump([1]))
 
 

@@ -177,7 +177,9 @@ class RuneMachine(Machine):
         assert call is not None
         self._step("answer")
         if message.status == "error":
-            return [CallFinished(call, failure=errors.from_wire(message.error.get("code") or "", message.error["message"]))]
+            return [
+                CallFinished(call, failure=errors.from_wire(message.error.get("code") or "", message.error["message"]))
+            ]
         return [CallFinished(call, None if message.output is ABSENT else message.output)]
 
     def _read_greeting(self, message: Any, line: bytes) -> list[Event]:
@@ -342,4 +344,3 @@ def _capability_problem(granted: tuple[str, ...], identity: messages.Identity) -
             )
         seen.add(name)
     return None
-
