@@ -14,6 +14,7 @@ from plugbay.host.call_log import MemoryCallLog
 from plugbay.model.errors import Code
 from tests.support.loops import Run, until
 from tests.support.plugins import write_plugin
+from tests.support.requirements import requirement
 
 
 def test_a_call_returns_the_output_and_is_recorded(run: Run, tmp_path: Path) -> None:
@@ -101,6 +102,7 @@ def test_the_operator_can_disable_a_plugin_and_change_its_timeouts(run: Run, tmp
     run(main)
 
 
+@requirement("rune:spawn:environment")
 def test_the_environment_is_exactly_what_manifest_and_operator_name(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

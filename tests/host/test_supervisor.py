@@ -1,58 +1,19 @@
-"""Leases, judgement of exits, the pool of greeted children. Real processes, both loops."""
+"""Leases and judgement of exits. Real processes, both loops."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
-from plugbay.host.discovery import inspect
-from plugbay.host.restart import RestartPolicy
-from plugbay.host.supervisor import Binding, Deadline, Lease, Runtime, Supervisor
-from plugbay.link.deadlines import Deadlines
+from plugbay.host.seat import Deadline
+from plugbay.host.supervisor import Lease
 from plugbay.model.errors import Code, Failure
 from plugbay.model.lifecycle import State
-from plugbay.model.operations import InvokeTool
-from plugbay.process.child import Spawner
-from plugbay.wire.fast_json import MsgspecCodec
 from tests.support.loops import Run, until
 from tests.support.plugins import write_plugin
-
-CODEC = MsgspecCodec()
-
-
-class Bench:
-    """A supervisor with everything around it."""
-
-    def __init__(self, folder: Path, pool: int = 0, policy: RestartPolicy | None = None) -> None:
-        spec = inspect(folder).spec
-        assert spec is not None
-        self.spawner = Spawner()
-        self.runtime = Runtime(self.spawner, Deadlines(asyncio.get_running_loop()), CODEC)
-        self.supervisor = Supervisor(Binding(spec, pool=pool), self.runtime, policy)
-
-    async def __aenter__(self) -> Supervisor:
-        return self.supervisor
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.supervisor.stop()
-        await self.spawner.close()
-        assert not self.spawner.children
-
-
-async def answer(supervisor: Supervisor, value: object) -> object:
-    deadline = Deadline(5)
-    lease = await supervisor.lease(deadline)
-    if isinstance(lease, Failure):
-        return lease.code
-    try:
-        finished = await lease.link.call(InvokeTool("t", CODEC.dump(value)), deadline.left())
-        finished = await lease.conclude(finished, deadline)
-        return finished.failure.code if finished.failure else CODEC.load(finished.value)
-    finally:
-        lease.release()
+from tests.support.supervision import Bench, answer
 
 
 def test_a_lease_is_one_child_for_one_call_and_state_follows(run: Run, tmp_path: Path) -> None:
@@ -105,54 +66,6 @@ def test_a_stopped_supervisor_leases_nothing(run: Run, tmp_path: Path) -> None:
         async with Bench(folder) as supervisor:
             await supervisor.stop()
             assert await answer(supervisor, 1) == Code.UNAVAILABLE
-
-    run(main)
-
-
-def test_a_pool_holds_greeted_children_and_fills_up_again(run: Run, tmp_path: Path) -> None:
-    folder = write_plugin(tmp_path)
-
-    async def main() -> None:
-        async with Bench(folder, pool=3) as supervisor:
-            supervisor.fill()
-            await until(lambda: supervisor.ready == 3)
-            assert supervisor.state is State.IDLE
-            before = supervisor.generation
-            lease = await supervisor.lease(Deadline(5))
-            assert isinstance(lease, Lease)
-            assert supervisor.generation == before
-            lease.release()
-            await until(lambda: supervisor.ready == 3)
-            assert await answer(supervisor, "x") == "x"
-
-    run(main)
-
-
-def test_a_pooled_child_that_dies_is_replaced_and_never_leased(run: Run, tmp_path: Path) -> None:
-    folder = write_plugin(tmp_path)
-
-    async def main() -> None:
-        async with Bench(folder, pool=1) as supervisor:
-            supervisor.fill()
-            await until(lambda: supervisor.ready == 1)
-            victim = supervisor._pool[0].child
-            os.kill(victim.pid, 9)
-            await until(lambda: supervisor.ready == 1 and supervisor._pool[0].child is not victim)
-            assert await answer(supervisor, "x") == "x"
-
-    run(main)
-
-
-def test_a_pool_whose_plugin_never_starts_gives_up_and_calls_still_say_why(run: Run, tmp_path: Path) -> None:
-    folder = write_plugin(tmp_path, script="exit 1\n")
-    policy = RestartPolicy(first_delay=0.001, failures=2)
-
-    async def main() -> None:
-        async with Bench(folder, pool=2, policy=policy) as supervisor:
-            supervisor.fill()
-            await until(lambda: supervisor._filler is not None and supervisor._filler.done())
-            assert supervisor.generation == 3
-            assert await answer(supervisor, 1) == Code.CRASHED
 
     run(main)
 

@@ -16,12 +16,14 @@ from plugbay.model.errors import (
     PlugbayError,
     Problem,
 )
+from tests.support.requirements import requirement
 
 DESIGNED = """launch_failed handshake_failed timeout crashed malformed_response tool_not_exposed
 protocol_version_mismatch capability_not_declared capability_not_allowed invalid_input plugin_error unavailable
 cancelled overloaded frame_too_large sandbox_unavailable quarantined not_found internal"""
 
 
+@requirement("rune:codes:nine")
 def test_the_codes_are_exactly_the_published_ones() -> None:
     assert frozenset(DESIGNED.split()) == CODES
 

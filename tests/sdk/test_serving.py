@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import plugbay
+from tests.support.requirements import requirement
 
 SOURCE = Path(plugbay.__file__).parents[1]
 
@@ -69,6 +70,7 @@ def request(tool: str, given: Any) -> bytes:
     return json.dumps(body).encode() + b"\n"
 
 
+@requirement("rune:plugin:waits", "rune:plugin:stdout")
 def test_a_plugin_answers_in_an_empty_environment_and_leaves_when_its_input_ends(tmp_path: Path) -> None:
     with plugin_process(tmp_path, env={}) as process:
         assert ask(process, HANDSHAKE)["manifest"] == {

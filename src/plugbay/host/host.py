@@ -25,7 +25,8 @@ from plugbay.host.catalog import Catalog, Entry
 from plugbay.host.discovery import Found, discover
 from plugbay.host.policy import Decision
 from plugbay.host.ports import CallLog, CallRecord, Trace
-from plugbay.host.supervisor import Binding, Deadline, Runtime, Supervisor
+from plugbay.host.seat import Binding, Deadline, Runtime
+from plugbay.host.supervisor import Supervisor
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 from plugbay.model.events import CallFinished
@@ -115,7 +116,7 @@ class Host:
         self._runtime = Runtime(Spawner(self._log_dir), Deadlines(self._loop), self._codec, self._trace)
         self._supervisors = {spec.id: self._supervise(spec, self._runtime) for spec in self._specs.values()}
         for supervisor in self._supervisors.values():
-            supervisor.fill()
+            supervisor.pool.fill()
 
     async def stop(self) -> None:
         """Kill every child, wait until nothing of them is left, and let go of the loop."""
@@ -253,7 +254,7 @@ class Host:
             raise CallFailed(Failure(Code.NOT_FOUND, f"no running plugin is called {plugin_id!r}"))
         await self._carry(supervisor.stop())
         self._supervisors[plugin_id] = fresh = self._supervise(supervisor.binding.spec, self._runtime)
-        fresh.fill()
+        fresh.pool.fill()
 
     # Details.
 
@@ -282,7 +283,7 @@ class Host:
         granted = policy.effective(spec, self._decisions[spec.id])
         if supervisor is None:
             return PluginStatus(spec, "stopped", granted, 0, 0)
-        return PluginStatus(spec, supervisor.state, granted, supervisor.busy, supervisor.ready)
+        return PluginStatus(spec, supervisor.state, granted, supervisor.busy, len(supervisor.pool))
 
     def _step(self, name: str) -> None:
         if self._trace is not None:

@@ -28,6 +28,7 @@ from plugbay.model.operations import DeliverEvent, InvokeTool
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
 from tests.support.pairs import exchange
+from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.model.events import Event
@@ -121,6 +122,8 @@ HANDSHAKES: list[tuple[str, Any, str | None]] = [
 ]
 
 
+@requirement("rune:handshake:first", "rune:handshake:manifest", "rune:handshake:identity", "rune:handshake:version")
+@requirement("rune:frame:object")
 @pytest.mark.parametrize(("message", "code"), [row[1:] for row in HANDSHAKES], ids=[row[0] for row in HANDSHAKES])
 def test_a_handshake_is_judged_by_the_first_check_that_fails(message: Any, code: str | None) -> None:
     machine = host()
@@ -151,6 +154,7 @@ CAPABILITIES: list[tuple[str, tuple[str, ...], Any, str | None]] = [
 ]
 
 
+@requirement("rune:capability:declared", "rune:capability:subset", "rune:capability:form")
 @pytest.mark.parametrize(
     ("granted", "declared", "code"), [row[1:] for row in CAPABILITIES], ids=[row[0] for row in CAPABILITIES]
 )
@@ -164,6 +168,7 @@ def test_capabilities_are_scanned_in_order_against_the_grants(
     assert bool(machine.outgoing()) is (code is None)
 
 
+@requirement("rune:tool:exposed")
 @pytest.mark.parametrize("tool", ["u", " t", "T", ""])
 def test_the_tool_is_checked_before_the_capabilities_and_nothing_is_sent(tool: str) -> None:
     machine = host()
@@ -200,6 +205,7 @@ RESPONSES: list[tuple[str, Any, str | None]] = [
 ]
 
 
+@requirement("rune:response:one", "rune:response:error")
 @pytest.mark.parametrize(("message", "code"), [row[1:] for row in RESPONSES], ids=[row[0] for row in RESPONSES])
 def test_a_response_is_taken_whole_or_refused_as_malformed(message: Any, code: str | None) -> None:
     machine = calling()
@@ -224,6 +230,7 @@ def test_an_error_response_is_the_plugins_own_failure() -> None:
     assert (event.failure.code, event.failure.message) == (Code.INVALID_INPUT, "no")
 
 
+@requirement("rune:frame:limit")
 @pytest.mark.parametrize(("size", "code"), [(MAX_PLUGIN_LINE, None), (MAX_PLUGIN_LINE + 1, Code.MALFORMED_RESPONSE)])
 def test_a_line_may_have_exactly_one_mebibyte_after_trimming(size: int, code: str | None) -> None:
     machine = calling()
@@ -333,6 +340,7 @@ def test_a_result_that_cannot_be_sent_becomes_an_error_response(value: Any) -> N
     assert event.failure.detail == {"plugin_code": "internal"}
 
 
+@requirement("rune:frame:line")
 @pytest.mark.parametrize("chunk", [1, 2, 7, 64])
 def test_the_conversation_is_the_same_in_any_chunks(chunk: int) -> None:
     machine = host()

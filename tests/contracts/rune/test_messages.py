@@ -9,6 +9,7 @@ import pytest
 from plugbay.contracts.rune import messages
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
+from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
@@ -31,6 +32,7 @@ def test_the_handshake_reply_carries_the_whole_manifest(codec: Codec) -> None:
     )
 
 
+@requirement("rune:request:one")
 def test_the_request_leaves_empty_and_foreign_context_out_and_keeps_the_rest(codec: Codec) -> None:
     context = {"workspace_id": "ws", "widget_id": "", "repo_root": "/r", "secret": "no"}
     body = messages.execute_request(codec, "r1", "t", context, codec.dump({"text": "ü<&"}))

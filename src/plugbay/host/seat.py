@@ -1,0 +1,139 @@
+"""`Seat`: one child, the link to it, and what its owner knows about its end.
+
+Owns how a bound plugin becomes a greeted child: command, environment, machine, pipes, greeting, each within the call's
+own deadline. Knows nothing of leases, pools or restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from plugbay.contracts.registry import CONTRACTS
+from plugbay.host.ports import Trace
+from plugbay.link.deadlines import Deadlines
+from plugbay.link.hooks import Hooks
+from plugbay.link.link import Link
+from plugbay.link.stream import PipeStream
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.spec import PluginSpec
+from plugbay.process import diagnose
+from plugbay.process.child import Child, Spawner
+from plugbay.process.command import Launch, LaunchFailed, build_env, host_search_path, resolve
+from plugbay.process.limits import Rlimits
+from plugbay.wire.fast_json import MsgspecCodec
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What all plugins of one host share."""
+
+    spawner: Spawner
+    deadlines: Deadlines
+    codec: MsgspecCodec
+    trace: Trace | None = None
+
+    def step(self, name: str) -> None:
+        if self.trace is not None:
+            self.trace(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A plugin as the operator bound it."""
+
+    spec: PluginSpec
+    granted: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    inherit_env: tuple[str, ...] = ()
+    pool: int = 0
+    limits: Rlimits = field(default_factory=Rlimits)
+
+
+class Deadline:
+    """A moment on the loop's clock; everything a call does shares one."""
+
+    __slots__ = ("_loop", "at")
+
+    def __init__(self, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.at = self._loop.time() + seconds
+
+    def left(self) -> float:
+        return max(0.0, self.at - self._loop.time())
+
+
+class Seat:
+    """One child and the link to it. Made by `open_seat`."""
+
+    __slots__ = ("binding", "child", "link")
+
+    def __init__(self, binding: Binding, runtime: Runtime, child: Child) -> None:
+        """Bind a new child to a link. Nothing is awaited between the child's birth and here."""
+        self.binding = binding
+        self.child = child
+        spec = binding.spec
+        machine = CONTRACTS[spec.contract].host_machine(spec, binding.granted, runtime.codec, secrets.randbits(64))
+        stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
+        hooks = Hooks(explain=self.explain, trace=runtime.trace)
+        self.link = Link(machine, stream, runtime.deadlines, hooks, has_process=True)
+        child.on_exit(lambda _: self.link.peer_exited())
+
+    def leave(self) -> None:
+        """Kill whatever is left of the child and let go of its pipes."""
+        self.child.kill()
+        self.link.close()
+
+    def explain(self, failure: Failure) -> Failure:
+        """Add what only the owner of the process knows: how it ended and what it last wrote to stderr."""
+        self.child.stderr.drain_now()
+        tail = self.child.stderr.tail()
+        more: dict[str, object] = {"stderr_tail": tail} if tail else {}
+        status = self.child.exit
+        if status is not None:
+            more |= {"exit_code": status.code, "signal": status.signal, "exit": status.describe()}
+        if status is not None and failure.code == Code.CRASHED:
+            more["cause"], hint = diagnose.early_exit(self.child.argv, status, tail)
+            more |= {"hint": hint} if hint else {}
+        return failure.with_detail(self.binding.spec.id, **more)
+
+
+async def open_seat(binding: Binding, runtime: Runtime, deadline: Deadline) -> Seat | Failure:
+    """A greeted child; a `Failure` says why there is none, and then nothing of it is left."""
+    child = await _spawn(binding, runtime, deadline)
+    if isinstance(child, Failure):
+        return child
+    seat = Seat(binding, runtime, child)
+    try:
+        failure = await seat.link.open(min(binding.spec.timeouts.handshake, deadline.left()))
+    except BaseException:
+        seat.leave()
+        raise
+    if failure is not None:
+        seat.leave()
+        return failure
+    return seat
+
+
+async def _spawn(binding: Binding, runtime: Runtime, deadline: Deadline) -> Child | Failure:
+    """Start a child within the call's own time, the wait for a free slot included."""
+    spec = binding.spec
+    runtime.step("process.spawn")
+    try:
+        async with asyncio.timeout(deadline.left()):
+            return await runtime.spawner.spawn(_launch(binding), spec.timeouts.launch)
+    except LaunchFailed as error:
+        detail = {**error.detail, "hint": error.hint} if error.hint else dict(error.detail)
+        return Failure(Code.LAUNCH_FAILED, error.message, origin=Origin.SYSTEM, plugin=spec.id, detail=detail)
+    except TimeoutError:
+        return Failure(Code.TIMEOUT, "the time for the call ran out before the plugin was started", plugin=spec.id)
+
+
+def _launch(binding: Binding) -> Launch:
+    spec = binding.spec
+    argv = resolve(spec.command, spec.root, host_search_path(os.environ))
+    env = build_env((*spec.env_inherit, *binding.inherit_env), os.environ, spec.env, binding.env)
+    return Launch(argv=argv, cwd=Path(spec.cwd or spec.root), env=env, limits=binding.limits, label=spec.id)

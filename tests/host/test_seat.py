@@ -1,0 +1,80 @@
+"""Opening one child: greeted or a failure that explains itself, and then nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from plugbay.host.discovery import inspect
+from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
+from plugbay.link.deadlines import Deadlines
+from plugbay.model.errors import Code, Failure
+from plugbay.process.child import Spawner
+from tests.support.loops import Run
+from tests.support.plugins import write_plugin
+from tests.support.supervision import CODEC
+
+
+async def opened(folder: Path, seconds: float = 5, spawner: Spawner | None = None) -> Seat | Failure:
+    """Open a seat, close everything, and be sure that nothing is left."""
+    spec = inspect(folder).spec
+    assert spec is not None
+    spawner = spawner or Spawner()
+    runtime = Runtime(spawner, Deadlines(asyncio.get_running_loop()), CODEC)
+    seat = await open_seat(Binding(spec), runtime, Deadline(seconds))
+    if isinstance(seat, Seat):
+        seat.leave()
+    await spawner.close()
+    assert not spawner.children
+    return seat
+
+
+def test_a_good_plugin_is_greeted(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        seat = await opened(write_plugin(tmp_path))
+        assert isinstance(seat, Seat)
+        assert seat.link.hello is not None
+        assert seat.link.hello.hello["plugin_id"] == "p"
+
+    run(main)
+
+
+def test_a_start_that_fails_says_how_the_child_ended_and_what_it_wrote(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        failure = await opened(write_plugin(tmp_path, script="echo no such luck >&2; kill -SEGV $$\n"))
+        assert isinstance(failure, Failure)
+        assert (failure.code, failure.plugin) == (Code.CRASHED, "p")
+        assert failure.detail["exit"] == "killed by SIGSEGV"
+        assert failure.detail["stderr_tail"] == ["no such luck"]
+        assert failure.detail["cause"]
+
+    run(main)
+
+
+def test_a_command_that_is_gone_is_a_launch_failure_with_a_hint(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        folder = write_plugin(tmp_path)
+        (folder / "run.sh").chmod(0o644)
+        failure = await opened(folder)
+        assert isinstance(failure, Failure)
+        assert failure.code == Code.LAUNCH_FAILED
+        assert "chmod" in failure.detail["hint"]
+
+    run(main)
+
+
+def test_the_calls_own_time_bounds_the_wait_for_a_slot_too(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        def slow(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+            import time
+
+            time.sleep(0.3)
+            return subprocess.Popen(*arguments, **options)
+
+        failure = await opened(write_plugin(tmp_path), 0.05, Spawner(popen=slow))
+        assert isinstance(failure, Failure)
+        assert failure.code == Code.TIMEOUT
+
+    run(main)

@@ -1,0 +1,50 @@
+"""A supervisor with everything around it, for tests of the host's insides."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from plugbay.host.discovery import inspect
+from plugbay.host.restart import RestartPolicy
+from plugbay.host.seat import Binding, Deadline, Runtime
+from plugbay.host.supervisor import Supervisor
+from plugbay.link.deadlines import Deadlines
+from plugbay.model.errors import Failure
+from plugbay.model.operations import InvokeTool
+from plugbay.process.child import Spawner
+from plugbay.wire.fast_json import MsgspecCodec
+
+CODEC = MsgspecCodec()
+
+
+class Bench:
+    """A supervisor with everything around it."""
+
+    def __init__(self, folder: Path, pool: int = 0, policy: RestartPolicy | None = None) -> None:
+        spec = inspect(folder).spec
+        assert spec is not None
+        self.spawner = Spawner()
+        self.runtime = Runtime(self.spawner, Deadlines(asyncio.get_running_loop()), CODEC)
+        self.supervisor = Supervisor(Binding(spec, pool=pool), self.runtime, policy)
+
+    async def __aenter__(self) -> Supervisor:
+        return self.supervisor
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.supervisor.stop()
+        await self.spawner.close()
+        assert not self.spawner.children
+
+
+async def answer(supervisor: Supervisor, value: object) -> object:
+    deadline = Deadline(5)
+    lease = await supervisor.lease(deadline)
+    if isinstance(lease, Failure):
+        return lease.code
+    try:
+        finished = await lease.link.call(InvokeTool("t", CODEC.dump(value)), deadline.left())
+        finished = await lease.conclude(finished, deadline)
+        return finished.failure.code if finished.failure else CODEC.load(finished.value)
+    finally:
+        lease.release()
