@@ -18,7 +18,8 @@ _HOMES = {
     "CallResult": "plugbay.host.host",
     "SyncHost": "plugbay.host.sync",
     **dict.fromkeys(
-        ("CallFailed", "Code", "ConfigInvalid", "Failure", "ManifestInvalid", "PlugbayError"), "plugbay.model.errors"
+        ("CallFailed", "Code", "ConfigInvalid", "Failure", "ManifestInvalid", "PlugbayError"),
+        "plugbay.model.errors",
     ),
 }
 

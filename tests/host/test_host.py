@@ -146,15 +146,15 @@ def test_a_cancelled_call_propagates_and_its_record_says_timeout_as_rune_does(ru
 
     async def main() -> None:
         async with Host.load(tmp_path, call_log=log) as host:
+            assert host._runtime is not None
+            spawner = host._runtime.spawner
             task = asyncio.ensure_future(host.call("t"))
-            await until(lambda: host._supervisors["p"].generation == 1)
+            await until(lambda: bool(spawner.children))
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert log.records[0].failure is not None
             assert log.records[0].failure.code == Code.TIMEOUT
-            assert host._runtime is not None
-            spawner = host._runtime.spawner
             await until(lambda: not spawner.children)
 
     run(main)
