@@ -1,0 +1,5 @@
+"""Bytes to messages and back: framing, strict JSON, the JSON-RPC envelope.
+
+Nothing here does I/O, reads a clock or knows a contract. What a peer sends wrong comes out as a value, or as
+`Malformed` from the functions that decode one frame.
+"""
