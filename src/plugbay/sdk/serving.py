@@ -20,12 +20,25 @@ from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from collections.abc import Iterable, Mapping
+    from typing import Any, NoReturn, Protocol
 
     from plugbay.contracts.base import Machine
     from plugbay.model.events import Event
-    from plugbay.sdk.plugin import Plugin
     from plugbay.sdk.stdio import Wire
+
+    class Plugin(Protocol):
+        """What is served: an identity, and something that answers."""
+
+        @property
+        def id(self) -> str: ...
+        @property
+        def version(self) -> str: ...
+        @property
+        def capabilities(self) -> tuple[str, ...]: ...
+        @property
+        def tools(self) -> Iterable[str]: ...
+        def invoke(self, tool: str, given: Any, context: Mapping[str, Any]) -> Any: ...
 
 
 def serve(plugin: Plugin) -> NoReturn:
