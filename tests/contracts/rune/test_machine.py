@@ -258,7 +258,8 @@ def test_a_message_before_anything_was_asked_is_malformed() -> None:
 ENDINGS: list[tuple[str, bytes, bool, str | None]] = [
     ("nothing before the handshake", b"", False, Code.CRASHED),
     ("half a handshake", b'{"type":"hand', False, Code.MALFORMED_RESPONSE),
-    ("a whole handshake without newline", line(hello()).strip(), False, None),
+    ("a whole handshake without newline", line(hello()).strip(), False, Code.CRASHED),
+    ("nothing after the handshake", line(hello()), False, Code.CRASHED),
     ("nothing before the response", b"", True, Code.CRASHED),
     ("half a response", b'{"type":"resp', True, Code.MALFORMED_RESPONSE),
     ("a whole response without newline", line(answer()).strip(), True, None),

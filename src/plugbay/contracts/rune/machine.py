@@ -38,12 +38,11 @@ def _transitions() -> dict[tuple[str, str, str], str]:
         (READY, "call"): CALLING,
         (CALLING, "answer"): ANSWERED,
         (ANSWERED, "eof"): CLOSED,
-        (READY, "eof"): CLOSED,
         **{(state, "close"): CLOSED for state in (START, GREETING, READY, CALLING, ANSWERED, CLOSED, FAILED)},
         **{(state, "violation"): FAILED for state in (GREETING, READY, CALLING)},
     }
-    leaves = {(GREETING, "eof"): CLOSED, (CALLING, "eof"): CLOSED}
-    """A host may go away whenever it likes; a plugin that goes away with a call open has crashed."""
+    leaves = {(state, "eof"): CLOSED for state in (GREETING, READY, CALLING)}
+    """A host may go away whenever it likes; a plugin that goes away before its answer has crashed."""
     return {
         **{(Role.HOST, *key): state for key, state in both.items()},
         **{(Role.PLUGIN, *key): state for key, state in {**both, **leaves}.items()},
@@ -104,9 +103,9 @@ class RuneMachine(Machine):
         if self._may("eof"):
             self._step("eof")
             return [*events, Closed()]
-        if self.state in (GREETING, CALLING):
-            waiting_for = "its handshake" if self.state == GREETING else "an answer"
-            why = f"the plugin closed its output before {waiting_for}"
+        if self.state in (GREETING, READY, CALLING):
+            expected = {GREETING: "its handshake", READY: "it was asked anything", CALLING: "an answer"}[self.state]
+            why = f"the plugin closed its output before {expected}"
             events += self._fault(Failure(Code.CRASHED, why, origin=Origin.PLUGIN))
         return events
 

@@ -1,0 +1,1 @@
+"""What a person types and sees: `plugbay …`. Data goes to stdout, everything else to stderr."""

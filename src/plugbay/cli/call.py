@@ -1,0 +1,232 @@
+"""`plugbay call PATH EXPORT [JSON]`: one call, on a host that lives just as long.
+
+Owns how words on a command line become a call, and that a signal ends the call, its child and then this
+process. How the ending looks is `call_view`'s; what the call does is the host's.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from plugbay.cli import call_view, exit_codes, folders, output
+from plugbay.cli.call_view import Ending, Refusal
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.paths import config_in_use
+
+if TYPE_CHECKING:
+    from plugbay.host.config import Config
+    from plugbay.host.discovery import Found
+    from plugbay.host.host import CallResult, Host
+    from plugbay.host.ports import CallLog
+
+LONGEST = 3600.0
+"""Seconds; the host allows no more."""
+
+MAX_INPUT = 64 << 20
+"""Bytes read from stdin: as much as a plugin is asked to buffer."""
+
+INSISTING = 3
+"""Signals after which we leave at once; the warden clears up what is left."""
+
+
+def _seconds(value: float | None) -> float | None:
+    if value is not None and not 0 < value <= LONGEST:
+        raise typer.BadParameter(f"{value:g} is not between 0 and {LONGEST:g} seconds")
+    return value
+
+
+Where = Annotated[str, typer.Argument(metavar="PATH", help="A plugin, a folder of plugins, or a plugin's id.")]
+What = Annotated[str, typer.Argument(metavar="EXPORT", help="What to call.")]
+Given = Annotated[str, typer.Argument(metavar="JSON|-", help="The input, {} if left out; - reads stdin.")]
+Timeout = Annotated[float | None, typer.Option(metavar="S", callback=_seconds, help="Seconds for the whole call.")]
+Grant = Annotated[list[str] | None, typer.Option(metavar="CAP", help="Grant a capability; repeatable.")]
+GrantAll = Annotated[bool, typer.Option("--grant-all", help="Grant everything that is requested.")]
+Context = Annotated[str, typer.Option(metavar="JSON", help="The context of the call, an object.")]
+ConfigFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of plugbay.toml in this directory.")]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for a plugin id.")]
+Trace = Annotated[bool, typer.Option("--trace", help="Show the steps of the call on stderr.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the whole outcome as JSON.")]
+
+
+def call(
+    path: Where,
+    export: What,
+    given: Given = "{}",
+    timeout: Timeout = None,
+    grant: Grant = None,
+    grant_all: GrantAll = False,
+    context: Context = "{}",
+    config: ConfigFile = None,
+    plugins: Plugins = None,
+    trace: Trace = False,
+    as_json: AsJson = False,
+) -> None:
+    """Call one export of a plugin, on a host of its own.
+
+    The output goes to stdout, everything else to stderr, and the exit status tells failures apart.
+    """
+    view = call_view.JsonView() if as_json else call_view.HumanView()
+    try:
+        value, about = read_json(given, "the input"), _object(context)
+        found, name = find(path, export, plugins)
+        settings = load_config(config)
+    except Refusal as refusal:
+        view.refused(refusal)
+        raise typer.Exit(refusal.status) from None
+    view.warned(found, grant or ())
+    host = functools.partial(_host, found, settings, grant or (), grant_all, trace)
+    ending = run(host, Question(name, value, about, timeout))
+    view.ended(ending)
+    raise typer.Exit(ending.status)
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = read_json(text, "--context")
+    if isinstance(value, dict):
+        return value
+    raise Refusal(call_view.invalid_input("--context must be a JSON object", 'for example {"repo_root": "/src"}'))
+
+
+def read_json(text: str, what: str) -> Any:
+    """The one JSON value in `text`, or on stdin for `-`, as strictly as on the wire."""
+    from plugbay.wire.fast_json import MsgspecCodec
+    from plugbay.wire.strict_json import Malformed
+
+    data = _stdin() if text == "-" else text.encode("utf-8", "surrogateescape")
+    where = "standard input" if text == "-" else what
+    if not data.strip():
+        raise Refusal(call_view.invalid_input(f"{where} is empty; an empty object is {{}}"))
+    try:
+        return MsgspecCodec().decode(data)
+    except Malformed as error:
+        raise Refusal(call_view.invalid_input(f"{where} cannot be used: {error}", _quoting(text))) from None
+
+
+def _quoting(text: str) -> str:
+    """What usually went wrong: the shell took the quotes."""
+    if text != "-" and '"' not in text and any(sign in text for sign in ":'"):
+        return 'quote it for the shell: \'{"key": "value"}\''
+    return 'JSON is like \'{"key": "value"}\'; - reads it from standard input'
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None:
+        return b""
+    if sys.stdin.isatty():
+        output.note("reading the input from the terminal; end it with Ctrl-D")
+    data = sys.stdin.buffer.read(MAX_INPUT + 1)
+    if len(data) > MAX_INPUT:
+        raise Refusal(call_view.invalid_input(f"standard input has more than {MAX_INPUT:,} bytes"))
+    return data
+
+
+def find(path: str, export: str, plugins: Path | None) -> tuple[list[Found], str]:
+    """The plugins of the ephemeral host, and the name of the export on it."""
+    from plugbay.host.discovery import discover
+
+    place = folders.folder_of(Path(path))
+    if place.is_dir():
+        found = discover([place])
+    elif plugins is not None:
+        found, export = discover([plugins]), _full_name(path, export)
+    else:
+        raise Refusal(call_view.no_such_plugin(path))
+    usable = [item.spec.id for item in found if item.spec]
+    if not usable:
+        raise Refusal(call_view.nothing_usable(plugins or place, found), found, _status_of_all(found))
+    if not place.is_dir() and path not in usable:
+        raise Refusal(call_view.unknown_id(path, usable), found)
+    return found, export
+
+
+def _full_name(plugin_id: str, export: str) -> str:
+    return export if export.startswith(f"{plugin_id}/") else f"{plugin_id}/{export}"
+
+
+def _status_of_all(found: Iterable[Found]) -> int:
+    """3 when plugins are there but broken, 4 when there are none."""
+    return Exit.INVALID if any(not folders.is_absent(item) for item in found) else Exit.NOT_FOUND
+
+
+def load_config(named: Path | None) -> Config | None:
+    """The operator's settings, or none."""
+    from plugbay.host import config
+    from plugbay.model.errors import ConfigInvalid
+
+    path = config_in_use(named)
+    try:
+        return config.load(path) if path else None
+    except ConfigInvalid as error:
+        raise Refusal(call_view.bad_config(error), status=Exit.INVALID) from None
+
+
+def _host(
+    found: list[Found],
+    config: Config | None,
+    grants: Iterable[str],
+    grant_all: bool,
+    trace: bool,
+    log: CallLog,
+) -> Host:
+    from plugbay.host.host import Host
+
+    steps = call_view.StepPrinter() if trace else None
+    return Host(found, config, grants=grants, grant_all=grant_all, call_log=log, trace=steps)
+
+
+class Question(NamedTuple):
+    """What is asked, of whatever host."""
+
+    name: str
+    input: Any
+    context: dict[str, Any]
+    timeout: float | None
+
+
+def run(make_host: Callable[[CallLog], Host], question: Question) -> Ending:
+    """Call and wait, in an event loop of its own."""
+    import asyncio
+
+    from plugbay.host.call_log import MemoryCallLog
+
+    log = MemoryCallLog()
+    result, number = asyncio.run(_attempt(make_host(log), question))
+    record = log.records[-1] if log.records else None
+    status = exit_codes.for_signal(number) if number and result is None else None
+    return Ending(question.name, record, result.output if result else None, status)
+
+
+async def _attempt(host: Host, question: Question) -> tuple[CallResult | None, int]:
+    """The result, and the first signal that came.
+
+    A signal cuts short the call and nothing else: the host stops in good order, and its children are gone
+    before we are.
+    """
+    import asyncio
+
+    received: list[int] = []
+    async with host:
+        name, value, context, timeout = question
+        work = asyncio.ensure_future(host.attempt(name, value, timeout=timeout, context=context))
+
+        def interrupt(number: int) -> None:
+            received.append(number)
+            work.cancel()
+            if len(received) >= INSISTING:
+                os._exit(exit_codes.for_signal(number))
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # What is ignored stays ignored: a call under nohup outlives its terminal.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, interrupt, number)
+        await asyncio.wait({work})
+    return (None if work.cancelled() else work.result()), received[0] if received else 0

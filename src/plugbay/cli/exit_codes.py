@@ -1,0 +1,74 @@
+"""Which status `plugbay` leaves with: one table, for people and for scripts.
+
+Owns the numbers and the rule from a failure to a number. Pure; refuses to know what was printed.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from types import MappingProxyType
+
+from plugbay.model.errors import Code, Failure, Origin
+
+
+class Exit(IntEnum):
+    """Every status but those of signals, which are 128 and the signal's number."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    INVALID = 3
+    """A manifest or plugbay.toml cannot be used."""
+    NOT_FOUND = 4
+    DENIED = 5
+    INTEGRITY = 6
+    LAUNCH = 7
+    """The plugin did not start, or did not get through its handshake."""
+    TIMEOUT = 8
+    FINDINGS = 9
+    """`conform` or `doctor` found something."""
+    PLUGIN_ERROR = 10
+    """The plugin did its work and answered with an error."""
+
+
+BY_CODE = MappingProxyType(
+    {
+        Code.LAUNCH_FAILED: Exit.LAUNCH,
+        Code.HANDSHAKE_FAILED: Exit.LAUNCH,
+        Code.TIMEOUT: Exit.TIMEOUT,
+        Code.CRASHED: Exit.FAILURE,
+        Code.MALFORMED_RESPONSE: Exit.FAILURE,
+        Code.TOOL_NOT_EXPOSED: Exit.NOT_FOUND,
+        Code.PROTOCOL_VERSION_MISMATCH: Exit.LAUNCH,
+        Code.CAPABILITY_NOT_DECLARED: Exit.DENIED,
+        Code.CAPABILITY_NOT_ALLOWED: Exit.DENIED,
+        Code.INVALID_INPUT: Exit.USAGE,
+        Code.PLUGIN_ERROR: Exit.PLUGIN_ERROR,
+        Code.UNAVAILABLE: Exit.FAILURE,
+        Code.CANCELLED: Exit.FAILURE,
+        Code.OVERLOADED: Exit.FAILURE,
+        Code.FRAME_TOO_LARGE: Exit.FAILURE,
+        Code.SANDBOX_UNAVAILABLE: Exit.LAUNCH,
+        Code.QUARANTINED: Exit.FAILURE,
+        Code.NOT_FOUND: Exit.NOT_FOUND,
+        Code.INTERNAL: Exit.FAILURE,
+    }
+)
+"""The status of each code, unless who decided says more."""
+
+ANSWERS = frozenset({Code.PLUGIN_ERROR, Code.INVALID_INPUT, Code.NOT_FOUND})
+"""Codes a plugin uses for its own answer. The host uses two of them too; only the origin tells them apart."""
+
+
+def for_failure(failure: Failure) -> int:
+    """The status of a command whose one call failed."""
+    if failure.origin == Origin.POLICY:
+        return Exit.DENIED
+    if failure.origin == Origin.PLUGIN and failure.code in ANSWERS:
+        return Exit.PLUGIN_ERROR
+    return BY_CODE[failure.code]
+
+
+def for_signal(number: int) -> int:
+    """130 for Ctrl-C, 143 for SIGTERM, as shells report them."""
+    return 128 + number

@@ -1,0 +1,111 @@
+"""`plugbay inspect PATH`: what a plugin is, and everything that is wrong with its manifest.
+
+Owns the public JSON shape and the page a person reads. Reads files, starts nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plugbay.cli import folders, output, schema_text
+
+if TYPE_CHECKING:
+    from plugbay.host.discovery import Found
+    from plugbay.model.spec import Export, PluginSpec, Timeouts
+
+LIFETIMES = {"per_call": "one process per call", "resident": "stays running"}
+
+
+def inspect(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """Show what a plugin is: contract, exports, capabilities, all manifest problems.
+
+    Exits with 3 when the manifest has errors, with 4 when there is no plugin.
+    """
+    found = folders.look(path)
+    if as_json:
+        output.print_json(to_json(found))
+    if folders.is_absent(found):
+        folders.explain_absence(found, "inspect")
+    elif not as_json:
+        _show(found)
+    raise typer.Exit(folders.status_of(found))
+
+
+def to_json(found: Found) -> dict[str, Any]:
+    """The public shape; every key is there however broken the manifest is."""
+    spec = found.spec
+    return {
+        "contract": found.contract or None,
+        "id": spec.id if spec else None,
+        "version": spec.version if spec else None,
+        "name": spec.name if spec else None,
+        "description": spec.description if spec else None,
+        "lifetime": spec.lifetime if spec else None,
+        "exports": [export.to_json() for export in spec.exports] if spec else [],
+        "capabilities": list(spec.capabilities) if spec else [],
+        "problems": [problem.to_json() for problem in found.problems],
+    }
+
+
+def _show(found: Found) -> None:
+    page = output.out()
+    if found.spec:
+        _show_spec(page, found, found.spec)
+    else:
+        page.line((str(found.root), output.NAME), (output.DOT + (found.contract or "unknown contract"), output.DIM))
+    if found.problems:
+        page.blank()
+        page.line(("Problems", output.NAME), (f"  {folders.tally(found.problems)}", output.DIM))
+        folders.show_problems(page, found, found.problems)
+    if found.spec:
+        _suggest(found, found.spec)
+
+
+def _show_spec(page: output.Printer, found: Found, spec: PluginSpec) -> None:
+    lifetime = LIFETIMES.get(spec.lifetime, str(spec.lifetime))
+    page.line((spec.name or spec.id, output.NAME), f" {spec.version}")
+    if spec.description:
+        page.line(spec.description)
+    page.blank()
+    page.field("id", spec.id)
+    page.field("contract", spec.contract, (output.DOT + lifetime, output.DIM))
+    page.field("folder", str(found.root))
+    page.field("command", shlex.join(spec.command))
+    page.field("timeouts", _timeouts(spec.timeouts))
+    page.field("requests", ", ".join(spec.capabilities) or ("no capabilities", output.DIM))
+    page.blank()
+    page.line(("Exports", output.NAME))
+    for export in spec.exports:
+        _show_export(page, export)
+
+
+def _show_export(page: output.Printer, export: Export) -> None:
+    needs = f"  needs {', '.join(export.capabilities)}" if export.capabilities else ""
+    page.line((export.kind, output.DIM), " ", (export.name, output.CODE), (needs, output.DIM), indent=2)
+    if export.description:
+        page.line(export.description, indent=4)
+    page.line(("input ", output.DIM), schema_text.summary(export.input_schema), indent=4)
+
+
+def _timeouts(timeouts: Timeouts) -> str:
+    names = ("launch", "handshake", "call", "teardown")
+    return output.DOT.join(f"{name} {getattr(timeouts, name):g} s" for name in names)
+
+
+def _suggest(found: Found, spec: PluginSpec) -> None:
+    """The next command, ready to be pasted. For people only, so it is no data."""
+    export = next((export for export in spec.exports if export.kind == "tool"), None)
+    if export is None or not output.err().console.is_terminal:
+        return
+    words = ["plugbay", "call", str(found.root), export.name]
+    words += ["--grant-all"] if spec.capabilities else []
+    words += [schema_text.example(export.input_schema)]
+    output.err().blank()
+    output.err().line(("try: ", output.DIM), (shlex.join(words), output.CODE))

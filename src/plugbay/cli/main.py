@@ -1,0 +1,141 @@
+"""`plugbay`: the commands, and what is said when one of them cannot go on.
+
+Owns the list of commands and the last line of defence: every error plugbay raises on purpose becomes a
+message and a status, everything else one line and the way to its traceback. What a command does is in the
+file of its name, and what it needs is imported when it runs, so `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from plugbay import __version__
+from plugbay.cli import output
+from plugbay.cli.call import call
+from plugbay.cli.conform import conform
+from plugbay.cli.doctor import doctor
+from plugbay.cli.exit_codes import Exit, for_failure, for_signal
+from plugbay.cli.help import HelpCommand, HelpGroup
+from plugbay.cli.inspect import inspect
+from plugbay.cli.paths import paths
+from plugbay.model.errors import CallFailed, ConfigInvalid, ManifestInvalid, PlugbayError
+
+DEBUG_VARIABLE = "PLUGBAY_DEBUG"
+
+STATUSES = """\
+Exit status
+0 ok · 1 failure · 2 usage · 3 manifest or config invalid · 4 not found · 5 not granted
+7 no start or no handshake · 8 timeout · 9 findings · 10 the plugin answered with an error"""
+
+EXAMPLES: dict[Callable[..., None], str] = {
+    inspect: """\
+Examples
+plugbay inspect plugins/weather
+plugbay inspect plugins/weather --json | jq .problems""",
+    call: """\
+Examples
+plugbay call plugins/weather forecast '{"city": "Lima"}'
+plugbay call plugins/weather forecast - < input.json
+plugbay call example.weather forecast --plugins plugins/ --grant-all --json""",
+    conform: """\
+Examples
+plugbay conform plugins/weather
+plugbay conform plugins/weather --junit report.xml""",
+    doctor: """\
+Examples
+plugbay doctor
+plugbay doctor plugins/weather""",
+    paths: "",
+}
+
+app = typer.Typer(
+    name="plugbay",
+    help="One host for every out-of-process plugin of AI agents.",
+    epilog=STATUSES,
+    cls=HelpGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+)
+
+for _command, _examples in EXAMPLES.items():
+    app.command(cls=HelpCommand, epilog=_examples)(_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"plugbay {__version__}")
+        raise typer.Exit(Exit.OK)
+
+
+@app.callback()
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        sys.stderr.write(context.get_help() + "\n")
+        raise typer.Exit(Exit.USAGE)
+
+
+def main() -> None:
+    """Run the command line; leaves with one of the statuses of `exit_codes`."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character must not turn an answer into a traceback.
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    # Like Ctrl-C: whatever runs clears up after itself on the way out.
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        sys.exit(app(prog_name="plugbay", standalone_mode=False) or Exit.OK)
+    except Exception as error:
+        expected = isinstance(error, PlugbayError | typer.TyperException)
+        if os.environ.get(DEBUG_VARIABLE) and not expected:
+            raise
+        sys.exit(report(error))
+
+
+def _terminated(number: int, frame: object) -> None:
+    sys.exit(for_signal(number))
+
+
+def report(error: Exception) -> int:
+    """Say on stderr what went wrong; the status to leave with."""
+    if isinstance(error, typer.TyperException):
+        _explain_usage(error)
+        return error.exit_code
+    if isinstance(error, PlugbayError):
+        output.problem(str(error))
+        return status_of(error)
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        output.problem(f"{where}{error.strerror}", hint=_more())
+        return Exit.FAILURE
+    output.problem(f"{type(error).__name__}: {error}", hint=f"this is a bug in plugbay; {_more()}")
+    return Exit.FAILURE
+
+
+def _explain_usage(error: typer.TyperException) -> None:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "plugbay"
+    output.problem(error.format_message(), hint=f"{command} --help shows what there is")
+
+
+def _more() -> str:
+    return f"run with {DEBUG_VARIABLE}=1 for the traceback"
+
+
+def status_of(error: PlugbayError) -> int:
+    """The status for an error that plugbay raised on purpose."""
+    if isinstance(error, CallFailed):
+        return for_failure(error.failure)
+    return Exit.INVALID if isinstance(error, ManifestInvalid | ConfigInvalid) else Exit.FAILURE

@@ -1,0 +1,64 @@
+"""`plugbay paths`: where plugbay keeps its files, and which plugbay.toml counts.
+
+Owns the names of the directories (XDG on Linux and macOS) and the rule that finds the config. Creates
+nothing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plugbay.cli import output
+
+CONFIG_NAME = "plugbay.toml"
+"""As `plugbay.host.config` has it; written again because reading it there costs an import of pydantic."""
+
+WIDTH = len(CONFIG_NAME) + 2
+
+MEANINGS = {
+    "config": "settings of this user",
+    "data": "installed plugins",
+    "state": "what must survive a restart",
+    "cache": "what can be made again",
+    "log": "what plugins wrote to stderr",
+    "runtime": "sockets and locks of running hosts",
+}
+
+
+def directories() -> dict[str, Path]:
+    """Every directory plugbay may write to."""
+    from platformdirs import PlatformDirs
+
+    dirs = PlatformDirs("plugbay", appauthor=False)
+    with warnings.catch_warnings():
+        # A machine without XDG_RUNTIME_DIR has a runtime directory too, and we show which.
+        warnings.simplefilter("ignore")
+        return {name: getattr(dirs, f"user_{name}_path") for name in MEANINGS}
+
+
+def config_in_use(named: Path | None = None) -> Path | None:
+    """The config a command reads: the one it was given, or the one in the current directory, or none."""
+    if named is not None:
+        return named
+    here = Path(CONFIG_NAME)
+    return here if here.exists() else None
+
+
+def paths(as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False) -> None:
+    """Show where plugbay keeps its files, and which plugbay.toml it would use."""
+    found = directories()
+    config = config_in_use()
+    config = config and config.absolute()
+    if as_json:
+        everything = {**found, "config_file": config}
+        output.print_json({name: path and str(path) for name, path in everything.items()})
+        return
+    page = output.out()
+    for name, path in found.items():
+        page.field(name, str(path), (f"  {MEANINGS[name]}", output.DIM), indent=0, width=WIDTH)
+    none = (f"none; a {CONFIG_NAME} in the current directory would be used", output.DIM)
+    page.field(CONFIG_NAME, str(config) if config else none, indent=0, width=WIDTH)

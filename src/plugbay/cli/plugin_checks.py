@@ -1,0 +1,153 @@
+"""What `plugbay doctor PATH` asks of a plugin: its manifest, its command, its interpreter, and a real
+handshake.
+
+Owns these checks. A handshake starts the plugin exactly as a call would and asks nothing of it. Refuses to
+judge whether a plugin keeps its contract: that is `plugbay conform`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plugbay.cli import folders, output
+from plugbay.cli.checks import ERROR, OK, WARNING, Check
+from plugbay.cli.paths import config_in_use
+
+if TYPE_CHECKING:
+    from plugbay.host.config import PluginConfig
+    from plugbay.host.discovery import Found
+    from plugbay.model.errors import Failure
+    from plugbay.model.spec import PluginSpec
+
+
+def plugin_checks(path: Path) -> Iterator[Check]:
+    """Every check of the plugin in `path`, or of each plugin when it is a folder of them."""
+    inside = folders.plugins_below(folders.folder_of(path))
+    if not inside:
+        yield from _checks(folders.look(path))
+    for folder in inside:
+        for check in _checks(folders.look(folder)):
+            yield check._replace(id=f"{check.id}:{folder.name}", title=f"{folder.name}: {check.title}")
+
+
+def _checks(found: Found) -> Iterator[Check]:
+    yield manifest(found)
+    if found.spec is None:
+        return
+    launched = command(found.spec)
+    yield launched
+    if launched.status != OK:
+        return
+    yield interpreter(found.spec)
+    yield handshake(found.spec, operator_settings(found.spec.id))
+
+
+def manifest(found: Found) -> Check:
+    problems = [problem for problem in found.problems if problem.code != "command_unusable"]
+    if not problems:
+        return Check("manifest", OK, "Manifest", f"{found.root / folders.manifest_name(found)} has no problems")
+    status = ERROR if found.errors else WARNING
+    fix = f"see plugbay inspect {found.root}"
+    if folders.is_absent(found):
+        fix = "name the folder of a plugin, the one that holds its manifest"
+    return Check("manifest", status, "Manifest", "\n".join(map(str, problems)), fix)
+
+
+def command(spec: PluginSpec) -> Check:
+    from plugbay.process.command import LaunchFailed, host_search_path, resolve
+
+    title = "Command"
+    try:
+        argv = resolve(spec.command, spec.root, host_search_path(os.environ))
+    except LaunchFailed as error:
+        return Check("command", ERROR, title, error.message, error.hint or "correct the command in the manifest")
+    cwd = spec.cwd or spec.root
+    if not cwd.is_dir():
+        return Check("command", ERROR, title, f"the working directory {cwd} is no folder", "create it, or correct it")
+    return Check("command", OK, title, argv[0])
+
+
+def interpreter(spec: PluginSpec) -> Check:
+    """Whether what the first line of a script asks for is there. For a program: itself."""
+    from plugbay.process import diagnose
+    from plugbay.process.command import host_search_path, resolve
+
+    title = "Interpreter"
+    program = resolve(spec.command, spec.root, host_search_path(os.environ))[0]
+    head = diagnose.facts(program).head
+    if not head.startswith(b"#!"):
+        return Check("interpreter", OK, title, f"{program} needs none")
+    words = head[2:].split(b"\n", 1)[0].decode("utf-8", "backslashreplace").split()
+    fix = f"correct the first line of {program}, or install what it asks for"
+    if not words or not os.access(words[0], os.X_OK):
+        return Check("interpreter", ERROR, title, f"{' '.join(words) or 'nothing'} after #! is no program", fix)
+    named = next((word for word in words[1:] if not word.startswith("-")), "")
+    if os.path.basename(words[0]) != "env" or not named:
+        return Check("interpreter", OK, title, words[0])
+    path = dict(spec.env).get("PATH", os.defpath)
+    there = shutil.which(named, path=path)
+    if there is None:
+        return Check("interpreter", ERROR, title, f"env finds no {named} in the plugin's PATH ({path})", fix)
+    return Check("interpreter", OK, title, there)
+
+
+def operator_settings(plugin_id: str) -> PluginConfig:
+    """The operator's word about this plugin; the defaults when plugbay.toml is absent or broken, which is
+    another check's finding.
+    """
+    from plugbay.host import config
+    from plugbay.model.errors import ConfigInvalid
+
+    path = config_in_use()
+    try:
+        return (config.load(path) if path else config.Config()).plugin(plugin_id)
+    except ConfigInvalid:
+        return config.PluginConfig()
+
+
+def handshake(spec: PluginSpec, settings: PluginConfig) -> Check:
+    """Start the plugin, greet it, let it go."""
+    import asyncio
+
+    failure, seconds = asyncio.run(_greet(spec, settings))
+    if failure is None:
+        took = output.duration(seconds * 1000)
+        return Check("handshake", OK, "Handshake", f"{spec.id} {spec.version} answered within {took}")
+    detail = failure.detail
+    lines = [f"{failure.code}: {failure.message}", *detail.get("stderr_tail", [])[-3:]]
+    if detail.get("cause"):
+        lines.insert(1, str(detail["cause"]))
+    fix = detail.get("hint") or f"plugbay conform {spec.root} tells more"
+    return Check("handshake", ERROR, "Handshake", "\n".join(lines), str(fix))
+
+
+async def _greet(spec: PluginSpec, settings: PluginConfig) -> tuple[Failure | None, float]:
+    """Why there was no handshake, if there was none, and how many seconds it took."""
+    import asyncio
+
+    from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
+    from plugbay.link.deadlines import Deadlines
+    from plugbay.process.child import Spawner
+    from plugbay.wire.fast_json import MsgspecCodec
+
+    bound = replace(spec, timeouts=settings.timeouts.over(spec.timeouts))
+    env, inherited = tuple(settings.env.items()), tuple(settings.inherit_env)
+    binding = Binding(bound, spec.capabilities, env=env, inherit_env=inherited)
+    spawner, deadlines = Spawner(), Deadlines(asyncio.get_running_loop())
+    began = time.perf_counter()
+    try:
+        seat = await open_seat(binding, Runtime(spawner, deadlines, MsgspecCodec()), Deadline(bound.timeouts.call))
+        took = time.perf_counter() - began
+        if not isinstance(seat, Seat):
+            return seat, took
+        seat.leave()
+        return None, took
+    finally:
+        await spawner.close()
+        deadlines.close()

@@ -1,0 +1,555 @@
+"""One call from the command line: its output, its failures, its exit status, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from plugbay.cli.call import read_json
+from plugbay.cli.call_view import Refusal
+from plugbay.model.errors import CODES, ORIGINS
+from tests.cli.conftest import (
+    PATIENCE,
+    REFUSE,
+    MakePlugin,
+    Run,
+    command,
+    descendants_of,
+    environment,
+    is_alive,
+    wait_until,
+    write_manifest,
+)
+
+SHAPE = {"status", "output", "failure", "plugin", "call_id", "duration_ms"}
+FAILURE_SHAPE = {"code", "origin", "message", "detail", "retry_after_ms"}
+TEXT = '{"text": "hi"}'
+
+SLEEP = "echo $$ > pid; sleep 60"
+
+
+# What a call gives back.
+
+
+def test_the_output_goes_to_stdout_and_the_summary_to_stderr(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(), "echo", TEXT)
+    assert done.code == 0
+    assert done.out == '{\n  "text": "hi"\n}\n'
+    assert re.fullmatch(r"✓ example\.echo/echo · [\d.]+ m?s · call_[0-9a-f]{20}\n", done.err)
+
+
+def test_the_json_of_a_success_has_the_public_shape(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(), "echo", TEXT, "--json")
+    assert done.code == 0
+    assert done.err == ""
+    assert done.out.count("\n") == 1
+    answer = done.json
+    assert set(answer) == SHAPE
+    assert answer["status"] == "succeeded"
+    assert answer["output"] == {"text": "hi"}
+    assert answer["failure"] is None
+    assert answer["plugin"] == {"id": "example.echo", "version": "1.0.0", "contract": "rune"}
+    assert re.fullmatch(r"call_[0-9a-f]{20}", answer["call_id"])
+    assert 0 < answer["duration_ms"] < 5000
+
+
+def test_an_absent_input_is_an_empty_object(run: Run, make_plugin: MakePlugin) -> None:
+    assert run("call", make_plugin(), "echo", "--json").json["output"] == {}
+
+
+def test_an_absent_output_is_null(run: Run, make_plugin: MakePlugin) -> None:
+    plugin = make_plugin(answer="""reply '"status":"ok"'""")
+    assert run("call", plugin, "echo").out == "null\n"
+    assert run("call", plugin, "echo", "--json").json["output"] is None
+
+
+def test_the_input_is_read_from_stdin(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(), "echo", "-", "--json", stdin='{"text":\n  "piped"}\n')
+    assert done.json["output"] == {"text": "piped"}
+
+
+def test_text_in_any_script_survives_the_way_there_and_back(run: Run, make_plugin: MakePlugin) -> None:
+    text = "grüße 日本語 🙂 \u2028 <&>"
+    done = run("call", make_plugin(), "echo", json.dumps({"text": text}, ensure_ascii=False))
+    assert json.loads(done.out) == {"text": text}
+    assert "日本語 🙂" in done.out
+
+
+def test_a_locale_that_is_not_utf_8_changes_nothing_about_the_data(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(), "echo", "-", stdin='{"text": "ü🙂"}', PYTHONIOENCODING="ascii")
+    assert json.loads(done.out) == {"text": "ü🙂"}
+    assert done.err.startswith("ok example.echo/echo - ")
+
+
+def test_numbers_keep_every_digit(run: Run, make_plugin: MakePlugin) -> None:
+    plugin = make_plugin(answer="""reply '"status":"ok","output":[18446744073709551615,1.50,1e2]'""")
+    assert run("call", plugin, "echo").out.split() == "[ 18446744073709551615, 1.50, 1e2 ]".split()
+    assert '"output":[18446744073709551615,1.50,1e2]' in run("call", plugin, "echo", "--json").out
+
+
+def test_half_a_mebibyte_of_output_arrives_whole(run: Run, make_plugin: MakePlugin) -> None:
+    size = 500 * 1024
+    fill = f'big=$(head -c {size} /dev/zero | tr "\\0" x); reply \'"status":"ok","output":"\'"$big"\'"\''
+    plugin = make_plugin(answer=fill)
+    assert run("call", plugin, "echo").out == f'"{"x" * size}"\n'
+    assert run("call", plugin, "echo", "--json").json["output"] == "x" * size
+
+
+def test_a_plugin_written_with_the_sdk_may_print(run: Run, sdk_plugin: Path) -> None:
+    done = run("call", sdk_plugin, "greet", '{"name": "Ada"}', "--json")
+    assert done.json["output"] == {"text": "Hello, Ada."}
+    refused = run("call", sdk_plugin, "greet", '{"nme": "Ada"}')
+    assert refused.code == 10
+    assert "unknown: nme" in refused.err
+
+
+# What to call, and where.
+
+
+def test_a_manifest_stands_for_its_folder(run: Run, make_plugin: MakePlugin) -> None:
+    assert run("call", make_plugin() / "rterm-plugin.json", "echo", TEXT).code == 0
+
+
+def test_a_folder_of_plugins_offers_all_their_exports(run: Run, make_plugin: MakePlugin) -> None:
+    make_plugin("one")
+    make_plugin("two")
+    assert run("call", "plugins", "two", "--json").json["plugin"]["id"] == "example.two"
+    assert run("call", "plugins", "example.one/one", "--json").json["plugin"]["id"] == "example.one"
+
+
+def test_an_export_that_two_plugins_offer_needs_its_full_name(run: Run, make_plugin: MakePlugin) -> None:
+    tools = [{"name": "same"}]
+    make_plugin("one", tools=tools)
+    make_plugin("two", tools=tools)
+    done = run("call", "plugins", "same")
+    assert done.code == 4
+    assert "example.one/same" in done.err
+    assert "example.two/same" in done.err
+    assert run("call", "plugins", "example.two/same").code == 0
+
+
+def test_a_plugin_is_called_by_its_id_when_its_place_is_named(run: Run, make_plugin: MakePlugin) -> None:
+    tools = [{"name": "same"}]
+    make_plugin("one", tools=tools)
+    make_plugin("two", tools=tools)
+    done = run("call", "example.two", "same", "--plugins", "plugins", "--json")
+    assert done.code == 0
+    assert done.json["plugin"]["id"] == "example.two"
+    assert run("call", "example.two", "example.two/same", "--plugins", "plugins").code == 0
+
+
+def test_an_unknown_id_is_not_found_and_the_nearest_one_is_named(run: Run, make_plugin: MakePlugin) -> None:
+    make_plugin()
+    done = run("call", "example.ecko", "echo", "--plugins", "plugins")
+    assert done.code == 4
+    assert "did you mean 'example.echo'?" in done.err
+
+
+def test_an_id_without_a_place_is_not_found_and_says_how_to_call_by_id(run: Run) -> None:
+    done = run("call", "example.echo", "echo")
+    assert done.code == 4
+    assert done.out == ""
+    assert "there is no folder example.echo" in done.err
+    assert "plugbay call example.echo … --plugins DIR" in done.err
+
+
+def test_an_unknown_export_is_not_found_and_the_nearest_one_is_named(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(), "ecko")
+    assert done.code == 4
+    assert "did you mean" in done.err
+    assert "echo" in done.err
+
+
+def test_an_empty_folder_has_no_plugin(run: Run, cwd: Path) -> None:
+    (cwd / "empty").mkdir()
+    done = run("call", "empty", "echo")
+    assert done.code == 4
+    assert "there is no plugin in empty" in done.err
+
+
+# What the caller can get wrong.
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("{a:1}", "not JSON"),
+        ("{'a': 1}", "not JSON"),
+        ('{"a": NaN}', "not JSON"),
+        ('{"a": 1} {"b": 2}', "not JSON"),
+        ('"\\ud800"', "not JSON"),
+        ("\udcff", "not UTF-8"),
+        ("[" * 100 + "]" * 100, "nested deeper"),
+        ('{"a": 1e999}', "out of range"),
+        ("", "is empty"),
+        (" \n", "is empty"),
+    ],
+)
+def test_an_input_is_read_as_strictly_as_on_the_wire(given: str, why: str) -> None:
+    with pytest.raises(Refusal, match=why) as caught:
+        read_json(given, "the input")
+    assert caught.value.failure.code == "invalid_input"
+    assert caught.value.status == 2
+
+
+def test_an_input_that_is_no_json_is_a_usage_error_and_tells_how_to_quote(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(), "echo", "{a:1}")
+    assert done.code == 2
+    assert done.out == ""
+    assert "the input cannot be used" in done.err
+    assert "quote it for the shell" in done.err
+
+
+@pytest.mark.parametrize("stdin", [b"", b"{", b"\xff\xfe{}"])
+def test_broken_json_on_stdin_is_a_usage_error(run: Run, make_plugin: MakePlugin, stdin: bytes) -> None:
+    done = run("call", make_plugin(), "echo", "-", "--json", stdin=stdin)
+    assert done.code == 2
+    assert set(done.json) == SHAPE
+    assert done.json["failure"]["code"] == "invalid_input"
+    assert "standard input" in done.json["failure"]["message"]
+    assert done.json["call_id"] is None
+
+
+def test_an_input_that_does_not_fit_the_schema_is_a_usage_error_and_nothing_is_started(
+    run: Run, make_plugin: MakePlugin, cwd: Path
+) -> None:
+    plugin = make_plugin(answer="touch started")
+    done = run("call", plugin, "echo", '{"text": 1}')
+    assert done.code == 2
+    assert "text: 1 is not of type" in done.err
+    assert not (cwd / plugin / "started").exists()
+
+
+@pytest.mark.parametrize("context", ["[]", "{"])
+def test_a_context_that_is_no_object_is_a_usage_error(run: Run, make_plugin: MakePlugin, context: str) -> None:
+    done = run("call", make_plugin(), "echo", "--context", context)
+    assert done.code == 2
+    assert "--context" in done.err
+
+
+def test_the_context_reaches_the_plugin(run: Run, make_plugin: MakePlugin) -> None:
+    answer = """seen=${request#*'"context":'}; seen=${seen%%'}'*}; reply '"status":"ok","output":'"$seen}" """
+    context = '{"workspace_id": "ws-1"}'
+    done = run("call", make_plugin(answer=answer), "echo", "--context", context, "--json")
+    assert done.json["output"] == {"workspace_id": "ws-1"}
+
+
+@pytest.mark.parametrize("seconds", ["0", "nan", "4000", "soon"])
+def test_a_timeout_that_is_no_time_is_a_usage_error(run: Run, make_plugin: MakePlugin, seconds: str) -> None:
+    assert run("call", make_plugin(), "echo", f"--timeout={seconds}").code == 2
+
+
+def test_a_manifest_with_errors_is_refused_and_all_of_them_are_listed(run: Run, cwd: Path) -> None:
+    write_manifest(cwd / "broken", '{\n  "plugin_id": 3,\n  "tools": []\n}\n')
+    done = run("call", "broken", "echo")
+    assert done.code == 3
+    assert done.out == ""
+    assert "broken/rterm-plugin.json:2  invalid_type" in done.err
+    assert "broken/rterm-plugin.json:3  invalid_value" in done.err
+    failure = run("call", "broken", "echo", "--json").json["failure"]
+    assert {problem["path"] for problem in failure["detail"]["problems"]} >= {"plugin_id", "tools"}
+
+
+def test_one_broken_plugin_does_not_hide_the_others(run: Run, make_plugin: MakePlugin, cwd: Path) -> None:
+    make_plugin()
+    write_manifest(cwd / "plugins" / "broken", "{")
+    done = run("call", "plugins", "echo")
+    assert done.code == 0
+    assert "plugins/broken is left out" in done.err
+
+
+def test_a_folder_of_only_broken_plugins_is_invalid(run: Run, cwd: Path) -> None:
+    write_manifest(cwd / "plugins" / "one", "{")
+    write_manifest(cwd / "plugins" / "two", "[]")
+    done = run("call", "plugins", "echo")
+    assert done.code == 3
+    assert "none of the 2 plugins in plugins can be used" in done.err
+
+
+def test_warnings_are_for_people_only(run: Run, make_plugin: MakePlugin) -> None:
+    plugin = make_plugin(colour="red")
+    done = run("call", plugin, "echo")
+    assert done.code == 0
+    assert "unknown_key" in done.err
+    assert json.loads(done.out) == {}
+    assert run("call", plugin, "echo", "--json").err == ""
+
+
+# The operator's side.
+
+
+def test_a_plugin_that_requests_a_capability_is_denied_until_it_is_granted(run: Run, make_plugin: MakePlugin) -> None:
+    plugin = make_plugin(capabilities=["tool.execute"])
+    denied = run("call", plugin, "echo")
+    assert denied.code == 5
+    assert "--grant tool.execute" in denied.err
+    assert run("call", plugin, "echo", "--grant", "tool.execute").code == 0
+    assert run("call", plugin, "echo", "--grant-all").code == 0
+
+
+def test_every_grant_counts(run: Run, make_plugin: MakePlugin) -> None:
+    plugin = make_plugin(capabilities=["tool.execute", "net.fetch"])
+    assert run("call", plugin, "echo", "--grant", "tool.execute").code == 5
+    assert run("call", plugin, "echo", "--grant", "tool.execute", "--grant", "net.fetch").code == 0
+
+
+def test_a_grant_that_nobody_requests_is_remarked_upon(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(), "echo", "--grant", "tool.exekute")
+    assert done.code == 0
+    assert "--grant tool.exekute changes nothing" in done.err
+
+
+def test_plugbay_toml_in_the_current_directory_counts(run: Run, make_plugin: MakePlugin, cwd: Path) -> None:
+    plugin = make_plugin(capabilities=["tool.execute"])
+    (cwd / "plugbay.toml").write_text('[plugins."example.echo"]\ngrants = ["tool.execute"]\n')
+    assert run("call", plugin, "echo").code == 0
+
+
+def test_a_named_config_counts_instead(run: Run, make_plugin: MakePlugin, cwd: Path) -> None:
+    plugin = make_plugin()
+    (cwd / "plugbay.toml").write_text("not toml")
+    (cwd / "other.toml").write_text('[plugins."example.echo"]\nenabled = false\n')
+    done = run("call", plugin, "echo", "--config", "other.toml")
+    assert done.code == 5
+    assert "disabled" in done.err
+
+
+@pytest.mark.parametrize("name", ["plugbay.toml", "missing.toml"])
+def test_a_config_that_cannot_be_used_is_invalid_and_says_where(
+    run: Run, make_plugin: MakePlugin, cwd: Path, name: str
+) -> None:
+    (cwd / "plugbay.toml").write_text('[plugins."example.echo"]\ngrant = ["tool.execute"]\n')
+    done = run("call", make_plugin(), "echo", "--config", name)
+    assert done.code == 3
+    assert name in done.err
+    assert ("did you mean 'grants'?" in done.err) == (name == "plugbay.toml")
+
+
+# How a plugin can fail.
+
+FAILURES = {
+    "crashed": (1, "echo 'ValueError: no city' >&2; exit 3"),
+    "malformed_response": (1, "echo 'this is no JSON'"),
+    "timeout": (8, "sleep 60"),
+    "plugin_error": (10, REFUSE % "no_city"),
+    "invalid_input": (10, REFUSE % "invalid_input"),
+    "not_found": (10, REFUSE % "not_found"),
+}
+
+
+@pytest.mark.parametrize("code", FAILURES)
+def test_each_failure_of_a_plugin_has_its_status_and_its_shape(run: Run, make_plugin: MakePlugin, code: str) -> None:
+    status, answer = FAILURES[code]
+    plugin = make_plugin(answer=answer)
+    done = run("call", plugin, "echo", "--json", "--timeout", "1")
+    assert done.code == status
+    assert done.json["status"] == "failed"
+    assert done.json["output"] is None
+    assert set(done.json) == SHAPE
+    assert set(done.json["failure"]) == FAILURE_SHAPE
+    assert done.json["failure"]["code"] == code
+    assert done.json["failure"]["origin"] in ORIGINS
+    assert done.json["plugin"] == {"id": "example.echo", "version": "1.0.0", "contract": "rune"}
+
+
+GREETINGS = {
+    "handshake_failed": (7, '{"type":"hello"}'),
+    "protocol_version_mismatch": (
+        7,
+        '{"type":"handshake","manifest":{"protocol_version":"rterm.plugin.v9"}}',
+    ),
+    "capability_not_allowed": (
+        5,
+        '{"type":"handshake","manifest":{"protocol_version":"rterm.plugin.v1","plugin_id":"example.echo",'
+        '"plugin_version":"1.0.0","exposed_tools":["echo"],"capabilities":["net.fetch"]}}',
+    ),
+    "tool_not_exposed": (
+        4,
+        '{"type":"handshake","manifest":{"protocol_version":"rterm.plugin.v1","plugin_id":"example.echo",'
+        '"plugin_version":"1.0.0","exposed_tools":["other"]}}',
+    ),
+}
+
+
+@pytest.mark.parametrize("code", GREETINGS)
+def test_each_failure_of_a_handshake_has_its_status(run: Run, make_plugin: MakePlugin, code: str) -> None:
+    status, handshake = GREETINGS[code]
+    done = run("call", make_plugin(handshake=handshake), "echo", "--json")
+    assert (done.code, done.json["failure"]["code"]) == (status, code)
+    assert code in CODES
+
+
+def test_a_command_that_is_not_there_is_no_start(run: Run, make_plugin: MakePlugin) -> None:
+    plugin = make_plugin(process={"command": "./nope"})
+    done = run("call", plugin, "echo")
+    assert done.code == 7
+    assert "launch_failed" in done.err
+    assert "nope does not exist" in done.err
+    assert "hint" in done.err
+
+
+def test_a_crash_is_told_with_its_exit_status_and_the_last_words(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(answer="echo 'no city today' >&2; exit 3"), "echo")
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.startswith("✗ example.echo/echo · crashed · ")
+    assert "exit code 3" in done.err
+    assert "no city today" in done.err
+
+
+def test_the_plugins_own_error_is_told_with_its_code(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(answer=REFUSE % "no_city"), "echo")
+    assert done.code == 10
+    assert "there is no city called Limbo" in done.err
+    assert "no_city" in done.err
+
+
+def test_a_plugin_cannot_paint_the_terminal(run: Run, make_plugin: MakePlugin) -> None:
+    error = """reply '"status":"error","error":{"code":"x","message":"\\u001b[2J\\u202eevil\\nsecond"}' """
+    done = run("call", make_plugin(answer=error), "echo")
+    assert done.code == 10
+    assert "\x1b" not in done.err
+    assert "\u202e" not in done.err
+    assert "\\x1b[2J" in done.err
+
+
+# The walk.
+
+WALK = [
+    "host.call",
+    "catalog.resolve",
+    "policy.authorize",
+    "supervisor.lease",
+    "process.spawn",
+    "link.ready",
+    "link.call",
+    "host.call.finished",
+]
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_trace_shows_the_walk_in_its_order(run: Run, make_plugin: MakePlugin, form: list[str]) -> None:
+    done = run("call", make_plugin(), "echo", "--trace", *form)
+    assert done.code == 0
+    json.loads(done.out)
+    steps = re.findall(r"^ *(\d+\.\d\d) ms  (\S+)$", done.err, re.MULTILINE)
+    times = [float(elapsed) for elapsed, _ in steps]
+    names = [name for _, name in steps]
+    assert times == sorted(times)
+    assert [name for name in names if name in WALK] == WALK
+
+
+def test_trace_ends_where_the_call_was_refused(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("call", make_plugin(capabilities=["tool.execute"]), "echo", "--trace")
+    assert "policy.authorize" in done.err
+    assert "process.spawn" not in done.err
+
+
+# On a terminal, and when it goes away.
+
+
+def test_colour_is_for_terminals_and_not_for_those_who_refuse_it(
+    on_terminal: Callable[..., str], run: Run, make_plugin: MakePlugin
+) -> None:
+    plugin = make_plugin()
+    assert "\x1b[" in on_terminal("call", plugin, "echo", TEXT)
+    assert "\x1b" not in on_terminal("call", plugin, "echo", TEXT, NO_COLOR="1")
+    assert "\x1b" not in on_terminal("call", plugin, "echo", TEXT, TERM="dumb")
+    piped = run("call", plugin, "echo", TEXT)
+    assert "\x1b" not in piped.out + piped.err
+
+
+def test_forced_colour_does_not_break_data_in_a_pipe(run: Run, make_plugin: MakePlugin) -> None:
+    plugin = make_plugin()
+    json.loads(run("call", plugin, "echo", FORCE_COLOR="1").out)
+    json.loads(run("call", plugin, "echo", "--json", FORCE_COLOR="1").out)
+
+
+def test_a_reader_that_leaves_early_is_no_error_to_talk_about(make_plugin: MakePlugin, cwd: Path) -> None:
+    big = """reply '"status":"ok","output":"'"$(head -c 300000 /dev/zero | tr '\\0' x)"'"' """
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        command("call", make_plugin(answer=big), "echo"),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=environment(cwd),
+    )
+    os.close(writer)
+    os.close(reader)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    assert said == b""
+
+
+def test_a_full_disk_is_told(make_plugin: MakePlugin, cwd: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command("call", make_plugin(), "echo"),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=environment(cwd),
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert b"No space left on device" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_signal_ends_the_call_and_leaves_no_process_behind(
+    make_plugin: MakePlugin, cwd: Path, number: int, status: int, form: list[str]
+) -> None:
+    plugin = make_plugin(answer=SLEEP)
+    process = subprocess.Popen(
+        command("call", plugin, "echo", "--timeout", "50", *form),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=environment(cwd),
+    )
+    file = cwd / plugin / "pid"
+    wait_until(lambda: file.exists() and file.read_text().strip(), "the plugin to be called")
+    child = int(file.read_text())
+    assert is_alive(child)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == status
+    assert not is_alive(child)
+    assert descendants_of(process.pid) == []
+    assert b"Traceback" not in err
+    if form:
+        assert set(json.loads(out)) == SHAPE
+        assert json.loads(out)["failure"]["code"] == "timeout", "rune's word for a caller who went away"
+    else:
+        assert out == b""
+        assert "interrupted" in err.decode()
+
+
+def test_ctrl_c_while_the_input_is_awaited_is_quiet(make_plugin: MakePlugin, cwd: Path) -> None:
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        command("call", make_plugin(), "echo", "-"),
+        stdin=reader,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=environment(cwd),
+    )
+    os.close(reader)
+    blocked = Path(f"/proc/{process.pid}/wchan")
+    wait_until(lambda: "pipe" in blocked.read_text(), "the command to read its stdin")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    os.close(writer)
+    assert process.returncode == 130
+    assert b"Traceback" not in err

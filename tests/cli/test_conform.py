@@ -1,0 +1,124 @@
+"""`plugbay conform` shows the kit's verdict, axis by axis."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from plugbay.cli import output
+from plugbay.cli.conform import show_axis
+from plugbay.conformance.report import AxisResult, Status
+from tests.cli.conftest import (
+    PATIENCE,
+    MakePlugin,
+    Run,
+    command,
+    descendants_of,
+    environment,
+    is_alive,
+    wait_until,
+    write_manifest,
+)
+
+TOOLS = [{"name": "echo", "input_schema": {"type": "object"}}]
+
+
+def test_a_conforming_plugin_passes_every_axis_that_concerns_it(run: Run, sdk_plugin: Path) -> None:
+    done = run("conform", sdk_plugin, "--json")
+    report = done.json
+    assert [axis for axis in report["axes"] if axis["status"] == "failed"] == []
+    assert done.code == 0
+    assert set(report) == {"contract", "passed", "failed", "skipped", "axes"}
+    assert report["contract"] == "rune"
+    assert report["passed"] > 10
+    assert report["passed"] + report["skipped"] == len(report["axes"])
+    assert all(set(axis) == {"id", "title", "status", "detail"} for axis in report["axes"])
+
+
+def test_a_plugin_that_breaks_its_contract_is_a_finding(run: Run, make_plugin: MakePlugin, cwd: Path) -> None:
+    done = run("conform", make_plugin(answer="exit 3", tools=TOOLS), "--junit", "report.xml")
+    assert done.code == 9
+    lines = done.out.splitlines()
+    assert any(line.startswith("✓ ") for line in lines)
+    assert any(line.startswith("✗ ") for line in lines)
+    assert any(line.startswith("– ") for line in lines)  # noqa: RUF001
+    assert "exit code 3" in done.out
+    assert lines[-1].startswith("rune: ")
+    suite = ET.parse(cwd / "report.xml").getroot().find("testsuite")
+    assert suite is not None
+    assert int(suite.attrib["failures"]) == sum(line.startswith("✗ ") for line in lines)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_broken_manifest_is_invalid(run: Run, cwd: Path, form: list[str]) -> None:
+    write_manifest(cwd / "broken", "{}")
+    done = run("conform", "broken", *form)
+    assert done.code == 3
+    assert "broken/rterm-plugin.json:1  missing_field" in done.err
+    if form:
+        assert done.json == {"contract": "rune", "passed": 0, "failed": 0, "skipped": 0, "axes": []}
+
+
+def test_a_folder_of_plugins_is_not_found_and_its_plugins_are_named(run: Run, make_plugin: MakePlugin) -> None:
+    make_plugin()
+    done = run("conform", "plugins")
+    assert done.code == 4
+    assert "plugbay conform plugins/echo" in done.err
+    assert run("conform", "nowhere").code == 4
+
+
+def test_a_contract_that_nobody_knows_is_a_usage_error(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("conform", make_plugin(), "--contract", "runes")
+    assert done.code == 2
+    assert "rune" in done.err
+
+
+def test_a_report_that_cannot_be_written_is_told(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("conform", make_plugin(answer="exit 3", tools=TOOLS), "--junit", "no/such/dir/report.xml")
+    assert done.code == 1
+    assert "no/such/dir/report.xml: No such file or directory" in done.err
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Callable[[AxisResult], str]:
+    def shown(axis: AxisResult) -> str:
+        output.out.cache_clear()
+        show_axis(axis)
+        return capsys.readouterr().out
+
+    return shown
+
+
+def test_an_axis_is_one_line_with_the_detail_under_failures(shown: Callable[[AxisResult], str]) -> None:
+    assert shown(AxisResult("rune.a", "answers", Status.PASSED)) == "✓ answers\n"
+    skipped = shown(AxisResult("rune.b", "declares", Status.SKIPPED, "nothing to declare"))
+    assert skipped == f"{output.SKIP} declares  nothing to declare\n"
+    failed = shown(AxisResult("rune.c", "leaves", Status.FAILED, "it stayed\nexit: none\nstderr: a: b\nstderr: c"))
+    assert failed == "✗ leaves  rune.c\n    it stayed\n    exit      none\n    stderr    a: b\n              c\n"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_and_leaves_no_process_behind(
+    make_plugin: MakePlugin, cwd: Path, number: int, status: int
+) -> None:
+    plugin = make_plugin(answer="echo $$ > pid; sleep 60", tools=TOOLS)
+    process = subprocess.Popen(
+        command("conform", plugin),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=environment(cwd),
+    )
+    file = cwd / plugin / "pid"
+    wait_until(lambda: file.exists() and file.read_text().strip(), "the plugin to be called")
+    child = int(file.read_text())
+    process.send_signal(number)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == status
+    assert b"Traceback" not in err
+    wait_until(lambda: not is_alive(child) and not descendants_of(process.pid), "everything to be gone")

@@ -1,0 +1,61 @@
+"""`--help` is complete, plain in a pipe, and quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from plugbay.cli.help import paragraphs
+from tests.cli.conftest import Run
+
+COMMANDS = ["inspect", "call", "conform", "doctor", "paths"]
+
+
+def test_the_first_page_lists_every_command_and_every_status(run: Run) -> None:
+    done = run("--help")
+    assert done.code == 0
+    assert done.err == ""
+    assert done.out.startswith("One host for every out-of-process plugin of AI agents.\n\nUsage: plugbay COMMAND …\n")
+    listed = [line.split()[0] for line in done.out.split("Commands\n")[1].split("\n\n")[0].splitlines()]
+    assert listed == COMMANDS
+    for words in ("0 ok", "5 not granted", "10 the plugin answered with an error", "--version"):
+        assert words in done.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(run: Run, command: str) -> None:
+    done = run(command, "-h")
+    assert done.code == 0
+    assert f"Usage: plugbay {command}" in done.out
+    assert "--json" in done.out
+    assert "<bool>" not in done.out
+    assert "\x1b" not in done.out
+    assert all(line == line.rstrip() for line in done.out.splitlines())
+
+
+def test_the_page_of_call_names_its_arguments_options_and_examples(run: Run) -> None:
+    page = run("call", "--help").out
+    assert "Usage: plugbay call PATH EXPORT [JSON|-] [OPTIONS]" in page
+    for option in (
+        "--timeout S",
+        "--grant CAP",
+        "--grant-all",
+        "--context JSON",
+        "--config FILE",
+        "--plugins DIR",
+    ):
+        assert option in page
+    assert "Examples\n  plugbay call" in page
+
+
+def test_on_a_terminal_the_page_is_coloured_and_fits(on_terminal: Callable[..., str]) -> None:
+    assert "\x1b[" in on_terminal("call", "--help")
+    plain = on_terminal("doctor", "--help", NO_COLOR="1")
+    assert "\x1b" not in plain
+    assert max(map(len, plain.splitlines())) <= 80
+
+
+def test_a_docstring_becomes_paragraphs_of_one_line() -> None:
+    assert paragraphs("One\n  line.\n\n  Another\n  one.\n") == ["One line.", "Another one."]
+    assert paragraphs(None) == []

@@ -1,0 +1,177 @@
+"""`plugbay inspect` tells what a plugin is, and everything that is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from plugbay.cli.inspect import to_json
+from plugbay.host.discovery import inspect
+from tests.cli.conftest import SCHEMA, MakePlugin, Run, write_manifest
+
+BROKEN = """\
+{
+  "plugin_id": "example.broken",
+  "plugin_version": 3,
+  "protocol_version": "rterm.plugin.v2",
+  "process": {"args": []},
+  "tools": [
+    {"name": "a", "aproval_tier": "safe"},
+    {"name": "a", "approval_tier": "sfe"}
+  ]
+}
+"""
+
+
+def test_the_json_of_a_plugin_is_exactly_the_public_shape(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("inspect", make_plugin(capabilities=["tool.execute"]), "--json")
+    assert done.code == 0
+    assert done.err == ""
+    assert done.json == {
+        "contract": "rune",
+        "id": "example.echo",
+        "version": "1.0.0",
+        "name": "Echo",
+        "description": "The echo plugin.",
+        "lifetime": "per_call",
+        "exports": [{"kind": "tool", "name": "echo", "description": "Says it again.", "input_schema": SCHEMA}],
+        "capabilities": ["tool.execute"],
+        "problems": [],
+    }
+
+
+def test_the_json_of_a_broken_plugin_has_every_key_and_every_problem(run: Run, cwd: Path) -> None:
+    write_manifest(cwd / "broken", BROKEN)
+    done = run("inspect", "broken", "--json")
+    assert done.code == 3
+    answer = done.json
+    problems = answer.pop("problems")
+    assert answer == {
+        "contract": "rune",
+        "id": None,
+        "version": None,
+        "name": None,
+        "description": None,
+        "lifetime": None,
+        "exports": [],
+        "capabilities": [],
+    }
+    assert all(set(problem) == {"severity", "code", "path", "line", "message"} for problem in problems)
+    seen = {(problem["severity"], problem["code"], problem["path"], problem["line"]) for problem in problems}
+    assert seen == {
+        ("error", "invalid_type", "plugin_version", 3),
+        ("error", "invalid_value", "protocol_version", 4),
+        ("error", "missing_field", "process.command", 5),
+        ("warning", "unknown_key", "tools[0].aproval_tier", 7),
+        ("error", "duplicate_tool", "tools[1].name", 8),
+        ("error", "invalid_value", "tools[1].approval_tier", 8),
+    }
+
+
+def test_a_person_sees_each_problem_with_its_file_and_line(run: Run, cwd: Path) -> None:
+    write_manifest(cwd / "broken", BROKEN)
+    done = run("inspect", "broken")
+    assert done.code == 3
+    assert "Problems  5 errors, 1 warning" in done.out
+    assert "✗ broken/rterm-plugin.json:3  invalid_type" in done.out
+    assert "! broken/rterm-plugin.json:7  unknown_key" in done.out
+    assert "did you mean 'approval_tier'?" in done.out
+    assert done.err == ""
+
+
+def test_a_person_sees_what_the_plugin_is(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("inspect", make_plugin(capabilities=["tool.execute"]))
+    assert done.code == 0
+    assert done.err == "", "in a pipe there is nobody to suggest a command to"
+    for fact in (
+        "Echo 1.0.0",
+        "The echo plugin.",
+        "example.echo",
+        "rune · one process per call",
+        "./run.sh",
+        "launch 2 s · handshake 2 s · call 5 s · teardown 0.5 s",
+        "tool.execute",
+        "tool echo",
+        "Says it again.",
+        "text?: string",
+    ):
+        assert fact in done.out
+
+
+def test_warnings_do_not_make_a_plugin_unusable(run: Run, make_plugin: MakePlugin) -> None:
+    plugin = make_plugin(colour="red", process={"command": "./nope"})
+    done = run("inspect", plugin)
+    assert done.code == 0
+    assert "2 warnings" in done.out
+    codes = {problem["code"] for problem in run("inspect", plugin, "--json").json["problems"]}
+    assert codes == {"unknown_key", "command_unusable"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": 1, "a": 2}', "", "\ufeff{}"])
+def test_a_manifest_that_cannot_be_parsed_is_invalid_and_still_has_its_contract(cwd: Path, text: str) -> None:
+    write_manifest(cwd / "broken", text)
+    answer = to_json(inspect(cwd / "broken"))
+    assert answer["contract"] == "rune"
+    assert [problem["severity"] for problem in answer["problems"]] == ["error"]
+    json.dumps(answer)
+
+
+def test_a_folder_of_plugins_is_no_plugin_and_its_plugins_are_listed_as_commands(
+    run: Run, make_plugin: MakePlugin, cwd: Path
+) -> None:
+    make_plugin("one")
+    make_plugin("two words")
+    done = run("inspect", "plugins")
+    assert done.code == 4
+    assert done.out == ""
+    assert "plugins is a folder of 2 plugins" in done.err
+    assert "  plugbay inspect plugins/one\n" in done.err
+    assert "  plugbay inspect 'plugins/two words'\n" in done.err
+
+
+def test_a_long_list_of_plugins_is_cut(run: Run, cwd: Path) -> None:
+    for number in range(15):
+        write_manifest(cwd / "many" / f"plugin-{number:02}", "{}")
+    assert "… and 3 more" in run("inspect", "many").err
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty", "file.txt"])
+def test_where_there_is_no_plugin_there_is_an_explanation(run: Run, cwd: Path, name: str) -> None:
+    (cwd / "empty").mkdir()
+    (cwd / "file.txt").touch()
+    done = run("inspect", name)
+    assert done.code == 4
+    assert done.out == ""
+    assert done.err.startswith("error: ")
+    assert name in done.err
+    assert "hint:" in done.err
+
+
+def test_the_json_of_nothing_has_the_public_shape(run: Run) -> None:
+    done = run("inspect", "nowhere", "--json")
+    assert done.code == 4
+    assert done.json["contract"] is None
+    assert done.json["exports"] == []
+    assert [problem["code"] for problem in done.json["problems"]] == ["not_found"]
+
+
+def test_a_manifest_stands_for_its_folder(run: Run, make_plugin: MakePlugin) -> None:
+    assert run("inspect", make_plugin() / "rterm-plugin.json", "--json").json["id"] == "example.echo"
+
+
+def test_a_folder_whose_name_is_no_text_can_be_inspected(run: Run, cwd: Path) -> None:
+    name = "odd-\udcff"
+    write_manifest(cwd / name, "{}")
+    assert "odd-\\xed\\xb3\\xbf" in run("inspect", name).out
+    assert run("inspect", name, "--json").code == 3
+
+
+def test_on_a_terminal_the_next_command_is_suggested_and_works(
+    on_terminal: Callable[..., str], run: Run, make_plugin: MakePlugin
+) -> None:
+    shown = on_terminal("inspect", make_plugin(capabilities=["tool.execute"]), NO_COLOR="1")
+    assert "try: plugbay call plugins/echo echo --grant-all '{}'\n" in shown
+    assert run("call", "plugins/echo", "echo", "--grant-all", "{}").code == 0
