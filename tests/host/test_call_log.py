@@ -31,3 +31,9 @@ def test_a_full_disk_is_counted_and_never_raised() -> None:
     log = JsonLinesCallLog(Path("/dev/full"))
     log.finished(record(1))
     assert log.lost == 1
+
+
+def test_a_name_that_is_no_unicode_is_counted_and_never_raised(tmp_path: Path) -> None:
+    log = JsonLinesCallLog(tmp_path / "calls.jsonl")
+    log.finished(CallRecord("call_1", "", "", "", "\ud800", 0.0, 1.0))
+    assert log.lost == 1

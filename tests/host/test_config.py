@@ -46,6 +46,7 @@ def test_a_plugin_nobody_mentions_is_undecided() -> None:
         ("[plugins.p]\nenabled = 1", 2, "boolean"),
         ("[plugins.p]\n\ntimeouts = { call = 0 }", 3, "greater than 0"),
         ("[plugins.p]\ntimeouts = { cal = 1 }", 2, "did you mean 'call'?"),
+        ('[plugins.p]\ngrants = ["a", " b"]', 2, "can never match"),
         ("[plugins.p]\npool = 65", 2, "less than or equal to 64"),
         ("[plugins.p]\nenv = { A = 1 }", 2, "string"),
         ("not toml", 1, "not TOML"),

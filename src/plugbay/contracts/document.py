@@ -47,9 +47,12 @@ def parse_json(text: str) -> Document | Problem:
     """Strict JSON; a repeated key or a number JSON does not have is a problem."""
     try:
         value = json.loads(text, parse_constant=_no_constant)
+        json.dumps(value, ensure_ascii=False).encode()
         return Document(value, _JsonLines(text).index())
     except json.JSONDecodeError as error:
         return Problem("parse_error", "", f"not JSON: {error.msg} at column {error.colno}", line=error.lineno)
+    except UnicodeEncodeError:
+        return Problem("parse_error", "", "not usable JSON: a string holds half of a surrogate pair")
     except (ValueError, RecursionError) as error:
         return Problem("parse_error", "", f"not usable JSON: {error}")
 

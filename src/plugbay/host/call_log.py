@@ -24,7 +24,7 @@ class MemoryCallLog:
 
 
 class JsonLinesCallLog:
-    """One JSON object per call, appended to a file. A full disk loses records and is counted, never raised."""
+    """One JSON object per call, appended to a file. What cannot be written is counted, never raised."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,9 +32,9 @@ class JsonLinesCallLog:
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def finished(self, record: CallRecord) -> None:
-        line = msgspec.json.encode(record.to_json()) + b"\n"
         try:
+            line = msgspec.json.encode(record.to_json()) + b"\n"
             with self.path.open("ab", buffering=0) as file:
                 file.write(line)
-        except OSError:
+        except (OSError, ValueError):
             self.lost += 1

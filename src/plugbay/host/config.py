@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from plugbay.contracts.document import parse_toml
 from plugbay.contracts.validation import validate
@@ -59,6 +59,14 @@ class PluginConfig(BaseModel):
     timeouts: TimeoutOverrides = TimeoutOverrides()
     pool: Annotated[int, Field(ge=0, le=64)] = 0
     """Children started and greeted ahead of time, for plugins that live for one call."""
+
+    @field_validator("grants")
+    @classmethod
+    def _grants(cls, value: list[str] | None) -> list[str] | None:
+        for name in value or ():
+            if not name.strip() or name != name.strip():
+                raise ValueError(f"{name!r} can never match: a capability has a name without spaces around it")
+        return value
 
     def decision(self) -> Decision:
         return Decision(self.enabled, None if self.grants is None else frozenset(self.grants))

@@ -1,0 +1,11 @@
+#!/bin/sh
+# The caller gives up while the exit is awaited.
+# A cancelled call is recorded as timeout. The file `reached` says that the moment has come.
+read -r greeting
+printf '%s\n' '{"type":"handshake","manifest":{"plugin_id":"bad.plugin","plugin_version":"1.0.0","protocol_version":"rterm.plugin.v1","exposed_tools":["bad.tool"],"capabilities":[]}}'
+read -r request
+id=${request#*'"request_id":"'}; id=${id%%'"'*}
+printf '{"type":"response","request_id":"%s","status":"ok","output":{"said":"hello"}}\n' "$id"
+while read -r rest; do :; done
+: >reached
+exec /bin/sleep 600

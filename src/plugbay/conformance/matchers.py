@@ -1,0 +1,273 @@
+"""Whether a JSON value is what a scenario expects, and if not, where it differs.
+
+Owns the pattern language. Pure: it is given the pattern, the value and the named values of the run. Refuses
+to know what a message is for.
+
+    "text", 1, true, null      that very value; a number never equals a boolean
+    [p, q]                     exactly these items
+    {"key": p, "other?": q}    `key` must be there, `other` may be; keys not named here are fine
+    "$name"                    the named value of the run (`$plugin_id`)
+    "$nonblank"                one of WORDS
+    {"$one_of": [p, q]}        one of OPERATORS
+    "$$text"                   the text `$text`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SHOWN = 120
+"""Characters of a value that a mismatch shows; the whole frame is in the report anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One difference: where, what the pattern wants, what is there."""
+
+    path: str
+    expected: str
+    got: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: expected {self.expected}, got {self.got}"
+
+
+Named = Mapping[str, Any]
+
+
+def match(pattern: Any, value: Any, named: Named | None = None) -> list[Mismatch]:
+    """Every difference between `value` and `pattern`; empty when it fits."""
+    return _match(pattern, value, "$", {} if named is None else named)
+
+
+def pattern_problems(pattern: Any, names: Collection[str]) -> list[str]:
+    """What is wrong with a pattern itself: unknown words, operators with the wrong argument."""
+    if isinstance(pattern, str):
+        return _word_problems(pattern, names)
+    if isinstance(pattern, list):
+        return [problem for item in pattern for problem in pattern_problems(item, names)]
+    if not isinstance(pattern, dict):
+        return []
+    operators = [key for key in pattern if key.startswith("$")]
+    if not operators:
+        return [problem for item in pattern.values() for problem in pattern_problems(item, names)]
+    if len(pattern) > 1:
+        return [f"{operators[0]!r} must be the only key of its object"]
+    return _operator_problems(operators[0], pattern[operators[0]], names)
+
+
+def _word_problems(text: str, names: Collection[str]) -> list[str]:
+    if not text.startswith("$") or text.startswith("$$") or text in WORDS or text[1:] in names:
+        return []
+    return [f"{text!r} is neither a matcher nor a named value"]
+
+
+def _operator_problems(operator: str, argument: Any, names: Collection[str]) -> list[str]:
+    if operator in _OF_PATTERNS:
+        if not isinstance(argument, list) or not argument:
+            return [f"{operator!r} needs a list of patterns"]
+        return pattern_problems(argument, names)
+    if operator in _OF_VALUES:
+        named = isinstance(argument, str) and argument.startswith("$") and argument[1:] in names
+        fits = named or isinstance(argument, list)
+        return [] if fits else [f"{operator!r} needs a list or the name of one"]
+    if operator == "$undamaged":
+        fits = isinstance(argument, str) and len(argument.split()) > 1
+        return [] if fits else ["'$undamaged' needs a text of at least two words"]
+    if operator in OPERATORS:
+        return pattern_problems(argument, names)
+    return [f"{operator!r} is not an operator"]
+
+
+def _match(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    if isinstance(pattern, str) and pattern.startswith("$"):
+        return _match_word(pattern, value, path, named)
+    if isinstance(pattern, dict):
+        operator = next((key for key in pattern if key.startswith("$")), None)
+        if operator is not None:
+            return OPERATORS[operator](pattern[operator], value, path, named)
+        return _match_object(pattern, value, path, named)
+    if isinstance(pattern, list):
+        return _match_items(pattern, value, path, named)
+    return _match_literal(pattern, value, path)
+
+
+def _match_word(word: str, value: Any, path: str, named: Named) -> list[Mismatch]:
+    if word.startswith("$$"):
+        return _match_literal(word[1:], value, path)
+    if word in WORDS:
+        expected, test = WORDS[word]
+        return [] if test(value) else [Mismatch(path, expected, shown(value))]
+    return _match_literal(named[word[1:]], value, path)
+
+
+def _match_literal(expected: Any, value: Any, path: str) -> list[Mismatch]:
+    return [] if same(expected, value) else [Mismatch(path, shown(expected), shown(value))]
+
+
+def _match_object(pattern: dict[str, Any], value: Any, path: str, named: Named) -> list[Mismatch]:
+    if not isinstance(value, dict):
+        return [Mismatch(path, "an object", shown(value))]
+    found: list[Mismatch] = []
+    for key, inner in pattern.items():
+        name = key.removesuffix("?")
+        where = f"{path}.{name}"
+        if name in value:
+            found += _match(inner, value[name], where, named)
+        elif name == key:
+            found.append(Mismatch(where, _described(inner, named), "nothing"))
+    return found
+
+
+def _match_items(pattern: list[Any], value: Any, path: str, named: Named) -> list[Mismatch]:
+    if not isinstance(value, list) or len(value) != len(pattern):
+        return [Mismatch(path, f"an array of {len(pattern)}", shown(value))]
+    pairs = zip(pattern, value, strict=True)
+    return [miss for at, (inner, item) in enumerate(pairs) for miss in _match(inner, item, f"{path}[{at}]", named)]
+
+
+# Operators: (argument, value, path, named values) → differences.
+
+
+def _one_of(patterns: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    if any(not _match(pattern, value, path, named) for pattern in patterns):
+        return []
+    wanted = " or ".join(_described(pattern, named) for pattern in patterns)
+    return [Mismatch(path, wanted, shown(value))]
+
+
+def _all_of(patterns: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    return [miss for pattern in patterns for miss in _match(pattern, value, path, named)]
+
+
+def _each(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    if not isinstance(value, list):
+        return [Mismatch(path, "an array", shown(value))]
+    return [miss for at, item in enumerate(value) for miss in _match(pattern, item, f"{path}[{at}]", named)]
+
+
+def _subset_of(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    allowed = _values(argument, named)
+    if not isinstance(value, list):
+        return [Mismatch(path, "an array", shown(value))]
+    expected = f"one of {shown(allowed)}"
+    return [
+        Mismatch(f"{path}[{at}]", expected, shown(item))
+        for at, item in enumerate(value)
+        if not any(same(item, one) for one in allowed)
+    ]
+
+
+def _superset_of(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    if not isinstance(value, list):
+        return [Mismatch(path, "an array", shown(value))]
+    wanted = _values(argument, named)
+    missing = [one for one in wanted if not any(same(one, item) for item in value)]
+    return [Mismatch(path, f"{shown(one)} among its items", shown(value)) for one in missing]
+
+
+def _contains(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    if isinstance(value, list) and any(not _match(pattern, item, path, named) for item in value):
+        return []
+    if isinstance(value, str) and isinstance(pattern, str) and pattern in value:
+        return []
+    return [Mismatch(path, f"something with {_described(pattern, named)}", shown(value))]
+
+
+def _undamaged(text: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    """Wherever the first and the last word of `text` come back in one string, all of it must be there."""
+    words = text.split()
+    broken = [
+        (where, found)
+        for where, found in _strings(value, path)
+        if words[0] in found and words[-1] in found and text not in found
+    ]
+    return [Mismatch(where, f"{shown(text)} unchanged", shown(found)) for where, found in broken]
+
+
+def _strings(value: Any, path: str) -> list[tuple[str, str]]:
+    """Every string in a value, with its path."""
+    found: list[tuple[str, str]] = []
+    todo = [(path, value)]
+    for where, item in todo:
+        if isinstance(item, str):
+            found.append((where, item))
+        elif isinstance(item, dict):
+            todo += [(f"{where}.{key}", inner) for key, inner in item.items()]
+        elif isinstance(item, list):
+            todo += [(f"{where}[{at}]", inner) for at, inner in enumerate(item)]
+    return found
+
+
+def _values(argument: Any, named: Named) -> list[Any]:
+    return list(named[argument[1:]] if isinstance(argument, str) else argument)
+
+
+Operator = Callable[[Any, Any, str, Named], list[Mismatch]]
+
+OPERATORS: dict[str, Operator] = {
+    "$one_of": _one_of,
+    "$all_of": _all_of,
+    "$each": _each,
+    "$subset_of": _subset_of,
+    "$superset_of": _superset_of,
+    "$contains": _contains,
+    "$undamaged": _undamaged,
+}
+
+_OF_PATTERNS = frozenset({"$one_of", "$all_of"})
+_OF_VALUES = frozenset({"$subset_of", "$superset_of"})
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_unique(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    return not any(same(item, other) for at, item in enumerate(value) for other in value[:at])
+
+
+WORDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "$any": ("anything", lambda value: True),
+    "$any_string": ("a string", lambda value: isinstance(value, str)),
+    "$nonblank": ("a string that is not blank", _is_text),
+    "$trimmed": (
+        "a string without blanks around it",
+        lambda value: _is_text(value) and value == value.strip(),
+    ),
+    "$any_object": ("an object", lambda value: isinstance(value, dict)),
+    "$any_array": ("an array", lambda value: isinstance(value, list)),
+    "$nonempty": ("an array that is not empty", lambda value: isinstance(value, list) and bool(value)),
+    "$unique": ("an array without repeated items", _is_unique),
+}
+"""What each word wants, in words, and whether a value is that."""
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality as JSON has it: `1` equals `1.0`, and neither equals `true`."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, cut to what fits a line."""
+    text = json.dumps(value, ensure_ascii=False, default=list)
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+def _described(pattern: Any, named: Named) -> str:
+    if isinstance(pattern, str) and pattern in WORDS:
+        return WORDS[pattern][0]
+    if isinstance(pattern, str) and pattern.startswith("$") and pattern[1:] in named:
+        return shown(named[pattern[1:]])
+    return shown(pattern)

@@ -1,0 +1,203 @@
+"""One process of a plugin under test: what is sent to it, what it says, how it leaves.
+
+Owns the process for one conversation, the strict reading of its lines, and the record of every frame. Refuses
+to judge: it reports what happened, and `conversation` compares that with what should have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plugbay.link.stream import PipeStream
+from plugbay.process import pidfd, warden_main
+from plugbay.process.child import Child
+from plugbay.process.status import ExitStatus
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.lines import LineDecoder, TooLong
+from plugbay.wire.strict_json import Malformed
+
+UNREAD = 256
+"""Lines of a plugin that wait to be looked at; one that writes more at once is not read any further."""
+
+RECORDED = 64
+"""Frames kept of a conversation, the newest last."""
+
+EXCERPT = 400
+"""Bytes of a frame that a report shows."""
+
+LOOK_SECONDS = 0.002
+"""Between two looks at a process whose end must be noticed before anybody else acts on it."""
+
+STATUS_SECONDS = 0.2
+"""For the exit status to follow the end of the output, so that a report can name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One line of the plugin: its bytes, and its value or why it has none."""
+
+    line: bytes
+    value: Any = None
+    problem: str = ""
+
+
+class Ended:
+    """Nothing more will come: the plugin closed its output, or left."""
+
+
+class Late:
+    """Nothing came in time."""
+
+
+class Subject:
+    """A running plugin and everything said so far. A listener of its own stream."""
+
+    def __init__(self, child: Child, max_line: int) -> None:
+        self.child = child
+        self.transcript: deque[tuple[str, bytes]] = deque(maxlen=RECORDED)
+        """(direction, the first bytes of the frame)."""
+        self.left: ExitStatus | None = None
+        """How it left by itself; None when `close` had to end it."""
+        self._codec = MsgspecCodec()
+        self._lines = LineDecoder(max_line)
+        self._max_line = max_line
+        self._frames: deque[Frame] = deque()
+        self._ended = False
+        self._changed = asyncio.Event()
+        self._stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
+        self._stream.open(self)
+        child.on_exit(lambda _: self._gone())
+
+    # What the plugin does: the stream calls these.
+
+    def data_received(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            self._take(line)
+        if len(self._frames) > UNREAD:
+            self._stream.pause()
+        self._changed.set()
+
+    def eof_received(self) -> None:
+        rest = self._lines.eof()
+        if rest is not None:
+            self._take(rest)
+        self._ended = True
+        self._changed.set()
+
+    def write_drained(self) -> None:
+        """Nobody here waits for that."""
+
+    def _gone(self) -> None:
+        """The process has left; whoever else holds its output open has no say in this conversation."""
+        self._stream.read_available()
+        if not self._ended:
+            self._stream.pause()
+            self.eof_received()
+
+    def _take(self, line: bytes | TooLong) -> None:
+        frame = self._frame(line)
+        self.transcript.append(("←", frame.line[:EXCERPT]))
+        self._frames.append(frame)
+
+    def _frame(self, line: bytes | TooLong) -> Frame:
+        if isinstance(line, TooLong):
+            return Frame(line.head, problem=f"a line of more than {self._max_line:,} bytes")
+        try:
+            value = self._codec.decode(line)
+        except Malformed as error:
+            return Frame(line, problem=str(error) if line else "a blank line")
+        problem = "" if isinstance(value, dict) else "JSON, but not an object"
+        return Frame(line, value, problem)
+
+    # What we do.
+
+    def send(self, data: bytes) -> None:
+        self.transcript.append(("→", data[:EXCERPT]))
+        self._stream.write(data)
+
+    async def send_slowly(self, data: bytes, size: int, pause: float) -> None:
+        self.transcript.append(("→", data[:EXCERPT]))
+        for start in range(0, len(data), size):
+            self._stream.write(data[start : start + size])
+            await asyncio.sleep(pause)
+
+    def close_stdin(self) -> None:
+        self._stream.close_write()
+
+    async def next_frame(self, seconds: float) -> Frame | Ended | Late:
+        """The next line, as soon as there is one."""
+        if not await self._until(lambda: bool(self._frames) or self._ended, seconds):
+            return Late()
+        return self._frames.popleft() if self._frames else Ended()
+
+    async def exited(self, seconds: float) -> ExitStatus | None:
+        """How the process left; None when it is still there after so many seconds."""
+        return await self.child.wait(seconds)
+
+    async def exited_with_leftovers(self, seconds: float) -> list[str] | None:
+        """The programs it left running; None when it did not leave in time.
+
+        The owner of the process kills its group the moment the loop learns of its end, so the loop is held
+        until the look is over. The plugin has answered by then: nothing waits to be read or written.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        await asyncio.sleep(0)
+        while not pidfd.has_ended(self.child.pid):
+            if self.child.exit is not None:
+                return []
+            if loop.time() >= deadline:
+                return None
+            _hold(LOOK_SECONDS)
+        return [_program(pid) for pid in marked(self.child.token)]
+
+    def unread(self) -> list[Frame]:
+        """Lines that nobody has looked at."""
+        if not self._ended:
+            self._stream.read_available()
+        return list(self._frames)
+
+    async def close(self) -> None:
+        """End it, whatever state it is in, and let go of its pipes."""
+        if self._ended and self.child.exit is None:
+            await self.child.wait(STATUS_SECONDS)
+        self.left = self.child.exit
+        self.child.kill()
+        self._stream.close()
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return condition()
+        return True
+
+
+def marked(token: str) -> list[int]:
+    """Living processes that carry a child's token."""
+    wanted = token.encode()
+    pids = map(int, filter(str.isdigit, os.listdir("/proc"))) if os.path.isdir("/proc") else ()
+    return [pid for pid in pids if warden_main.marks(warden_main.environ_of(pid))[1] == wanted]
+
+
+def _program(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
+    except OSError:
+        words = b""
+    return f"{words.decode('utf-8', 'backslashreplace')[:100] or 'a process'} (pid {pid})"
+
+
+def _hold(seconds: float) -> None:
+    """Wait without giving the loop a turn."""
+    time.sleep(seconds)

@@ -1,0 +1,61 @@
+"""What a scenario sends: JSON with holes, filled for the plugin under test.
+
+Owns the holes. Pure: values and generators come in. Refuses to know messages.
+
+    "$tool"                          the named value of the run
+    {"$text": 70000}                 what a generator makes of its argument
+    "$$text"                         the text `$text`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+Generator = Callable[[Any], Any]
+
+PANGRAM = "The quick brown fox jumps over the lazy dog. "
+
+
+def text(length: int) -> str:
+    """Readable text of exactly this many characters, each one byte long."""
+    return (PANGRAM * (length // len(PANGRAM) + 1))[:length]
+
+
+def fill(template: Any, named: Mapping[str, Any], generators: Mapping[str, Generator]) -> Any:
+    """The template with every hole filled. It must have passed `template_problems` with the same names."""
+    if isinstance(template, str):
+        return _word(template, named)
+    if isinstance(template, list):
+        return [fill(item, named, generators) for item in template]
+    if not isinstance(template, dict):
+        return template
+    generator = _generator_in(template)
+    if generator is not None:
+        return generators[generator[1:]](fill(template[generator], named, generators))
+    return {key: fill(item, named, generators) for key, item in template.items()}
+
+
+def template_problems(template: Any, names: Collection[str], generators: Collection[str]) -> list[str]:
+    """Holes that nothing can fill."""
+    if isinstance(template, str):
+        known = not template.startswith("$") or template.startswith("$$") or template[1:] in names
+        return [] if known else [f"{template!r} is not a named value"]
+    if isinstance(template, list):
+        return [problem for item in template for problem in template_problems(item, names, generators)]
+    if not isinstance(template, dict):
+        return []
+    generator = _generator_in(template)
+    if generator is not None and (generator[1:] not in generators or len(template) > 1):
+        return [f"{generator!r} is not a generator that stands alone in its object"]
+    return [problem for item in template.values() for problem in template_problems(item, names, generators)]
+
+
+def _generator_in(template: dict[str, Any]) -> str | None:
+    return next((key for key in template if key.startswith("$")), None)
+
+
+def _word(word: str, named: Mapping[str, Any]) -> Any:
+    if word.startswith("$$"):
+        return word[1:]
+    return named[word[1:]] if word.startswith("$") else word

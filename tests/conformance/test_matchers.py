@@ -1,0 +1,166 @@
+"""The pattern language: what fits, what does not, and how the difference is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugbay.conformance.matchers import OPERATORS, WORDS, match, pattern_problems, same, shown
+
+NAMED = {"plugin_id": "example.good", "tools": ["a", "b"], "odd": "$any"}
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def literal(value: Any) -> Any:
+    """The pattern that means exactly this value."""
+    if isinstance(value, str):
+        return "$" + value if value.startswith("$") else value
+    if isinstance(value, list):
+        return [literal(item) for item in value]
+    return value
+
+
+FITS: list[tuple[Any, Any]] = [
+    (1, 1),
+    (1, 1.0),
+    (None, None),
+    ("text", "text"),
+    ("$$any", "$any"),
+    ([1, "$any"], [1, {}]),
+    ({}, {"more": 1}),
+    ({"a": 1, "b?": 2}, {"a": 1}),
+    ({"a": 1, "b?": 2}, {"a": 1, "b": 2, "c": 3}),
+    ({"error?": None}, {"error": None}),
+    ("$plugin_id", "example.good"),
+    ("$odd", "$any"),
+    ("$any", None),
+    ("$any_string", ""),
+    ("$nonblank", " x "),
+    ("$trimmed", "x"),
+    ("$any_object", {}),
+    ("$any_array", []),
+    ("$nonempty", [0]),
+    ("$unique", [1, 2, True]),
+    ({"$one_of": [1, "$any_string"]}, "x"),
+    ({"$all_of": ["$nonempty", {"$each": "$trimmed"}]}, ["x"]),
+    ({"$each": 1}, []),
+    ({"$subset_of": [1, 2]}, [2]),
+    ({"$subset_of": "$tools"}, []),
+    ({"$superset_of": "$tools"}, ["c", "b", "a"]),
+    ({"$contains": {"name": "x"}}, [1, {"name": "x", "more": 2}]),
+    ({"$contains": "ell"}, "hello"),
+    ({"$undamaged": "begin ž end"}, {"text": ["say begin ž end now"]}),
+    ({"$undamaged": "begin ž end"}, {"text": "begin, and cut"}),
+    ({"$undamaged": "begin ž end"}, "something else"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "value"), FITS, ids=map(str, range(len(FITS))))
+def test_a_value_that_fits_has_no_mismatch(pattern: Any, value: Any) -> None:
+    assert match(pattern, value, NAMED) == []
+    assert pattern_problems(pattern, NAMED) == []
+
+
+DIFFERS: list[tuple[Any, Any, list[str]]] = [
+    (1, True, ["$: expected 1, got true"]),
+    (0, False, ["$: expected 0, got false"]),
+    (None, 0, ["$: expected null, got 0"]),
+    ("text", "Text", ['$: expected "text", got "Text"']),
+    ([1], [1, 2], ["$: expected an array of 1, got [1, 2]"]),
+    ([1, 2], {"0": 1}, ['$: expected an array of 2, got {"0": 1}']),
+    ([1, [2]], [1, [3]], ["$[1][0]: expected 2, got 3"]),
+    ({"a": 1}, {}, ["$.a: expected 1, got nothing"]),
+    ({"a": "$nonblank"}, {}, ["$.a: expected a string that is not blank, got nothing"]),
+    ({"a": "$plugin_id"}, {}, ['$.a: expected "example.good", got nothing']),
+    ({"a": {"b": 1}}, {"a": []}, ["$.a: expected an object, got []"]),
+    ({"a": 1, "b": 2}, {"a": 2}, ["$.a: expected 1, got 2", "$.b: expected 2, got nothing"]),
+    ({"a?": None}, {"a": {}}, ["$.a: expected null, got {}"]),
+    ("$plugin_id", "other", ['$: expected "example.good", got "other"']),
+    ("$odd", "anything", ['$: expected "$any", got "anything"']),
+    ("$any_string", 1, ["$: expected a string, got 1"]),
+    ("$nonblank", " \t", ['$: expected a string that is not blank, got " \\t"']),
+    ("$trimmed", " x", ['$: expected a string without blanks around it, got " x"']),
+    ("$any_object", [], ["$: expected an object, got []"]),
+    ("$any_array", {}, ["$: expected an array, got {}"]),
+    ("$nonempty", [], ["$: expected an array that is not empty, got []"]),
+    ("$unique", ["a", "a"], ['$: expected an array without repeated items, got ["a", "a"]']),
+    ("$unique", "aa", ['$: expected an array without repeated items, got "aa"']),
+    ({"$one_of": [1, "$any_object"]}, "x", ['$: expected 1 or an object, got "x"']),
+    (
+        {"$all_of": ["$nonempty", [1]]},
+        [],
+        ["$: expected an array that is not empty, got []", "$: expected an array of 1, got []"],
+    ),
+    ({"$each": 1}, [1, 2], ["$[1]: expected 1, got 2"]),
+    ({"$each": 1}, 1, ["$: expected an array, got 1"]),
+    ({"$subset_of": "$tools"}, ["a", "z"], ['$[1]: expected one of ["a", "b"], got "z"']),
+    ({"$subset_of": [1]}, None, ["$: expected an array, got null"]),
+    ({"$superset_of": "$tools"}, ["a"], ['$: expected "b" among its items, got ["a"]']),
+    ({"$superset_of": []}, {}, ["$: expected an array, got {}"]),
+    ({"$contains": 1}, [True], ["$: expected something with 1, got [true]"]),
+    ({"$contains": "x"}, "hello", ['$: expected something with "x", got "hello"']),
+    (
+        {"$undamaged": "begin ž end"},
+        {"t": ["begin ? end"]},
+        ['$.t[0]: expected "begin ž end" unchanged, got "begin ? end"'],
+    ),
+]
+
+
+@pytest.mark.parametrize(("pattern", "value", "expected"), DIFFERS, ids=map(str, range(len(DIFFERS))))
+def test_a_mismatch_says_where_what_was_expected_and_what_was_there(
+    pattern: Any, value: Any, expected: list[str]
+) -> None:
+    assert [str(miss) for miss in match(pattern, value, NAMED)] == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("$nonblnk", "'$nonblnk' is neither a matcher nor a named value"),
+        ({"a": ["$no"]}, "'$no' is neither a matcher nor a named value"),
+        ({"$no": 1}, "'$no' is not an operator"),
+        ({"$each": 1, "more": 2}, "'$each' must be the only key of its object"),
+        ({"$one_of": {}}, "'$one_of' needs a list of patterns"),
+        ({"$all_of": []}, "'$all_of' needs a list of patterns"),
+        ({"$one_of": ["$no"]}, "'$no' is neither a matcher nor a named value"),
+        ({"$subset_of": "$no"}, "'$subset_of' needs a list or the name of one"),
+        ({"$superset_of": "tools"}, "'$superset_of' needs a list or the name of one"),
+        ({"$each": "$no"}, "'$no' is neither a matcher nor a named value"),
+        ({"$undamaged": "word"}, "'$undamaged' needs a text of at least two words"),
+    ],
+)
+def test_a_pattern_that_means_nothing_is_refused(pattern: Any, problem: str) -> None:
+    assert pattern_problems(pattern, NAMED) == [problem]
+
+
+def test_every_word_and_operator_is_tried_above() -> None:
+    tried = repr(FITS) + repr(DIFFERS)
+    assert [name for name in (*WORDS, *OPERATORS) if f"'{name}'" not in tried] == []
+
+
+@given(JSON)
+def test_every_value_without_objects_is_its_own_pattern(value: Any) -> None:
+    pattern = literal(value)
+    if "{" not in repr(pattern):
+        assert match(pattern, value) == []
+
+
+@given(JSON, JSON)
+def test_equality_is_symmetric_and_tells_numbers_from_booleans(one: Any, other: Any) -> None:
+    assert same(one, one)
+    assert same(one, other) == same(other, one)
+    assert not same(True, 1)
+
+
+def test_a_long_value_is_shown_cut() -> None:
+    assert len(shown("x" * 1000)) == 120
+    assert shown("x" * 1000).endswith("…")

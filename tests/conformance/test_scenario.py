@@ -1,0 +1,180 @@
+"""Scenario files: the shipped ones are sound, and a broken one is refused with every problem and its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay.conformance.scenario import (
+    FOLDER,
+    STEPS,
+    Expect,
+    ScenarioInvalid,
+    Send,
+    load,
+    load_all,
+    parse,
+    verb_of,
+)
+
+GOOD: dict[str, Any] = {
+    "id": "rune.some.rule",
+    "title": "does something",
+    "clause": "the contract says so",
+    "steps": [{"send": {"type": "handshake"}}, {"expect": {"type": "$nonblank"}, "within": 2}],
+}
+
+
+def with_step(step: Any) -> str:
+    return json.dumps({**GOOD, "steps": [step]})
+
+
+def problems_of(text: str) -> list[str]:
+    with pytest.raises(ScenarioInvalid) as caught:
+        parse(text, "file.json")
+    return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
+
+
+def test_a_scenario_is_read_with_its_steps_in_order() -> None:
+    scenario = parse(json.dumps({**GOOD, "after": ["rune.other.rule"], "cases": [{"x": 1}, {"x": 2}]}))
+    assert (scenario.id, scenario.title, scenario.clause) == (GOOD["id"], GOOD["title"], GOOD["clause"])
+    assert scenario.steps == (
+        Send(send={"type": "handshake"}),
+        Expect(expect={"type": "$nonblank"}, within=2),
+    )
+    assert scenario.after == ("rune.other.rule",)
+    assert scenario.cases == ({"x": 1}, {"x": 2})
+    assert scenario.environment == "usual"
+
+
+EVERY_STEP: list[dict[str, Any]] = [
+    {"send": {"a": "$tool"}, "ending": "\r\n", "escape": "ascii"},
+    {"send_raw": "text"},
+    {"send_chunked": {"message": {}, "bytes": 1, "pause": 0.001}},
+    {"expect": "$any", "within": 0.5},
+    {"skip_unless": {"status": "ok"}, "because": "it must be ok"},
+    {"expect_silence": 0.2},
+    {"expect_running": 0.2},
+    {"close_stdin": True},
+    {"expect_exit": {"code": 0, "within": 0.5}},
+    {"expect_no_more_output": True},
+    {"expect_no_orphans": {"within": 1}},
+]
+
+
+def test_every_kind_of_step_can_be_written() -> None:
+    scenario = parse(json.dumps({**GOOD, "steps": EVERY_STEP}))
+    assert [verb_of(step) for step in scenario.steps] == list(STEPS)
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        ("close_stdin", "steps[0]: a step is an object"),
+        ({}, f"steps[0]: no verb of a step; there is {', '.join(STEPS)}"),
+        ({"sned": {}}, f"steps[0]: no verb of a step; there is {', '.join(STEPS)}; did you mean 'send'?"),
+        ({"send": {}, "expect": {}}, "steps[0]: one step cannot do both 'send' and 'expect'"),
+        ({"expect": {}}, "steps[0].within: required, but missing"),
+        ({"expect": {}, "within": 0}, "steps[0].within: input should be greater than 0, got 0"),
+        ({"expect": {}, "within": 99}, "steps[0].within: input should be less than or equal to 30, got 99"),
+        ({"expect": {}, "wihtin": 1, "within": 1}, "steps[0].wihtin: unknown key; did you mean 'within'?"),
+        ({"expect": {"a": "$nope"}, "within": 1}, "steps[0]: '$nope' is neither a matcher nor a named value"),
+        ({"skip_unless": {"$no": 1}, "because": "x"}, "steps[0]: '$no' is not an operator"),
+        ({"send": {"a": "$nope"}}, "steps[0]: '$nope' is not a named value"),
+        ({"send_chunked": {"message": "$nope", "bytes": 1}}, "steps[0]: '$nope' is not a named value"),
+        ({"close_stdin": False}, "steps[0].close_stdin: input should be True, got False"),
+        ({"send_raw": 7}, "steps[0].send_raw: input should be a valid string, got 7"),
+    ],
+)
+def test_a_step_that_cannot_be_carried_out_is_refused(step: Any, problem: str) -> None:
+    assert problems_of(with_step(step)) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"id": "Rune"}, "id: string should match pattern"),
+        ({"title": ""}, "title: string should have at least 1 character"),
+        ({"steps": []}, "steps: list should have at least 1 item"),
+        ({"needs": ["money"]}, "needs[0]: input should be"),
+        ({"environment": "mars"}, "environment: input should be 'usual' or 'manifest'"),
+        ({"cases": []}, "cases: list should have at least 1 item"),
+        ({"tilte": "x"}, "tilte: unknown key; did you mean 'title'?"),
+    ],
+)
+def test_a_field_that_means_nothing_is_refused(change: dict[str, Any], problem: str) -> None:
+    (found,) = problems_of(json.dumps({**GOOD, **change}))
+    assert found.startswith(problem)
+
+
+def test_the_names_of_the_cases_may_be_used_in_the_steps() -> None:
+    steps = [{"send": {"context": "$context"}}, {"expect": {"a": "$context"}, "within": 1}]
+    scenario = parse(json.dumps({**GOOD, "cases": [{"context": {}}], "steps": steps}))
+    assert scenario.cases == ({"context": {}},)
+    assert len(problems_of(json.dumps({**GOOD, "steps": steps}))) == 2
+
+
+def test_all_problems_are_reported_at_once_with_their_lines() -> None:
+    text = """{
+      "id": "rune.some.rule",
+      "title": 7,
+      "clause": "x",
+      "steps": [
+        {"send": {"a": "$nope"}},
+        {"expect": {},
+         "within": -1}
+      ]
+    }"""
+    with pytest.raises(ScenarioInvalid) as caught:
+        parse(text, "file.json")
+    assert [(problem.path, problem.line) for problem in caught.value.problems] == [
+        ("title", 3),
+        ("steps[0]", 6),
+        ("steps[1].within", 8),
+    ]
+    assert str(caught.value).startswith("file.json cannot be used:\n  line 3: title: ")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '"x"'])
+def test_a_file_that_is_no_object_is_refused(text: str) -> None:
+    assert problems_of(text)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioInvalid, match="cannot be read"):
+        load(tmp_path / "missing.json")
+    (tmp_path / "bytes.json").write_bytes(b"\xff")
+    with pytest.raises(ScenarioInvalid, match="cannot be read"):
+        load(tmp_path / "bytes.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"id": "rune.first.rule"}, "'rune.first.rule' is the id of an earlier file, too"),
+        ({"id": "nexo.some.rule"}, "must begin with 'rune.'"),
+        ({"after": ["rune.later.rule"]}, "'rune.later.rule' is no axis of an earlier file"),
+    ],
+)
+def test_the_files_of_a_contract_must_fit_together(change: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    folder = tmp_path / "rune"
+    folder.mkdir()
+    (folder / "1.json").write_text(json.dumps({**GOOD, "id": "rune.first.rule"}))
+    (folder / "2.json").write_text(json.dumps({**GOOD, **change}))
+    with pytest.raises(ScenarioInvalid, match=r"2\.json") as caught:
+        load_all("rune", tmp_path)
+    assert [found.message for found in caught.value.problems] == [problem]
+
+
+def test_the_shipped_scenarios_are_sound_and_every_file_is_used() -> None:
+    scenarios = load_all("rune")
+    assert len(scenarios) == len(list((FOLDER / "rune").iterdir())) >= 25
+    assert all(scenario.clause and scenario.title for scenario in scenarios)
+
+
+def test_the_shipped_scenarios_use_every_kind_of_step() -> None:
+    used = {verb_of(step) for scenario in load_all("rune") for step in scenario.steps}
+    assert used == set(STEPS)
