@@ -13,7 +13,7 @@ import pytest
 
 from plugbay.cli import checks
 from plugbay.cli.checks import ERROR, OK, WARNING, Check, Orphan
-from plugbay.process import warden
+from plugbay.process import warden, warden_main
 from plugbay.process.child import Spawner
 
 MARK = b"4194304.1.0-test"
@@ -183,15 +183,18 @@ def marked() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_what_a_dead_host_left_behind_is_found_and_left_alone(marked: subprocess.Popen[bytes]) -> None:
-    found = checks.find_orphans(lambda mark: mark == MARK)
+def test_what_a_dead_host_left_behind_is_found_and_left_alone(
+    marked: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warden_main, "host_is_gone", lambda mark: mark == MARK)
+    found = checks.find_orphans()
     assert found == [Orphan(marked.pid, "sleep 60")]
     assert marked.poll() is None
 
 
 def test_leftovers_are_reported_with_the_command_that_kills_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "SECOND_LOOK", 0.0)
-    monkeypatch.setattr(checks, "find_orphans", lambda is_gone: [Orphan(7, "sleep 60")])
+    monkeypatch.setattr(checks, "find_orphans", lambda: [Orphan(7, "sleep 60")])
     check = checks.orphans()
     assert check.status == WARNING
     assert "pid 7: sleep 60" in check.detail
@@ -201,12 +204,12 @@ def test_leftovers_are_reported_with_the_command_that_kills_them(monkeypatch: py
 def test_leftovers_that_vanish_by_themselves_are_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = [[Orphan(7, "sleep 60")], []]
     monkeypatch.setattr(checks, "SECOND_LOOK", 0.0)
-    monkeypatch.setattr(checks, "find_orphans", lambda is_gone: looks.pop(0))
+    monkeypatch.setattr(checks, "find_orphans", lambda: looks.pop(0))
     assert checks.orphans().status == OK
 
 
 def test_leftovers_are_killed_when_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "find_orphans", lambda is_gone: [Orphan(7, "sleep 60")])
+    monkeypatch.setattr(checks, "find_orphans", lambda: [Orphan(7, "sleep 60")])
     monkeypatch.setattr(warden, "sweep_orphans", lambda: 1)
     check = checks.orphans(fix=True)
     assert check.status == OK

@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -223,10 +223,10 @@ def orphans(fix: bool = False) -> Check:
     from plugbay.process import warden
 
     title = "Leftover processes"
-    found = find_orphans(warden._host_is_gone) if warden.supported() else []
+    found = find_orphans()
     if found and not fix:
         time.sleep(SECOND_LOOK)
-        found = find_orphans(warden._host_is_gone)
+        found = find_orphans()
     if found and fix:
         killed = output.count(warden.sweep_orphans(), "process", "processes")
         return Check("orphans", OK, title, f"{killed} of dead hosts killed")
@@ -236,16 +236,11 @@ def orphans(fix: bool = False) -> Check:
     return Check("orphans", WARNING, title, f"of hosts that no longer exist:\n{listed}", "plugbay doctor --fix")
 
 
-def find_orphans(is_gone: Callable[[bytes], bool]) -> list[Orphan]:
-    """The processes whose mark names a host that is gone; nothing is done to them."""
-    from plugbay.process import warden_main
+def find_orphans() -> list[Orphan]:
+    """The processes whose host is gone; nothing is done to them."""
+    from plugbay.process import warden
 
-    found = []
-    for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc")))):
-        mark, _ = warden_main.marks(warden_main.environ_of(pid))
-        if mark and is_gone(mark):
-            found.append(Orphan(pid, _command_of(pid)))
-    return found
+    return [Orphan(pid, _command_of(pid)) for pid in warden.orphans()]
 
 
 def _command_of(pid: int) -> str:

@@ -111,9 +111,9 @@ def safe(text: str) -> str:
     """One line that cannot move a cursor, forge another line or hide itself."""
     if text.isprintable():
         return text
-    from plugbay.process.stderr import harmless
+    from plugbay.model.text import printable
 
-    return harmless(text.encode("utf-8", "surrogatepass"))
+    return printable(text.encode("utf-8", "surrogatepass"))
 
 
 def problem(message: str, *, hint: str = "") -> None:

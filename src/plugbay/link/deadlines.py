@@ -35,17 +35,18 @@ class Alarm:
 class Deadlines:
     """All deadlines of one event loop."""
 
-    __slots__ = ("_buckets", "_loop", "_ticks", "_timer")
+    __slots__ = ("_buckets", "_loop", "_now", "_ticks", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._now = loop.time
         self._buckets: dict[int, dict[Expiring, None]] = {}
         self._ticks: list[int] = []
         self._timer: tuple[int, asyncio.TimerHandle] | None = None
 
     def add(self, seconds: float, entry: Expiring) -> int:
         """Call `entry.expire()` in `seconds`; returns what `discard` needs."""
-        tick = int((self._loop.time() + seconds) / TICK) + 1
+        tick = int((self._now() + seconds) / TICK) + 1
         bucket = self._buckets.get(tick)
         if bucket is None:
             bucket = self._buckets[tick] = {}

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+_HARMFUL = (
+    *(code for code in range(0x20) if code != 0x09),
+    *range(0x7F, 0xA0),
+    0x061C,
+    *range(0x200E, 0x2010),
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+    0xFEFF,
+)
+"""Control characters, and what reorders or breaks a line of text on a screen. Tabs are fine."""
+
+_ESCAPES = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _HARMFUL}
+
 
 def printable(data: bytes) -> str:
-    """UTF-8 where it is, `\\xNN` where it is not, every control character escaped: ANSI sequences lose their power."""
-    text = data.decode("utf-8", "backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char == "\t" else _escaped(char) for char in text)
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    """Text that cannot move a cursor, forge a line or hide itself; what is not UTF-8 appears as `\\xNN`."""
+    return data.decode("utf-8", "backslashreplace").translate(_ESCAPES)

@@ -75,8 +75,8 @@ class MsgspecCodec:
         return encoded
 
     def load(self, raw: Any) -> Any:
-        """The value of a raw field."""
-        return self.decode(bytes(raw))
+        """The value of a raw field, which was held to every rule when its frame was decoded or it was dumped."""
+        return self._decode(raw)
 
     def dump(self, value: Any) -> msgspec.Raw:
         """The raw form of a value."""

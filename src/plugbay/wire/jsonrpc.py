@@ -21,21 +21,29 @@ FIELDS = ("jsonrpc", "id", "method", "error")
 RAW_FIELDS = ("params", "result")
 """For `codec.decoder(FIELDS, RAW_FIELDS)`: payloads stay raw, the error object is always looked at."""
 
+_METHODS: dict[str, bytes] = {}
+"""Method names that were checked before; contracts have a few dozen."""
+
+MAX_METHODS = 1_000
+"""Names remembered; a contract that builds names from plugin ids must not grow this without end."""
+
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)} | {ord('"'): '\\"', ord("\\"): "\\\\"}
 
 
 def request(id: Id, method: str, params: bytes) -> bytes:
     """A call that wants an answer. Empty `params` leaves the key out."""
+    name = _METHODS.get(method) or _method(method)
     if not params:
-        return b'{"jsonrpc":"2.0","id":%b,"method":"%b"}' % (_id(id), _method(method))
-    return b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}' % (_id(id), _method(method), params)
+        return b'{"jsonrpc":"2.0","id":%b,"method":"%b"}' % (_id(id), name)
+    return b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}' % (_id(id), name, params)
 
 
 def notification(method: str, params: bytes) -> bytes:
     """A call that wants no answer. Empty `params` leaves the key out."""
+    name = _METHODS.get(method) or _method(method)
     if not params:
-        return b'{"jsonrpc":"2.0","method":"%b"}' % _method(method)
-    return b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (_method(method), params)
+        return b'{"jsonrpc":"2.0","method":"%b"}' % name
+    return b'{"jsonrpc":"2.0","method":"%b","params":%b}' % (name, params)
 
 
 def result(id: Id, result: bytes) -> bytes:
@@ -77,4 +85,7 @@ def _method(name: str) -> bytes:
     """Method names come from contracts, so one that needs escaping is our own bug."""
     if not (name.isascii() and name.isprintable()) or '"' in name or "\\" in name:
         raise ValueError(f"{name!r} cannot be a method name: printable ASCII without quotes and backslashes")
-    return name.encode()
+    encoded = name.encode()
+    if len(_METHODS) < MAX_METHODS:
+        _METHODS[name] = encoded
+    return encoded

@@ -1,0 +1,1 @@
+"""Programs that the comparisons start as children. None of them is imported."""

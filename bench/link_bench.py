@@ -1,0 +1,196 @@
+"""`link`: one call through the real link on a real child, beside the floor and beside the MCP Python SDK.
+
+The link is measured as the host uses it: `Spawner`, `PipeStream`, `Link`, the msgspec codec, a deadline per
+call, Python values in and Python values out. Its child is the one that the JSON floor talks to. Imports stand
+inside the contenders, because each runs in a process of its own and must not pay for the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bench.harness import (
+    CHILDREN,
+    PAYLOAD,
+    ROOT,
+    BenchFailed,
+    Column,
+    Comparison,
+    Entry,
+    Finding,
+    Options,
+    Rounds,
+    Sample,
+    Stopwatch,
+    apart,
+    interleave,
+    missing,
+    percentile,
+    serve,
+)
+
+NAME = "link"
+TITLE = "One call on a resident child: 100-byte echo"
+IN_FLIGHT = 64
+PATIENCE = 60.0
+"""Seconds a call may take; every call carries a deadline, as in a host."""
+
+Echo = Callable[[], Awaitable[str]]
+
+
+def run(options: Options) -> Comparison:
+    """All contenders, round by round."""
+    fast = {"calls": options.size(10_000, 3_000), "burst": options.size(40_000, 12_800)}
+    slow = {"calls": options.size(300, 100), "burst": options.size(640, 256)}
+    entries = [
+        Entry("raw", "raw pipe, bytes (floor)", fast),
+        Entry("json", "raw pipe, JSON (floor J)", fast),
+        Entry("asyncio", "plugbay link, asyncio", fast),
+        Entry("uvloop", "plugbay link, uvloop", fast, needs="uvloop"),
+        Entry("mcp", "MCP Python SDK, best case (M)", slow, needs="mcp"),
+    ]
+    rounds = interleave("bench.link_bench", entries, options)
+    columns = [
+        Column("p50_us", "p50 us"),
+        Column("p99_us", "p99 us"),
+        Column("cpu_us", "host CPU us/call"),
+        Column("calls_per_s", f"calls/s, {IN_FLIGHT} in flight", digits=0),
+        Column("burst_cpu_us", f"host CPU us/call, {IN_FLIGHT} in flight", digits=2),
+    ]
+    findings = _findings(rounds, "uvloop", 2.0) + _findings(rounds, "asyncio", 2.4)
+    return Comparison(NAME, TITLE, findings, columns, rounds, missing(entries))
+
+
+def _findings(rounds: Rounds, loop: str, limit: float) -> list[Finding]:
+    """The goals of one event loop; the one against M's latency is set for uvloop."""
+    ratio = rounds.ratio
+    against_m = 35 if loop == "uvloop" else None
+    return [
+        Finding(f"{loop}: p50 / J", ratio(loop, "json", "p50_us"), at_most=limit),
+        Finding(f"{loop}: p99 / J", ratio(loop, "json", "p99_us"), at_most=2.5),
+        Finding(f"{loop}: M's p50 / p50", ratio("mcp", loop, "p50_us"), at_least=against_m),
+        Finding(f"{loop}: calls/s at 64 / J", ratio(loop, "json", "calls_per_s"), at_least=0.45),
+        Finding(f"{loop}: calls/s at 64 / M", ratio(loop, "mcp", "calls_per_s"), at_least=120),
+        Finding(f"{loop}: host CPU at 64 / J", ratio(loop, "json", "burst_cpu_us"), at_most=4.5),
+    ]
+
+
+# The contenders.
+
+
+def raw(params: dict[str, Any]) -> Sample:
+    from bench.floors import raw_pipe
+
+    return raw_pipe(params)
+
+
+def json_floor(params: dict[str, Any]) -> Sample:
+    from bench.floors import json_pipe
+
+    return json_pipe(params)
+
+
+def on_asyncio(params: dict[str, Any]) -> Sample:
+    return asyncio.run(_through_link(params))
+
+
+def on_uvloop(params: dict[str, Any]) -> Sample:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_through_link(params))
+
+
+async def _through_link(params: dict[str, Any]) -> Sample:
+    from plugbay.contracts.base import Role
+    from plugbay.link.deadlines import Deadlines
+    from plugbay.link.link import Link
+    from plugbay.link.stream import PipeStream
+    from plugbay.model.operations import InvokeTool
+    from plugbay.process.child import Spawner
+    from plugbay.process.command import Launch
+    from plugbay.wire.fast_json import MsgspecCodec
+    from tests.support.echo import EchoMachine
+
+    loop, codec, spawner = asyncio.get_running_loop(), MsgspecCodec(), Spawner()
+    argv = (sys.executable, str(CHILDREN / "fast_child.py"), *apart())
+    child = await spawner.spawn(Launch(argv=argv, cwd=ROOT, label="fast child"), PATIENCE)
+    stream = PipeStream(loop, *child.take_pipes())
+    link = Link(EchoMachine(Role.HOST, codec), stream, Deadlines(loop), has_process=True)
+    child.on_exit(lambda _: link.peer_exited())
+    failure = await link.open(PATIENCE)
+    if failure is not None:
+        raise BenchFailed(str(failure))
+
+    async def echo() -> str:
+        answer = await link.call(InvokeTool("echo", {"text": PAYLOAD}), PATIENCE)
+        text: str = codec.load(answer.value)["text"]
+        return text
+
+    try:
+        return await _measure(echo, params)
+    finally:
+        link.close()
+        await spawner.close()
+
+
+def mcp_sdk(params: dict[str, Any]) -> Sample:
+    return asyncio.run(_through_mcp(params))
+
+
+async def _through_mcp(params: dict[str, Any]) -> Sample:
+    from mcp import Client, StdioServerParameters
+
+    server = StdioServerParameters(command=sys.executable, args=[str(CHILDREN / "mcp_server.py")])
+    async with Client(server) as client:
+
+        async def echo() -> str:
+            answer = await client.call_tool("echo", {"text": PAYLOAD})
+            text: str = answer.content[0].text
+            return text
+
+        return await _measure(echo, params)
+
+
+async def _measure(echo: Echo, params: dict[str, Any]) -> Sample:
+    """The same protocol as the floors': warm up, one call at a time, warm up, 64 callers at once."""
+    calls, burst = params["calls"], params["burst"]
+    assert await echo() == PAYLOAD
+    await _sequential(echo, calls // 10)
+    watch = Stopwatch()
+    times = sorted(await _sequential(echo, calls))
+    sample = {
+        "p50_us": percentile(times, 0.5),
+        "p99_us": percentile(times, 0.99),
+        "cpu_us": watch.cpu_us(calls),
+    }
+    await _at_once(echo, burst // 10)
+    watch = Stopwatch()
+    await _at_once(echo, burst)
+    return sample | {"calls_per_s": watch.per_second(burst), "burst_cpu_us": watch.cpu_us(burst)}
+
+
+async def _sequential(echo: Echo, calls: int) -> list[float]:
+    times, clock = [], time.perf_counter_ns
+    for _ in range(calls):
+        began = clock()
+        await echo()
+        times.append((clock() - began) / 1e3)
+    return times
+
+
+async def _at_once(echo: Echo, calls: int) -> None:
+    async def caller(share: int) -> None:
+        for _ in range(share):
+            await echo()
+
+    shares = [calls // IN_FLIGHT + (number < calls % IN_FLIGHT) for number in range(IN_FLIGHT)]
+    await asyncio.gather(*map(caller, shares))
+
+
+if __name__ == "__main__":
+    serve({"raw": raw, "json": json_floor, "asyncio": on_asyncio, "uvloop": on_uvloop, "mcp": mcp_sdk})

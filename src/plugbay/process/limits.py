@@ -1,0 +1,80 @@
+"""What a child may use of the machine, as resource limits of its process.
+
+Owns the numbers and the one call that sets them from outside. Refuses to know why a plugin gets which limit,
+and does nothing about memory or process counts of a whole tree: that is the work of control groups.
+
+The limits are set by the parent right after the child's exec, because setting them in the child before exec
+would need `preexec_fn`, and that turns a 0.2 ms vfork into a fork that copies the host's page tables. Between
+exec and the call lies a short race: what the child opens or forks in it is not limited. It is microseconds on
+an idle machine and a few milliseconds on a busy one, less than an interpreter needs to start. Where that
+matters, a confined launcher sets the limits before exec, and this module then only confirms them.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+OPEN_FILES = 256
+"""Enough for any plugin that talks to a few peers; stops one that leaks before it hurts the machine."""
+
+FILE_SIZE = 256 * MIB
+"""The size of a plugin's state folder: no single file has a reason to be larger."""
+
+CPU_GRACE_SECONDS = 5
+"""Between SIGXCPU, which says why, and SIGKILL, which does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rlimits:
+    """One field per limit; None leaves the host's own limit alone."""
+
+    core: int | None = 0
+    """No core dumps: they hold secrets and fill disks."""
+    open_files: int | None = OPEN_FILES
+    file_size: int | None = FILE_SIZE
+    processes: int | None = None
+    """Counts all processes of the user, not of the plugin, and root ignores it; so off unless asked for."""
+    cpu_seconds: int | None = None
+    address_space: int | None = None
+    """Off unless asked for: runtimes such as node and go reserve far more than they use."""
+
+
+def apply(pid: int, limits: Rlimits) -> None:
+    """Limit a running process; one that is already gone is not an error.
+
+    A limit above the process's hard limit is clamped to it. Raises PermissionError when the process changed
+    its user (a set-uid program), because a limit that silently does not hold is worse than a child that does
+    not start.
+    """
+    prlimit = getattr(resource, "prlimit", None)
+    if prlimit is None:  # only Linux can limit another process
+        return
+    try:
+        for which, soft, hard in _wanted(limits):
+            _, allowed = prlimit(pid, which)
+            prlimit(pid, which, (_lower(soft, allowed), _lower(hard, allowed)))
+    except ProcessLookupError:
+        return
+
+
+def _wanted(limits: Rlimits) -> Iterator[tuple[int, int, int]]:
+    """Resource number, soft value, hard value, for every limit that is set."""
+    values = (
+        (resource.RLIMIT_CORE, limits.core, 0),
+        (resource.RLIMIT_NOFILE, limits.open_files, 0),
+        (resource.RLIMIT_FSIZE, limits.file_size, 0),
+        (resource.RLIMIT_NPROC, limits.processes, 0),
+        (resource.RLIMIT_CPU, limits.cpu_seconds, CPU_GRACE_SECONDS),
+        (resource.RLIMIT_AS, limits.address_space, 0),
+    )
+    for which, value, grace in values:
+        if value is not None:
+            yield which, value, value + grace
+
+
+def _lower(value: int, allowed: int) -> int:
+    return value if allowed == resource.RLIM_INFINITY else min(value, allowed)

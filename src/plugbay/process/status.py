@@ -1,0 +1,45 @@
+"""How a process ended: a value, and the words for it.
+
+Owns the reading of a wait status. Refuses to know which process it was or what should happen next.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ExitStatus:
+    """An exit code or a signal; neither when something else in this process collected the status first."""
+
+    code: int | None = None
+    signal: int | None = None
+
+    @classmethod
+    def from_wait(cls, status: int) -> ExitStatus:
+        """Read the integer that waitpid returned."""
+        code = os.waitstatus_to_exitcode(status)
+        return cls(code=code) if code >= 0 else cls(signal=-code)
+
+    @property
+    def clean(self) -> bool:
+        """True for exit code 0 and nothing else."""
+        return self.code == 0
+
+    def describe(self) -> str:
+        """`exit code 3`, `killed by SIGSEGV`."""
+        if self.signal is not None:
+            return f"killed by {signal_name(self.signal)}"
+        if self.code is not None:
+            return f"exit code {self.code}"
+        return "exit status unknown"
+
+
+def signal_name(number: int) -> str:
+    """`SIGTERM` for 15; `signal 99` for a number that has no name here."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

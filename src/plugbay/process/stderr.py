@@ -1,0 +1,280 @@
+"""What a child says on stderr: always drained, kept as a bounded tail, copied to a bounded log.
+
+Owns the reading end of the pipe, the splitting into lines, the making harmless of what is in them, and the
+log file of a plugin. Refuses to know what a line means: text on stderr is not an error.
+
+The pipe is read from the moment the child exists. A host that forgets this blocks its plugins as soon as they
+have written 64 KiB. A plugin that writes without end costs one bounded read per loop tick, and the pipe
+itself slows it down; neither memory nor disk grows with what it writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from plugbay.model.text import printable
+
+KIB = 1024
+
+READ_BYTES = 64 * KIB
+"""The size of a Linux pipe: one read empties it."""
+
+LINE_BYTES = 8 * KIB
+"""Longer than any stack trace line; a longer line is cut and marked."""
+
+RING_BYTES = 64 * KIB
+RING_LINES = 200
+"""What is kept for an error report; whichever of the two is reached first."""
+
+FINAL_BYTES = 1024 * KIB
+"""The largest a pipe can be without privileges: `drain_now` ends here even if something keeps writing."""
+
+LOG_BYTES = 10 * 1024 * KIB
+LOG_FILES = 3
+"""Per plugin: the current file and three older ones, 40 MiB at most."""
+
+LOG_RATE = 64 * KIB
+LOG_BURST = 1024 * KIB
+"""Bytes per second, and at once: a stack trace storm gets through, a flood does not fill the disk."""
+
+LOG_RESUME = 16 * KIB
+"""What must be free again before a flooded log goes on: blocks of lines with a count between them, not single
+lines with a count each."""
+
+NAME_BYTES = 200
+"""A file name may have 255 bytes; this leaves room for `.log` and the number of a rotated file."""
+
+CUT = "…"
+"""Ends a line whose rest was dropped."""
+
+_CUT = CUT.encode()
+_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+_LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+
+def log_name(label: str) -> str:
+    """A file name for a plugin id: no separators, no leading dot, and never the same for two ids."""
+    raw = label.encode("utf-8", "surrogatepass")
+    name = "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in raw)
+    if name.startswith("."):
+        name = "%2E" + name[1:]
+    if len(name) > NAME_BYTES:
+        digest = hashlib.blake2s(raw, digest_size=8).hexdigest()
+        name = f"{name[: NAME_BYTES - len(digest) - 1]}~{digest}"
+    return (name or "%") + ".log"
+
+
+class RotatingLog:
+    """One plugin's log file, shared by all its children. Nothing it meets on the disk ever raises.
+
+    The file is opened for each write and closed again: a thousand idle plugins hold no descriptor, and a file
+    that was moved away or a disk that was full needs no special care.
+    """
+
+    __slots__ = ("_allowance", "_clock", "_keep", "_max_bytes", "_owed", "_refilled", "dropped", "path")
+
+    def __init__(
+        self,
+        path: Path,
+        max_bytes: int = LOG_BYTES,
+        keep: int = LOG_FILES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path = path
+        self.dropped = 0
+        """Lines that are in no file: they came too fast, or the file could not be written."""
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._clock = clock
+        self._allowance = float(LOG_BURST)
+        self._refilled = clock()
+        self._owed = 0
+
+    def write(self, lines: Sequence[bytes], tag: str = "") -> None:
+        """Append what the rate allows of these raw lines, with time and `tag`; drop and count the rest."""
+        self._refill()
+        owed = self._owed
+        if owed and self._allowance < LOG_RESUME:
+            self._drop(len(lines))
+            return
+        prefix = f"{_stamp()} {tag} " if tag else f"{_stamp()} "
+        kept: list[bytes] = []
+        for line in lines:
+            text = f"{prefix}{printable(line)}\n".encode("utf-8", "backslashreplace")
+            if len(text) > self._allowance:
+                break
+            self._allowance -= len(text)
+            kept.append(text)
+        if kept:
+            self._put(self._marker(owed) + b"".join(kept), len(kept), owed)
+        self._drop(len(lines) - len(kept))
+
+    def note_dropped(self) -> None:
+        """Write how many lines are missing, if any; for the end of a child, after which none may follow."""
+        if self._owed:
+            self._put(self._marker(self._owed), 0, self._owed)
+
+    def _refill(self) -> None:
+        now = self._clock()
+        self._allowance = min(LOG_BURST, self._allowance + (now - self._refilled) * LOG_RATE)
+        self._refilled = now
+
+    def _marker(self, owed: int) -> bytes:
+        if not owed:
+            return b""
+        text = f"{_stamp()} [plugbay] {owed} lines dropped: too many, or the log could not be written\n"
+        self._allowance -= len(text)
+        return text.encode()
+
+    def _drop(self, lines: int) -> None:
+        self.dropped += lines
+        self._owed += lines
+
+    def _put(self, data: bytes, lines: int, owed: int) -> None:
+        try:
+            fd = os.open(self.path, _LOG_FLAGS, 0o600)
+            try:
+                full = self._is_full(fd, len(data))
+                if not full:
+                    os.write(fd, data)
+            finally:
+                os.close(fd)
+            if full:
+                self._rotate()
+                self._put(data, lines, owed)
+                return
+        except OSError:
+            self._drop(lines)
+            return
+        self._owed -= owed
+
+    def _is_full(self, fd: int, more: int) -> bool:
+        status = os.fstat(fd)
+        return stat.S_ISREG(status.st_mode) and status.st_size > 0 and status.st_size + more > self._max_bytes
+
+    def _rotate(self) -> None:
+        for number in range(self._keep, 0, -1):
+            older = self._numbered(number - 1)
+            if number == 1 or older.exists():
+                os.replace(older, self._numbered(number))
+        if self._keep == 0:
+            os.truncate(self.path, 0)
+
+    def _numbered(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
+
+
+class StderrDrain:
+    """Reads one pipe for as long as it is open. Owns `fd`."""
+
+    __slots__ = ("_cut", "_fd", "_held", "_lines", "_log", "_loop", "_partial", "_tag")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, log: RotatingLog | None = None, tag: str = "") -> None:
+        self._loop = loop
+        self._fd = fd
+        self._log = log
+        self._tag = tag
+        # Made with the first line: most children never write one, and an empty deque already holds 0.6 KiB.
+        self._lines: deque[bytes] | None = None
+        self._held = 0
+        self._partial = b""
+        self._cut = False
+        try:
+            os.set_blocking(fd, False)
+            loop.add_reader(fd, self._read)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def tail(self, lines: int = 20) -> list[str]:
+        """The last lines, oldest first, safe to print; an unfinished last line counts."""
+        kept = list(self._lines or ())
+        if self._partial:
+            kept.append(self._finished())
+        return [printable(line) for line in kept[-lines:]] if lines > 0 else []
+
+    def drain_now(self) -> None:
+        """Take what is in the pipe, without waiting for more."""
+        taken = 0
+        while taken < FINAL_BYTES:
+            size = self._read()
+            if size == 0:
+                return
+            taken += size
+
+    def close(self) -> None:
+        """Stop reading; what was kept stays. Whoever still writes into the pipe gets SIGPIPE."""
+        if self._fd < 0:
+            return
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+        if self._partial:
+            self._keep([self._finished()])
+            self._partial = b""
+        if self._log is not None:
+            self._log.note_dropped()
+
+    def _read(self) -> int:
+        """One bounded read; 0 when there is nothing to read now, or ever again."""
+        if self._fd < 0:
+            return 0
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return 0
+        self._split(data)
+        return len(data)
+
+    def _split(self, data: bytes) -> None:
+        head, *rest = data.split(b"\n")
+        self._extend(head)
+        if not rest:
+            return
+        lines = [self._finished()]
+        self._partial, self._cut = b"", False
+        last = rest.pop()
+        lines += [_capped(line) for line in rest]
+        self._keep(lines)
+        self._extend(last)
+
+    def _extend(self, piece: bytes) -> None:
+        """Add to the unfinished line, up to its cap."""
+        room = LINE_BYTES - len(self._partial)
+        self._cut = self._cut or len(piece) > room
+        if piece and room > 0:
+            self._partial += piece[:room]
+
+    def _finished(self) -> bytes:
+        return self._partial + _CUT if self._cut else self._partial.removesuffix(b"\r")
+
+    def _keep(self, lines: list[bytes]) -> None:
+        if self._log is not None:
+            self._log.write(lines, self._tag)
+        if self._lines is None:
+            self._lines = deque()
+        for line in lines[-RING_LINES:]:
+            self._lines.append(line)
+            self._held += len(line)
+        while self._held > RING_BYTES or len(self._lines) > RING_LINES:
+            self._held -= len(self._lines.popleft())
+
+
+def _capped(line: bytes) -> bytes:
+    return line.removesuffix(b"\r") if len(line) <= LINE_BYTES else line[:LINE_BYTES] + _CUT
+
+
+def _stamp() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

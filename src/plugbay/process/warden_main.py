@@ -1,0 +1,279 @@
+"""The helper that outlives the host: kills every process that carries a dead host's or a dead child's mark.
+
+Owns the search through /proc and the kill that cannot hit a stranger. Refuses to know what a plugin is; it
+sees marks in environments and nothing else. `warden.py` runs this file by its path:
+
+    python -I -S warden_main.py <host mark> <host pid>
+
+stdin:  `sweep <token>`  kill what still carries this child's token; answer `swept <token> <count>` on stdout
+        `bye`            the host closes in good order: one last look is enough
+        end of file      the host is dead: kill everything with its mark, look until nothing is left, leave
+
+It imports little, because it must cost little and must work when almost nothing else does. Why a kill cannot
+hit a stranger: first a pidfd is taken, then the environment is read again. If the pid was reused before that,
+the pidfd belongs to the new process, whose environment lacks the mark, and nothing is sent; if it is reused
+after that, the pidfd belongs to the dead process and the signal goes nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Wanted = Callable[[bytes, bytes], bool]
+    """Is a process with this host mark and this child token to be killed?"""
+
+HOST_MARK = b"PLUGBAY_HOST="
+CHILD_MARK = b"PLUGBAY_CHILD="
+
+PF_KTHREAD = 0x00200000
+"""The flag of a kernel thread in /proc/<pid>/stat."""
+
+ENVIRON_BYTES = 8 * 1024 * 1024
+"""Four times what the kernel lets an environment have under the usual stack limit."""
+
+AGAIN_MS = 10
+"""Until the next look when the last one killed something: the time SIGKILL needs on a busy machine."""
+
+PAUSE_STEPS = 5
+"""As many of these until the next look when the last one found nothing: what ends in a stream of children is
+searched for together."""
+
+SETTLE_MS = 100
+SETTLE_LOOKS = 5
+"""After the host's death this many looks in a row must find nothing: a child that was between vfork and exec
+when the host died carries its mark only after exec."""
+
+BLANK_LOOKS = 5
+"""Looks in which a process must show an empty environment before that is believed: in the middle of exec every
+process shows one, for microseconds or for as long as a busy machine makes it wait."""
+
+PATIENCE = 200
+"""Looks after which a token is answered and a dead host is given up even though something still has the mark:
+a process in an uninterruptible wait must not hold up the others. At least two seconds."""
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until the host says goodbye or dies; then leave nothing of it behind."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Whoever stops a host by signalling all it started must not take the guard first; it leaves last.
+        signal.signal(number, signal.SIG_IGN)
+    mark = os.fsencode(arguments[0])
+    sweeper = Sweeper(int(arguments[1]))
+    # If an earlier host and its guard were killed together, this is the first chance to clean up after them.
+    sweeper.search.kill(lambda host, _: host_is_gone(host), {os.getpid(), int(arguments[1])})
+    calm_looks = 1 if sweeper.serve() else SETTLE_LOOKS
+    kill_all(lambda host, child: host == mark, calm_looks, sweeper.search)
+
+
+class Sweeper:
+    """The part of the helper's life in which the host lives."""
+
+    __slots__ = ("_alive", "_buffer", "_host", "_looks", "_orderly", "_poll", "_wanted", "search")
+
+    def __init__(self, host: int) -> None:
+        self._host = host
+        self._alive = True
+        self._orderly = False
+        self._buffer = b""
+        self.search = Search()
+        self._looks: dict[bytes, int] = {}
+        self._wanted: dict[bytes, set[int]] = {}
+        """For each token that is asked for, the processes killed so far."""
+        self._poll = select.poll()
+        self._poll.register(0, select.POLLIN)
+        try:
+            # A fork of the host would hold our stdin open after the host's death; the pidfd is not fooled.
+            self._poll.register(os.pidfd_open(host), select.POLLIN)
+        except OSError:
+            self._alive = False
+
+    def serve(self) -> bool:
+        """Answer requests; True when the host said goodbye, False when it vanished."""
+        while self._alive:
+            self._listen(0 if self._wanted else None)
+            if self._wanted and self._alive:
+                self._pause(1 if self._look() else PAUSE_STEPS)
+        return self._orderly
+
+    def _pause(self, steps: int) -> None:
+        """Collect requests for a while; the end of the host cuts it short."""
+        while self._alive and steps:
+            self._listen(AGAIN_MS)
+            steps -= 1
+
+    def _listen(self, timeout: int | None) -> None:
+        ready = {fd for fd, _ in self._poll.poll(timeout)}
+        if 0 in ready:
+            self._hear(os.read(0, 65536))
+            ready.discard(0)
+        if ready and not self._orderly:
+            self._alive = False
+
+    def _hear(self, data: bytes) -> None:
+        if not data:
+            self._alive = False
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            verb, _, token = line.partition(b" ")
+            if verb == b"sweep":
+                self._wanted.setdefault(token, set())
+            elif verb == b"bye":
+                self._alive, self._orderly = False, True
+
+    def _look(self) -> bool:
+        """One look for all tokens; one of which nothing is left is answered. True: look again soon."""
+        found = self.search.kill(lambda _, child: child in self._wanted, {os.getpid(), self._host})
+        for pid, child in found:
+            self._wanted[child].add(pid)
+        busy = {child for _, child in found}
+        for token in list(self._wanted):
+            looks = self._looks[token] = self._looks.get(token, 0) + 1
+            doubt = self.search.unsure and looks < BLANK_LOOKS
+            if looks >= PATIENCE or not (doubt or token in busy):
+                self._answer(token)
+        return bool(self._wanted)
+
+    def _answer(self, token: bytes) -> None:
+        del self._looks[token]
+        line = b"swept %s %d\n" % (token, len(self._wanted.pop(token)))
+        try:
+            os.write(1, line)
+        except OSError:
+            self._alive = False
+
+
+def kill_all(wanted: Wanted, calm_looks: int, search: Search) -> int:
+    """Kill until `calm_looks` looks in a row find nothing; how many processes were killed."""
+    killed: set[int] = set()
+    calm = 0
+    for look in range(PATIENCE):
+        found = search.kill(wanted, {os.getpid()})
+        killed.update(pid for pid, _ in found)
+        doubt = search.unsure and look < BLANK_LOOKS
+        calm = 0 if found or doubt else calm + 1
+        if calm >= calm_looks:
+            break
+        _rest(SETTLE_MS if calm else AGAIN_MS)
+    return len(killed)
+
+
+class Search:
+    """Looks through all processes. `unsure`: some showed an empty environment, as during exec."""
+
+    __slots__ = ("_blank", "unsure")
+
+    def __init__(self) -> None:
+        self.unsure = False
+        self._blank: dict[tuple[int, bytes], int] = {}
+        """How often in a row a process, named by pid and start time, showed an empty environment."""
+
+    def kill(self, wanted: Wanted, spared: set[int]) -> list[tuple[int, bytes]]:
+        """One look at every process; pid and child token of each that was sent SIGKILL."""
+        found = []
+        blank: dict[tuple[int, bytes], int] = {}
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            if pid in spared:
+                continue
+            environ = environ_of(pid)
+            host, child = marks(environ)
+            if wanted(host, child) and kill_if(pid, wanted):
+                found.append((pid, child))
+            elif environ == b"" and (started := start_of(pid)):
+                blank[pid, started] = self._blank.get((pid, started), 0) + 1
+        self._blank = blank
+        self.unsure = any(looks < BLANK_LOOKS for looks in blank.values())
+        return found
+
+
+def kill_if(pid: int, wanted: Wanted) -> bool:
+    """SIGKILL to this very process if it is still one that is wanted."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not wanted(*marks(environ_of(pid))):
+            return False
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def host_is_gone(mark: bytes) -> bool:
+    """Whether the host that left this mark is dead; never for a mark of another pid namespace, or none of ours."""
+    try:
+        pid, started, token = mark.split(b".")
+        return int(token.partition(b"-")[0], 16) == pid_namespace() and start_of(int(pid)) != started
+    except ValueError:
+        return False
+
+
+def pid_namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def start_of(pid: int) -> bytes:
+    """When a program was started, in clock ticks since boot; empty for the dead and for kernel threads."""
+    stat = _read(f"/proc/{pid}/stat") or b""
+    # The second field is the program's name and may contain anything, also spaces and brackets.
+    fields = stat.rpartition(b")")[2].split()
+    if not fields or fields[0] in (b"Z", b"X") or int(fields[6]) & PF_KTHREAD:
+        return b""
+    return fields[19]
+
+
+def environ_of(pid: int) -> bytes | None:
+    """The environment a process was started with; None for one that is gone or that we may not look at."""
+    return _read(f"/proc/{pid}/environ")
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    parts = []
+    room = ENVIRON_BYTES
+    try:
+        while room > 0 and (part := os.read(fd, min(room, 65536))):
+            parts.append(part)
+            room -= len(part)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return b"".join(parts)
+
+
+def marks(environ: bytes | None) -> tuple[bytes, bytes]:
+    """The host mark and the child token in an environment; empty where there is none."""
+    host = child = b""
+    if environ and HOST_MARK in environ:
+        for entry in environ.split(b"\0"):
+            if entry.startswith(HOST_MARK):
+                host = entry[len(HOST_MARK) :]
+            elif entry.startswith(CHILD_MARK):
+                child = entry[len(CHILD_MARK) :]
+    return host, child
+
+
+def _rest(milliseconds: int) -> None:
+    select.select([], [], [], milliseconds / 1000)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

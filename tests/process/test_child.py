@@ -1,0 +1,733 @@
+"""Children from their start to after their end, on both loops, with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay.process import pidfd
+from plugbay.process.child import THREADS, Child, Spawner
+from plugbay.process.command import LaunchFailed
+from plugbay.process.status import ExitStatus
+from plugbay.process.stderr import LOG_BURST, LOG_RATE, StderrDrain
+from plugbay.process.warden import Warden
+from tests.process.churn import SCRIPTS, churn, end_child
+from tests.process.helpers import (
+    PATIENCE,
+    ROOT,
+    SHELL,
+    Run,
+    carrying,
+    close_pipes,
+    detached,
+    eventually,
+    exists,
+    launch,
+    open_fds,
+    open_spawner,
+    output_of,
+    read_until,
+    rss_kib,
+    spawn,
+    state,
+    threads,
+)
+
+PROMPT = 1.0
+"""Seconds within which an exit must be known on the slowest machine of a test; it takes milliseconds."""
+
+
+# Pipes.
+
+
+def test_bytes_go_in_and_come_out(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, "/bin/cat")
+            stdout, stdin = child.take_pipes()
+            os.write(stdin, b"hello\n")
+            assert await read_until(stdout) == b"hello\n"
+            os.close(stdin)
+            assert await child.wait(PATIENCE) == ExitStatus(code=0)
+            os.close(stdout)
+
+    run(main())
+
+
+def test_what_was_written_before_the_exit_can_be_read_after_it(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, *SHELL, "echo answer")
+            assert await child.wait(PATIENCE) == ExitStatus(code=0)
+            stdout, stdin = child.take_pipes()
+            assert await read_until(stdout) == b"answer\n"
+            os.close(stdout)
+            os.close(stdin)
+
+    run(main())
+
+
+def test_pipes_are_handed_out_once(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, "/bin/cat")
+            close_pipes(child)
+            with pytest.raises(RuntimeError, match="already taken"):
+                child.take_pipes()
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["close", "stop", "forgotten", "spawner"])
+def test_pipes_that_nobody_took_are_closed(run: Run, how: str) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            close_pipes(await spawn(spawner, "/bin/cat"))
+            await eventually(lambda: not spawner.children)
+            before = open_fds()
+            child: Child | None = await spawn(spawner, *SHELL, "exit 0")
+            assert child is not None
+            await child.wait(PATIENCE)
+            if how == "close":
+                child.close()
+                child.close()
+            elif how == "stop":
+                await child.stop(PATIENCE, PATIENCE)
+            elif how == "forgotten":
+                child = None
+                gc.collect()
+            if how != "spawner":
+                assert open_fds() == before
+        assert open_fds() < before
+
+    run(main())
+
+
+# The end of a process.
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [("exit 0", "exit code 0"), ("exit 3", "exit code 3"), ("kill -SEGV $$", "killed by SIGSEGV")],
+)
+def test_the_exit_says_how_it_ended(run: Run, script: str, words: str) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, *SHELL, script)
+            assert child.label == "test"
+            assert child.argv == (*SHELL, script)
+            assert child.started <= asyncio.get_running_loop().time()
+            status = await child.wait(PATIENCE)
+            assert status is not None
+            assert status.describe() == words
+            assert child.exit == status
+            assert child.pid not in spawner.children
+
+    run(main())
+
+
+def test_a_wait_that_ends_first_returns_none_and_leaves_the_child_alone(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, "/bin/cat")
+            assert await child.wait(0.01) is None
+            assert await child.wait(0) is None
+            assert exists(child.pid)
+            waiters = [asyncio.create_task(child.wait(None)) for _ in range(3)]
+            cancelled = asyncio.create_task(child.wait(None))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            child.kill()
+            assert await asyncio.gather(*waiters) == [ExitStatus(signal=9)] * 3
+
+    run(main())
+
+
+def test_callbacks_run_once_each_also_when_they_come_late_or_one_raises(run: Run) -> None:
+    async def main() -> None:
+        complaints: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, "/bin/cat")
+            seen: list[tuple[str, ExitStatus]] = []
+
+            def fail(status: ExitStatus) -> None:
+                raise RuntimeError("on purpose")
+
+            child.on_exit(fail)
+            child.on_exit(lambda status: seen.append(("early", status)))
+            child.kill()
+            await child.wait(PATIENCE)
+            child.on_exit(lambda status: seen.append(("late", status)))
+            await eventually(lambda: len(seen) == 2)
+            assert seen == [("early", ExitStatus(signal=9)), ("late", ExitStatus(signal=9))]
+            assert ["exit callback of test failed" in context["message"] for context in complaints] == [True]
+
+    run(main())
+
+
+def test_the_end_goes_in_order(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group is killed while the dead child still holds its number; the sweep is last; all in one tick."""
+
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, *SHELL, "read line; exit 4")
+            steps: list[object] = []
+
+            def note(name: str, target: Any, attribute: str) -> None:
+                original = getattr(target, attribute)
+
+                def noted(*args: Any) -> Any:
+                    steps.append(name)
+                    return original(*args)
+
+                monkeypatch.setattr(target, attribute, noted)
+
+            note("kill group", pidfd, "signal_group")
+            note("collect", pidfd, "reap")
+            note("drain", StderrDrain, "drain_now")
+            note("sweep", Warden, "sweep")
+            child.on_exit(lambda status: steps.append(status))
+            child.on_exit(lambda _: asyncio.get_running_loop().call_soon(steps.append, "next tick"))
+            close_pipes(child)
+            await eventually(lambda: "next tick" in steps)
+            monkeypatch.undo()
+            expected = ["kill group", "collect", "drain", ExitStatus(code=4), "sweep", "next tick"]
+            assert steps == expected
+
+    run(main())
+
+
+def test_an_exit_status_taken_by_other_code_is_unknown_and_kills_no_group(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, *SHELL, "read line")
+            groups: list[int] = []
+            monkeypatch.setattr(pidfd, "signal_group", lambda pid, number: groups.append(pid))
+            close_pipes(child)
+            os.waitpid(child.pid, 0)
+            assert await child.wait(PATIENCE) == ExitStatus()
+            assert groups == []
+
+    run(main())
+
+
+def test_a_grandchild_that_holds_the_pipes_does_not_delay_the_exit(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child, escaped = await detached(spawner, "exit 3")
+            stdout, stdin = child.take_pipes()
+            holders: list[set[int]] = []
+            child.on_exit(lambda _: holders.append(carrying(child.token)))
+            os.write(stdin, b"go\n")
+            assert await child.wait(PROMPT) == ExitStatus(code=3)
+            assert holders == [escaped], "the holder of the pipes should have been alive at that moment"
+            os.close(stdout)
+            os.close(stdin)
+
+    run(main())
+
+
+# Whole trees.
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped", "left"])
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_nothing_of_a_tree_is_left(run: Run, kind: str, end: str) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, *SHELL, SCRIPTS[kind])
+            stdout, stdin = child.take_pipes()
+            await read_until(stdout)
+            await eventually(lambda: len(carrying(child.token)) == (1 if kind == "direct" else 2))
+            family = carrying(child.token)
+            await end_child(child, end, stdin)
+            assert await spawner.swept(PATIENCE)
+            await eventually(lambda: not any(map(exists, family)))
+            os.close(stdout)
+            os.close(stdin)
+
+    run(main())
+
+
+def test_stop_asks_first(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, *SHELL, "trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done")
+            stdout, stdin = child.take_pipes()
+            await read_until(stdout)
+            assert await child.stop(PATIENCE, PATIENCE) == ExitStatus(code=5)
+            os.close(stdout)
+            os.close(stdin)
+
+    run(main())
+
+
+def test_a_child_that_ignores_the_request_is_killed(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, *SHELL, "trap '' TERM; echo up; while :; do sleep 1; done")
+            stdout, stdin = child.take_pipes()
+            await read_until(stdout)
+            child.terminate()
+            assert await child.wait(0.1) is None
+            assert await child.stop(0.05, PATIENCE) == ExitStatus(signal=signal.SIGKILL)
+            child.kill()
+            child.terminate()
+            os.close(stdout)
+            os.close(stdin)
+
+    run(main())
+
+
+def test_a_stopped_process_is_killed_all_the_same(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, "/bin/cat")
+            os.kill(child.pid, signal.SIGSTOP)
+            await eventually(lambda: state(child.pid) == "T")
+            assert await child.stop(0.05, PATIENCE) == ExitStatus(signal=signal.SIGKILL)
+
+    run(main())
+
+
+def test_a_stop_that_is_cancelled_kills(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, *SHELL, "trap '' TERM; echo up; while :; do sleep 1; done")
+            stopping = asyncio.create_task(child.stop(PATIENCE, PATIENCE))
+            await asyncio.sleep(0)
+            stopping.cancel()
+            assert await child.wait(PATIENCE) is not None
+
+    run(main())
+
+
+# Stderr.
+
+
+FLOOD = "head -c %d /dev/zero | tr '\\0' x >&2; echo up; read line"
+
+
+def test_a_mebibyte_of_stderr_before_the_first_answer_does_not_block(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawn(spawner, *SHELL, FLOOD % (1 << 20))
+            stdout, stdin = child.take_pipes()
+            assert await read_until(stdout) == b"up\n"
+            os.close(stdout)
+            os.close(stdin)
+
+    run(main())
+
+
+def test_without_draining_it_would_block() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*SHELL, FLOOD % (1 << 20)], stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], 0.5)[0] == []
+        process.kill()
+        process.communicate()
+
+
+def _note_tail(child: Child, tails: list[list[str]], status: ExitStatus) -> None:
+    tails.append(child.stderr.tail())
+
+
+def test_the_last_words_are_in_the_tail_when_the_exit_is_told(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            for _ in range(20):
+                child = await spawn(spawner, *SHELL, "echo one >&2; printf 'last words' >&2; exit 1")
+                tails: list[list[str]] = []
+                child.on_exit(partial(_note_tail, child, tails))
+                await eventually(partial(bool, tails))
+                assert tails == [["one", "last words"]]
+                child.close()
+
+    run(main())
+
+
+def test_a_flood_of_stderr_keeps_memory_and_log_bounded(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_spawner(tmp_path / "logs") as spawner:
+            child = await spawn(spawner, *SHELL, "echo warm >&2; read go; yes 0123456789 | head -c 67108864 >&2")
+            stdout, stdin = child.take_pipes()
+            await eventually(lambda: child.stderr.tail() == ["warm"])
+            memory, began = rss_kib(), time.monotonic()
+            os.write(stdin, b"go\n")
+            assert await child.wait(60) == ExitStatus(code=0)
+            seconds = time.monotonic() - began
+            assert rss_kib() - memory < 8 * 1024
+            log = tmp_path / "logs" / "test.log"
+            assert log.stat().st_size <= LOG_BURST + seconds * LOG_RATE + 1024
+            assert "lines dropped" in log.read_text().splitlines()[-1]
+            assert child.stderr.tail(1) == ["0123456789"[: 67108864 % 11]]
+            os.close(stdout)
+            os.close(stdin)
+
+    run(main())
+
+
+def test_a_flood_of_empty_lines_does_not_stall_the_loop(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_spawner(tmp_path) as spawner:
+            child = await spawn(spawner, *SHELL, "exec tr '\\0' '\\n' < /dev/zero >&2")
+            await eventually(lambda: len(child.stderr.tail(500)) == 200)
+            worst = 0.0
+            for _ in range(50):
+                began = time.monotonic()
+                await asyncio.sleep(0)
+                worst = max(worst, time.monotonic() - began)
+            child.kill()
+            await child.wait(PATIENCE)
+            assert worst < 0.5
+
+    run(main())
+
+
+@pytest.mark.parametrize("log_dir", ["/dev/full", "/proc/no/such"])
+def test_a_log_that_cannot_be_written_changes_nothing(run: Run, log_dir: str) -> None:
+    async def main() -> None:
+        async with open_spawner(Path(log_dir)) as spawner:
+            child = await spawn(spawner, *SHELL, "echo hello >&2")
+            assert await child.wait(PATIENCE) == ExitStatus(code=0)
+            assert child.stderr.tail() == ["hello"]
+
+    run(main())
+
+
+def test_children_of_one_plugin_share_its_log(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_spawner(tmp_path) as spawner:
+            for word in ("first", "second"):
+                await (await spawn(spawner, *SHELL, f"echo {word} >&2")).wait(PATIENCE)
+            assert [line.split()[-1] for line in (tmp_path / "test.log").read_text().splitlines()] == [
+                "first",
+                "second",
+            ]
+
+    run(main())
+
+
+# Starts that fail or are abandoned.
+
+
+class Gate:
+    """A Popen that waits at its door until it is let through; counts who is inside."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.open = threading.Event()
+        self.waiting = 0
+
+    def popen(self, *args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        self.waiting += 1
+        self.entered.release()
+        assert self.open.wait(PATIENCE)
+        return subprocess.Popen(*args, **options)
+
+
+async def _nothing_left(spawner: Spawner, before: int) -> None:
+    await eventually(lambda: not spawner.children and not carrying(spawner.warden.mark))
+    await eventually(lambda: open_fds() == before)
+
+
+async def _warm(spawner: Spawner, gate: Gate) -> int:
+    """Bring up the helper; how many descriptors are open then."""
+    gate.open.set()
+    child = await spawn(spawner, "/bin/true")
+    await child.wait(PATIENCE)
+    child.close()
+    gate.open.clear()
+    return open_fds()
+
+
+def test_a_start_that_takes_too_long_fails_and_leaves_nothing(run: Run) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with open_spawner(popen=gate.popen) as spawner:
+            before = await _warm(spawner, gate)
+            with pytest.raises(LaunchFailed, match=r"/bin/cat did not start within 0\.05 s") as caught:
+                await spawner.spawn(launch("/bin/cat"), 0.05)
+            assert caught.value.detail["command"] == ["/bin/cat"]
+            gate.open.set()
+            await _nothing_left(spawner, before)
+
+    run(main())
+
+
+@pytest.mark.parametrize("moment", ["before it exists", "when it exists"])
+def test_a_cancelled_start_leaves_nothing(run: Run, moment: str) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with open_spawner(popen=gate.popen) as spawner:
+            before = await _warm(spawner, gate)
+            task = asyncio.create_task(spawner.spawn(launch("/bin/cat"), PATIENCE))
+            await eventually(lambda: gate.waiting == 2)
+            if moment == "before it exists":
+                task.cancel()
+                gate.open.set()
+            else:
+                gate.open.set()
+                # Without giving the loop a turn: the child exists, and its arrival comes before the cancel.
+                while not carrying(spawner.warden.mark):
+                    pass
+                asyncio.get_running_loop().call_later(0.01, task.cancel)
+            result = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(result[0], Child):
+                result[0].kill()
+                result[0].close()
+            await _nothing_left(spawner, before)
+
+    run(main())
+
+
+def test_a_start_whose_loop_is_gone_leaves_nothing(run: Run) -> None:
+    gate = Gate()
+    spawners: list[Spawner] = []
+
+    async def main() -> None:
+        spawner = Spawner(popen=gate.popen)
+        spawners.append(spawner)
+        asyncio.get_running_loop().call_later(0.05, gate.entered.acquire)
+        with pytest.raises(LaunchFailed):
+            await spawner.spawn(launch("/bin/cat"), 0.1)
+        await spawner.warden.stop()
+
+    run(main())
+    gate.open.set()
+    spawners[0]._pool.shutdown(wait=True)
+    assert carrying(spawners[0].warden.mark) == set()
+
+
+def test_no_more_starts_at_a_time_than_threads_and_waiting_does_not_count(run: Run) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with open_spawner(threads=2, popen=gate.popen) as spawner:
+            tasks = [asyncio.create_task(spawner.spawn(launch("/bin/cat"), 5)) for _ in range(6)]
+            await eventually(lambda: gate.waiting == 2)
+            assert not any(task.done() for task in tasks)
+            gate.open.set()
+            children = await asyncio.gather(*tasks)
+            assert gate.waiting == 6
+            assert len(spawner.children) == 6 == len({child.pid for child in children})
+
+    run(main())
+
+
+def test_the_loop_runs_while_a_start_is_stuck(run: Run) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with open_spawner(popen=gate.popen) as spawner:
+            task = asyncio.create_task(spawner.spawn(launch("/bin/cat"), PATIENCE))
+            await eventually(lambda: gate.waiting == 1)
+            began = time.monotonic()
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            assert time.monotonic() - began < PROMPT
+            gate.open.set()
+            close_pipes(await task)
+
+    run(main())
+
+
+@pytest.mark.parametrize("argv", ["/no/such/program", "/", "/etc/passwd"])
+def test_a_command_that_cannot_start_leaves_nothing(run: Run, argv: str) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            with pytest.raises(LaunchFailed):
+                await spawn(spawner, argv)
+            before = open_fds()
+            for _ in range(20):
+                with pytest.raises(LaunchFailed) as caught:
+                    await spawn(spawner, argv)
+                assert argv in caught.value.message
+            await _nothing_left(spawner, before)
+
+    run(main())
+
+
+@contextmanager
+def few_descriptors(spare: int) -> Iterator[None]:
+    """Only `spare` descriptors above those that are open may be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + spare, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_child_that_cannot_be_watched_is_killed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: object, loop: object, fd: int, callback: object) -> None:
+        os.close(fd)
+        raise OSError(28, "too many watches")
+
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            await (await spawn(spawner, "/bin/true")).stop(PATIENCE, PATIENCE)
+            before = open_fds()
+            with monkeypatch.context() as patch:
+                patch.setattr(pidfd._PidfdWatch, "__init__", refuse)
+                with pytest.raises(LaunchFailed, match=r"cannot be watched: .*too many watches"):
+                    await spawn(spawner, "/bin/cat")
+            await _nothing_left(spawner, before)
+
+    run(main())
+
+
+def test_when_descriptors_run_out_starts_fail_cleanly_and_work_again_later(run: Run) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            close_pipes(await spawn(spawner, "/bin/cat"))
+            await eventually(lambda: not spawner.children)
+            before = open_fds()
+            children: list[Child] = []
+            with few_descriptors(40), pytest.raises(LaunchFailed, match="too many open files"):
+                while True:
+                    children.append(await spawn(spawner, "/bin/cat"))
+            assert len(children) > 3
+            assert set(spawner.children) == {child.pid for child in children}
+            for child in children:
+                await child.stop(0, PATIENCE)
+            await _nothing_left(spawner, before)
+            close_pipes(await spawn(spawner, "/bin/cat"))
+
+    run(main())
+
+
+def test_without_a_helper_nothing_is_started(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Warden, loop: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            monkeypatch.setattr(Warden, "start", refuse)
+            with pytest.raises(LaunchFailed, match=r"guard of the plugins cannot be started: .*too many open files"):
+                await spawn(spawner, "/bin/cat")
+
+    run(main())
+
+
+# The end of the spawner.
+
+
+def test_close_leaves_no_process_descriptor_or_thread(run: Run) -> None:
+    async def main() -> None:
+        fds, running = open_fds(), threads()
+        spawner = Spawner()
+        children = [await spawn(spawner, *SHELL, SCRIPTS["detached"]) for _ in range(10)]
+        ended = await spawn(spawner, *SHELL, "exit 0")
+        await ended.wait(PATIENCE)
+        helper = spawner.warden.pid
+        assert helper is not None
+        assert threads() > running
+        await spawner.close()
+        assert carrying(spawner.warden.mark) == set()
+        assert not exists(helper)
+        assert all(child.exit is not None for child in children)
+        assert (open_fds(), threads()) == (fds, running)
+        await spawner.close()
+        with pytest.raises(LaunchFailed, match="stopping"):
+            await spawn(spawner, "/bin/cat")
+
+    run(main())
+
+
+def test_close_ends_starts_that_are_on_their_way(run: Run) -> None:
+    async def main() -> None:
+        gate = Gate()
+        spawner = Spawner(popen=gate.popen)
+        tasks = [asyncio.create_task(spawner.spawn(launch("/bin/cat"), PATIENCE)) for _ in range(8)]
+        await eventually(lambda: gate.waiting == 4)
+        closing = asyncio.create_task(spawner.close())
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(result, LaunchFailed) for result in results)
+        gate.open.set()
+        await closing
+        assert gate.waiting == 4
+        assert carrying(spawner.warden.mark) == set()
+
+    run(main())
+
+
+def test_a_spawner_that_started_nothing_closes_at_once(run: Run) -> None:
+    async def main() -> None:
+        await Spawner().close()
+
+    run(main())
+
+
+# Without pidfds.
+
+
+def test_everything_works_with_the_timer_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pidfd, "AVAILABLE", False)
+
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            assert await output_of(spawner, *SHELL, "echo hello") == "hello\n"
+            before = open_fds()
+            child = await spawn(spawner, *SHELL, SCRIPTS["detached"])
+            assert open_fds() - before == 3
+            child.kill()
+            assert await child.wait(PROMPT) == ExitStatus(signal=9)
+            assert await spawner.swept(PATIENCE)
+            assert carrying(child.token) == set()
+
+    run(main())
+
+
+# Many.
+
+
+@pytest.mark.timeout(120)
+def test_a_thousand_starts_and_ends_leave_nothing(run: Run) -> None:
+    residue = run(churn(1000))
+    assert residue.seconds < 60
+    assert (residue.orphans, residue.children, residue.fds) == (0, 0, 0)
+    assert residue.threads < THREADS
+    assert residue.rss_kib < 2048
+    assert residue.survivors_killed > 0
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_five_hundred_idle_children_are_cheap_and_all_there(loop: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4096
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"needs {wanted} descriptors, this machine allows {hard}")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+        command = [sys.executable, "-m", "tests.process.scale", "500", loop]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=50, check=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert done.returncode == 0, done.stderr
+    measured = {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
+    assert measured["alive"] == 500
+    assert measured["children_left"] == 0
+    assert measured["kib_per_child"] <= 16
+    assert measured["fds_per_child"] == 4
+    assert measured["threads"] < THREADS
+    assert measured["blocked_ms_median"] < 20

@@ -1,0 +1,70 @@
+"""Limits set from outside on a running process."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from plugbay.process import limits
+from plugbay.process.limits import CPU_GRACE_SECONDS, Rlimits
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
+        yield cat
+        cat.kill()
+
+
+def test_the_defaults_forbid_core_dumps_and_bound_files(process: subprocess.Popen[bytes]) -> None:
+    limits.apply(process.pid, Rlimits())
+    assert resource.prlimit(process.pid, resource.RLIMIT_CORE) == (0, 0)
+    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (256, 256)
+    assert resource.prlimit(process.pid, resource.RLIMIT_FSIZE) == (256 << 20, 256 << 20)
+
+
+def test_none_leaves_a_limit_as_it_was(process: subprocess.Popen[bytes]) -> None:
+    before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    limits.apply(process.pid, Rlimits(core=None, open_files=None, file_size=None))
+    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == before
+    assert resource.prlimit(process.pid, resource.RLIMIT_AS) == resource.getrlimit(resource.RLIMIT_AS)
+
+
+def test_processes_cpu_and_address_space_are_set_when_asked_for(process: subprocess.Popen[bytes]) -> None:
+    limits.apply(process.pid, Rlimits(processes=100, cpu_seconds=7, address_space=1 << 30))
+    assert resource.prlimit(process.pid, resource.RLIMIT_NPROC) == (100, 100)
+    assert resource.prlimit(process.pid, resource.RLIMIT_AS) == (1 << 30, 1 << 30)
+
+
+def test_the_cpu_limit_warns_before_it_kills(process: subprocess.Popen[bytes]) -> None:
+    limits.apply(process.pid, Rlimits(cpu_seconds=7))
+    assert resource.prlimit(process.pid, resource.RLIMIT_CPU) == (7, 7 + CPU_GRACE_SECONDS)
+
+
+def test_a_limit_above_the_hard_limit_is_clamped_to_it(process: subprocess.Popen[bytes]) -> None:
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (50, 60))
+    limits.apply(process.pid, Rlimits(open_files=1000))
+    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (60, 60)
+
+
+def test_a_process_that_is_gone_is_not_an_error() -> None:
+    with subprocess.Popen(["/bin/true"]) as process:
+        process.wait(10)
+    limits.apply(process.pid, Rlimits())
+
+
+def test_a_system_that_cannot_limit_another_process_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(resource, "prlimit")
+    limits.apply(1, Rlimits())
+
+
+def test_a_limit_that_cannot_be_set_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(resource, "prlimit", refuse)
+    with pytest.raises(PermissionError):
+        limits.apply(1, Rlimits())

@@ -1,0 +1,305 @@
+"""Draining stderr: bounded, harmless, never in the way; and the log behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from plugbay.process import stderr
+from plugbay.process.stderr import CUT, RotatingLog, StderrDrain, log_name
+from tests.process.helpers import Run, eventually, open_fds
+
+Scenario = Callable[[StderrDrain, int], Awaitable[None]]
+
+
+def drained(run: Run, scenario: Scenario, log: RotatingLog | None = None) -> StderrDrain:
+    """Run a scenario with a drain and the writing end of its pipe; both are closed afterwards."""
+
+    async def main() -> StderrDrain:
+        before = open_fds()
+        read_end, write_end = os.pipe()
+        drain = StderrDrain(asyncio.get_running_loop(), read_end, log, "[7]")
+        try:
+            await scenario(drain, write_end)
+        finally:
+            os.close(write_end)
+            drain.close()
+            drain.close()
+        assert open_fds() == before
+        return drain
+
+    result: StderrDrain = run(main())
+    return result
+
+
+def writing(*pieces: bytes) -> Scenario:
+    """Write pieces, each after the one before was read."""
+
+    async def scenario(drain: StderrDrain, fd: int) -> None:
+        for piece in pieces:
+            os.write(fd, piece)
+            drain.drain_now()
+
+    return scenario
+
+
+@pytest.mark.parametrize(
+    ("pieces", "lines"),
+    [
+        ([b"one\ntwo\n"], ["one", "two"]),
+        ([b"o", b"ne\nt", b"wo\n"], ["one", "two"]),
+        ([b"one\r\ntwo\r\n"], ["one", "two"]),
+        ([b"one\n\nthree\n"], ["one", "", "three"]),
+        ([b"no newline"], ["no newline"]),
+        ([b"\n"], [""]),
+        ([b"caf\xc3", b"\xa9\n"], ["café"]),
+    ],
+)
+def test_lines_are_split_wherever_the_reads_fall(run: Run, pieces: list[bytes], lines: list[str]) -> None:
+    assert drained(run, writing(*pieces)).tail() == lines
+
+
+def test_an_unfinished_line_is_in_the_tail_while_the_pipe_is_open(run: Run) -> None:
+    async def scenario(drain: StderrDrain, fd: int) -> None:
+        os.write(fd, b"done\nworking")
+        await eventually(lambda: drain.tail() == ["done", "working"])
+
+    drained(run, scenario)
+
+
+def test_the_loop_reads_without_being_asked(run: Run) -> None:
+    async def scenario(drain: StderrDrain, fd: int) -> None:
+        os.write(fd, b"hello\n")
+        await eventually(lambda: drain.tail() == ["hello"])
+
+    drained(run, scenario)
+
+
+def test_the_end_of_the_pipe_closes_the_drain_and_keeps_the_tail(run: Run) -> None:
+    async def main() -> None:
+        before = open_fds()
+        read_end, write_end = os.pipe()
+        drain = StderrDrain(asyncio.get_running_loop(), read_end)
+        os.write(write_end, b"last words")
+        os.close(write_end)
+        await eventually(lambda: open_fds() == before)
+        assert drain.tail() == ["last words"]
+        drain.drain_now()
+
+    run(main())
+
+
+def test_the_tail_has_as_many_lines_as_asked_for(run: Run) -> None:
+    drain = drained(run, writing(b"".join(b"%d\n" % number for number in range(50))))
+    assert drain.tail(3) == ["47", "48", "49"]
+    assert len(drain.tail()) == 20
+    assert drain.tail(0) == []
+    assert len(drain.tail(500)) == 50
+
+
+@pytest.mark.parametrize("split", [1, 100, 5000, 8192, 8193, 20000])
+def test_a_long_line_is_cut_and_marked(run: Run, split: int) -> None:
+    line = b"x" * 20000
+    drain = drained(run, writing(line[:split], line[split:] + b"\nnext\n"))
+    assert drain.tail() == ["x" * 8192 + CUT, "next"]
+
+
+def test_a_line_of_exactly_the_cap_is_whole(run: Run) -> None:
+    drain = drained(run, writing(b"x" * 8192 + b"\n", b"y" * 8192, b"\n"))
+    assert drain.tail() == ["x" * 8192, "y" * 8192]
+
+
+def test_a_line_that_never_ends_costs_no_more_than_the_cap(run: Run) -> None:
+    drain = drained(run, writing(*[b"x" * 32768] * 64))
+    assert drain.tail() == ["x" * 8192 + CUT]
+
+
+def test_the_ring_is_bounded_by_lines(run: Run) -> None:
+    drain = drained(run, writing(*[b"%d\n" % number for number in range(1000)]))
+    assert drain.tail(10_000) == [str(number) for number in range(800, 1000)]
+
+
+def test_the_ring_is_bounded_by_bytes(run: Run) -> None:
+    drain = drained(run, writing(*[b"x" * 8000 + b"\n" for _ in range(100)]))
+    kept = drain.tail(10_000)
+    assert 0 < sum(map(len, kept)) <= stderr.RING_BYTES
+    assert len(kept) == stderr.RING_BYTES // 8000
+
+
+def test_a_drain_ends_even_if_something_keeps_writing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+
+    def endless(fd: int, size: int) -> bytes:
+        reads.append(size)
+        return b"x" * size
+
+    async def scenario(drain: StderrDrain, fd: int) -> None:
+        monkeypatch.setattr(os, "read", endless)
+        drain.drain_now()
+        monkeypatch.undo()
+
+    drained(run, scenario)
+    assert sum(reads) == stderr.FINAL_BYTES
+
+
+# The log.
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def texts(path: Path) -> list[str]:
+    """The lines of a log without their time stamps."""
+    return [line.partition(" ")[2] for line in path.read_text().splitlines()]
+
+
+def test_lines_reach_the_log_with_time_and_origin(run: Run, tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "p.log")
+    drained(run, writing(b"one\n\x1b[2Jtwo\n", b"unfinished"), log)
+    assert texts(log.path) == ["[7] one", "[7] \\x1b[2Jtwo", "[7] unfinished"]
+    assert log.path.read_text()[:2] == "20"
+    assert log.path.stat().st_mode & 0o077 == 0
+
+
+def test_two_children_share_one_log(run: Run, tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "p.log")
+    drained(run, writing(b"first\n"), log)
+    drained(run, writing(b"second\n"), log)
+    assert texts(log.path) == ["[7] first", "[7] second"]
+
+
+def test_a_flood_is_dropped_and_counted(tmp_path: Path) -> None:
+    clock = Clock()
+    log = RotatingLog(tmp_path / "p.log", clock=clock)
+    for _ in range(64):
+        log.write([b"x" * 1000] * 64)
+    written = log.path.stat().st_size
+    assert stderr.LOG_BURST - 2000 < written <= stderr.LOG_BURST
+    assert log.dropped == 64 * 64 - len(texts(log.path))
+
+    clock.now += 1
+    log.write([b"calm"] * 1)
+    assert texts(log.path)[-2:] == [
+        f"[plugbay] {log.dropped} lines dropped: too many, or the log could not be written",
+        "calm",
+    ]
+    log.note_dropped()
+    assert texts(log.path)[-1] == "calm"
+
+
+def test_a_steady_flood_grows_the_log_at_the_rate(tmp_path: Path) -> None:
+    clock = Clock()
+    log = RotatingLog(tmp_path / "p.log", clock=clock)
+    for _ in range(100):
+        clock.now += 0.1
+        log.write([b"x" * 100] * 2000)
+    seconds = 10
+    assert log.path.stat().st_size <= stderr.LOG_BURST + seconds * stderr.LOG_RATE + 100 * 100
+
+
+def test_a_flood_that_ends_with_the_child_is_noted(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "p.log", clock=Clock())
+    log.write([b"x" * 8000] * 200)
+    assert log.dropped > 0
+    log.note_dropped()
+    assert texts(log.path)[-1].startswith(f"[plugbay] {log.dropped} lines dropped")
+
+
+def test_a_full_log_is_rotated_and_old_ones_go(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "p.log", max_bytes=1000, keep=3)
+    for number in range(60):
+        log.write([b"line %03d %s" % (number, b"x" * 60)])
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["p.log", "p.log.1", "p.log.2", "p.log.3"]
+    assert all(path.stat().st_size <= 1000 for path in tmp_path.iterdir())
+    kept = [text.split()[1] for name in reversed(names) for text in texts(tmp_path / name)]
+    assert kept == [f"{number:03d}" for number in range(60 - len(kept), 60)]
+    assert log.dropped == 0
+
+
+def test_a_log_that_keeps_nothing_old_starts_over(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "p.log", max_bytes=200, keep=0)
+    for _ in range(20):
+        log.write([b"x" * 50])
+    assert [path.name for path in tmp_path.iterdir()] == ["p.log"]
+    assert log.path.stat().st_size <= 200
+
+
+def test_a_full_disk_never_raises(run: Run) -> None:
+    log = RotatingLog(Path("/dev/full"))
+    drain = drained(run, writing(b"one\ntwo\n"), log)
+    assert log.dropped == 2
+    assert drain.tail() == ["one", "two"]
+    assert Path("/dev/full").is_char_device()
+
+
+def test_a_missing_directory_never_raises_and_may_appear_later(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "absent" / "p.log")
+    log.write([b"one", b"two"])
+    assert log.dropped == 2
+    (tmp_path / "absent").mkdir()
+    log.write([b"three"])
+    assert texts(log.path) == [
+        "[plugbay] 2 lines dropped: too many, or the log could not be written",
+        "three",
+    ]
+
+
+def test_a_pipe_in_place_of_the_log_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p.log")
+    log = RotatingLog(tmp_path / "p.log")
+    log.write([b"one"])
+    assert log.dropped == 1
+
+
+def test_a_link_in_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("untouched")
+    (tmp_path / "p.log").symlink_to(tmp_path / "precious")
+    log = RotatingLog(tmp_path / "p.log")
+    log.write([b"one"])
+    assert log.dropped == 1
+    assert (tmp_path / "precious").read_text() == "untouched"
+
+
+def test_a_failed_rotation_drops_instead_of_growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: object, target: object) -> None:
+        raise PermissionError
+
+    log = RotatingLog(tmp_path / "p.log", max_bytes=200)
+    monkeypatch.setattr(os, "replace", refuse)
+    for _ in range(20):
+        log.write([b"x" * 50])
+    assert log.path.stat().st_size <= 200
+    assert log.dropped > 0
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("weather", "weather.log"),
+        ("com.example/weather", "com.example%2Fweather.log"),
+        ("..", "%2E..log"),
+        ("../../etc/passwd", "%2E.%2F..%2Fetc%2Fpasswd.log"),
+        (".hidden", "%2Ehidden.log"),
+        ("a b%", "a%20b%25.log"),
+        ("", "%.log"),
+        ("x\0y", "x%00y.log"),
+    ],
+)
+def test_a_log_name_is_safe(label: str, name: str) -> None:
+    assert log_name(label) == name
+
+
+def test_long_ids_keep_apart_and_short_enough() -> None:
+    names = {log_name("ü" * 100 + tail) for tail in ("a", "b", "ab")} | {log_name("ü" * 101)}
+    assert len(names) == 4
+    assert all(len(name) <= 210 for name in names)

@@ -1,0 +1,312 @@
+"""The helper, run as its host runs it, and its parts."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from plugbay.process import warden_main
+from plugbay.process.warden_main import Search, Sweeper, environ_of, kill_all, kill_if, marks, start_of
+from tests.process.helpers import eventually_blocking, exists, state
+
+MARK = f"{os.getpid()}.1.test-warden-main"
+
+
+@contextmanager
+def marked(token: str, mark: str = MARK) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that carries the marks, in a session of its own."""
+    env = {"PLUGBAY_HOST": mark, "PLUGBAY_CHILD": token}
+    with subprocess.Popen(["/bin/sleep", "600"], env=env, start_new_session=True) as process:
+        try:
+            eventually_blocking(lambda: marks(environ_of(process.pid)) == (mark.encode(), token.encode()))
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def helper(host: int | None = None, mark: str = MARK) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-I", "-S", warden_main.__file__, mark, str(host or os.getpid())]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, 0, stdin=pipe, stdout=pipe, env={"A": "b"}, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ask(process: subprocess.Popen[bytes], text: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(text.encode())
+    process.stdin.flush()
+
+
+def answer(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], 10)[0], "no answer"
+    return process.stdout.readline().decode().strip()
+
+
+def test_a_sweep_kills_what_carries_the_token_and_nothing_else() -> None:
+    with marked("aa") as target, marked("bb") as other, helper() as process:
+        ask(process, "sweep aa\n")
+        assert answer(process) == "swept aa 1"
+        assert target.wait(10) == -signal.SIGKILL
+        assert other.poll() is None
+
+
+def test_a_sweep_that_finds_nothing_is_answered() -> None:
+    with helper() as process:
+        ask(process, "sweep nobody\n")
+        assert answer(process) == "swept nobody 0"
+
+
+def test_requests_that_come_together_are_all_answered_with_their_own_counts() -> None:
+    with marked("aa"), marked("aa"), marked("bb"), helper() as process:
+        ask(process, "sweep aa\nsweep bb\nswe")
+        ask(process, "ep cc\n")
+        answers = {answer(process) for _ in range(3)}
+        assert answers == {"swept aa 2", "swept bb 1", "swept cc 0"}
+
+
+def test_the_end_of_the_host_kills_everything_with_its_mark_and_ends_the_helper() -> None:
+    with marked("aa") as one, marked("bb") as two, marked("aa", "9.9.other") as stranger, helper() as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(10) == 0
+        assert one.wait(10) == two.wait(10) == -signal.SIGKILL
+        assert stranger.poll() is None
+
+
+def test_a_fork_that_holds_the_pipe_open_does_not_hide_the_hosts_death() -> None:
+    host = subprocess.Popen(["/bin/sleep", "600"])
+    with marked("aa") as target, helper(host.pid) as process:
+        ask(process, "sweep nobody\n")
+        assert answer(process) == "swept nobody 0"
+        host.kill()
+        host.wait(10)
+        assert process.wait(10) == 0
+        assert target.wait(10) == -signal.SIGKILL
+        assert process.stdin is not None
+        assert not process.stdin.closed
+
+
+def test_a_host_that_died_before_the_helper_was_ready_is_noticed() -> None:
+    with subprocess.Popen(["/bin/true"]) as host:
+        host.wait(10)
+    with marked("aa") as target, helper(host.pid) as process:
+        assert process.wait(10) == 0
+        assert target.wait(10) == -signal.SIGKILL
+
+
+def test_goodbye_ends_the_helper_after_a_last_look() -> None:
+    with marked("aa") as target, helper() as process:
+        ask(process, "bye\n")
+        assert process.wait(10) == 0
+        assert target.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_everything_does_not_take_the_helper(number: signal.Signals) -> None:
+    with helper() as process:
+        ask(process, "sweep nobody\n")
+        answer(process)
+        process.send_signal(number)
+        ask(process, "sweep somebody\n")
+        assert answer(process) == "swept somebody 0"
+
+
+def test_a_host_that_does_not_listen_any_more_counts_as_gone() -> None:
+    with marked("aa") as target, helper() as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        ask(process, "sweep nobody\n")
+        assert process.wait(10) == 0
+        assert target.wait(10) == -signal.SIGKILL
+
+
+def test_the_script_loads_almost_nothing() -> None:
+    probe = (
+        "import sys; before = set(sys.modules); "
+        f"sys.path.insert(0, {str(Path(warden_main.__file__).parent)!r}); import warden_main; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", probe], capture_output=True, check=True, text=True)
+    heavy = {
+        "asyncio",
+        "dataclasses",
+        "inspect",
+        "json",
+        "re",
+        "subprocess",
+        "threading",
+        "typing",
+        "plugbay",
+    }
+    assert {"warden_main", "select", "signal"} <= set(done.stdout.split())
+    assert not heavy & set(done.stdout.split())
+
+
+# The parts.
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (b"", (b"", b"")),
+        (b"PATH=/bin\0HOME=/\0", (b"", b"")),
+        (b"PATH=/bin\0PLUGBAY_HOST=1.2.x\0PLUGBAY_CHILD=t\0", (b"1.2.x", b"t")),
+        (b"PLUGBAY_CHILD=t\0PLUGBAY_HOST=1.2.x", (b"1.2.x", b"t")),
+        (b"PLUGBAY_HOST=1.2.x\0", (b"1.2.x", b"")),
+        (b"PLUGBAY_CHILD=t\0", (b"", b"")),
+        (b"NOTE=PLUGBAY_HOST=1.2.x\0", (b"", b"")),
+        (b"PLUGBAY_HOSTS=1.2.x\0", (b"", b"")),
+    ],
+)
+def test_marks_are_read_from_whole_variables_only(environ: bytes, expected: tuple[bytes, bytes]) -> None:
+    assert marks(environ) == expected
+
+
+def test_a_large_environment_is_read_to_its_end() -> None:
+    env = {f"FILLER{number}": "x" * 100_000 for number in range(10)} | {"PLUGBAY_HOST": MARK}
+    with subprocess.Popen(["/bin/sleep", "600"], env=env) as process:
+        try:
+            eventually_blocking(lambda: marks(environ_of(process.pid))[0] == MARK.encode())
+        finally:
+            process.kill()
+
+
+def test_a_dead_process_has_no_environment() -> None:
+    with subprocess.Popen(["/bin/true"], env={"PLUGBAY_HOST": MARK}) as process:
+        eventually_blocking(lambda: not exists(process.pid))
+        assert not environ_of(process.pid)
+        assert start_of(process.pid) == b""
+    assert environ_of(process.pid) is None
+    assert start_of(process.pid) == b""
+
+
+def test_only_a_process_that_still_has_the_mark_is_killed() -> None:
+    """A pid that was reused between the look and the kill belongs to a process without the mark."""
+    with marked("aa") as process:
+        assert not kill_if(process.pid, lambda host, child: child == b"bb")
+        assert process.poll() is None
+        assert kill_if(process.pid, lambda host, child: child == b"aa")
+        assert process.wait(10) == -signal.SIGKILL
+    assert not kill_if(process.pid, lambda host, child: True)
+
+
+class Looks(Search):
+    """Stands for the looks through /proc: what each finds, and how many there were."""
+
+    def __init__(self, *found: list[tuple[int, bytes]], unsure_looks: int = 0) -> None:
+        super().__init__()
+        self.found = list(found)
+        self.unsure_looks = unsure_looks
+        self.count = 0
+
+    def kill(self, wanted: object, spared: object) -> list[tuple[int, bytes]]:
+        self.count += 1
+        self.unsure = self.count <= self.unsure_looks
+        return self.found.pop(0) if self.found else []
+
+
+def test_requests_share_one_look(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    looks = Looks([(50, b"a"), (51, b"a"), (52, b"b")])
+    sweeper = Sweeper(os.getpid())
+    sweeper.search = looks
+    sweeper._hear(b"sweep a\nsweep b\nsweep c\n")
+    assert sweeper._look()
+    assert capfdbinary.readouterr().out == b"swept c 0\n"
+    assert not sweeper._look()
+    assert capfdbinary.readouterr().out == b"swept a 2\nswept b 1\n"
+    assert looks.count == 2
+
+
+def test_a_process_that_does_not_die_does_not_hold_up_the_answer_for_ever(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    sweeper = Sweeper(os.getpid())
+    sweeper.search = Looks(*[[(50, b"a")]] * warden_main.PATIENCE)
+    sweeper._hear(b"sweep a\n")
+    for _ in range(warden_main.PATIENCE):
+        sweeper._look()
+    assert capfdbinary.readouterr().out == b"swept a 1\n"
+
+
+@pytest.mark.parametrize(
+    ("found", "calm", "looks", "killed"),
+    [
+        ([], 1, 1, 0),
+        ([[(5, b"")], [(5, b""), (6, b"")]], 1, 3, 2),
+        ([], 5, 5, 0),
+        ([[], [], [(5, b"")]], 5, 8, 1),
+    ],
+)
+def test_looking_goes_on_until_enough_looks_in_a_row_find_nothing(
+    monkeypatch: pytest.MonkeyPatch, found: list[list[tuple[int, bytes]]], calm: int, looks: int, killed: int
+) -> None:
+    recorder = Looks(*found)
+    monkeypatch.setattr(warden_main, "SETTLE_MS", 0)
+    assert kill_all(lambda host, child: True, calm, recorder) == killed
+    assert recorder.count == looks
+
+
+def test_an_answer_waits_for_processes_that_may_be_in_the_middle_of_an_exec(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    sweeper = Sweeper(os.getpid())
+    sweeper.search = Looks([], [(50, b"a")], unsure_looks=2)
+    sweeper._hear(b"sweep a\n")
+    for _ in range(3):
+        assert capfdbinary.readouterr().out == b""
+        sweeper._look()
+    assert capfdbinary.readouterr().out == b"swept a 1\n"
+
+
+def test_a_last_look_is_repeated_while_a_process_may_be_in_the_middle_of_an_exec() -> None:
+    looks = Looks(unsure_looks=3)
+    assert kill_all(lambda host, child: True, 1, looks) == 0
+    assert looks.count == 4
+
+
+def test_doubts_end_after_the_looks_that_settle_them(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Other programs may start all the time; who was in doubt at the first look is known by the fifth."""
+    doubtful = Looks(unsure_looks=1000)
+    assert kill_all(lambda host, child: True, 1, doubtful) == 0
+    assert doubtful.count == warden_main.BLANK_LOOKS + 1
+
+    sweeper = Sweeper(os.getpid())
+    sweeper.search = Looks(unsure_looks=1000)
+    sweeper._hear(b"sweep a\n")
+    for _ in range(warden_main.BLANK_LOOKS):
+        assert capfdbinary.readouterr().out == b""
+        sweeper._look()
+    assert capfdbinary.readouterr().out == b"swept a 0\n"
+
+
+def test_an_empty_environment_is_believed_only_after_several_looks() -> None:
+    with subprocess.Popen(["/bin/sleep", "600"], env={}) as process:
+        try:
+            search = Search()
+            doubts = []
+            for _ in range(warden_main.BLANK_LOOKS + 1):
+                search.kill(lambda host, child: False, set())
+                doubts.append(search.unsure)
+            assert doubts[: warden_main.BLANK_LOOKS - 1] == [True] * (warden_main.BLANK_LOOKS - 1)
+            assert (process.pid, start_of(process.pid)) in search._blank
+        finally:
+            process.kill()
+
+
+def test_kernel_threads_are_not_taken_for_programs() -> None:
+    kernel = [pid for pid in (2, 3) if state(pid) and environ_of(pid) == b""]
+    assert [start_of(pid) for pid in kernel] == [b""] * len(kernel)
+    assert start_of(os.getpid()) != b""
