@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from plugbay.link.deadlines import TICK, Deadlines
+from plugbay.link.deadlines import Alarm as Callback
+from plugbay.link.deadlines import Deadlines
 from tests.support.loops import Run, until
 
 
@@ -26,7 +27,7 @@ def test_an_entry_expires_once_and_never_early(run: Run) -> None:
         deadlines.add(0.03, alarm)
         await until(lambda: bool(log))
         assert alarm.at >= due
-        await asyncio.sleep(3 * TICK)
+        await asyncio.sleep(0.02)
         assert log == [alarm]
         assert len(deadlines) == 0
 
@@ -50,10 +51,10 @@ def test_a_discarded_entry_never_expires_and_leaves_nothing_behind(run: Run) -> 
     async def main() -> None:
         deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
         kept, dropped = Alarm(log), Alarm(log)
-        tick = deadlines.add(0.01, dropped)
+        deadlines.add(0.01, dropped)
         deadlines.add(0.03, kept)
-        deadlines.discard(tick, dropped)
-        deadlines.discard(tick, dropped)
+        deadlines.discard(dropped)
+        deadlines.discard(dropped)
         assert len(deadlines) == 1
         await until(lambda: bool(log))
         assert log == [kept]
@@ -61,14 +62,32 @@ def test_a_discarded_entry_never_expires_and_leaves_nothing_behind(run: Run) -> 
     run(main)
 
 
-def test_ten_thousand_finished_calls_leave_the_wheel_empty(run: Run) -> None:
+def test_finished_calls_leave_nothing_behind_and_the_timer_alone(run: Run) -> None:
     async def main() -> None:
         deadlines = Deadlines(asyncio.get_running_loop())
+        deadlines.add(30, Alarm([]))
+        timer = deadlines._timer
         for _ in range(10_000):
             alarm = Alarm([])
-            deadlines.discard(deadlines.add(30, alarm), alarm)
-        assert len(deadlines) == 0
-        assert len(deadlines._buckets) == 0
+            deadlines.add(60, alarm)
+            deadlines.discard(alarm)
+        assert len(deadlines) == 1
+        assert deadlines._timer is timer
+
+    run(main)
+
+
+def test_an_entry_that_discards_another_one_due_at_the_same_moment_is_obeyed(run: Run) -> None:
+    async def main() -> None:
+        deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
+        second = Alarm(log)
+        first = Callback(lambda: deadlines.discard(second))
+        deadlines.add(0.010, first)
+        deadlines.add(0.011, second)
+        await asyncio.sleep(0.005)
+        deadlines._now = lambda: asyncio.get_running_loop().time() + 1
+        await until(lambda: len(deadlines) == 0)
+        assert log == []
 
     run(main)
 

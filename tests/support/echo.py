@@ -67,17 +67,19 @@ class EchoMachine(Machine):
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
         for line in self._lines.feed(data):
-            if isinstance(line, TooLong):
+            if type(line) is TooLong:
                 events += self._fault(Failure(Code.FRAME_TOO_LARGE, "a line is too long"))
                 break
             try:
                 message = self._decode(line)
             except Malformed as error:
-                events.append(Noise(line, str(error)))
+                events.append(Noise(bytes(line), str(error)))
                 continue
-            event = self._take(message)
-            if event is not None:
-                events.append(event)
+            if message.method is ABSENT and message.error is ABSENT:
+                self._open.discard(message.id)
+                events.append(CallFinished(message.id, message.result))
+            else:
+                events.append(self._take(message))
         return events
 
     def receive_eof(self) -> list[Event]:
@@ -88,10 +90,11 @@ class EchoMachine(Machine):
         self._step("eof")
         return [Closed()]
 
-    def _take(self, message: Any) -> Event | None:
+    def _take(self, message: Any) -> Event:
         method = message.method
         if method is ABSENT:
-            return self._answered(message)
+            self._open.discard(message.id)
+            return CallFinished(message.id, None, Failure(Code.PLUGIN_ERROR, message.error["message"]))
         if method == "hello":
             if self.role == Role.PLUGIN:
                 self._say(jsonrpc.notification("hello", b"{}"))
@@ -111,21 +114,19 @@ class EchoMachine(Machine):
             return CancelArrived(params["id"])
         return Fault(Failure(Code.MALFORMED_RESPONSE, f"unknown method {method!r}"))
 
-    def _answered(self, message: Any) -> Event:
-        self._open.discard(message.id)
-        if message.error is not ABSENT:
-            return CallFinished(message.id, None, Failure(Code.PLUGIN_ERROR, message.error["message"]))
-        return CallFinished(message.id, message.result)
-
     def greet(self) -> None:
         self._step("greet")
         if self.role == Role.HOST:
             self._say(jsonrpc.notification("hello", b"{}"))
 
     def call(self, id: CallId, op: Operation) -> Failure | None:
-        if isinstance(op, InvokeTool):
-            params = b'{"tool":"%b","input":%b}' % (op.tool.encode(), self.codec.encode(op.input))
-            self._say(jsonrpc.request(id, "call", params))
+        if type(op) is InvokeTool:
+            body = b'{"jsonrpc":"2.0","id":%d,"method":"call","params":{"tool":"%b","input":%b}}' % (
+                id,
+                op.tool.encode(),
+                self.codec.encode(op.input),
+            )
+            self._out.append(encode(body))
         elif isinstance(op, WriteLog):
             self._say(jsonrpc.request(id, "log", self._log_params(op)))
         else:

@@ -38,10 +38,8 @@ class Pool:
         return self._filler is not None and not self._filler.done()
 
     def take(self) -> Seat | None:
-        """A ready seat, if one waits; another is started in its place."""
-        seat = self._seats.popleft() if self._seats else None
-        self.fill()
-        return seat
+        """A ready seat, if one waits. Call `fill` when its call is over: a start would take time from the call."""
+        return self._seats.popleft() if self._seats else None
 
     def fill(self) -> None:
         """Bring the pool back to its size, in the background."""

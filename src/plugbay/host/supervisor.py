@@ -96,6 +96,7 @@ class Supervisor:
         self._seats.discard(seat)
         seat.leave()
         self._settle_state()
+        self.pool.fill()
 
     async def stop(self) -> None:
         """Nothing new starts, everything that runs is killed."""

@@ -1,19 +1,16 @@
-"""`Deadlines`: many timeouts, one timer.
+"""`Deadlines`: every timeout of a loop on one timer.
 
-A wheel of dictionaries: an entry lands in the bucket of its tick and leaves it when its call finishes, so memory
-follows what is in flight. Costs a call about 1 us where `asyncio.timeout` costs 10. Owns the one `call_at` of its loop;
-knows nothing about what expires.
+A dictionary of what is in flight, and a timer for the earliest of it. Finished entries just leave the dictionary, so
+memory follows what is in flight and an ordinary call never touches the timer: about 0.3 us where `asyncio.timeout`
+costs 10. When the timer fires, what is due expires and the timer is set for the earliest of the rest. Knows nothing
+about what expires.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Callable
 from typing import Protocol
-
-TICK = 0.005
-"""Seconds per bucket. A deadline fires at most one tick late and never early."""
 
 
 class Expiring(Protocol):
@@ -35,58 +32,51 @@ class Alarm:
 class Deadlines:
     """All deadlines of one event loop."""
 
-    __slots__ = ("_buckets", "_loop", "_now", "_ticks", "_timer")
+    __slots__ = ("_due", "_loop", "_next", "_now", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._now = loop.time
-        self._buckets: dict[int, dict[Expiring, None]] = {}
-        self._ticks: list[int] = []
-        self._timer: tuple[int, asyncio.TimerHandle] | None = None
+        self._due: dict[Expiring, float] = {}
+        self._next = float("inf")
+        """When the timer fires; never later than the earliest entry."""
+        self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, seconds: float, entry: Expiring) -> int:
-        """Call `entry.expire()` in `seconds`; returns what `discard` needs."""
-        tick = int((self._now() + seconds) / TICK) + 1
-        bucket = self._buckets.get(tick)
-        if bucket is None:
-            bucket = self._buckets[tick] = {}
-            heapq.heappush(self._ticks, tick)
-            if self._timer is None or tick < self._timer[0]:
-                self._arm(tick)
-        bucket[entry] = None
-        return tick
+    def add(self, seconds: float, entry: Expiring) -> None:
+        """Call `entry.expire()` in `seconds`, unless it is discarded before."""
+        self._due[entry] = at = self._now() + seconds
+        if at < self._next:
+            self._arm(at)
 
-    def discard(self, tick: int, entry: Expiring) -> None:
+    def discard(self, entry: Expiring) -> None:
         """Forget `entry`; harmless when it has expired already."""
-        bucket = self._buckets.get(tick)
-        if bucket is not None:
-            bucket.pop(entry, None)
-            if not bucket:
-                del self._buckets[tick]
+        self._due.pop(entry, None)
 
     def __len__(self) -> int:
-        return sum(map(len, self._buckets.values()))
+        return len(self._due)
 
     def close(self) -> None:
         """Drop everything; nothing will expire any more."""
+        self._due.clear()
+        self._next = float("inf")
         if self._timer is not None:
-            self._timer[1].cancel()
+            self._timer.cancel()
             self._timer = None
-        self._buckets.clear()
-        self._ticks.clear()
 
-    def _arm(self, tick: int) -> None:
+    def _arm(self, at: float) -> None:
         if self._timer is not None:
-            self._timer[1].cancel()
-        self._timer = (tick, self._loop.call_at(tick * TICK, self._turn))
+            self._timer.cancel()
+        self._next = at
+        self._timer = self._loop.call_at(at, self._fire)
 
-    def _turn(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
-        now = int(self._loop.time() / TICK)
-        while self._ticks and self._ticks[0] <= now:
-            for entry in self._buckets.pop(heapq.heappop(self._ticks), ()):
+        self._next = float("inf")
+        now = self._now()
+        for entry in sorted((entry for entry, at in self._due.items() if at <= now), key=self._due.__getitem__):
+            if self._due.pop(entry, None) is not None:
                 entry.expire()
-        while self._ticks and self._ticks[0] not in self._buckets:
-            heapq.heappop(self._ticks)
-        if self._ticks and self._timer is None:
-            self._arm(self._ticks[0])
+        if self._due:
+            earliest = min(self._due.values())
+            if earliest < self._next:
+                self._arm(earliest)

@@ -47,7 +47,7 @@ EXIT_NOTICE = 0.05
 class Waiter:
     """One call that waits for its answer; expires by itself."""
 
-    __slots__ = ("future", "id", "link", "on_progress", "tick")
+    __slots__ = ("future", "id", "link", "on_progress")
 
     def __init__(
         self,
@@ -60,7 +60,6 @@ class Waiter:
         self.id = id
         self.future = future
         self.on_progress = on_progress
-        self.tick = 0
 
     def expire(self) -> None:
         self.link._expire(self)
@@ -134,11 +133,11 @@ class Link:
         self.machine.greet()
         self._send()
         alarm = Alarm(self._never_greeted)
-        tick = self._deadlines.add(timeout, alarm)
+        self._deadlines.add(timeout, alarm)
         try:
             await self._greeted
         finally:
-            self._deadlines.discard(tick, alarm)
+            self._deadlines.discard(alarm)
             self._greeted = None
         return self.fault
 
@@ -176,12 +175,14 @@ class Link:
         if self._trace is not None:
             self._trace("link.call")
             self._trace("machine.call")
-        refusal = self.fault or self._overloaded() or self.machine.call(id, op)
+        if self.fault is not None or self._stream.buffered > MAX_UNSENT:
+            return CallFinished(id, None, self.fault or self._overloaded())
+        refusal = self.machine.call(id, op)
         if refusal is not None:
             return CallFinished(id, None, refusal)
         waiter = Waiter(self, id, self._loop.create_future(), on_progress)
         self._waiting[id] = waiter
-        waiter.tick = self._deadlines.add(timeout, waiter)
+        self._deadlines.add(timeout, waiter)
         self._send()
         try:
             return await waiter.future
@@ -189,7 +190,7 @@ class Link:
             self._abandon(waiter, "the caller cancelled")
             raise
         finally:
-            self._deadlines.discard(waiter.tick, waiter)
+            self._deadlines.discard(waiter)
 
     def notify(self, op: Operation) -> None:
         """Tell the peer, in order; waits in a bounded queue while the peer is not ready or not reading."""
@@ -213,9 +214,7 @@ class Link:
         """Notifications dropped because the peer did not keep up."""
         return 0 if self._outbox is None else self._outbox.dropped
 
-    def _overloaded(self) -> Failure | None:
-        if self._stream.buffered <= MAX_UNSENT:
-            return None
+    def _overloaded(self) -> Failure:
         return Failure(Code.OVERLOADED, f"{self._stream.buffered:,} bytes already wait for the plugin to read")
 
     def _abandon(self, waiter: Waiter, reason: str) -> None:
@@ -279,11 +278,14 @@ class Link:
             events = self.machine.receive(data)
         except Exception as error:
             events = self._broken(error)
+        waiting = self._waiting
         for event in events:
-            if type(event) is CallFinished:
-                self._finished(event)
-            else:
+            if type(event) is not CallFinished:
                 self._dispatch(event)
+            elif (waiter := waiting.pop(event.id, None)) is None:
+                self.late += 1
+            else:
+                self._settle(waiter, event)
         if self.fault is not None:
             return
         if self.machine.satisfied:
@@ -313,13 +315,6 @@ class Link:
 
     # Events.
 
-    def _finished(self, event: CallFinished) -> None:
-        waiter = self._waiting.pop(event.id, None)
-        if waiter is None:
-            self.late += 1
-        else:
-            self._settle(waiter, event)
-
     def _settle(self, waiter: Waiter, event: CallFinished) -> None:
         if self._trace is not None:
             self._trace("link.settle")
@@ -330,8 +325,6 @@ class Link:
 
     def _dispatch(self, event: Event) -> None:
         match event:
-            case CallFinished():
-                self._finished(event)
             case CallProgress():
                 self._progressed(event)
             case Ready():

@@ -15,7 +15,7 @@ WRITE_STALL = 10.0
 class StallWatch:
     """Looks once per limit whether the peer has taken anything; reports it when it has not."""
 
-    __slots__ = ("_deadlines", "_report", "_sent", "_stream", "_tick")
+    __slots__ = ("_deadlines", "_report", "_sent", "_stream")
 
     def __init__(self, stream: ByteStream, deadlines: Deadlines, report: Callable[[Failure], None]) -> None:
         self._stream = stream
@@ -25,10 +25,10 @@ class StallWatch:
 
     def _arm(self) -> None:
         self._sent = self._stream.sent
-        self._tick = self._deadlines.add(WRITE_STALL, self)
+        self._deadlines.add(WRITE_STALL, self)
 
     def stop(self) -> None:
-        self._deadlines.discard(self._tick, self)
+        self._deadlines.discard(self)
 
     def expire(self) -> None:
         if self._stream.sent != self._sent:

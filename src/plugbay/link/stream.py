@@ -55,7 +55,17 @@ class ByteStream(Protocol):
 class PipeStream:
     """A `ByteStream` over a readable and a writable descriptor, both non-blocking; owns and closes them."""
 
-    __slots__ = ("_closing_write", "_listener", "_loop", "_out", "_read_fd", "_reading", "_write_fd", "sent")
+    __slots__ = (
+        "_closing_write",
+        "_listener",
+        "_loop",
+        "_out",
+        "_read_fd",
+        "_reading",
+        "_write_fd",
+        "buffered",
+        "sent",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read_fd: int, write_fd: int) -> None:
         self._loop = loop
@@ -64,20 +74,14 @@ class PipeStream:
         self._listener: Listener | None = None
         self._out = bytearray()
         self.sent = 0
+        self.buffered = 0
         self._reading = False
         self._closing_write = False
-
-    @property
-    def buffered(self) -> int:
-        return len(self._out)
 
     def open(self, listener: Listener) -> None:
         self._listener = listener
         self._reading = True
-        self._loop.add_reader(self._read_fd, self._readable)
-
-    def _readable(self) -> None:
-        self._read_once()
+        self._loop.add_reader(self._read_fd, self._read_once)
 
     def _read_once(self) -> bool:
         """One read; False when nothing is there now."""
@@ -102,12 +106,14 @@ class PipeStream:
     def write(self, data: bytes) -> None:
         if self._write_fd < 0 or self._closing_write:
             return
-        if self._out:
+        if self.buffered:
             self._out += data
+            self.buffered = len(self._out)
             return
         sent = self._write_some(data)
         if 0 <= sent < len(data):
             self._out += memoryview(data)[sent:]
+            self.buffered = len(self._out)
             self._loop.add_writer(self._write_fd, self._writable)
 
     def _write_some(self, data: bytes | bytearray) -> int:
@@ -127,7 +133,8 @@ class PipeStream:
         if sent < 0:
             return
         del self._out[:sent]
-        if self._out:
+        self.buffered = len(self._out)
+        if self.buffered:
             return
         self._loop.remove_writer(self._write_fd)
         if self._closing_write:
@@ -142,15 +149,16 @@ class PipeStream:
 
     def close_write(self) -> None:
         self._closing_write = True
-        if not self._out:
+        if not self.buffered:
             self._drop_write()
 
     def _drop_write(self) -> None:
         if self._write_fd < 0:
             return
-        if self._out:
+        if self.buffered:
             self._loop.remove_writer(self._write_fd)
             self._out.clear()
+            self.buffered = 0
         os.close(self._write_fd)
         self._write_fd = -1
 

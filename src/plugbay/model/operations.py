@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_NO_CONTEXT: dict[str, Any] = {}
+
+
 class InvokeTool(Value):
     """Run one tool with one input and answer with its output."""
 
@@ -23,7 +26,7 @@ class InvokeTool(Value):
     def __init__(self, tool: str, input: Any, context: Mapping[str, Any] | None = None) -> None:
         self.tool = tool
         self.input = input
-        self.context: Mapping[str, Any] = {} if context is None else context
+        self.context: Mapping[str, Any] = _NO_CONTEXT if context is None else context
 
 
 class DeliverEvent(Value):

@@ -65,6 +65,21 @@ _LONG_EXPONENT = b"deddd"
 """Two digits of exponent after a mantissa without `_LONG_RUN` cannot overflow."""
 
 
+def plainly_harmless(frame: bytes) -> bool:
+    """Whether one cheap look proves that `gate` and `refuse_wide_numbers` have nothing to refuse.
+
+    True for the messages of an ordinary conversation: short, ASCII, few brackets, no long number.
+    """
+    size = len(frame)
+    if size > SMALL_BYTES or not frame.isascii():
+        return False
+    shapes = frame.translate(_SHAPES)
+    if _LONG_RUN in shapes or _LONG_EXPONENT in shapes:
+        return False
+    # A level takes two bytes, and a NUL is no JSON wherever it stands: the parser refuses it.
+    return size <= 2 * DEFAULT_LIMITS.depth or frame.count(b"[") + frame.count(b"{") <= DEFAULT_LIMITS.depth
+
+
 def gate(frame: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> None:
     """Refuse, before anything is parsed, what is not UTF-8 or would be expensive to parse.
 
