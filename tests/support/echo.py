@@ -67,13 +67,13 @@ class EchoMachine(Machine):
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
         for line in self._lines.feed(data):
-            if type(line) is TooLong:
+            if isinstance(line, TooLong):
                 events += self._fault(Failure(Code.FRAME_TOO_LARGE, "a line is too long"))
                 break
             try:
                 message = self._decode(line)
             except Malformed as error:
-                events.append(Noise(bytes(line), str(error)))
+                events.append(Noise(line, str(error)))
                 continue
             if message.method is ABSENT and message.error is ABSENT:
                 self._open.discard(message.id)
@@ -120,7 +120,7 @@ class EchoMachine(Machine):
             self._say(jsonrpc.notification("hello", b"{}"))
 
     def call(self, id: CallId, op: Operation) -> Failure | None:
-        if type(op) is InvokeTool:
+        if isinstance(op, InvokeTool) and isinstance(id, int):
             body = b'{"jsonrpc":"2.0","id":%d,"method":"call","params":{"tool":"%b","input":%b}}' % (
                 id,
                 op.tool.encode(),

@@ -26,7 +26,7 @@ class Hooks:
         noise: Callable[[Noise], None] | None = None,
         faulted: Callable[[Failure], None] | None = None,
         explain: Callable[[Failure], Failure] | None = None,
-        trace: Callable[[str], None] | None = None,
+        trace: Callable[[str], object] | None = None,
     ) -> None:
         self.handler = handler
         """Answers what the peer asks."""
