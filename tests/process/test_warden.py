@@ -286,3 +286,42 @@ def test_where_there_is_no_proc_there_is_no_helper_and_nothing_waits(run: Run, m
 
     run(main())
     assert sweep_orphans() == 0
+
+
+CLEAN_UP = """
+import asyncio, os, subprocess, sys
+from pathlib import Path
+from plugbay.process import warden_main
+from plugbay.process.child import Spawner
+from plugbay.process.command import Launch
+
+async def main(clean_up):
+    spawner = Spawner(clean_up=clean_up)
+    child = await spawner.spawn(Launch(("/bin/true",), Path("/")), 5)
+    await child.wait(5)
+    await spawner.close()
+
+mark = f"999999.1.{warden_main.pid_namespace():x}-test"
+orphan = subprocess.Popen(["sleep", "60"], env={"PLUGBAY_HOST": mark})
+asyncio.run(main(False))
+print(orphan.poll())
+asyncio.run(main(True))
+print(orphan.wait(5))
+"""
+
+
+def test_a_host_cleans_up_after_one_that_was_killed_together_with_its_warden() -> None:
+    """In a pid namespace of its own, so that nothing of anybody else is touched; without `clean_up` it lives on."""
+    command = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        sys.executable,
+        "-c",
+        CLEAN_UP,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout.split() == ["None", "-9"], done.stderr

@@ -113,7 +113,7 @@ class Host:
         if self._runtime is not None:
             raise PlugbayError("this host has been started already")
         self._loop = asyncio.get_running_loop()
-        self._runtime = Runtime(Spawner(self._log_dir), Deadlines(self._loop), self._codec, self._trace)
+        self._runtime = Runtime(Spawner(self._log_dir, clean_up=True), Deadlines(self._loop), self._codec, self._trace)
         self._supervisors = {spec.id: self._supervise(spec, self._runtime) for spec in self._specs.values()}
         for supervisor in self._supervisors.values():
             supervisor.pool.fill()

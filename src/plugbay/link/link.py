@@ -278,14 +278,7 @@ class Link:
             events = self.machine.receive(data)
         except Exception as error:
             events = self._broken(error)
-        waiting = self._waiting
-        for event in events:
-            if type(event) is not CallFinished:
-                self._dispatch(event)
-            elif (waiter := waiting.pop(event.id, None)) is None:
-                self.late += 1
-            else:
-                self._settle(waiter, event)
+        self._take(events)
         if self.fault is not None:
             return
         if self.machine.satisfied:
@@ -305,8 +298,7 @@ class Link:
     def _end_of_output(self) -> None:
         if self._eof_timer is not None:
             self._eof_timer.cancel()
-        for event in self.machine.receive_eof():
-            self._dispatch(event)
+        self._take(self.machine.receive_eof())
         self._fail(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
 
     def _broken(self, error: Exception) -> list[Event]:
@@ -314,6 +306,17 @@ class Link:
         return [Fault(Failure(Code.INTERNAL, f"a bug in the {self.machine.CONTRACT} machine: {error!r}"))]
 
     # Events.
+
+    def _take(self, events: list[Event]) -> None:
+        """Each answer to its caller, everything else where it belongs."""
+        waiting = self._waiting
+        for event in events:
+            if type(event) is not CallFinished:
+                self._dispatch(event)
+            elif (waiter := waiting.pop(event.id, None)) is None:
+                self.late += 1
+            else:
+                self._settle(waiter, event)
 
     def _settle(self, waiter: Waiter, event: CallFinished) -> None:
         if self._trace is not None:

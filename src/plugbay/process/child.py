@@ -190,10 +190,18 @@ class Spawner:
         "warden",
     )
 
-    def __init__(self, log_dir: Path | None = None, threads: int = THREADS, popen: Popen = subprocess.Popen) -> None:
+    def __init__(
+        self,
+        log_dir: Path | None = None,
+        threads: int = THREADS,
+        popen: Popen = subprocess.Popen,
+        *,
+        clean_up: bool = False,
+    ) -> None:
+        """`clean_up`: kill what earlier hosts left behind if they and their wardens were killed together."""
         self.children: dict[int, Child] = {}
         """Every child that is not yet collected, by pid."""
-        self.warden = Warden()
+        self.warden = Warden(clean_up)
         self._log_dir = log_dir
         self._logs: dict[str, RotatingLog] = {}
         self._popen = popen

@@ -73,9 +73,11 @@ def processes() -> list[int]:
 class Warden:
     """Starts the helper when first needed, keeps it alive, and knows which sweeps are not yet confirmed."""
 
-    __slots__ = ("_calm", "_delay", "_helper", "_loop", "_stopping", "_timer", "_wanted", "mark", "survivors")
+    __slots__ = ("_calm", "_clean", "_delay", "_helper", "_loop", "_stopping", "_timer", "_wanted", "mark", "survivors")
 
-    def __init__(self) -> None:
+    def __init__(self, clean: bool = False) -> None:
+        """`clean`: the helper begins with what hosts that no longer exist left behind."""
+        self._clean = clean
         self.mark = _new_mark()
         self.survivors = 0
         """Processes that outlived their child and its group, and were found and killed."""
@@ -107,7 +109,7 @@ class Warden:
             return
         self._loop = loop
         self._cancel_timer()
-        self._helper = _Helper(loop, self.mark, self._swept, self._lost)
+        self._helper = _Helper(loop, self.mark, self._clean, self._swept, self._lost)
         self._helper.send("".join(f"sweep {token}\n" for token in self._wanted))
 
     def sweep(self, token: str) -> None:
@@ -192,6 +194,7 @@ class _Helper:
         self,
         loop: asyncio.AbstractEventLoop,
         mark: str,
+        clean: bool,
         swept: Callable[[str, int], None],
         lost: Callable[[], None],
     ) -> None:
@@ -201,7 +204,7 @@ class _Helper:
         self._buffer = b""
         self._outbox = b""
         self._gone = asyncio.Event()
-        self.pid, self._stdin, self._stdout = _start(mark)
+        self.pid, self._stdin, self._stdout = _start(mark, clean)
         try:
             loop.add_reader(self._stdout, self._read)
             self._watch = pidfd.watch_exit(loop, self.pid, self._ended)
@@ -277,7 +280,7 @@ class _Helper:
         self._lost()
 
 
-def _start(mark: str) -> tuple[int, int, int]:
+def _start(mark: str, clean: bool) -> tuple[int, int, int]:
     """Run the helper; its pid, the end to write requests to and the end to read answers from."""
     opened: list[int] = []
     try:
@@ -287,7 +290,7 @@ def _start(mark: str) -> tuple[int, int, int]:
         os.set_blocking(stdin_write, False)
         os.set_blocking(stdout_read, False)
         process = subprocess.Popen(
-            [_interpreter(), "-I", "-S", warden_main.__file__, mark, str(os.getpid())],
+            [_interpreter(), "-I", "-S", warden_main.__file__, mark, str(os.getpid()), *(["clean"] if clean else [])],
             stdin=stdin_read,
             stdout=stdout_write,
             stderr=subprocess.DEVNULL,

@@ -3,7 +3,7 @@
 Owns the search through /proc and the kill that cannot hit a stranger. Refuses to know what a plugin is; it
 sees marks in environments and nothing else. `warden.py` runs this file by its path:
 
-    python -I -S warden_main.py <host mark> <host pid>
+    python -I -S warden_main.py <host mark> <host pid> [clean]
 
 stdin:  `sweep <token>`  kill what still carries this child's token; answer `swept <token> <count>` on stdout
         `bye`            the host closes in good order: one last look is enough
@@ -66,8 +66,9 @@ def main(arguments: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     mark = os.fsencode(arguments[0])
     sweeper = Sweeper(int(arguments[1]))
-    # If an earlier host and its guard were killed together, this is the first chance to clean up after them.
-    sweeper.search.kill(lambda host, _: host_is_gone(host), {os.getpid(), int(arguments[1])})
+    if arguments[2:] == ["clean"]:
+        # If an earlier host and its guard were killed together, this is the first chance to clean up after them.
+        sweeper.search.kill(lambda host, _: host_is_gone(host), {os.getpid(), int(arguments[1])})
     calm_looks = 1 if sweeper.serve() else SETTLE_LOOKS
     kill_all(lambda host, child: host == mark, calm_looks, sweeper.search)
 
