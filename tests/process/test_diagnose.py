@@ -304,13 +304,9 @@ def real_exit(program: str, *arguments: str) -> tuple[str, str]:
         (b"#!/usr/bin/env python3\nx = = 1\n", "SyntaxError"),
         (b"#!/usr/bin/env python3\nraise KeyError('k')\n", "KeyError: 'k'"),
         (b"#!/usr/bin/env perl\nuse No::Such;\n", "Perl module No/Such"),
-        (b"#!/usr/bin/env node\nrequire('no-such-module')\n", "module no-such-module"),
     ],
 )
 def test_a_real_script_that_ends_early_is_explained(tmp_path: Path, content: bytes, message: str) -> None:
-    interpreter = content.split(b"\n")[0].split(b" ")[-1].decode()
-    if interpreter in {"perl", "node", "python3"} and shutil.which(interpreter) is None:
-        pytest.skip(f"{interpreter} is not installed here")
     assert message in real_exit(make(tmp_path / "run", content))[0]
 
 
