@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from plugbay.link.deadlines import Alarm as Callback
 from plugbay.link.deadlines import Deadlines
 from tests.support.loops import Run, until
 
@@ -24,7 +23,7 @@ def test_an_entry_expires_once_and_never_early(run: Run) -> None:
         deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
         alarm = Alarm(log)
         due = asyncio.get_running_loop().time() + 0.03
-        deadlines.add(0.03, alarm)
+        deadlines.add(0.03, alarm, Alarm.expire)
         await until(lambda: bool(log))
         assert alarm.at >= due
         await asyncio.sleep(0.02)
@@ -38,9 +37,9 @@ def test_entries_expire_in_the_order_of_their_deadlines_whatever_the_order_they_
     async def main() -> None:
         deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
         late, soon, middle = Alarm(log), Alarm(log), Alarm(log)
-        deadlines.add(0.06, late)
-        deadlines.add(0.01, soon)
-        deadlines.add(0.03, middle)
+        deadlines.add(0.06, late, Alarm.expire)
+        deadlines.add(0.01, soon, Alarm.expire)
+        deadlines.add(0.03, middle, Alarm.expire)
         await until(lambda: len(log) == 3)
         assert log == [soon, middle, late]
 
@@ -51,8 +50,8 @@ def test_a_discarded_entry_never_expires_and_leaves_nothing_behind(run: Run) -> 
     async def main() -> None:
         deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
         kept, dropped = Alarm(log), Alarm(log)
-        deadlines.add(0.01, dropped)
-        deadlines.add(0.03, kept)
+        deadlines.add(0.01, dropped, Alarm.expire)
+        deadlines.add(0.03, kept, Alarm.expire)
         deadlines.discard(dropped)
         deadlines.discard(dropped)
         assert len(deadlines) == 1
@@ -65,11 +64,11 @@ def test_a_discarded_entry_never_expires_and_leaves_nothing_behind(run: Run) -> 
 def test_finished_calls_leave_nothing_behind_and_the_timer_alone(run: Run) -> None:
     async def main() -> None:
         deadlines = Deadlines(asyncio.get_running_loop())
-        deadlines.add(30, Alarm([]))
+        deadlines.add(30, Alarm([]), Alarm.expire)
         timer = deadlines._timer
         for _ in range(10_000):
             alarm = Alarm([])
-            deadlines.add(60, alarm)
+            deadlines.add(60, alarm, Alarm.expire)
             deadlines.discard(alarm)
         assert len(deadlines) == 1
         assert deadlines._timer is timer
@@ -81,9 +80,8 @@ def test_an_entry_that_discards_another_one_due_at_the_same_moment_is_obeyed(run
     async def main() -> None:
         deadlines, log = Deadlines(asyncio.get_running_loop()), list[Alarm]()
         second = Alarm(log)
-        first = Callback(lambda: deadlines.discard(second))
-        deadlines.add(0.010, first)
-        deadlines.add(0.011, second)
+        deadlines.add(0.010, "first", lambda _: deadlines.discard(second))
+        deadlines.add(0.011, second, Alarm.expire)
         await asyncio.sleep(0.005)
         deadlines._now = lambda: asyncio.get_running_loop().time() + 1
         await until(lambda: len(deadlines) == 0)
@@ -99,11 +97,11 @@ def test_an_entry_added_while_others_expire_is_not_lost(run: Run) -> None:
         class Chained(Alarm):
             def expire(self) -> None:
                 super().expire()
-                deadlines.add(0.0, Alarm(log))
+                deadlines.add(0.0, Alarm(log), Alarm.expire)
 
-        deadlines.add(0.01, Chained(log))
+        deadlines.add(0.01, Chained(log), Chained.expire)
         await until(lambda: len(log) == 2)
-        deadlines.add(1, Alarm(log))
+        deadlines.add(1, Alarm(log), Alarm.expire)
         deadlines.close()
         assert len(deadlines) == 0
 

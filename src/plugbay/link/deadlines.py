@@ -10,23 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
-
-class Expiring(Protocol):
-    """Something that is told when its time is over."""
-
-    @property
-    def expire(self) -> Callable[[], None]: ...
-
-
-class Alarm:
-    """Any callback as something that can expire."""
-
-    __slots__ = ("expire",)
-
-    def __init__(self, expire: Callable[[], None]) -> None:
-        self.expire = expire
+Expire = Callable[[Any], None]
 
 
 class Deadlines:
@@ -37,18 +23,19 @@ class Deadlines:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._now = loop.time
-        self._due: dict[Expiring, float] = {}
+        self._due: dict[Any, tuple[float, Expire]] = {}
         self._next = float("inf")
         """When the timer fires; never later than the earliest entry."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, seconds: float, entry: Expiring) -> None:
-        """Call `entry.expire()` in `seconds`, unless it is discarded before."""
-        self._due[entry] = at = self._now() + seconds
+    def add(self, seconds: float, entry: Any, expire: Expire) -> None:
+        """Call `expire(entry)` in `seconds`, unless the entry is discarded before."""
+        at = self._now() + seconds
+        self._due[entry] = (at, expire)
         if at < self._next:
             self._arm(at)
 
-    def discard(self, entry: Expiring) -> None:
+    def discard(self, entry: Any) -> None:
         """Forget `entry`; harmless when it has expired already."""
         self._due.pop(entry, None)
 
@@ -73,10 +60,11 @@ class Deadlines:
         self._timer = None
         self._next = float("inf")
         now = self._now()
-        for entry in sorted((entry for entry, at in self._due.items() if at <= now), key=self._due.__getitem__):
-            if self._due.pop(entry, None) is not None:
-                entry.expire()
-        if self._due:
-            earliest = min(self._due.values())
-            if earliest < self._next:
-                self._arm(earliest)
+        late = sorted((at, number, entry) for number, (entry, (at, _)) in enumerate(self._due.items()) if at <= now)
+        for _, _, entry in late:
+            due = self._due.pop(entry, None)
+            if due is not None:
+                due[1](entry)
+        earliest = min((at for at, _ in self._due.values()), default=float("inf"))
+        if earliest < self._next:
+            self._arm(earliest)

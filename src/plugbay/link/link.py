@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Machine
 from plugbay.link.answers import Answers
-from plugbay.link.deadlines import Alarm, Deadlines
+from plugbay.link.deadlines import Deadlines
 from plugbay.link.hooks import Hooks
 from plugbay.link.outbox import Outbox
 from plugbay.link.stall import StallWatch
@@ -44,27 +44,6 @@ EXIT_NOTICE = 0.05
 """Seconds to wait, after end of output, for the exit status that explains it. Keeps a failure under 100 ms."""
 
 
-class Waiter:
-    """One call that waits for its answer; expires by itself."""
-
-    __slots__ = ("future", "id", "link", "on_progress")
-
-    def __init__(
-        self,
-        link: Link,
-        id: CallId,
-        future: asyncio.Future[CallFinished],
-        on_progress: Callable[[Any], None] | None,
-    ) -> None:
-        self.link = link
-        self.id = id
-        self.future = future
-        self.on_progress = on_progress
-
-    def expire(self) -> None:
-        self.link._expire(self)
-
-
 class Link:
     """The live conversation with one peer."""
 
@@ -80,6 +59,7 @@ class Link:
         "_loop",
         "_number",
         "_outbox",
+        "_progress",
         "_stall",
         "_stream",
         "_trace",
@@ -107,7 +87,8 @@ class Link:
         self._trace = self._hooks.trace
         self._has_process = has_process
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[CallId, Waiter] = {}
+        self._waiting: dict[CallId, asyncio.Future[CallFinished]] = {}
+        self._progress: dict[CallId, Callable[[Any], None]] = {}
         self._number = 0
         self._direct = True
         self._flush_scheduled = False
@@ -132,16 +113,15 @@ class Link:
         self._stream.open(self)
         self.machine.greet()
         self._send()
-        alarm = Alarm(self._never_greeted)
-        self._deadlines.add(timeout, alarm)
+        self._deadlines.add(timeout, self._greeted, self._never_greeted)
         try:
             await self._greeted
         finally:
-            self._deadlines.discard(alarm)
+            self._deadlines.discard(self._greeted)
             self._greeted = None
         return self.fault
 
-    def _never_greeted(self) -> None:
+    def _never_greeted(self, greeted: asyncio.Future[None]) -> None:
         self._fail(Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time"))
 
     def close_input(self) -> None:
@@ -180,17 +160,21 @@ class Link:
         refusal = self.machine.call(id, op)
         if refusal is not None:
             return CallFinished(id, None, refusal)
-        waiter = Waiter(self, id, self._loop.create_future(), on_progress)
-        self._waiting[id] = waiter
-        self._deadlines.add(timeout, waiter)
+        future = self._loop.create_future()
+        self._waiting[id] = future
+        if on_progress is not None:
+            self._progress[id] = on_progress
+        self._deadlines.add(timeout, future, self._expire)
         self._send()
         try:
-            return await waiter.future
+            return await future
         except asyncio.CancelledError:
-            self._abandon(waiter, "the caller cancelled")
+            self._abandon(id, "the caller cancelled")
             raise
         finally:
-            self._deadlines.discard(waiter)
+            self._deadlines.discard(future)
+            if on_progress is not None:
+                self._progress.pop(id, None)
 
     def notify(self, op: Operation) -> None:
         """Tell the peer, in order; waits in a bounded queue while the peer is not ready or not reading."""
@@ -217,15 +201,18 @@ class Link:
     def _overloaded(self) -> Failure:
         return Failure(Code.OVERLOADED, f"{self._stream.buffered:,} bytes already wait for the plugin to read")
 
-    def _abandon(self, waiter: Waiter, reason: str) -> None:
-        if self._waiting.pop(waiter.id, None) is not None and self.fault is None:
-            self.machine.cancel(waiter.id, reason)
+    def _abandon(self, id: CallId, reason: str) -> None:
+        if self._waiting.pop(id, None) is not None and self.fault is None:
+            self.machine.cancel(id, reason)
             self._send()
 
-    def _expire(self, waiter: Waiter) -> None:
-        self._abandon(waiter, "deadline_exceeded")
+    def _expire(self, future: asyncio.Future[CallFinished]) -> None:
+        id = next((id for id, waiting in self._waiting.items() if waiting is future), None)
+        if id is None:
+            return
+        self._abandon(id, "deadline_exceeded")
         failure = Failure(Code.TIMEOUT, "no answer within the time allowed for the call")
-        self._settle(waiter, CallFinished(waiter.id, None, failure))
+        self._settle(future, CallFinished(id, None, failure))
 
     # Sending: the first frame of a tick goes out at once, the rest of the tick together.
 
@@ -313,18 +300,18 @@ class Link:
         for event in events:
             if type(event) is not CallFinished:
                 self._dispatch(event)
-            elif (waiter := waiting.pop(event.id, None)) is None:
+            elif (future := waiting.pop(event.id, None)) is None:
                 self.late += 1
             else:
-                self._settle(waiter, event)
+                self._settle(future, event)
 
-    def _settle(self, waiter: Waiter, event: CallFinished) -> None:
+    def _settle(self, future: asyncio.Future[CallFinished], event: CallFinished) -> None:
         if self._trace is not None:
             self._trace("link.settle")
         if event.failure is not None and self._hooks.explain is not None:
             event.failure = self._hooks.explain(event.failure)
-        if not waiter.future.done():
-            waiter.future.set_result(event)
+        if not future.done():
+            future.set_result(event)
 
     def _dispatch(self, event: Event) -> None:
         match event:
@@ -354,11 +341,11 @@ class Link:
         self._drain_outbox()
 
     def _progressed(self, event: CallProgress) -> None:
-        waiter = self._waiting.get(event.id)
-        if waiter is None:
+        on_progress = self._progress.get(event.id)
+        if on_progress is not None:
+            on_progress(event.item)
+        elif event.id not in self._waiting:
             self.late += 1
-        elif waiter.on_progress is not None:
-            waiter.on_progress(event.item)
 
     def _arrived(self, event: CallArrived) -> None:
         if self._answers is None:
@@ -379,9 +366,9 @@ class Link:
         self.fault = failure
         self._stream.pause()
         waiting, self._waiting = self._waiting, {}
-        for waiter in waiting.values():
-            if not waiter.future.done():
-                waiter.future.set_result(CallFinished(waiter.id, None, failure))
+        for id, future in waiting.items():
+            if not future.done():
+                future.set_result(CallFinished(id, None, failure))
         if self._greeted is not None and not self._greeted.done():
             self._greeted.set_result(None)
         if self._answers is not None:

@@ -25,12 +25,12 @@ class StallWatch:
 
     def _arm(self) -> None:
         self._sent = self._stream.sent
-        self._deadlines.add(WRITE_STALL, self)
+        self._deadlines.add(WRITE_STALL, self, StallWatch._look)
 
     def stop(self) -> None:
         self._deadlines.discard(self)
 
-    def expire(self) -> None:
+    def _look(self) -> None:
         if self._stream.sent != self._sent:
             self._arm()
             return
