@@ -133,7 +133,7 @@ class Link:
     def close(self, failure: Failure | None = None) -> None:
         """Let go at once. Whoever still waits gets `failure`."""
         if self.fault is None:
-            self._fail(failure or Failure(Code.UNAVAILABLE, "the link was closed"))
+            self._end(failure or Failure(Code.UNAVAILABLE, "the link was closed"))
         if self._eof_timer is not None:
             self._eof_timer.cancel()
         self._unstall()
@@ -358,11 +358,11 @@ class Link:
             self._hooks.noise(event)
 
     def _fail(self, failure: Failure) -> None:
-        """The conversation is over: everybody who waits learns why, once."""
-        if self.fault is not None:
-            return
-        if self._hooks.explain is not None:
-            failure = self._hooks.explain(failure)
+        """The peer ended the conversation: everybody who waits learns why, once."""
+        if self.fault is None:
+            self._end(failure if self._hooks.explain is None else self._hooks.explain(failure))
+
+    def _end(self, failure: Failure) -> None:
         self.fault = failure
         self._stream.pause()
         waiting, self._waiting = self._waiting, {}
