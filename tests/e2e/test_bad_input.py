@@ -159,7 +159,7 @@ def error_codes(found: Found) -> list[str]:
 
 async def call_good(*paths: Path) -> tuple[Any, tuple[str, ...]]:
     """What the good plugin says in a host that was given these folders, and what the host leaves running."""
-    async with Host.load(*paths) as host:
+    async with Host(discover(paths)) as host:
         output = await host.call("good.tool")
         return output, await left_running(host)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugbay import CallFailed, Host, PlugbayError
+from plugbay import CallFailed, Host, ManifestInvalid, PlugbayError
 from plugbay.host.call_log import MemoryCallLog
 from plugbay.model.errors import Code
 from tests.support.loops import Run, until
@@ -138,6 +138,15 @@ def test_exports_and_plugins_can_be_looked_at_before_anything_runs(tmp_path: Pat
     assert list(host.exports()) == ["p/t"]
     assert [(status.spec.id, status.state) for status in host.plugins()] == [("p", "stopped")]
     assert [found.root.name for found in host.problems] == ["broken"]
+
+
+def test_a_broken_plugin_that_was_named_itself_is_an_error_at_once(tmp_path: Path) -> None:
+    (write_plugin(tmp_path, "broken") / "rterm-plugin.json").write_text("{")
+    with pytest.raises(ManifestInvalid, match="not JSON"):
+        Host.load(tmp_path / "broken")
+    with pytest.raises(ManifestInvalid, match="No such file"):
+        Host.load(tmp_path / "missing")
+    assert Host.load(tmp_path).problems[0].errors
 
 
 def test_a_cancelled_call_propagates_and_its_record_says_timeout_as_rune_does(run: Run, tmp_path: Path) -> None:

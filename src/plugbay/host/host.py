@@ -28,7 +28,7 @@ from plugbay.host.ports import CallLog, CallRecord, Trace
 from plugbay.host.seat import Binding, Deadline, Runtime
 from plugbay.host.supervisor import Supervisor
 from plugbay.link.deadlines import Deadlines
-from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
+from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
 from plugbay.model.events import CallFinished
 from plugbay.model.ids import CALL_ID_BYTES, call_id
 from plugbay.model.operations import InvokeTool
@@ -102,9 +102,18 @@ class Host:
 
     @classmethod
     def load(cls, *paths: str | Path, config: str | Path | None = None, **options: Any) -> Self:
-        """A host for every plugin in `paths`: plugin folders, or folders of plugin folders."""
+        """A host for every plugin in `paths`: plugin folders, or folders of plugin folders.
+
+        A broken plugin in a folder of plugins is left out and listed in `problems`; one that was named itself, or a
+        path that is not there, raises `ManifestInvalid`.
+        """
         loaded = configuration.load(Path(config)) if config is not None else None
-        return cls(discover(Path(path) for path in paths), loaded, **options)
+        roots = [Path(path) for path in paths]
+        found = discover(roots)
+        for item in found:
+            if item.errors and item.root in roots:
+                raise ManifestInvalid(str(item.root), item.errors)
+        return cls(found, loaded, **options)
 
     # Starting and stopping.
 

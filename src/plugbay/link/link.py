@@ -160,7 +160,7 @@ class Link:
         refusal = self.machine.call(id, op)
         if refusal is not None:
             return CallFinished(id, None, refusal)
-        future = self._loop.create_future()
+        future: asyncio.Future[CallFinished] = self._loop.create_future()
         self._waiting[id] = future
         if on_progress is not None:
             self._progress[id] = on_progress
