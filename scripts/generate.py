@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from plugbay.contracts.base import Role
-from plugbay.contracts.registry import MACHINES
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.model.lifecycle import TRANSITIONS, State
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +35,7 @@ def diagram(first: str, moves: Iterable[tuple[str, str, str]]) -> str:
 def states_page() -> str:
     plugin = diagram(State.IDLE, [(state, trigger, target) for (state, trigger), target in TRANSITIONS.items()])
     parts = [HEADER, "## A plugin, as the operator sees it\n", plugin, ""]
-    for name, machine in MACHINES.items():
+    for name, machine in ((contract.name, contract.machine) for contract in CONTRACTS.values()):
         for role in (Role.HOST, Role.PLUGIN):
             moves = [(s, trigger, t) for (who, s, trigger), t in machine.TRANSITIONS.items() if who == role]
             parts += [f"## The {name} machine, {role} role\n", diagram(machine.FIRST_STATE, moves), ""]

@@ -7,10 +7,13 @@ from typing import ClassVar
 import pytest
 
 from plugbay.contracts.base import Machine, Misuse, Role, Traffic
-from plugbay.contracts.registry import MACHINES
+from plugbay.contracts.registry import CONTRACTS
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import Fault
 from plugbay.wire.strict_json import stdlib_codec
+
+
+MACHINES = {contract.name: contract.machine for contract in CONTRACTS.values()}
 
 
 class Tiny(Machine):

@@ -14,17 +14,12 @@ from plugbay.model.events import Fault
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, ClassVar, Protocol
+    from typing import Any, ClassVar
 
     from plugbay.model.errors import Failure
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import HostOp, PluginOp
     from plugbay.wire.strict_json import Codec
-
-    class Framing(Protocol):
-        """What a machine needs of a frame decoder."""
-
-        pending: int
 
 
 class Role:

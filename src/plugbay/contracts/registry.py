@@ -25,6 +25,7 @@ class Contract:
     """One contract, as the host and the kit use it."""
 
     name: str
+    machine: type[Machine]
     manifest_files: tuple[str, ...]
     parse_manifest: Callable[[str, Path], tuple[PluginSpec | None, list[Problem]]]
     host_machine: Callable[[PluginSpec, tuple[str, ...], Codec, int], Machine]
@@ -37,10 +38,8 @@ def _rune_host(spec: PluginSpec, granted: tuple[str, ...], codec: Codec, nonce: 
 
 CONTRACTS: dict[str, Contract] = {
     contract.name: contract
-    for contract in (Contract("rune", (rune_manifest.FILE_NAME,), rune_manifest.parse, _rune_host),)
+    for contract in (Contract("rune", RuneMachine, (rune_manifest.FILE_NAME,), rune_manifest.parse, _rune_host),)
 }
-
-MACHINES: dict[str, type[Machine]] = {"rune": RuneMachine}
 
 
 def contract_of(file_name: str) -> Contract | None:
