@@ -16,6 +16,7 @@ from plugbay.cli.call import read_json
 from plugbay.cli.call_view import Refusal
 from plugbay.model.errors import CODES, ORIGINS
 from tests.cli.conftest import (
+    ECHO,
     PATIENCE,
     REFUSE,
     MakePlugin,
@@ -553,3 +554,9 @@ def test_ctrl_c_while_the_input_is_awaited_is_quiet(make_plugin: MakePlugin, cwd
     os.close(writer)
     assert process.returncode == 130
     assert b"Traceback" not in err
+
+
+def test_what_a_plugin_writes_to_stderr_is_kept_where_paths_says(run: Run, make_plugin: MakePlugin) -> None:
+    assert run("call", make_plugin(answer="echo noted >&2\n" + ECHO), "echo").code == 0
+    logs = Path(run("paths", "--json").json["log"])
+    assert "noted" in (logs / "example.echo.log").read_text()

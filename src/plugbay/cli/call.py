@@ -19,7 +19,7 @@ import typer
 from plugbay.cli import call_view, exit_codes, folders, output
 from plugbay.cli.call_view import Ending, Refusal
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.paths import config_in_use
+from plugbay.cli.paths import config_in_use, directories
 
 if TYPE_CHECKING:
     from plugbay.host.config import Config
@@ -179,7 +179,8 @@ def _host(
     from plugbay.host.host import Host
 
     steps = call_view.StepPrinter() if trace else None
-    return Host(found, config, grants=grants, grant_all=grant_all, call_log=log, trace=steps)
+    logs = None if config and config.host.log_dir else directories()["log"]
+    return Host(found, config, grants=grants, grant_all=grant_all, call_log=log, log_dir=logs, trace=steps)
 
 
 class Question(NamedTuple):
