@@ -72,6 +72,22 @@ def test_a_call_is_refused_before_anything_starts(run: Run, tmp_path: Path) -> N
     run(main)
 
 
+def test_an_input_nobody_could_buffer_is_refused_before_anything_starts(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plugbay.host.host.MAX_INPUT", 1000)
+    write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            refused = await host.attempt("t", "x" * 999)
+            assert refused.failure is not None
+            assert refused.failure.code == Code.FRAME_TOO_LARGE
+            assert await host.call("t", "x" * 998) == "x" * 998
+
+    run(main)
+
+
 def test_grants_from_the_caller_the_config_and_for_everything(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path, "p", capabilities=["a"])
     (tmp_path / "plugbay.toml").write_text('[plugins.p]\ngrants = ["a"]\n')

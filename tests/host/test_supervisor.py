@@ -84,3 +84,41 @@ def test_a_lease_abandoned_by_cancellation_leaves_no_child(run: Run, tmp_path: P
             await until(lambda: not bench.spawner.children)
 
     run(main)
+
+
+def test_calls_beyond_the_limit_wait_their_turn_and_never_run_at_the_same_time(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        bench = Bench(folder, concurrency=3)
+        async with bench as supervisor:
+            peak = 0
+
+            async def watch() -> None:
+                nonlocal peak
+                while True:
+                    peak = max(peak, len(bench.spawner.children))
+                    await asyncio.sleep(0.001)
+
+            watcher = asyncio.ensure_future(watch())
+            assert await asyncio.gather(*(answer(supervisor, number) for number in range(20))) == list(range(20))
+            watcher.cancel()
+            assert 0 < peak <= 3 + 1, "a child that is being collected may still be listed"
+
+    run(main)
+
+
+def test_a_call_whose_turn_does_not_come_in_time_is_overloaded_and_worth_another_try(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Bench(folder, concurrency=1) as supervisor:
+            lease = await supervisor.lease(Deadline(5))
+            assert isinstance(lease, Lease)
+            failure = await supervisor.lease(Deadline(0.05))
+            assert isinstance(failure, Failure)
+            assert (failure.code, failure.retryable) == (Code.OVERLOADED, True)
+            lease.release()
+            assert await answer(supervisor, "next") == "next"
+
+    run(main)

@@ -21,12 +21,12 @@ CODEC = MsgspecCodec()
 class Bench:
     """A supervisor with everything around it."""
 
-    def __init__(self, folder: Path, pool: int = 0, policy: RestartPolicy | None = None) -> None:
+    def __init__(self, folder: Path, pool: int = 0, policy: RestartPolicy | None = None, concurrency: int = 32) -> None:
         spec = inspect(folder).spec
         assert spec is not None
         self.spawner = Spawner()
         self.runtime = Runtime(self.spawner, Deadlines(asyncio.get_running_loop()), CODEC)
-        self.supervisor = Supervisor(Binding(spec, pool=pool), self.runtime, policy)
+        self.supervisor = Supervisor(Binding(spec, pool=pool, concurrency=concurrency), self.runtime, policy)
 
     async def __aenter__(self) -> Supervisor:
         return self.supervisor

@@ -10,6 +10,7 @@
     inherit_env = ["HOME"]
     timeouts = { call = 10.0 }
     pool = 2
+    concurrency = 8
 
 Owns the file's fields and their meaning. Reads one file, decides nothing.
 """
@@ -59,6 +60,8 @@ class PluginConfig(BaseModel):
     timeouts: TimeoutOverrides = TimeoutOverrides()
     pool: Annotated[int, Field(ge=0, le=64)] = 0
     """Children started and greeted ahead of time, for plugins that live for one call."""
+    concurrency: Annotated[int, Field(ge=1, le=1024)] = 32
+    """Calls at the same time; more wait, within their own deadline. A caller's loop must not become a fork bomb."""
 
     @field_validator("grants")
     @classmethod

@@ -39,6 +39,9 @@ from plugbay.wire.strict_json import Unencodable
 
 T = TypeVar("T")
 
+MAX_INPUT = 64 << 20
+"""Bytes of one input; what a plugin must be ready to buffer."""
+
 LONGEST_CALL = 3600.0
 """Seconds; no caller may wait longer, whatever it asks for."""
 
@@ -200,9 +203,12 @@ class Host:
         if refusal is not None or supervisor is None:
             return CallFinished(0, None, refusal)
         try:
-            op = InvokeTool(entry.export.name, self._codec.dump(input), context)
+            payload = self._codec.dump(input)
         except Unencodable as error:
             return CallFinished(0, None, Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}"))
+        if memoryview(payload).nbytes > MAX_INPUT:
+            return CallFinished(0, None, Failure(Code.FRAME_TOO_LARGE, f"the input has more than {MAX_INPUT:,} bytes"))
+        op = InvokeTool(entry.export.name, payload, context)
         deadline = Deadline(min(timeout or supervisor.binding.spec.timeouts.call, LONGEST_CALL))
         lease = await supervisor.lease(deadline)
         if isinstance(lease, Failure):
@@ -284,6 +290,7 @@ class Host:
             env=tuple(settings.env.items()),
             inherit_env=tuple(settings.inherit_env),
             pool=settings.pool,
+            concurrency=settings.concurrency,
         )
         return Supervisor(binding, runtime)
 

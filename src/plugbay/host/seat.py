@@ -50,6 +50,8 @@ class Binding:
     env: tuple[tuple[str, str], ...] = ()
     inherit_env: tuple[str, ...] = ()
     pool: int = 0
+    concurrency: int = 32
+    """Calls of this plugin at the same time; more wait, within their own deadline."""
     limits: Rlimits = field(default_factory=Rlimits)
 
 

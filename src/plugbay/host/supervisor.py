@@ -6,6 +6,8 @@ it serves. State moves along `model.lifecycle` and at the moment of the decision
 
 from __future__ import annotations
 
+import asyncio
+
 from plugbay.host.pool import Pool
 from plugbay.host.restart import RestartPolicy
 from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
@@ -60,6 +62,7 @@ class Supervisor:
         self._runtime = runtime
         self._seats: set[Seat] = set()
         self._starting = 0
+        self._turns = asyncio.Semaphore(binding.concurrency)
         self.pool = Pool(binding.pool, self._open_for_pool, policy or RestartPolicy())
         self.state = State.IDLE
         self.generation = 0
@@ -76,6 +79,42 @@ class Supervisor:
     async def lease(self, deadline: Deadline) -> Lease | Failure:
         """A ready child of its own for one call; a `Failure` says why there is none."""
         self.step("supervisor.lease")
+        refusal = await self._take_turn(deadline)
+        if refusal is not None:
+            return refusal
+        try:
+            seat = await self._ready_seat(deadline)
+        except BaseException:
+            self._give_turn()
+            raise
+        if isinstance(seat, Failure):
+            self._give_turn()
+            return seat
+        self._seats.add(seat)
+        return Lease(self, seat)
+
+    def release(self, seat: Seat) -> None:
+        self._seats.discard(seat)
+        seat.leave()
+        self._give_turn()
+        self.pool.fill()
+
+    async def _take_turn(self, deadline: Deadline) -> Failure | None:
+        try:
+            async with asyncio.timeout(deadline.left()):
+                await self._turns.acquire()
+        except TimeoutError:
+            text = f"{self.binding.concurrency} calls of this plugin run already, and none ended in time"
+            hint = "raise concurrency in plugbay.toml, or ask less at once"
+            spec = self.binding.spec
+            return Failure(Code.OVERLOADED, text, plugin=spec.id, detail={"hint": hint}, retryable=True)
+        return None
+
+    def _give_turn(self) -> None:
+        self._turns.release()
+        self._settle_state()
+
+    async def _ready_seat(self, deadline: Deadline) -> Seat | Failure:
         if self._closed():
             return self._unavailable()
         if self.state is State.IDLE:
@@ -84,19 +123,9 @@ class Supervisor:
         if isinstance(seat, Seat) and self._closed():
             seat.leave()
             return self._unavailable()
-        if isinstance(seat, Failure):
-            self._settle_state()
-            return seat
-        if self.state is State.SPAWNING:
+        if isinstance(seat, Seat) and self.state is State.SPAWNING:
             self.state = step(self.state, Trigger.READY)
-        self._seats.add(seat)
-        return Lease(self, seat)
-
-    def release(self, seat: Seat) -> None:
-        self._seats.discard(seat)
-        seat.leave()
-        self._settle_state()
-        self.pool.fill()
+        return seat
 
     async def stop(self) -> None:
         """Nothing new starts, everything that runs is killed."""
