@@ -193,23 +193,13 @@ class Host:
         return CallResult(record, finished.value, self._codec)
 
     async def _run(self, entry: Entry, input: Any, timeout: float | None, context: Mapping[str, Any]) -> CallFinished:
-        """The story: judge the input, authorize, lease a child, ask it, see it off."""
-        spec = entry.spec
-        self._step("policy.authorize")
-        refusal = policy.authorize(spec, entry.export, self._decisions[spec.id]) or entry.check_input(input)
-        supervisor = self._supervisors.get(spec.id)
-        if refusal is None and (self._runtime is None or supervisor is None):
-            refusal = Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
-        if refusal is not None or supervisor is None:
-            return CallFinished(0, None, refusal)
-        try:
-            payload = self._codec.dump(input)
-        except Unencodable as error:
-            return CallFinished(0, None, Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}"))
-        if memoryview(payload).nbytes > MAX_INPUT:
-            return CallFinished(0, None, Failure(Code.FRAME_TOO_LARGE, f"the input has more than {MAX_INPUT:,} bytes"))
-        op = InvokeTool(entry.export.name, payload, context)
-        deadline = Deadline(min(timeout or supervisor.binding.spec.timeouts.call, LONGEST_CALL))
+        """The story: judge what is asked, lease a child, ask it, see it off."""
+        op = self._judge(entry, input, context)
+        if isinstance(op, Failure):
+            return CallFinished(0, None, op)
+        supervisor = self._supervisors[entry.spec.id]
+        patience = supervisor.binding.spec.timeouts.call if timeout is None else timeout
+        deadline = Deadline(min(patience, LONGEST_CALL))
         lease = await supervisor.lease(deadline)
         if isinstance(lease, Failure):
             return CallFinished(0, None, lease)
@@ -218,6 +208,22 @@ class Host:
             return await lease.conclude(answer, deadline)
         finally:
             lease.release()
+
+    def _judge(self, entry: Entry, input: Any, context: Mapping[str, Any]) -> InvokeTool | Failure:
+        """What to ask the plugin, or why nothing is asked. Starts nothing."""
+        self._step("policy.authorize")
+        refusal = policy.authorize(entry.spec, entry.export, self._decisions[entry.spec.id]) or entry.check_input(input)
+        if refusal is not None:
+            return refusal
+        if self._runtime is None:
+            return Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
+        try:
+            payload = self._codec.dump(input)
+        except Unencodable as error:
+            return Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}")
+        if memoryview(payload).nbytes > MAX_INPUT:
+            return Failure(Code.FRAME_TOO_LARGE, f"the input has more than {MAX_INPUT:,} bytes")
+        return InvokeTool(entry.export.name, payload, context)
 
     def _record(
         self,
