@@ -175,3 +175,7 @@ def test_on_a_terminal_the_next_command_is_suggested_and_works(
     shown = on_terminal("inspect", make_plugin(capabilities=["tool.execute"]), NO_COLOR="1")
     assert "try: plugbay call plugins/echo echo --grant-all '{}'\n" in shown
     assert run("call", "plugins/echo", "echo", "--grant-all", "{}").code == 0
+
+
+def test_a_terminal_that_claims_no_columns_still_sees_everything(run: Run, make_plugin: MakePlugin) -> None:
+    assert "Echo 1.0.0" in run("inspect", make_plugin(), COLUMNS="0").out

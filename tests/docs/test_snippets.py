@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,7 @@ def test_every_snippet_of_a_page_does_what_it_says(page: Path, tmp_path: Path) -
             path.write_text(body, "utf-8")
         elif kind == "run":
             (tmp_path / "snippet.py").write_text(body, "utf-8")
-            assert shell(f"{sys.executable} snippet.py", tmp_path) == output
+            assert shell(f"{shlex.quote(sys.executable)} snippet.py", tmp_path) == output
         elif kind == "transcript":
             replay(body, tmp_path)
 

@@ -7,8 +7,12 @@ from pathlib import Path
 from plugbay.host.catalog import Catalog, Entry
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import Export, PluginSpec
+from plugbay.wire.fast_json import MsgspecCodec
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+CODEC = MsgspecCodec()
 
 
 def spec(plugin_id: str, *exports: Export) -> PluginSpec:
@@ -51,9 +55,9 @@ def test_an_unknown_name_suggests_what_is_near_or_lists_what_there_is() -> None:
 
 
 def test_an_input_that_does_not_fit_names_the_path_and_the_rule() -> None:
-    problem = entry("only_a").check_input({"n": "x"})
+    problem = entry("only_a").check_input(CODEC.dump({"n": "x"}), CODEC)
     assert problem is not None
     assert problem.code == Code.INVALID_INPUT
     assert problem.detail["errors"] == [{"path": "n", "rule": '"x" is not of type "integer"'}]
-    assert entry("only_a").check_input({"n": 1}) is None
-    assert entry("a/shared").check_input(["anything"]) is None
+    assert entry("only_a").check_input(CODEC.dump({"n": 1}), CODEC) is None
+    assert entry("a/shared").check_input(CODEC.dump(["anything"]), CODEC) is None

@@ -49,6 +49,10 @@ def test_a_plugin_nobody_mentions_is_undecided() -> None:
         ('[plugins.p]\ngrants = ["a", " b"]', 2, "can never match"),
         ("[plugins.p]\npool = 65", 2, "less than or equal to 64"),
         ("[plugins.p]\nenv = { A = 1 }", 2, "string"),
+        ('[plugins.p]\nenv = { "A=B" = "1" }', 2, "cannot be the name of a variable"),
+        ('[plugins.p]\ninherit_env = ["A", ""]', 2, "cannot be the name of a variable"),
+        ("\n\n[plugin.x]\npool = 1", 3, "did you mean 'plugins'?"),
+        ("[plugins.a.b]\npool = 1", 1, 'quote it: [plugins."a.b"]'),
         ("not toml", 1, "not TOML"),
     ],
     ids=str,
@@ -65,6 +69,15 @@ def test_every_problem_is_reported_at_once() -> None:
     with pytest.raises(ConfigInvalid) as caught:
         parse("[plugins.p]\nenabled = 1\npool = -1\nunknown = 2")
     assert len(caught.value.problems) == 3
+
+
+def test_a_log_folder_is_relative_to_its_config_and_may_be_in_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    for written, meant in (("logs", str(tmp_path / "logs")), ("~/logs", "/home/me/logs"), ("/var/log/x", "/var/log/x")):
+        (tmp_path / "plugbay.toml").write_text(f'[host]\nlog_dir = "{written}"\n')
+        assert load(tmp_path / "plugbay.toml").host.log_dir == meant
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:

@@ -96,3 +96,10 @@ def test_a_folder_without_a_manifest_and_a_missing_one_are_not_found(tmp_path: P
     assert "rterm-plugin.json" in inspect(tmp_path).problems[0].message
     assert inspect(tmp_path / "missing").problems[0].code == "not_found"
     assert discover([tmp_path / "missing"])[0].problems[0].code == "not_found"
+
+
+def test_a_plugin_reached_twice_is_one_plugin(tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+    (found,) = discover([tmp_path, folder, tmp_path / "." / "p"])
+    assert found.spec is not None
+    assert found.problems == ()

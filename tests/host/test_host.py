@@ -237,6 +237,77 @@ def test_a_host_starts_once_and_is_unavailable_before_and_after(run: Run, tmp_pa
     run(main)
 
 
+def test_input_that_is_no_json_is_the_callers_fault_and_never_an_unexpected_exception(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path, tools=[{"name": "t", "input_schema": {"properties": {"a": {"type": "integer"}}}}])
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    deep: Any = 0
+    for _ in range(300):
+        deep = [deep]
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            for given in (object(), {1: 2}, loop, deep, float("inf"), "\ud800"):
+                failure = (await host.attempt("t", given)).failure
+                assert failure is not None
+                assert failure.code == Code.INVALID_INPUT
+            assert host._supervisors["p"].generation == 0
+
+    run(main)
+
+
+def test_a_bug_of_ours_is_an_internal_failure_and_recorded_as_one(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+    log = MemoryCallLog()
+
+    async def main() -> None:
+        async with Host.load(tmp_path, call_log=log) as host:
+            result = await host.attempt("t", {}, timeout="5")  # type: ignore[arg-type]
+            assert result.failure is not None
+            assert result.failure.code == Code.INTERNAL
+            assert log.records[0].status == "failed"
+
+    run(main)
+
+
+def test_a_cancelled_stop_still_stops_everything(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path, script="read -r _; printf '%s\\n' '{hello}'; sleep 60\n")
+
+    async def main() -> None:
+        host = Host.load(tmp_path)
+        await host.start()
+        assert host._runtime is not None
+        spawner = host._runtime.spawner
+        call = asyncio.ensure_future(host.attempt("t"))
+        await until(lambda: host._supervisors["p"].busy == 1)
+        stopping = asyncio.ensure_future(host.stop())
+        await asyncio.sleep(0)
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        await host.stop()
+        assert not spawner.children
+        assert spawner.warden.pid is None
+        assert (await call).failure is not None
+
+    run(main)
+
+
+def test_a_reload_finishes_what_runs_and_what_waits(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+    (tmp_path / "c.toml").write_text("[plugins.p]\nconcurrency = 1\n")
+
+    async def main() -> None:
+        async with Host.load(tmp_path / "p", config=tmp_path / "c.toml") as host:
+            calls = [asyncio.ensure_future(host.call("t", number)) for number in range(5)]
+            await until(lambda: host._supervisors["p"].busy == 1)
+            await asyncio.gather(host.reload("p"), host.reload("p"))
+            assert [await call for call in calls] == list(range(5))
+            assert await host.call("t", "after") == "after"
+
+    run(main)
+
+
 def test_stopping_with_calls_in_flight_fails_them_and_leaves_nothing(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path, script="read -r _; printf '%s\\n' '{hello}'; sleep 60\n")
 

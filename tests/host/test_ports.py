@@ -25,4 +25,10 @@ def test_a_call_without_failure_succeeded() -> None:
 
 def test_a_failure_decides_the_status() -> None:
     assert record(Failure(Code.CANCELLED, "x")).status == "cancelled"
-    assert record(Failure(Code.CRASHED, "x")).to_json()["failure"]["code"] == "crashed"
+    stored = record(Failure(Code.CRASHED, "x", detail={"exit": "exit code 3"})).to_json()["failure"]
+    assert stored == {"code": "crashed", "origin": "host", "exit": "exit code 3"}
+
+
+def test_what_is_stored_tells_nothing_of_inputs_outputs_or_stderr() -> None:
+    detail = {"line": "secret", "stderr_tail": ["secret"], "errors": ["secret"]}
+    assert "secret" not in str(record(Failure(Code.INVALID_INPUT, "secret", detail=detail)).to_json())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from plugbay.model.errors import (
@@ -86,3 +88,14 @@ def test_an_invalid_file_prints_every_problem_with_its_line() -> None:
 def test_everything_raised_on_purpose_is_one_tree() -> None:
     for kind in (CallFailed, ManifestInvalid, ConfigInvalid):
         assert issubclass(kind, PlugbayError)
+
+
+def test_a_plugins_words_cannot_move_the_cursor_of_whoever_reads_the_error() -> None:
+    assert "\x1b" not in str(CallFailed(Failure(Code.PLUGIN_ERROR, "\x1b[2Jgone\nfake: line")))
+
+
+def test_errors_survive_a_trip_through_another_process() -> None:
+    failed = pickle.loads(pickle.dumps(CallFailed(Failure(Code.CRASHED, "x", plugin="p"), "call_1")))
+    assert (failed.failure.plugin, failed.call_id, failed.code) == ("p", "call_1", Code.CRASHED)
+    invalid = pickle.loads(pickle.dumps(ManifestInvalid("a.json", [Problem("c", "p", "m", line=3)])))
+    assert invalid.problems[0].line == 3

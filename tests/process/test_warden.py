@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.process import warden
+from plugbay.process import warden, warden_main
 from plugbay.process.warden import Warden, sweep_orphans
 from tests.process.churn import SCRIPTS
 from tests.process.doomed_host import CHILDREN
@@ -118,7 +118,7 @@ def test_a_mark_that_says_nothing_here_is_left_alone(mark: str) -> None:
 @pytest.mark.usefixtures("only_sweeper")
 def test_a_dead_host_of_this_namespace_is_recognised() -> None:
     """The positive control of the test above: same shape, but this namespace and a start time long gone."""
-    namespace = os.stat("/proc/self/ns/pid").st_ino
+    namespace = warden_main.pid_namespace()
     mark = f"{os.getpid()}.1.{namespace:x}-t"
     with subprocess.Popen(["/bin/sleep", "600"], env={"PLUGBAY_HOST": mark}) as process:
         assert sweep_orphans() >= 1

@@ -105,6 +105,13 @@ def test_names_and_descriptions_come_from_the_function_unless_given() -> None:
     assert (plugin.id, plugin.version, plugin.capabilities) == ("p", "1.0", ("c",))
 
 
+def test_what_can_never_answer_is_refused_when_it_is_declared() -> None:
+    with pytest.raises(TypeError, match="with parentheses"):
+        plugin.tool(add)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="plain function"):
+        plugin.tool("method")(plugin.invoke)
+
+
 def test_two_tools_with_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two tools are called 'add'"):
         plugin.tool("add")(whole)

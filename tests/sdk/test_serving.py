@@ -32,6 +32,19 @@ def echo(input):
 def huge():
     return "x" * 2_000_000
 
+@plugin.tool()
+def misbehave(kind):
+    from plugbay.sdk import ToolError
+    if kind == "exit":
+        sys.exit(3)
+    if kind == "interrupt":
+        raise KeyboardInterrupt
+    if kind == "hang":
+        print("about to hang")
+        import time
+        time.sleep(60)
+    raise ToolError("\\udcff" if kind == "surrogate" else "x" * 2_000_000)
+
 plugin.run()
 """
 
@@ -77,7 +90,7 @@ def test_a_plugin_answers_in_an_empty_environment_and_leaves_when_its_input_ends
             "plugin_id": "p",
             "plugin_version": "2",
             "protocol_version": "rterm.plugin.v1",
-            "exposed_tools": ["echo", "huge"],
+            "exposed_tools": ["echo", "huge", "misbehave"],
             "capabilities": [],
         }
         answer = ask(process, request("echo", {"text": "ü€😀"}))
@@ -105,11 +118,42 @@ def test_a_plugin_whose_host_goes_away_leaves_quietly(tmp_path: Path, spoken: by
         assert err == b"noise at import\n"
 
 
-def test_a_host_that_breaks_the_contract_is_told_on_stderr_and_the_plugin_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spoken", [b"hello?\n", b'{"bad" 1}\n', b"[1 2]\n"])
+def test_a_host_that_breaks_the_contract_is_told_on_stderr_and_the_plugin_fails(tmp_path: Path, spoken: bytes) -> None:
     with plugin_process(tmp_path) as process:
-        _, err = process.communicate(b"hello?\n", timeout=10)
+        _, err = process.communicate(spoken, timeout=10)
         assert process.returncode == 1
         assert b"p: the host broke the contract" in err
+
+
+def test_a_request_that_ends_with_the_input_instead_of_a_newline_is_still_answered(tmp_path: Path) -> None:
+    with plugin_process(tmp_path) as process:
+        out, _ = process.communicate(HANDSHAKE + request("echo", 5).strip(), timeout=10)
+        assert json.loads(out.split(b"\n")[1])["output"] == 5
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt"), ("surrogate", "\\udcff"), ("huge", "xxx")],
+)
+def test_whatever_a_handler_raises_reaches_the_host_as_an_error(tmp_path: Path, kind: str, words: str) -> None:
+    with plugin_process(tmp_path) as process:
+        ask(process, HANDSHAKE)
+        answer = ask(process, request("misbehave", {"kind": kind}))
+        assert answer["status"] == "error"
+        assert words in answer["error"]["message"]
+
+
+def test_what_a_killed_plugin_printed_is_on_stderr_already(tmp_path: Path) -> None:
+    with plugin_process(tmp_path) as process:
+        ask(process, HANDSHAKE)
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(request("misbehave", {"kind": "hang"}))
+        process.stdin.flush()
+        assert process.stderr.readline() == b"noise at import\n"
+        assert process.stderr.readline() == b"about to hang\n"
 
 
 def test_a_host_that_does_not_read_the_answer_is_no_reason_for_a_traceback(tmp_path: Path) -> None:

@@ -303,3 +303,19 @@ ALPHABET = [
 def test_both_engines_give_the_same_verdict_and_the_same_value(frame: bytes) -> None:
     private, public = (verdict(codec.decode, frame) for codec in CODECS.values())
     assert same(private, public)
+
+
+@pytest.mark.parametrize("text", ["[1 2]", '{"bad" 1}', '{"a":', "[1,]", '{"a":1,}', '"\\x"', "nul", "{1:2}"])
+def test_a_bad_document_is_malformed_even_where_the_json_package_was_never_loaded(text: str) -> None:
+    """Before Python 3.12 the accelerator fails in its own way there, and a plugin has exactly that state."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from plugbay.wire.strict_json import Malformed, stdlib_codec\n"
+        "try: stdlib_codec().decode(sys.argv[2].encode())\n"
+        "except Malformed: print('malformed')\n"
+    )
+    source = str(Path(strict_json.__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, source, text], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "malformed\n", done.stderr

@@ -103,7 +103,8 @@ def _printer(*, stderr: bool) -> Printer:
 
     # rich itself would keep bold and dim under NO_COLOR; whoever sets it wants no escape codes.
     colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    console = Console(stderr=stderr, color_system=colours, highlight=False, markup=False, emoji=False)
+    width = 80 if os.environ.get("COLUMNS") == "0" else None  # what some shells export; rich would print nothing
+    console = Console(stderr=stderr, color_system=colours, highlight=False, markup=False, emoji=False, width=width)
     return Printer(console)
 
 

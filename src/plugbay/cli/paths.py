@@ -20,12 +20,12 @@ CONFIG_NAME = "plugbay.toml"
 WIDTH = len(CONFIG_NAME) + 2
 
 MEANINGS = {
-    "config": "settings of this user",
-    "data": "installed plugins",
-    "state": "what must survive a restart",
-    "cache": "what can be made again",
-    "log": "what plugins wrote to stderr",
-    "runtime": "sockets and locks of running hosts",
+    "config": "not used yet",
+    "data": "not used yet",
+    "state": "not used yet",
+    "cache": "not used yet",
+    "log": "what plugins wrote to stderr under plugbay call",
+    "runtime": "not used yet",
 }
 
 

@@ -140,12 +140,14 @@ def _tool_for(spec: PluginSpec, *needs: str) -> Export | None:
 
 async def _try_all(scenario: Scenario, spec: PluginSpec, spawner: Spawner) -> tuple[Status, str]:
     tools = [_tool_for(spec, *scenario.needs)] if scenario.for_each is None else tools_to_call(spec)
+    skipped = ""
     for tool in tools:
         for case in scenario.cases:
             status, detail = await _try_one(scenario, spec, spawner, tool, case)
-            if status is not Status.PASSED:
-                return status, detail
-    return Status.PASSED, ""
+            if status is Status.FAILED:
+                return status, f"{tool.name}: {detail}" if tool is not None and len(tools) > 1 else detail
+            skipped = skipped or (detail if status is Status.SKIPPED else "")
+    return (Status.SKIPPED, skipped) if skipped else (Status.PASSED, "")
 
 
 async def _try_one(

@@ -145,7 +145,8 @@ def _toml_lines(text: str) -> dict[Path, int]:
         header, assign = _TOML_HEADER.match(line), _TOML_ASSIGN.match(line)
         if header and not assign:
             table = _table_path(_keys(header[2]), tables, appended=header[1] == "[[")
-            lines.setdefault(table, number)
+            for length in range(1, len(table) + 1):
+                lines.setdefault(table[:length], number)
         elif assign:
             lines.setdefault((*table, *_keys(assign[1])), number)
             inside.start(line[assign.end() :])

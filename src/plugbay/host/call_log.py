@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from pathlib import Path
 
@@ -23,6 +24,10 @@ class MemoryCallLog:
         self.records.append(record)
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 class JsonLinesCallLog:
     """One JSON object per call, appended to a file. What cannot be written is counted, never raised."""
 
@@ -34,7 +39,7 @@ class JsonLinesCallLog:
     def finished(self, record: CallRecord) -> None:
         try:
             line = msgspec.json.encode(record.to_json()) + b"\n"
-            with self.path.open("ab", buffering=0) as file:
+            with open(self.path, "ab", buffering=0, opener=_private) as file:
                 file.write(line)
         except (OSError, ValueError):
             self.lost += 1

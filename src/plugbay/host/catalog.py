@@ -8,12 +8,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
+
+import msgspec
 
 from plugbay.contracts.schemas import compile_schema
 from plugbay.model.errors import Code, Failure
 from plugbay.model.ids import full_name
 from plugbay.model.spec import Export, PluginSpec
+from plugbay.wire.fast_json import MsgspecCodec
 
 MAX_LISTED = 12
 """Names shown in an error; more help nobody."""
@@ -31,13 +35,16 @@ class Entry:
     def full_name(self) -> str:
         return full_name(self.spec.id, self.export.name)
 
-    def check_input(self, value: Any) -> Failure | None:
-        """Why `value` does not fit the input schema, naming the path and the rule."""
-        if self.validator is None or self.validator.is_valid(value):
+    def check_input(self, payload: msgspec.Raw, codec: MsgspecCodec) -> Failure | None:
+        """Why the JSON that will be sent does not fit the input schema, naming the path and the rule."""
+        if self.validator is None:
+            return None
+        value = codec.load(payload)
+        if self.validator.is_valid(value):
             return None
         errors = [
             {"path": "/".join(map(str, error.instance_path)) or "input", "rule": error.message}
-            for error in list(self.validator.iter_errors(value))[:MAX_LISTED]
+            for error in islice(self.validator.iter_errors(value), MAX_LISTED)
         ]
         first = errors[0]
         return Failure(

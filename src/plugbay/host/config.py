@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -71,6 +71,14 @@ class PluginConfig(BaseModel):
                 raise ValueError(f"{name!r} can never match: a capability has a name without spaces around it")
         return value
 
+    @field_validator("env", "inherit_env")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        for name in value:
+            if not name or "=" in name or "\0" in name:
+                raise ValueError(f"{name!r} cannot be the name of a variable")
+        return value
+
     def decision(self) -> Decision:
         return Decision(self.enabled, None if self.grants is None else frozenset(self.grants))
 
@@ -102,8 +110,18 @@ def parse(text: str, source: str = FILE_NAME) -> Config:
         raise ConfigInvalid(source, [document])
     config, problems = validate(Config, document)
     if config is None:
-        raise ConfigInvalid(source, problems)
+        raise ConfigInvalid(source, [_quote_hint(problem) for problem in problems])
     return config
+
+
+def _quote_hint(problem: Problem) -> Problem:
+    """`[plugins.a.b]` is TOML for a table in a table; people mean the plugin `a.b`."""
+    parts = problem.path.split(".")
+    if problem.code != "unknown_field" or parts[0] != "plugins" or len(parts) != 3 or "did you mean" in problem.message:
+        return problem
+    name = ".".join(parts[1:])
+    text = f'{problem.message}; if the plugin is called {name!r}, quote it: [plugins."{name}"]'
+    return Problem(problem.code, problem.path, text, line=problem.line)
 
 
 def load(path: Path) -> Config:
@@ -112,4 +130,7 @@ def load(path: Path) -> Config:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigInvalid(str(path), [Problem("unreadable", "", f"cannot be read: {error}")]) from error
-    return parse(text, str(path))
+    config = parse(text, str(path))
+    if config.host.log_dir is not None:
+        config.host.log_dir = str(path.parent / Path(config.host.log_dir).expanduser())
+    return config

@@ -42,7 +42,7 @@ def discover(paths: Iterable[Path]) -> list[Found]:
     found: list[Found] = []
     for path in paths:
         found += _discover_one(path)
-    return _refuse_twins(found)
+    return _refuse_twins(list({os.path.realpath(item.root): item for item in found}.values()))
 
 
 def inspect(path: Path) -> Found:

@@ -39,8 +39,8 @@ from plugbay.wire.strict_json import Unencodable
 
 T = TypeVar("T")
 
-MAX_INPUT = 64 << 20
-"""Bytes of one input; what a plugin must be ready to buffer."""
+MAX_INPUT = 60 << 20
+"""Bytes of one input: with the message around it, less than the 64 MiB a plugin must be ready to buffer."""
 
 LONGEST_CALL = 3600.0
 """Seconds; no caller may wait longer, whatever it asks for."""
@@ -102,6 +102,7 @@ class Host:
         self._supervisors: dict[str, Supervisor] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runtime: Runtime | None = None
+        self._stopping: asyncio.Future[None] | None = None
 
     @classmethod
     def load(cls, *paths: str | Path, config: str | Path | None = None, **options: Any) -> Self:
@@ -132,9 +133,14 @@ class Host:
 
     async def stop(self) -> None:
         """Kill every child, wait until nothing of them is left, and let go of the loop."""
-        if self._runtime is None:
-            return
-        runtime, self._runtime = self._runtime, None
+        if self._runtime is not None:
+            runtime, self._runtime = self._runtime, None
+            self._stopping = asyncio.ensure_future(self._carry(self._shut_down(runtime)))
+        if self._stopping is not None and self._stopping.get_loop() is asyncio.get_running_loop():
+            await asyncio.shield(self._stopping)
+
+    async def _shut_down(self, runtime: Runtime) -> None:
+        """To the end, even when whoever asked for it is cancelled: otherwise children would stay."""
         await asyncio.gather(*(supervisor.stop() for supervisor in self._supervisors.values()))
         await runtime.spawner.close()
         runtime.deadlines.close()
@@ -184,7 +190,9 @@ class Host:
         try:
             if isinstance(entry, Entry):
                 finished = await self._run(entry, input, timeout, context)
-        except asyncio.CancelledError:
+        except Exception as error:
+            finished = CallFinished(0, None, Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}"))
+        except BaseException:
             finished = CallFinished(0, None, _cancelled(entry))
             raise
         finally:
@@ -212,15 +220,18 @@ class Host:
     def _judge(self, entry: Entry, input: Any, context: Mapping[str, Any]) -> InvokeTool | Failure:
         """What to ask the plugin, or why nothing is asked. Starts nothing."""
         self._step("policy.authorize")
-        refusal = policy.authorize(entry.spec, entry.export, self._decisions[entry.spec.id]) or entry.check_input(input)
+        refusal = policy.authorize(entry.spec, entry.export, self._decisions[entry.spec.id])
         if refusal is not None:
             return refusal
-        if self._runtime is None:
-            return Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
         try:
             payload = self._codec.dump(input)
         except Unencodable as error:
             return Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}")
+        refusal = entry.check_input(payload, self._codec)
+        if refusal is not None:
+            return refusal
+        if self._runtime is None or self._loop is not asyncio.get_running_loop():
+            return Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
         if memoryview(payload).nbytes > MAX_INPUT:
             return Failure(Code.FRAME_TOO_LARGE, f"the input has more than {MAX_INPUT:,} bytes")
         return InvokeTool(entry.export.name, payload, context)
@@ -249,7 +260,7 @@ class Host:
 
     async def _carry(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the host's own loop, whichever loop asks."""
-        if self._loop is None or self._loop is asyncio.get_running_loop() or self._loop.is_closed():
+        if self._loop is None or self._loop is asyncio.get_running_loop() or not self._loop.is_running():
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
@@ -269,13 +280,19 @@ class Host:
         return [item for item in self.found if item.problems]
 
     async def reload(self, plugin_id: str) -> None:
-        """Forget a plugin's children and failures, and start afresh with its next call."""
+        """Start afresh with the plugin's next call; calls that run or wait are finished first."""
         supervisor = self._supervisors.get(plugin_id)
         if supervisor is None or self._runtime is None:
             raise CallFailed(Failure(Code.NOT_FOUND, f"no running plugin is called {plugin_id!r}"))
-        await self._carry(supervisor.stop())
-        self._supervisors[plugin_id] = fresh = self._supervise(supervisor.binding.spec, self._runtime)
+        await self._carry(self._replace(plugin_id, supervisor, self._runtime))
+
+    async def _replace(self, plugin_id: str, old: Supervisor, runtime: Runtime) -> None:
+        """The successor is in place before the first await, so nobody meets a plugin that is neither."""
+        if self._supervisors[plugin_id] is not old:
+            return
+        self._supervisors[plugin_id] = fresh = self._supervise(old.binding.spec, runtime)
         fresh.pool.fill()
+        await old.retire()
 
     # Details.
 

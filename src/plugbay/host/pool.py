@@ -39,7 +39,13 @@ class Pool:
 
     def take(self) -> Seat | None:
         """A ready seat, if one waits. Call `fill` when its call is over: a start would take time from the call."""
-        return self._seats.popleft() if self._seats else None
+        while self._seats:
+            seat = self._seats.popleft()
+            if seat.alive():
+                return seat
+            seat.leave()
+            self._failed()
+        return None
 
     def fill(self) -> None:
         """Bring the pool back to its size, in the background."""

@@ -13,7 +13,7 @@ from plugbay.model.errors import Failure, Outcome
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One call, from question to outcome. Never holds inputs or outputs: those may be secret."""
+    """One call, from question to outcome. `to_json` is for storage: it tells nothing of inputs, outputs or stderr."""
 
     call_id: str
     plugin: str
@@ -37,8 +37,13 @@ class CallRecord:
             "started_at": self.started_at,
             "duration_ms": self.duration_ms,
             "status": self.status,
-            "failure": None if self.failure is None else self.failure.to_json(),
+            "failure": None if self.failure is None else self._stored(self.failure),
         }
+
+    @staticmethod
+    def _stored(failure: Failure) -> dict[str, Any]:
+        """Messages quote inputs and plugins' words, and both may be secret; codes and exit reasons are not."""
+        return {"code": failure.code, "origin": failure.origin, "exit": failure.detail.get("exit")}
 
 
 class CallLog(Protocol):

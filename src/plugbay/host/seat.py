@@ -84,6 +84,10 @@ class Seat:
         self.link = Link(machine, stream, runtime.deadlines, hooks, has_process=True)
         child.on_exit(lambda _: self.link.peer_exited())
 
+    def alive(self) -> bool:
+        """Whether it can still be asked: neither its conversation nor its process has ended, seen or not."""
+        return self.link.fault is None and not self.child.has_ended()
+
     def leave(self) -> None:
         """Kill whatever is left of the child and let go of its pipes."""
         self.child.kill()

@@ -120,12 +120,19 @@ class Supervisor:
         if self.state is State.IDLE:
             self.state = step(self.state, Trigger.LEASED)
         seat = self.pool.take() or await self._open(deadline)
-        if isinstance(seat, Seat) and self._closed():
-            seat.leave()
+        if self._closed():
+            if isinstance(seat, Seat):
+                seat.leave()
             return self._unavailable()
         if isinstance(seat, Seat) and self.state is State.SPAWNING:
             self.state = step(self.state, Trigger.READY)
         return seat
+
+    async def retire(self) -> None:
+        """Let the calls that run and those that wait for their turn come to their end, then stop."""
+        for _ in range(self.binding.concurrency):
+            await self._turns.acquire()
+        await self.stop()
 
     async def stop(self) -> None:
         """Nothing new starts, everything that runs is killed."""

@@ -6,13 +6,16 @@ Owns one background thread with one loop; everything else is `Host`'s.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from plugbay.host.discovery import Found
 from plugbay.host.host import CallResult, Host, PluginStatus
+from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 from plugbay.model.spec import Export
 
 T = TypeVar("T")
@@ -23,8 +26,9 @@ class SyncHost:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="plugbay-host", daemon=True)
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: set[concurrent.futures.Future[Any]] = set()
 
     @classmethod
     def load(cls, *paths: str | Path, config: str | Path | None = None, **options: Any) -> Self:
@@ -32,16 +36,31 @@ class SyncHost:
         return cls(Host.load(*paths, config=config, **options))
 
     def start(self) -> None:
-        self._thread.start()
-        self._run(self.host.start())
+        with self._lock:
+            if self._loop is not None:
+                raise PlugbayError("this host has been started already")
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="plugbay-host", daemon=True)
+            self._thread.start()
+        try:
+            self._run(self.host.start())
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
-        if not self._thread.is_alive():
+        """Stop the host; calls of other threads end as they do with `Host.stop`, and then the loop goes."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is None:
             return
-        self._run(self.host.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        try:
+            asyncio.run_coroutine_threadsafe(self.host.stop(), loop).result()
+            concurrent.futures.wait(self._running)
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
 
     def __enter__(self) -> Self:
         self.start()
@@ -84,8 +103,18 @@ class SyncHost:
     def plugins(self) -> list[PluginStatus]:
         return self.host.plugins()
 
+    @property
+    def problems(self) -> list[Found]:
+        return self.host.problems
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:
+            if self._loop is None:
+                work.close()
+                raise CallFailed(Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `with`"))
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._running.add(future)
+        future.add_done_callback(self._running.discard)
         try:
             return future.result()
         except BaseException:

@@ -122,7 +122,10 @@ class Link:
         return self.fault
 
     def _never_greeted(self, greeted: asyncio.Future[None]) -> None:
-        self._fail(Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time"))
+        hint = (
+            "slow imports, or output that is not flushed? A longer time: timeouts = { handshake = N } in plugbay.toml"
+        )
+        self._fail(Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time", detail={"hint": hint}))
 
     def close_input(self) -> None:
         """Tell the peer that nothing more will come; answers may still arrive."""

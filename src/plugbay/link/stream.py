@@ -14,6 +14,10 @@ READ_SIZE = 65_536
 """One pipe's worth. asyncio's own 256 KiB reads cross glibc's mmap threshold and cost 25 us each."""
 
 
+FINAL_READS = 16
+"""A pipe's largest size, 1 MiB, in reads: whoever still holds the other end must not keep the loop busy for ever."""
+
+
 class Listener(Protocol):
     """Who is told what happens on a stream."""
 
@@ -100,8 +104,9 @@ class PipeStream:
         return False
 
     def read_available(self) -> None:
-        while self._reading and self._read_once():
-            pass
+        for _ in range(FINAL_READS):
+            if not (self._reading and self._read_once()):
+                return
 
     def write(self, data: bytes) -> None:
         if self._write_fd < 0 or self._closing_write:
@@ -161,6 +166,8 @@ class PipeStream:
             self.buffered = 0
         os.close(self._write_fd)
         self._write_fd = -1
+        if self._listener is not None:
+            self._listener.write_drained()
 
     def close(self) -> None:
         self.pause()

@@ -165,13 +165,19 @@ class CallFailed(PlugbayError):
         self.call_id = call_id
         super().__init__(self._text())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.failure, self.call_id)
+
     @property
     def code(self) -> str:
         return self.failure.code
 
     def _text(self) -> str:
         plugin = f"{self.failure.plugin}: " if self.failure.plugin else ""
-        text = f"{plugin}{self.failure.code}: {self.failure.message}"
+        from plugbay.model.text import printable  # a plugin raises none of these
+
+        message = printable(self.failure.message.encode("utf-8", "backslashreplace"))
+        text = f"{plugin}{self.failure.code}: {message}"
         hint = self.failure.detail.get("hint")
         tail = self.failure.detail.get("stderr_tail")
         if hint:
@@ -189,6 +195,9 @@ class _FileInvalid(PlugbayError):
         self.problems = tuple(problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
         super().__init__(f"{source} cannot be used:\n{lines}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.source, self.problems)
 
 
 class ManifestInvalid(_FileInvalid):

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from plugbay.process import diagnose, pidfd
 from plugbay.process.command import Launch, LaunchFailed
-from plugbay.process.launch import Newborn, Popen, start
+from plugbay.process.launch import Newborn, Popen, destroy, start
 from plugbay.process.status import ExitStatus
 from plugbay.process.stderr import RotatingLog, StderrDrain, log_name
 from plugbay.process.warden import Warden
@@ -34,6 +34,9 @@ THREADS = 4
 
 CLOSE_SECONDS = 10.0
 """For everything to be dead after SIGKILL; only an uninterruptible wait takes more than milliseconds."""
+
+ORPHANS_SECONDS = 0.2
+"""Until what was left of a group is dead; only for a host that is process 1 of a container."""
 
 Callback = Callable[[ExitStatus], object]
 
@@ -125,6 +128,10 @@ class Child:
                     self._callbacks.remove(wake)
         return self.exit
 
+    def has_ended(self) -> bool:
+        """Whether the process is gone, even when the loop has not heard of it yet."""
+        return self.exit is not None or pidfd.has_ended(self.pid)
+
     def terminate(self) -> None:
         """Ask the whole group to leave."""
         self._signal(signal.SIGTERM)
@@ -148,9 +155,17 @@ class Child:
             self.close()
         return status
 
+    def abandon(self) -> None:
+        """Kill and collect it without a loop."""
+        if self.exit is None and self._watch.holds_pid():
+            destroy(self.pid)
+        self.close()
+        self._watch.forget()
+        self.stderr.forget()
+
     def _signal(self, number: int) -> None:
-        # Until the status is collected, the pid and with it the group's number belong to this child alone.
-        if self.exit is None:
+        # Until the status is collected, by us or by a waitpid(-1) of the application, the number is this child's.
+        if self.exit is None and self._watch.holds_pid():
             pidfd.signal_group(self.pid, number)
 
     def _ended(self) -> None:
@@ -158,6 +173,8 @@ class Child:
         if pidfd.has_ended(self.pid):
             pidfd.signal_group(self.pid, signal.SIGKILL)
         self.exit = pidfd.reap(self.pid) or ExitStatus()
+        if os.getpid() == 1:  # the dead of its group are ours to collect, once SIGKILL has reached them
+            self._loop.call_later(ORPHANS_SECONDS, pidfd.reap_group, self.pid)
         self.stderr.drain_now()
         self.stderr.close()
         callbacks, self._callbacks = self._callbacks, []
@@ -213,6 +230,12 @@ class Spawner:
         self._empty.set()
         self._closing = False
 
+    def __del__(self) -> None:
+        """A loop that was closed without `close` can watch nothing any more: end what it watched."""
+        for child in list(self.children.values()):
+            child.abandon()
+        self.warden.abandon()
+
     @property
     def survivors_killed(self) -> int:
         """Processes that had left their child's group and were found and killed after its end."""
@@ -252,14 +275,20 @@ class Spawner:
         for child in [*self.children.values(), *self._unclaimed]:
             child.kill()
             child.close()
+        done = False
         try:
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await self._empty.wait()
-        except TimeoutError:
-            pass  # in an uninterruptible wait; the signal is delivered as soon as it leaves that
-        await self.warden.settled(CLOSE_SECONDS)
-        await self.warden.stop()
-        self._pool.shutdown(wait=not self._starting, cancel_futures=True)
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._empty.wait()
+            except TimeoutError:
+                pass  # in an uninterruptible wait; the signal is delivered as soon as it leaves that
+            await self.warden.settled(CLOSE_SECONDS)
+            await self.warden.stop()
+            done = True
+        finally:
+            if not done:  # cancelled: whoever stops us does not wait, but nothing may stay either
+                self.warden.dismiss()
+            self._pool.shutdown(wait=done and not self._starting, cancel_futures=True)
 
     def _submit(self, launch: Launch) -> asyncio.Future[Child]:
         """Hand a start to the pool; the future's result arrives through `_arrived`."""
@@ -273,9 +302,12 @@ class Spawner:
             raise LaunchFailed(f"the guard of the plugins cannot be started: {message}", hint) from error
         pending: asyncio.Future[Child] = loop.create_future()
         token = self.warden.new_token()
+        self.warden.starting(token)
         try:
             self._pool.submit(self._start, loop, pending, launch, token)
-        except RuntimeError as error:  # the limit of processes counts threads, too
+        except RuntimeError as error:
+            self.warden.started(token)
+            pending.cancel()  # the pool queued the start before it failed to make a thread for it
             raise LaunchFailed(f"no thread to start a process with: {error}", "raise the limit (ulimit -u)") from error
         self._starting.add(pending)
         self._empty.clear()
@@ -305,6 +337,7 @@ class Spawner:
         outcome: Newborn | Exception,
     ) -> None:
         self._starting.discard(pending)
+        self.warden.started(token)
         child = outcome if isinstance(outcome, Exception) else self._adopt(loop, outcome, launch, token)
         if isinstance(child, Child):
             if pending.done():
@@ -328,7 +361,8 @@ class Spawner:
         return child
 
     def _gone(self, child: Child) -> None:
-        del self.children[child.pid]
+        if self.children.get(child.pid) is child:
+            del self.children[child.pid]
         if child._pipes is not None:
             self._unclaimed.add(child)
         self.warden.sweep(child.token)
@@ -341,11 +375,11 @@ class Spawner:
     def _log(self, label: str) -> RotatingLog | None:
         if self._log_dir is None:
             return None
+        try:
+            self._log_dir.mkdir(parents=True, exist_ok=True)  # each time: somebody may have cleaned up
+        except OSError:
+            pass  # the log itself counts what it cannot write
         if label not in self._logs:
-            try:
-                self._log_dir.mkdir(parents=True, exist_ok=True)
-            except OSError:
-                pass  # the log itself counts what it cannot write
             self._logs[label] = RotatingLog(self._log_dir / log_name(label))
         return self._logs[label]
 

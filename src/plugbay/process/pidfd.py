@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import weakref
 from collections.abc import Callable
 
@@ -38,6 +39,13 @@ class ExitWatch:
     __slots__ = ()
 
     def cancel(self) -> None:
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Give back its descriptor when the loop is gone."""
+
+    def holds_pid(self) -> bool:
+        """Whether the pid still means the watched process, alive or dead but not collected."""
         raise NotImplementedError
 
 
@@ -79,6 +87,15 @@ def reap(pid: int) -> ExitStatus | None:
     return ExitStatus.from_wait(status) if done else None
 
 
+def reap_group(pid: int) -> None:
+    """Collect the dead members of a group that were handed down to us."""
+    try:
+        while os.waitpid(-pid, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
+
+
 def signal_group(pid: int, number: int) -> bool:
     """Signal the group that `pid` leads; False when there is nobody left who could receive it."""
     try:
@@ -100,6 +117,22 @@ class _PidfdWatch(ExitWatch):
         except BaseException:
             os.close(fd)
             raise
+
+    def forget(self) -> None:
+        if self._callback is not None:
+            self._callback = None
+            os.close(self._fd)
+
+    def holds_pid(self) -> bool:
+        if self._callback is None:
+            return False
+        try:
+            signal.pidfd_send_signal(self._fd, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
 
     def _ready(self) -> None:
         callback = self._callback
@@ -129,6 +162,13 @@ class _PollWatch(ExitWatch):
             return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:
             return True
+
+    def holds_pid(self) -> bool:
+        try:
+            os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
 
     def fire(self) -> None:
         callback = self._callback

@@ -137,7 +137,7 @@ class RotatingLog:
         self.dropped += lines
         self._owed += lines
 
-    def _put(self, data: bytes, lines: int, owed: int) -> None:
+    def _put(self, data: bytes, lines: int, owed: int, rotate: bool = True) -> None:
         try:
             fd = os.open(self.path, _LOG_FLAGS, 0o600)
             try:
@@ -146,10 +146,12 @@ class RotatingLog:
                     os.write(fd, data)
             finally:
                 os.close(fd)
-            if full:
+            if full and rotate:
                 self._rotate()
-                self._put(data, lines, owed)
+                self._put(data, lines, owed, rotate=False)
                 return
+            if full:
+                raise OSError("the log is still full after its rotation")
         except OSError:
             self._drop(lines)
             return
@@ -221,6 +223,12 @@ class StderrDrain:
             self._partial = b""
         if self._log is not None:
             self._log.note_dropped()
+
+    def forget(self) -> None:
+        """Give back the descriptor when the loop is gone."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def _read(self) -> int:
         """One bounded read; 0 when there is nothing to read now, or ever again."""

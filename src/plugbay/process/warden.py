@@ -44,7 +44,7 @@ STOP_SECONDS = 5.0
 
 def supported() -> bool:
     """True where processes can be found by their environment and signalled without a race."""
-    return hasattr(os, "pidfd_open") and os.path.exists("/proc/self/environ")
+    return hasattr(os, "pidfd_open") and warden_main.proc_is_ours()
 
 
 def sweep_orphans() -> int:
@@ -112,6 +112,15 @@ class Warden:
         self._helper = _Helper(loop, self.mark, self._clean, self._swept, self._lost)
         self._helper.send("".join(f"sweep {token}\n" for token in self._wanted))
 
+    def starting(self, token: str) -> None:
+        """A child may exist from now on without its mark: until `started`, our death means looking longer."""
+        if self._helper is not None:
+            self._helper.send(f"start {token}\n")
+
+    def started(self, token: str) -> None:
+        if self._helper is not None:
+            self._helper.send(f"started {token}\n")
+
     def sweep(self, token: str) -> None:
         """Kill what still carries this child's token; `settled` says when that is done."""
         if not supported() or self._stopping:
@@ -132,16 +141,27 @@ class Warden:
 
     async def stop(self) -> None:
         """Send the helper home and wait until it is gone."""
-        self._stopping = True
-        self._cancel_timer()
         helper = self._helper
+        self.dismiss()
         if helper is None:
             return
-        helper.send("bye\n")
-        helper.hang_up()
         if not await helper.gone_within(STOP_SECONDS):
             helper.kill()
             await helper.gone_within(STOP_SECONDS)
+
+    def dismiss(self) -> None:
+        """Send the helper home without waiting for it."""
+        self._stopping = True
+        self._cancel_timer()
+        if self._helper is not None:
+            self._helper.send("bye\n")
+            self._helper.hang_up()
+
+    def abandon(self) -> None:
+        """Hang up without a loop; the helper takes that for the host's death and leaves nothing."""
+        if self._helper is not None:
+            self._helper.abandon()
+            self._helper = None
 
     def _swept(self, token: str, count: int) -> None:
         self.survivors += count
@@ -229,6 +249,13 @@ class _Helper:
             os.close(self._stdin)
             self._stdin = -1
 
+    def abandon(self) -> None:
+        self._watch.forget()
+        if self._stdin >= 0:
+            _close(self._stdin)
+            self._stdin = -1
+        _close(self._stdout)
+
     def kill(self) -> None:
         if not self._gone.is_set():
             os.kill(self.pid, signal.SIGKILL)
@@ -267,7 +294,9 @@ class _Helper:
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            _, token, count = line.decode().split(" ")
+            _, token, count, *inherited = line.decode().split(" ")
+            for pid in inherited:
+                pidfd.reap(int(pid))
             self._swept(token, int(count))
 
     def _ended(self) -> None:

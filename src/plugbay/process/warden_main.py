@@ -50,6 +50,9 @@ SETTLE_LOOKS = 5
 """After the host's death this many looks in a row must find nothing: a child that was between vfork and exec
 when the host died carries its mark only after exec."""
 
+STARTING_LOOKS = 150
+"""The same when the host died in the middle of a start: exec may wait 15 seconds for a slow file system."""
+
 BLANK_LOOKS = 5
 """Looks in which a process must show an empty environment before that is believed: in the middle of exec every
 process shows one, for microseconds or for as long as a busy machine makes it wait."""
@@ -69,20 +72,22 @@ def main(arguments: list[str]) -> None:
     if arguments[2:] == ["clean"]:
         # If an earlier host and its guard were killed together, this is the first chance to clean up after them.
         sweeper.search.kill(lambda host, _: host_is_gone(host), {os.getpid(), int(arguments[1])})
-    calm_looks = 1 if sweeper.serve() else SETTLE_LOOKS
+    orderly = sweeper.serve()
+    calm_looks = 1 if orderly else STARTING_LOOKS if sweeper.starting else SETTLE_LOOKS
     kill_all(lambda host, child: host == mark, calm_looks, sweeper.search)
 
 
 class Sweeper:
     """The part of the helper's life in which the host lives."""
 
-    __slots__ = ("_alive", "_buffer", "_host", "_looks", "_orderly", "_poll", "_wanted", "search")
+    __slots__ = ("_alive", "_buffer", "_host", "_looks", "_orderly", "_poll", "_wanted", "search", "starting")
 
     def __init__(self, host: int) -> None:
         self._host = host
         self._alive = True
         self._orderly = False
         self._buffer = b""
+        self.starting: set[bytes] = set()
         self.search = Search()
         self._looks: dict[bytes, int] = {}
         self._wanted: dict[bytes, set[int]] = {}
@@ -126,6 +131,10 @@ class Sweeper:
             verb, _, token = line.partition(b" ")
             if verb == b"sweep":
                 self._wanted.setdefault(token, set())
+            elif verb == b"start":
+                self.starting.add(token)
+            elif verb == b"started":
+                self.starting.discard(token)
             elif verb == b"bye":
                 self._alive, self._orderly = False, True
 
@@ -144,7 +153,10 @@ class Sweeper:
 
     def _answer(self, token: bytes) -> None:
         del self._looks[token]
-        line = b"swept %s %d\n" % (token, len(self._wanted.pop(token)))
+        killed = self._wanted.pop(token)
+        # To a host that is process 1 the dead were handed down: it must collect them, so it is told their numbers.
+        pids = b"".join(b" %d" % pid for pid in killed) if self._host == 1 else b""
+        line = b"swept %s %d%s\n" % (token, len(killed), pids)
         try:
             os.write(1, line)
         except OSError:
@@ -215,15 +227,45 @@ def host_is_gone(mark: bytes) -> bool:
     """Whether the host that left this mark is dead; never for a mark of another pid namespace, or none of ours."""
     try:
         pid, started, token = mark.split(b".")
-        return int(token.partition(b"-")[0], 16) == pid_namespace() and start_of(int(pid)) != started
+        return int(token.partition(b"-")[0], 16) == pid_namespace() and _is_gone(int(pid), started)
     except ValueError:
+        return False
+
+
+def _is_gone(pid: int, started: bytes) -> bool:
+    """A process that exists but may not be looked at (hidepid) is not gone."""
+    now = start_of(pid)
+    if now:
+        return now != started
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return os.path.exists(f"/proc/{pid}")  # visible and without a start time: a zombie
+
+
+def proc_is_ours() -> bool:
+    """Whether the numbers in /proc are those that we signal; not in a pid namespace with its parent's /proc."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid()) and os.path.exists("/proc/self/environ")
+    except OSError:
         return False
 
 
 def pid_namespace() -> int:
     try:
-        return os.stat("/proc/self/ns/pid").st_ino
+        # Start times are counted in the reader's time namespace, so the mark means nothing in another one.
+        return os.stat("/proc/self/ns/pid").st_ino << 32 | (_inode("/proc/self/ns/time") & 0xFFFFFFFF)
     except OSError:
+        return 0
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:  # before Linux 5.6
         return 0
 
 

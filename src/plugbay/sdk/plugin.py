@@ -59,16 +59,16 @@ class Tool:
             return arguments
         try:
             value = self.function(**arguments)
-            if self.function.__code__.co_flags & _COROUTINE:
+            if hasattr(value, "__await__"):
                 import asyncio
 
-                value = asyncio.run(value)
+                value = asyncio.run(_awaited(value))
         except ToolError as error:
             code = error.code if error.code in (Code.INVALID_INPUT, Code.NOT_FOUND) else Code.PLUGIN_ERROR
             return Failure(code, str(error), origin=Origin.PLUGIN, detail={"plugin_code": error.code})
-        except Exception as error:
+        except BaseException as error:  # SystemExit too: argparse in a tool must not look like a crash
             _print_traceback()
-            text = f"{type(error).__name__}: {error}"
+            text = f"{type(error).__name__}: {_text(error)}"
             return Failure(Code.PLUGIN_ERROR, text, origin=Origin.PLUGIN, detail={"plugin_code": "internal"})
         return value
 
@@ -104,7 +104,12 @@ class Plugin:
     ) -> Callable[[Function], Function]:
         """Offer a function as a tool; its name and docstring are the defaults."""
 
+        if name is not None and not isinstance(name, str):
+            raise TypeError("write @plugin.tool() with parentheses")
+
         def register(function: Function) -> Function:
+            if not hasattr(function, "__code__") or hasattr(function, "__self__"):
+                raise TypeError(f"a tool must be a plain function, not {function!r}; wrap it in one")
             called = name or function.__name__
             if called in self.tools:
                 raise ValueError(f"two tools are called {called!r}")
@@ -156,7 +161,21 @@ def _invalid(message: str) -> Failure:
     return Failure(Code.INVALID_INPUT, message, origin=Origin.PLUGIN, detail={"plugin_code": "invalid_input"})
 
 
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be read)"
+
+
 def _print_traceback() -> None:
     import traceback
 
-    traceback.print_exc()
+    try:
+        traceback.print_exc()
+    except (OSError, ValueError):
+        pass  # stderr is closed; the answer still says what happened

@@ -88,6 +88,6 @@ def leave(status: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):
+        except (OSError, ValueError, AttributeError):  # None, when the descriptor was closed before we started
             pass
     os._exit(status)

@@ -40,13 +40,14 @@ def claim() -> Wire:
     """Take stdin and stdout for the protocol; afterwards descriptor 0 is empty and descriptor 1 is stderr."""
     global _claimed
     if _claimed is None:
-        if sys.stdout is not None:
-            sys.stdout.flush()
         _claimed = Wire(os.dup(0), os.dup(1))
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
         os.dup2(2, 1)
+        if hasattr(sys.stdout, "reconfigure"):
+            # A killed plugin flushes nothing; what it printed is most wanted then.
+            sys.stdout.reconfigure(line_buffering=True)
     return _claimed
 
 

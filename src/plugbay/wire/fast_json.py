@@ -13,12 +13,16 @@ from typing import Any
 
 import msgspec
 
-from plugbay.wire.json_gate import Malformed, gate, plainly_harmless, refuse_wide_numbers
-from plugbay.wire.strict_json import ABSENT, refuse_object, unencodable
+from plugbay.wire.json_gate import DEFAULT_LIMITS, JsonLimits, Malformed, gate, plainly_harmless, refuse_wide_numbers
+from plugbay.wire.strict_json import ABSENT, Unencodable, refuse_object, unencodable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
+
+
+PAYLOAD_LIMITS = JsonLimits(depth=DEFAULT_LIMITS.depth - 4)
+"""A message adds up to four levels around a payload, and the whole of it must pass the peer's gate."""
 
 
 class MsgspecCodec:
@@ -72,8 +76,14 @@ class MsgspecCodec:
         return self._decode(raw)
 
     def dump(self, value: Any) -> msgspec.Raw:
-        """The raw form of a value."""
-        return msgspec.Raw(self.encode(value))
+        """The raw form of a value; one that nests too deeply for the message around it has none."""
+        encoded = self.encode(value)
+        if len(encoded) > 2 * PAYLOAD_LIMITS.depth:  # a level takes two bytes
+            try:
+                gate(encoded, PAYLOAD_LIMITS)
+            except Malformed as error:
+                raise Unencodable(str(error)) from None
+        return msgspec.Raw(encoded)
 
 
 def _make_decoder(fields: tuple[str, ...], raw: tuple[str, ...]) -> Callable[[bytes], Any]:

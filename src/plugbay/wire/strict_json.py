@@ -133,6 +133,9 @@ class StdlibCodec:
             raise Malformed(f"not JSON: no value at character {stop.value}") from None
         except (ValueError, RecursionError) as error:
             raise Malformed(f"not JSON: {error}") from None
+        except SystemError:
+            # Before 3.12 the accelerator takes its exception from `json.decoder`, and fails without it loaded.
+            raise Malformed("not JSON") from None
         if end != len(text):
             raise Malformed(f"not JSON: something follows the value at character {end}")
         return value
@@ -143,6 +146,7 @@ class StdlibCodec:
             encoded = self._engine.write(value).encode()
             refuse_odd_keys(value)
             refuse_wide_numbers(encoded)
+            gate(encoded)
         except (ValueError, TypeError, RecursionError) as error:
             raise unencodable(value, error) from None
         return encoded

@@ -331,8 +331,17 @@ def test_a_failure_travels_with_its_code_and_message() -> None:
     assert (event.failure.message, event.failure.detail) == ("full", {"plugin_code": "quota"})
 
 
+def nested(levels: int) -> Any:
+    value: Any = 0
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
-    "value", [float("nan"), {1, 2}, "\ud800", "x" * MAX_PLUGIN_LINE], ids=["nan", "set", "surrogate", "huge"]
+    "value",
+    [float("nan"), {1, 2}, "\ud800", "x" * MAX_PLUGIN_LINE, nested(100)],
+    ids=["nan", "set", "surrogate", "huge", "deep"],
 )
 def test_a_result_that_cannot_be_sent_becomes_an_error_response(value: Any) -> None:
     (event,) = conversation(value)

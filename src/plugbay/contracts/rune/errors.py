@@ -24,10 +24,22 @@ def from_wire(code: str, message: str) -> Failure:
     )
 
 
+MAX_ERROR_CODE, MAX_ERROR_TEXT = 200, 65_536
+"""Characters; whatever has to be escaped, the line stays under its limit."""
+
+
 def to_wire(failure: Failure) -> tuple[str, str]:
-    """A handler's failure as (code, message) for an error response; rune requires a non-blank message."""
-    code = failure.detail.get("plugin_code") or failure.code
-    return str(code), failure.message.strip() or f"the tool failed with {failure.code}"
+    """A handler's failure as (code, message) for an error response; rune requires a non-blank message.
+
+    An error must reach the host even when it is huge or quotes a file name that is not UTF-8.
+    """
+    code = str(failure.detail.get("plugin_code") or failure.code)[:MAX_ERROR_CODE]
+    message = failure.message.strip()[:MAX_ERROR_TEXT] or f"the tool failed with {failure.code}"
+    return _utf8(code), _utf8(message)
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def excerpt(line: bytes) -> str:

@@ -100,6 +100,8 @@ class RuneMachine(Machine):
         rest = self._lines.eof()
         if rest:
             events += self._take(rest)
+        if any(isinstance(event, CallArrived) for event in events):
+            return events  # the host has nothing more to say, but waits for the answer
         if self._may("eof"):
             self._step("eof")
             return [*events, Closed()]
@@ -113,7 +115,7 @@ class RuneMachine(Machine):
         if self.state == ANSWERED:
             return [Noise(line if isinstance(line, bytes) else line.head, "output after the answer")]
         if isinstance(line, TooLong):
-            limit = messages.MAX_PLUGIN_LINE
+            limit = messages.MAX_PLUGIN_LINE if self.role == Role.HOST else messages.MAX_HOST_LINE
             return self._fault(errors.malformed(f"a line is longer than {limit:,} bytes", line.head, limit=limit))
         try:
             message = self._decode(line)
@@ -260,7 +262,9 @@ class RuneMachine(Machine):
         try:
             body = messages.ok_response(self.codec, self._request_id, value)
         except Unencodable as error:
-            return messages.error_response(self.codec, self._request_id, "internal", f"the result is not JSON: {error}")
+            return messages.error_response(
+                self.codec, self._request_id, "internal", f"the result cannot be sent: {error}"
+            )
         if len(body) > messages.MAX_PLUGIN_LINE:
             text = f"the result is {len(body):,} bytes; a response may have {messages.MAX_PLUGIN_LINE:,}"
             return messages.error_response(self.codec, self._request_id, "internal", text)
