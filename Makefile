@@ -24,7 +24,7 @@ help: ## list the targets
 	    printf '  make %-6s  %s\n' "$$target" "$$text"; \
 	done
 
-run: setup ## start the demo: example plugins of every contract
+run: setup ## start the demo: every example plugin, called once
 	@$(BIN)/python -m examples.demo
 
 test: setup ## run all tests (PYTEST_ARGS="-k name" narrows)

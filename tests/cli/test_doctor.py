@@ -50,7 +50,7 @@ def test_the_machine_is_checked_and_the_json_has_the_public_shape(run: Run) -> N
 def test_a_plugin_is_checked_after_the_machine(run: Run, make_plugin: MakePlugin) -> None:
     done = run("doctor", make_plugin(), "--json")
     names = [check["id"] for check in done.json["checks"]]
-    assert names == [*MACHINE, "manifest", "command", "interpreter", "handshake"]
+    assert names == [*MACHINE, "manifest", "command", "interpreter", "handshake", "grants"]
     assert {check["status"] for check in done.json["checks"][len(MACHINE) :]} == {"ok"}
 
 

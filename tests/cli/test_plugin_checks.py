@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,28 @@ def statuses(path: Path) -> dict[str, str]:
 
 
 def test_a_good_plugin_passes_every_check(make_plugin: MakePlugin) -> None:
-    good = {"manifest": OK, "command": OK, "interpreter": OK, "handshake": OK}
-    assert statuses(make_plugin(capabilities=["tool.execute"])) == good
+    good = {"manifest": OK, "command": OK, "interpreter": OK, "handshake": OK, "grants": OK}
+    assert statuses(make_plugin()) == good
+
+
+def test_a_plugin_nobody_may_call_is_a_finding_with_the_way_out(make_plugin: MakePlugin, cwd: Path) -> None:
+    folder = make_plugin(capabilities=["tool.execute"])
+    pending = by_id(folder)["grants"]
+    assert pending.status == WARNING
+    assert "pending" in pending.detail
+    assert "--grant tool.execute" in pending.fix
+    (cwd / "plugbay.toml").write_text('[plugins."example.echo"]\ngrants = ["tool.execute"]\n')
+    assert by_id(folder)["grants"].status == OK
+    (cwd / "plugbay.toml").write_text('[plugins."example.echo"]\nenabled = false\n')
+    assert "disabled" in by_id(folder)["grants"].detail
+
+
+def test_a_handshake_that_lacks_what_the_manifest_promises_is_an_error(make_plugin: MakePlugin) -> None:
+    greeting = {"plugin_id": "example.echo", "plugin_version": "1", "protocol_version": "rterm.plugin.v1"}
+    words = json.dumps({"type": "handshake", "manifest": {**greeting, "exposed_tools": ["other"]}})
+    check = by_id(make_plugin(handshake=words))["handshake"]
+    assert check.status == ERROR
+    assert "does not offer echo" in check.detail
 
 
 def test_each_plugin_of_a_folder_is_checked_under_its_name(make_plugin: MakePlugin, cwd: Path) -> None:
@@ -39,6 +60,7 @@ def test_each_plugin_of_a_folder_is_checked_under_its_name(make_plugin: MakePlug
         "command:one",
         "interpreter:one",
         "handshake:one",
+        "grants:one",
         "manifest:two",
     ]
     assert found["manifest:two"].status == ERROR

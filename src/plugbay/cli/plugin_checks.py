@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plugbay.cli import folders, output
 from plugbay.cli.checks import ERROR, OK, WARNING, Check
@@ -45,7 +45,9 @@ def _checks(found: Found) -> Iterator[Check]:
     if launched.status != OK:
         return
     yield interpreter(found.spec)
-    yield handshake(found.spec, operator_settings(found.spec.id))
+    settings = operator_settings(found.spec.id)
+    yield handshake(found.spec, settings)
+    yield grants(found.spec, settings)
 
 
 def manifest(found: Found) -> Check:
@@ -111,14 +113,26 @@ def operator_settings(plugin_id: str) -> PluginConfig:
         return config.PluginConfig()
 
 
+def grants(spec: PluginSpec, settings: PluginConfig) -> Check:
+    """Whether the operator's word lets each export be called."""
+    from plugbay.host import policy
+
+    decision = settings.decision()
+    refused = {export.name: policy.authorize(spec, export, decision) for export in spec.exports}
+    failures = [failure for failure in refused.values() if failure is not None]
+    if not failures:
+        granted = ", ".join(policy.effective(spec, decision)) or "nothing is requested or granted"
+        return Check("grants", OK, "Grants", granted)
+    return Check("grants", WARNING, "Grants", failures[0].message, str(failures[0].detail["hint"]))
+
+
 def handshake(spec: PluginSpec, settings: PluginConfig) -> Check:
     """Start the plugin, greet it, let it go."""
     import asyncio
 
-    failure, seconds = asyncio.run(_greet(spec, settings))
+    failure, hello, seconds = asyncio.run(_greet(spec, settings))
     if failure is None:
-        took = output.duration(seconds * 1000)
-        return Check("handshake", OK, "Handshake", f"{spec.id} {spec.version} answered within {took}")
+        return _answered(spec, hello, output.duration(seconds * 1000))
     detail = failure.detail
     lines = [f"{failure.code}: {failure.message}", *detail.get("stderr_tail", [])[-3:]]
     if detail.get("cause"):
@@ -127,8 +141,18 @@ def handshake(spec: PluginSpec, settings: PluginConfig) -> Check:
     return Check("handshake", ERROR, "Handshake", "\n".join(lines), str(fix))
 
 
-async def _greet(spec: PluginSpec, settings: PluginConfig) -> tuple[Failure | None, float]:
-    """Why there was no handshake, if there was none, and how many seconds it took."""
+def _answered(spec: PluginSpec, hello: Mapping[str, Any], took: str) -> Check:
+    """A plugin that greets well may still not offer what its manifest promises."""
+    exposed = hello.get("exposed_tools", [])
+    missing = [export.name for export in spec.exports if export.kind == "tool" and export.name not in exposed]
+    if not missing:
+        return Check("handshake", OK, "Handshake", f"{spec.id} {spec.version} answered within {took}")
+    detail = f"the running plugin does not offer {', '.join(missing)}; it offers {', '.join(exposed)}"
+    return Check("handshake", ERROR, "Handshake", detail, "make the manifest's tools and the handshake agree")
+
+
+async def _greet(spec: PluginSpec, settings: PluginConfig) -> tuple[Failure | None, Mapping[str, Any], float]:
+    """Why there was no handshake, if there was none; what was said in it; and how many seconds it took."""
     import asyncio
 
     from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
@@ -145,9 +169,10 @@ async def _greet(spec: PluginSpec, settings: PluginConfig) -> tuple[Failure | No
         seat = await open_seat(binding, Runtime(spawner, deadlines, MsgspecCodec()), Deadline(bound.timeouts.call))
         took = time.perf_counter() - began
         if not isinstance(seat, Seat):
-            return seat, took
+            return seat, {}, took
+        said = seat.link.hello.hello if seat.link.hello is not None else {}
         seat.leave()
-        return None, took
+        return None, said, took
     finally:
         await spawner.close()
         deadlines.close()
