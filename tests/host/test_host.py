@@ -156,6 +156,14 @@ def test_exports_and_plugins_can_be_looked_at_before_anything_runs(tmp_path: Pat
     assert [found.root.name for found in host.problems] == ["broken"]
 
 
+def test_settings_for_a_plugin_that_is_not_there_are_noticed_when_they_look_like_a_slip(tmp_path: Path) -> None:
+    write_plugin(tmp_path, "example.words")
+    (tmp_path / "c.toml").write_text('[plugins."example.word"]\nenabled = false\n[plugins."elsewhere"]\n')
+    host = Host.load(tmp_path / "example.words", config=tmp_path / "c.toml", grants="tool.execute")
+    assert host.mistyped_ids == {"example.word": "example.words"}
+    assert host._extra_grants == {"tool.execute"}
+
+
 def test_a_broken_plugin_that_was_named_itself_is_an_error_at_once(tmp_path: Path) -> None:
     (write_plugin(tmp_path, "broken") / "rterm-plugin.json").write_text("{")
     with pytest.raises(ManifestInvalid, match="not JSON"):

@@ -180,7 +180,12 @@ def _host(
 
     steps = call_view.StepPrinter() if trace else None
     logs = None if config and config.host.log_dir else directories()["log"]
-    return Host(found, config, grants=grants, grant_all=grant_all, call_log=log, log_dir=logs, trace=steps)
+    host = Host(found, config, grants=grants, grant_all=grant_all, call_log=log, log_dir=logs, trace=steps)
+    for written, meant in host.mistyped_ids.items():
+        output.note(
+            f"plugbay.toml has settings for {written!r}, but no plugin here is called that; {meant!r} is meant?"
+        )
+    return host
 
 
 class Question(NamedTuple):

@@ -10,6 +10,7 @@ thread: a call from another loop is carried to the loop the host was started on.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import os
 import time
 from collections.abc import Coroutine, Iterable, Mapping
@@ -91,7 +92,7 @@ class Host:
         self.found = list(found)
         self.config = config or configuration.Config()
         self.call_log: CallLog = call_log or MemoryCallLog()
-        self._extra_grants = frozenset(grants)
+        self._extra_grants = frozenset([grants] if isinstance(grants, str) else grants)
         self._grant_all = grant_all
         self._trace = trace
         self._log_dir = log_dir or (Path(self.config.host.log_dir) if self.config.host.log_dir else None)
@@ -273,6 +274,13 @@ class Host:
     def plugins(self) -> list[PluginStatus]:
         """Every usable plugin and what it is doing."""
         return [self._status(spec) for spec in self._specs.values()]
+
+    @property
+    def mistyped_ids(self) -> dict[str, str]:
+        """Ids in plugbay.toml that no plugin here has but that look like one: settings that silently do nothing."""
+        strangers = [plugin_id for plugin_id in self.config.plugins if plugin_id not in self._specs]
+        near = {stranger: difflib.get_close_matches(stranger, self._specs, n=1, cutoff=0.8) for stranger in strangers}
+        return {stranger: matches[0] for stranger, matches in near.items() if matches}
 
     @property
     def problems(self) -> list[Found]:
