@@ -94,7 +94,7 @@ def test_a_path_reads_as_people_write_it() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ('{"a": 1,\n}', 2, "not JSON"),
+        ('{"a": 1,\n b: 2}', 2, "not JSON"),
         ("", 1, "not JSON"),
         ('{"a": NaN}', None, "NaN is not JSON"),
         ('{"a": ["\\ud800"]}', None, "surrogate"),
