@@ -1,16 +1,15 @@
-"""A spec finds its exports by name and shows them in the public shape."""
+"""Exports have a known kind and the public shape."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import pytest
 
-from plugbay.model.spec import KINDS, Export, Lifetime, PluginSpec
+from plugbay.model.spec import KINDS, Export, Lifetime
 
 
-def test_an_export_is_found_by_its_short_name() -> None:
-    spec = PluginSpec("p", "1", "rune", Path("/p"), ("run",), exports=(Export("tool", "a"), Export("tool", "b")))
-    assert spec.export("b") == Export("tool", "b")
-    assert spec.export("c") is None
+def test_an_export_of_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="'spell' is not a kind of export"):
+        Export("spell", "a")
 
 
 def test_an_export_has_the_public_json_shape() -> None:

@@ -38,6 +38,10 @@ class Export:
     facts: dict[str, Any] = field(default_factory=dict)
     """What the contract says beyond this: approval tier, effect class, size hints."""
 
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"{self.kind!r} is not a kind of export")
+
     def to_json(self) -> dict[str, Any]:
         """The public shape, as in `plugbay inspect --json`."""
         return {
@@ -90,7 +94,3 @@ class PluginSpec:
     capabilities: tuple[str, ...] = ()
     """What the manifest requests; a request, never a grant."""
     timeouts: Timeouts = field(default_factory=Timeouts)
-
-    def export(self, name: str) -> Export | None:
-        """The export with this short name, if there is one."""
-        return next((export for export in self.exports if export.name == name), None)

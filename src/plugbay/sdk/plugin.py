@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
-_COROUTINE, _VARKEYWORDS = 0x80, 0x08
-"""Code flags, as in `inspect`, which costs 27 ms to import."""
+_VARKEYWORDS = 0x08
+"""A code flag, as in `inspect`, which costs 27 ms to import."""
 
 
 class ToolError(Exception):
@@ -42,15 +42,12 @@ class ToolError(Exception):
 class Tool:
     """One declared tool."""
 
-    __slots__ = ("capabilities", "description", "function", "name")
+    __slots__ = ("description", "function", "name")
 
-    def __init__(
-        self, name: str, description: str, function: Callable[..., Any], capabilities: tuple[str, ...]
-    ) -> None:
+    def __init__(self, name: str, description: str, function: Callable[..., Any]) -> None:
         self.name = name
         self.description = description
         self.function = function
-        self.capabilities = capabilities
 
     def invoke(self, given: Any, context: Mapping[str, Any]) -> Any:
         """Run the tool; the result is its value or a `Failure`."""
@@ -99,9 +96,7 @@ class Plugin:
         self.capabilities = tuple(capabilities)
         self.tools: dict[str, Tool] = {}
 
-    def tool(
-        self, name: str | None = None, *, description: str = "", capabilities: Iterable[str] = ()
-    ) -> Callable[[Function], Function]:
+    def tool(self, name: str | None = None, *, description: str = "") -> Callable[[Function], Function]:
         """Offer a function as a tool; its name and docstring are the defaults."""
 
         if name is not None and not isinstance(name, str):
@@ -114,7 +109,7 @@ class Plugin:
             if called in self.tools:
                 raise ValueError(f"two tools are called {called!r}")
             text = description or (function.__doc__ or "").strip().split("\n")[0]
-            self.tools[called] = Tool(called, text, function, tuple(capabilities))
+            self.tools[called] = Tool(called, text, function)
             return function
 
         return register

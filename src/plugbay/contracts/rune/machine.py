@@ -224,10 +224,11 @@ class RuneMachine(Machine):
             self._say(messages.handshake_request(self.codec))
 
     def call(self, id: CallId, op: PluginOp | HostOp) -> Failure | None:
-        if self.role != Role.HOST or not isinstance(op, InvokeTool):
+        if self.role != Role.HOST or type(op) not in self.SUPPORTS:
             raise Misuse(f"rune cannot carry {type(op).__name__} from {self.role}")
         if not isinstance(id, int):
             raise Misuse("rune numbers its calls")
+        assert isinstance(op, InvokeTool)
         assert self.identity is not None, "called before Ready"
         refusal = _tool_problem(op.tool, self.identity) or _capability_problem(self.granted, self.identity)
         if refusal:
