@@ -13,11 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bench import framing_bench, idle_bench, link_bench, report, rune_bench, startup_bench
+from bench import bus_bench, framing_bench, idle_bench, link_bench, nexo_bench, report, rune_bench, startup_bench
 from bench.harness import ROOT, BenchFailed, Comparison, Options, machine_facts
 
 COMPARISONS: dict[str, ModuleType] = {
-    module.NAME: module for module in (link_bench, rune_bench, startup_bench, idle_bench, framing_bench)
+    module.NAME: module
+    for module in (link_bench, nexo_bench, bus_bench, rune_bench, startup_bench, idle_bench, framing_bench)
 }
 LATEST = ROOT / "bench" / "results" / "latest.json"
 REPEATS, QUICK_REPEATS = 9, 2

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
+from bench.calls import IN_FLIGHT, measure
 from bench.harness import (
     CHILDREN,
     PAYLOAD,
@@ -25,21 +24,16 @@ from bench.harness import (
     Options,
     Rounds,
     Sample,
-    Stopwatch,
     apart,
     interleave,
     missing,
-    percentile,
     serve,
 )
 
 NAME = "link"
 TITLE = "One call on a resident child: 100-byte echo"
-IN_FLIGHT = 64
 PATIENCE = 60.0
 """Seconds a call may take; every call carries a deadline, as in a host."""
-
-Echo = Callable[[], Awaitable[str]]
 
 
 def run(options: Options) -> Comparison:
@@ -132,7 +126,7 @@ async def _through_link(params: dict[str, Any]) -> Sample:
         return text
 
     try:
-        return await _measure(echo, params)
+        return await measure(echo, params)
     finally:
         link.close()
         await spawner.close()
@@ -153,43 +147,7 @@ async def _through_mcp(params: dict[str, Any]) -> Sample:
             text: str = answer.content[0].text
             return text
 
-        return await _measure(echo, params)
-
-
-async def _measure(echo: Echo, params: dict[str, Any]) -> Sample:
-    """The same protocol as the floors': warm up, one call at a time, warm up, 64 callers at once."""
-    calls, burst = params["calls"], params["burst"]
-    assert await echo() == PAYLOAD
-    await _sequential(echo, calls // 10)
-    watch = Stopwatch()
-    times = sorted(await _sequential(echo, calls))
-    sample = {
-        "p50_us": percentile(times, 0.5),
-        "p99_us": percentile(times, 0.99),
-        "cpu_us": watch.cpu_us(calls),
-    }
-    await _at_once(echo, burst // 10)
-    watch = Stopwatch()
-    await _at_once(echo, burst)
-    return sample | {"calls_per_s": watch.per_second(burst), "burst_cpu_us": watch.cpu_us(burst)}
-
-
-async def _sequential(echo: Echo, calls: int) -> list[float]:
-    times, clock = [], time.perf_counter_ns
-    for _ in range(calls):
-        began = clock()
-        await echo()
-        times.append((clock() - began) / 1e3)
-    return times
-
-
-async def _at_once(echo: Echo, calls: int) -> None:
-    async def caller(share: int) -> None:
-        for _ in range(share):
-            await echo()
-
-    shares = [calls // IN_FLIGHT + (number < calls % IN_FLIGHT) for number in range(IN_FLIGHT)]
-    await asyncio.gather(*map(caller, shares))
+        return await measure(echo, params)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from plugbay.host.host import CallResult, Host
+    from plugbay.host.calls import CallResult
+    from plugbay.host.host import Host
     from plugbay.host.sync import SyncHost
     from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, PlugbayError
 
 _HOMES = {
     "Host": "plugbay.host.host",
-    "CallResult": "plugbay.host.host",
+    "CallResult": "plugbay.host.calls",
     "SyncHost": "plugbay.host.sync",
     **dict.fromkeys(
         ("CallFailed", "Code", "ConfigInvalid", "Failure", "ManifestInvalid", "PlugbayError"),

@@ -28,6 +28,7 @@ from tests.cli.conftest import (
     wait_until,
     write_manifest,
 )
+from tests.support.nexo import write_nexo_plugin
 
 SHAPE = {"status", "output", "failure", "plugin", "call_id", "duration_ms"}
 FAILURE_SHAPE = {"code", "origin", "message", "detail", "retry_after_ms"}
@@ -560,3 +561,53 @@ def test_what_a_plugin_writes_to_stderr_is_kept_where_paths_says(run: Run, make_
     assert run("call", make_plugin(answer="echo noted >&2\n" + ECHO), "echo").code == 0
     logs = Path(run("paths", "--json").json["log"])
     assert "noted" in (logs / "example.echo.log").read_text()
+
+
+# Plugins that stay.
+
+STREAMS = """
+def llm_chat(m):
+    for text in ("Hel", "lo"):
+        notify("llm.chat.delta", request_id=m["id"], chunk={"type": "text_delta", "delta": text})
+    usage = {"prompt_tokens": 1, "completion_tokens": 1}
+    reply(m, {"content": {"type": "text", "text": ""}, "usage": usage, "finish_reason": {"kind": "stop"}})
+"""
+CHAT = '{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
+
+
+def test_a_resident_plugin_is_started_called_and_said_good_bye_to(run: Run, cwd: Path) -> None:
+    body = 'def shutdown(m):\n    open("bye", "w").close()\n    reply(m, {"ok": True})\n    os._exit(0)\n'
+    root = write_nexo_plugin(cwd, body=body, tools=["echo"])
+    done = run("call", "p", "p_echo", '{"a": 1}')
+    assert (done.code, done.json) == (0, {"a": 1})
+    assert (root / "bye").exists()
+
+
+def test_only_the_plugin_that_is_called_is_started(run: Run, cwd: Path) -> None:
+    write_nexo_plugin(cwd / "all", tools=["echo"])
+    other = write_nexo_plugin(cwd / "all", "q", body='open("started", "w").close()\n', tools=["echo"])
+    assert run("call", "all", "p_echo").code == 0
+    assert not (other / "started").exists()
+
+
+def test_the_pieces_of_a_stream_are_lines_before_the_answer(run: Run, cwd: Path) -> None:
+    write_nexo_plugin(cwd, body=STREAMS, extends={"llm_providers": ["cohere"]})
+    done = run("call", "p", "cohere", CHAT, "--stream", "--json")
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert lines[:2] == [{"progress": {"type": "text_delta", "delta": text}} for text in ("Hel", "lo")]
+    assert lines[2]["output"]["finish_reason"] == {"kind": "stop"}
+    assert run("call", "p", "cohere", CHAT, "--stream").out.startswith('{"type":"text_delta","delta":"Hel"}\n')
+
+
+def test_a_plugin_that_asks_for_a_sandbox_runs_only_when_told_to_do_without(run: Run, cwd: Path) -> None:
+    write_nexo_plugin(cwd, tools=["echo"], more="[plugin.sandbox]\nenabled = true\n")
+    refused = run("call", "p", "p_echo", "--json")
+    assert refused.json["failure"]["code"] == "sandbox_unavailable"
+    assert "--no-sandbox" in refused.json["failure"]["detail"]["hint"]
+    assert run("call", "p", "p_echo", "--no-sandbox").code == 0
+
+
+def test_a_service_may_be_granted_although_no_manifest_requests_it(run: Run, cwd: Path) -> None:
+    write_nexo_plugin(cwd, tools=["echo"])
+    assert "changes nothing" not in run("call", "p", "p_echo", "--grant", "memory.recall").err
+    assert "changes nothing" in run("call", "p", "p_echo", "--grant", "memory.recal").err

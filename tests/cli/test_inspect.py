@@ -11,6 +11,7 @@ import pytest
 from plugbay.cli.inspect import to_json
 from plugbay.host.discovery import inspect
 from tests.cli.conftest import SCHEMA, MakePlugin, Run, write_manifest
+from tests.support.nexo import write_nexo_plugin
 
 BROKEN = """\
 {
@@ -179,3 +180,20 @@ def test_on_a_terminal_the_next_command_is_suggested_and_works(
 
 def test_a_terminal_that_claims_no_columns_still_sees_everything(run: Run, make_plugin: MakePlugin) -> None:
     assert "Echo 1.0.0" in run("inspect", make_plugin(), COLUMNS="0").out
+
+
+def test_a_person_sees_what_a_resident_plugin_hears_says_and_asks_for(run: Run, cwd: Path) -> None:
+    more = '[plugin.supervisor]\nrespawn = true\n[plugin.sandbox]\nenabled = true\nfs_read_paths = ["/srv/data"]\n'
+    write_nexo_plugin(cwd, tools=["echo"], extends={"hooks": ["before_message"]}, channels=["k"], more=more)
+    text = run("inspect", "p").out
+    for words in (
+        "nexo · stays running",
+        "memory.recall, llm.complete",
+        "plugin.outbound.k, plugin.outbound.k.>",
+        "plugin.inbound.k, plugin.inbound.k.>",
+        "starts again, 3 times at most, first after 1 s",
+        "network denied · reads /srv/data",
+        "told at its start",
+        "hook before_message",
+    ):
+        assert words in text

@@ -11,6 +11,7 @@ from plugbay.cli.checks import ERROR, OK, WARNING, Check
 from plugbay.cli.plugin_checks import interpreter, operator_settings, plugin_checks
 from plugbay.model.spec import PluginSpec
 from tests.cli.conftest import MakePlugin, write_manifest
+from tests.support.nexo import write_nexo_plugin
 
 
 @pytest.fixture(autouse=True)
@@ -143,3 +144,21 @@ def test_the_operators_settings_reach_the_handshake(make_plugin: MakePlugin, cwd
 def test_a_broken_config_leaves_the_defaults(cwd: Path) -> None:
     (cwd / "plugbay.toml").write_text("[")
     assert operator_settings("example.echo").env == {}
+
+
+def test_a_resident_plugin_is_greeted_and_its_tools_compared(cwd: Path) -> None:
+    write_nexo_plugin(cwd, tools=["echo"])
+    assert by_id(cwd / "p")["handshake"].status == OK
+    write_nexo_plugin(cwd, body="TOOLS.clear()\n", tools=["echo"])
+    check = by_id(cwd / "p")["handshake"]
+    assert check.status == ERROR
+    assert "does not offer p_echo" in check.detail
+
+
+def test_a_plugin_that_asks_for_a_sandbox_is_not_started_without_one(cwd: Path) -> None:
+    body = 'open("started", "w").close()\n'
+    root = write_nexo_plugin(cwd, body=body, tools=["echo"], more="[plugin.sandbox]\nenabled = true\n")
+    assert by_id(cwd / "p")["handshake"].status == WARNING
+    assert not (root / "started").exists()
+    (cwd / "plugbay.toml").write_text('[plugins.p]\nsandbox = "off"\n')
+    assert by_id(cwd / "p")["handshake"].status == OK

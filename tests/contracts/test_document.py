@@ -115,3 +115,19 @@ def test_text_that_is_no_toml_is_one_problem_with_its_line(text: str, line: int)
     problem = parse_toml(text)
     assert isinstance(problem, Problem)
     assert problem.line == line
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = " + "9" * 5_000, "plugin." + "a." * 20_000 + "b = 1", "a = " + "[" * 500 + "]" * 500],
+    ids=["a number of 5,000 digits", "a key of 20,000 parts", "500 lists in each other"],
+)
+def test_toml_that_no_reader_should_meet_is_a_problem_and_no_crash(text: str) -> None:
+    problem = parse_toml(text)
+    assert isinstance(problem, Problem)
+    assert problem.message.startswith("not usable TOML")
+
+
+def test_tables_as_deep_as_anybody_writes_are_read() -> None:
+    document = parse_toml("a." * 60 + "b = 1")
+    assert not isinstance(document, Problem)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from plugbay.host.restart import RestartPolicy
+from plugbay.host.per_call import PerCallLease
 from plugbay.host.seat import Deadline
-from plugbay.host.supervisor import Lease
 from plugbay.model.errors import Code
 from plugbay.model.lifecycle import State
+from plugbay.model.spec import RestartPolicy
 from tests.support.loops import Run, until
 from tests.support.plugins import write_plugin
 from tests.support.supervision import Bench, answer
@@ -25,7 +25,7 @@ def test_a_pool_holds_greeted_children_and_fills_up_again(run: Run, tmp_path: Pa
             assert supervisor.state is State.IDLE
             before = supervisor.generation
             lease = await supervisor.lease(Deadline(5))
-            assert isinstance(lease, Lease)
+            assert isinstance(lease, PerCallLease)
             assert supervisor.generation == before
             lease.release()
             await until(lambda: len(supervisor.pool) == 3)

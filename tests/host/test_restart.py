@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.restart import Quarantine, Restart, RestartPolicy, next_action, remembered
+from plugbay.host.restart import Quarantine, Restart, next_action, remembered
+from plugbay.model.spec import RestartPolicy
 
 POLICY = RestartPolicy(first_delay=1, factor=4, longest_delay=10, jitter=0.5, failures=3, window=60, healthy_after=100)
 
@@ -48,3 +49,8 @@ def test_a_delay_is_never_negative_nor_longer_than_the_longest(failures: list[fl
         assert 0 <= action.after <= POLICY.longest_delay
     else:
         assert action.failures > POLICY.failures
+
+
+def test_a_policy_of_endless_patience_computes_no_number_that_does_not_exist() -> None:
+    policy = RestartPolicy(failures=10_000, window=float("inf"), jitter=0)
+    assert next_action([0.0] * 5_000, 0.0, policy, 0.5) == Restart(policy.longest_delay)

@@ -442,3 +442,51 @@ def test_the_first_frame_of_a_tick_goes_out_at_once_and_the_rest_go_together(run
         assert [data.count(b"\n") for data in writes] == [1, 9]
 
     run(main)
+
+
+def test_a_burst_in_one_tick_is_bounded_by_the_pipe_and_the_queue(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair().open()
+        pair.plugin_end.stalled = True
+        for number in range(5_000):
+            pair.host.notify(DeliverEvent("t", number))
+        sent_or_waiting = 5_000 - pair.host.dropped
+        assert pair.host.dropped > 4_000
+        assert sent_or_waiting > EchoMachine.TRAFFIC.capacity
+        pair.host.close()
+
+    run(main)
+
+
+def test_a_good_bye_waits_for_the_peers_answer_and_for_calls_in_flight(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair().open()
+        asked = asyncio.ensure_future(pair.ask(1))
+        await asyncio.sleep(0)
+        parting = asyncio.ensure_future(pair.host.farewell(5))
+        assert await asked == 1
+        pair.plugin_end.close_write()
+        assert await parting is None
+        assert pair.host.fault is not None and pair.host.fault.code == Code.UNAVAILABLE
+
+    run(main)
+
+
+def test_a_good_bye_that_is_never_answered_ends_in_time(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair().open()
+        failure = await pair.host.farewell(0.01)
+        assert failure is not None and failure.code == Code.TIMEOUT
+
+    run(main)
+
+
+def test_a_good_bye_to_a_peer_that_is_gone_says_why(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair().open()
+        pair.plugin_end.close_write()
+        await until(lambda: pair.host.fault is not None)
+        failure = await pair.host.farewell(5)
+        assert failure is pair.host.fault
+
+    run(main)

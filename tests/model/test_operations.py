@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plugbay.model.operations import DeliverEvent, InvokeTool, WriteLog
+from plugbay.model.operations import DeliverEvent, InvokeTool, Shutdown, WriteLog
 
 
 def test_a_tool_call_without_context_has_an_empty_one() -> None:
@@ -12,3 +12,8 @@ def test_a_tool_call_without_context_has_an_empty_one() -> None:
 
 def test_operations_of_different_kinds_are_never_equal() -> None:
     assert DeliverEvent("info", "x") != WriteLog("info", "x")
+
+
+def test_a_good_bye_needs_no_reason() -> None:
+    assert Shutdown() == Shutdown("")
+    assert Shutdown("host requested").reason == "host requested"

@@ -41,7 +41,10 @@ _TABLE = {
     ("greeting", "eof"): "closed",
     ("ready", "eof"): "closed",
     ("greeting", "close"): "closed",
-    ("ready", "close"): "closed",
+    ("ready", "close"): "closing",
+    ("closing", "close"): "closing",
+    ("closing", "violation"): "failed",
+    ("closing", "eof"): "closed",
     ("failed", "close"): "closed",
 }
 

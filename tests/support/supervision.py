@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 from plugbay.host.discovery import inspect
-from plugbay.host.restart import RestartPolicy
 from plugbay.host.seat import Binding, Deadline, Runtime
-from plugbay.host.supervisor import Supervisor
+from plugbay.host.per_call import PerCallSupervisor
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Failure
 from plugbay.model.operations import InvokeTool
+from plugbay.model.spec import RestartPolicy
 from plugbay.process.child import Spawner
 from plugbay.wire.fast_json import MsgspecCodec
 
@@ -26,9 +26,9 @@ class Bench:
         assert spec is not None
         self.spawner = Spawner()
         self.runtime = Runtime(self.spawner, Deadlines(asyncio.get_running_loop()), CODEC)
-        self.supervisor = Supervisor(Binding(spec, pool=pool, concurrency=concurrency), self.runtime, policy)
+        self.supervisor = PerCallSupervisor(Binding(spec, pool=pool, concurrency=concurrency), self.runtime, policy)
 
-    async def __aenter__(self) -> Supervisor:
+    async def __aenter__(self) -> PerCallSupervisor:
         return self.supervisor
 
     async def __aexit__(self, *error: object) -> None:
@@ -37,7 +37,7 @@ class Bench:
         assert not self.spawner.children
 
 
-async def answer(supervisor: Supervisor, value: object) -> object:
+async def answer(supervisor: PerCallSupervisor, value: object) -> object:
     deadline = Deadline(5)
     lease = await supervisor.lease(deadline)
     if isinstance(lease, Failure):

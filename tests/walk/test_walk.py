@@ -44,7 +44,7 @@ def test_a_warm_child_skips_the_spawn_and_the_greeting(tmp_path: Path) -> None:
         async with Host.load(tmp_path / "p", config=tmp_path / "c.toml", trace=steps.append) as host:
             await until(lambda: host.plugins()[0].ready == 1)
             steps.clear()
-            host._supervisors["p"].pool.fill = lambda: None  # type: ignore[method-assign]
+            host._calls.supervisors["p"].pool.fill = lambda: None  # type: ignore[method-assign]
             assert await host.call("t", 1) == 1
 
     asyncio.run(main())

@@ -22,9 +22,10 @@ from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import config_in_use, directories
 
 if TYPE_CHECKING:
+    from plugbay.host.calls import CallResult
     from plugbay.host.config import Config
     from plugbay.host.discovery import Found
-    from plugbay.host.host import CallResult, Host
+    from plugbay.host.host import Host
     from plugbay.host.ports import CallLog
 
 LONGEST = 3600.0
@@ -49,6 +50,8 @@ Given = Annotated[str, typer.Argument(metavar="JSON|-", help="The input, {} if l
 Timeout = Annotated[float | None, typer.Option(metavar="S", callback=_seconds, help="Seconds for the whole call.")]
 Grant = Annotated[list[str] | None, typer.Option(metavar="CAP", help="Grant a capability; repeatable.")]
 GrantAll = Annotated[bool, typer.Option("--grant-all", help="Grant everything that is requested.")]
+NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Run it unconfined, whatever its manifest asks for.")]
+Streamed = Annotated[bool, typer.Option("--stream", help="Show what it says before its answer, a line each.")]
 Context = Annotated[str, typer.Option(metavar="JSON", help="The context of the call, an object.")]
 ConfigFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of plugbay.toml in this directory.")]
 Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for a plugin id.")]
@@ -63,9 +66,11 @@ def call(
     timeout: Timeout = None,
     grant: Grant = None,
     grant_all: GrantAll = False,
+    no_sandbox: NoSandbox = False,
     context: Context = "{}",
     config: ConfigFile = None,
     plugins: Plugins = None,
+    stream: Streamed = False,
     trace: Trace = False,
     as_json: AsJson = False,
 ) -> None:
@@ -82,8 +87,9 @@ def call(
         view.refused(refusal)
         raise typer.Exit(refusal.status) from None
     view.warned(found, grant or ())
-    host = functools.partial(_host, found, settings, grant or (), grant_all, trace)
-    ending = run(host, Question(name, value, about, timeout))
+    options = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
+    host = functools.partial(_host, found, settings, options, trace)
+    ending = run(host, Question(name, value, about, timeout, view.progressed if stream else None))
     view.ended(ending)
     raise typer.Exit(ending.status)
 
@@ -168,19 +174,13 @@ def load_config(named: Path | None) -> Config | None:
         raise Refusal(call_view.bad_config(error), status=Exit.INVALID) from None
 
 
-def _host(
-    found: list[Found],
-    config: Config | None,
-    grants: Iterable[str],
-    grant_all: bool,
-    trace: bool,
-    log: CallLog,
-) -> Host:
+def _host(found: list[Found], config: Config | None, options: dict[str, Any], trace: bool, log: CallLog) -> Host:
+    """A host that starts nothing but what the call needs."""
     from plugbay.host.host import Host
 
     steps = call_view.StepPrinter() if trace else None
     logs = None if config and config.host.log_dir else directories()["log"]
-    host = Host(found, config, grants=grants, grant_all=grant_all, call_log=log, log_dir=logs, trace=steps)
+    host = Host(found, config, **options, eager=False, call_log=log, log_dir=logs, trace=steps)
     for written, meant in host.mistyped_ids.items():
         output.note(
             f"plugbay.toml has settings for {written!r}, but no plugin here is called that; {meant!r} is meant?"
@@ -195,6 +195,7 @@ class Question(NamedTuple):
     input: Any
     context: dict[str, Any]
     timeout: float | None
+    on_progress: Callable[[Any], None] | None = None
 
 
 def run(make_host: Callable[[CallLog], Host], question: Question) -> Ending:
@@ -220,8 +221,9 @@ async def _attempt(host: Host, question: Question) -> tuple[CallResult | None, i
 
     received: list[int] = []
     async with host:
-        name, value, context, timeout = question
-        work = asyncio.ensure_future(host.attempt(name, value, timeout=timeout, context=context))
+        name, value, context, timeout, on_progress = question
+        asked = host.attempt(name, value, timeout=timeout, context=context, on_progress=on_progress)
+        work = asyncio.ensure_future(asked)
 
         def interrupt(number: int) -> None:
             received.append(number)

@@ -105,6 +105,10 @@ class JsonView:
     def warned(self, found: Sequence[Found], grants: Iterable[str]) -> None:
         """Nothing: programs ask `inspect`."""
 
+    def progressed(self, item: Any) -> None:
+        """One line for each piece, before the outcome."""
+        output.print_line({"progress": item})
+
     def refused(self, refusal: Refusal) -> None:
         self._print(None, refusal.failure, None)
 
@@ -134,12 +138,17 @@ class HumanView:
     """The output on stdout; one line, or a block about the failure, on stderr."""
 
     def warned(self, found: Sequence[Found], grants: Iterable[str]) -> None:
-        requested = {name for item in found if item.spec for name in item.spec.capabilities}
+        specs = [item.spec for item in found if item.spec]
+        requested = {name for spec in specs for name in (*spec.capabilities, *spec.optional_capabilities)}
         for name in grants:
             if name not in requested:
                 wanted = ", ".join(sorted(requested)) or "nothing"
                 output.note(f"--grant {name} changes nothing: no plugin here requests it; requested is {wanted}")
         _show_folders(found)
+
+    def progressed(self, item: Any) -> None:
+        """One line of JSON for each piece; the answer follows."""
+        output.print_line(item)
 
     def refused(self, refusal: Refusal) -> None:
         output.problem(refusal.failure.message, hint=str(refusal.failure.detail.get("hint", "")))

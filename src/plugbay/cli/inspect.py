@@ -15,7 +15,7 @@ from plugbay.cli import folders, output, schema_text
 
 if TYPE_CHECKING:
     from plugbay.host.discovery import Found
-    from plugbay.model.spec import Export, PluginSpec, Timeouts
+    from plugbay.model.spec import Export, PluginSpec, SandboxRequest, Timeouts
 
 LIFETIMES = {"per_call": "one process per call", "resident": "stays running"}
 
@@ -80,18 +80,45 @@ def _show_spec(page: output.Printer, found: Found, spec: PluginSpec) -> None:
     page.field("command", shlex.join(spec.command))
     page.field("timeouts", _timeouts(spec.timeouts))
     page.field("requests", ", ".join(spec.capabilities) or ("no capabilities", output.DIM))
+    for label, text in _further(spec).items():
+        if text:
+            page.field(label, text)
     page.blank()
-    page.line(("Exports", output.NAME))
+    page.line(("Exports", output.NAME), "" if spec.exports else ("  none", output.DIM))
     for export in spec.exports:
-        _show_export(page, export)
+        _show_export(page, export, told_at_start=spec.lifetime == "resident")
 
 
-def _show_export(page: output.Printer, export: Export) -> None:
+def _further(spec: PluginSpec) -> dict[str, str]:
+    """What only some plugins have."""
+    policy = spec.restart
+    crash = f"starts again, {policy.failures} times at most, first after {policy.first_delay:g} s"
+    sandbox = spec.sandbox
+    confined = "" if sandbox is None else f"network {'of the host' if sandbox.network else 'denied'}"
+    return {
+        "may ask": ", ".join(spec.optional_capabilities),
+        "hears": ", ".join(spec.subscribes),
+        "publishes": ", ".join(spec.publishes),
+        "on crash": crash if spec.respawn else "",
+        "sandbox": output.DOT.join(filter(None, [confined, *_paths(sandbox)])),
+    }
+
+
+def _paths(sandbox: SandboxRequest | None) -> list[str]:
+    pairs = [] if sandbox is None else [("reads", sandbox.read), ("writes", sandbox.write)]
+    return [f"{verb} {', '.join(paths)}" for verb, paths in pairs if paths]
+
+
+def _show_export(page: output.Printer, export: Export, *, told_at_start: bool) -> None:
+    from plugbay.host.asking import INPUTS
+
     needs = f"  needs {', '.join(export.capabilities)}" if export.capabilities else ""
     page.line((export.kind, output.DIM), " ", (export.name, output.CODE), (needs, output.DIM), indent=2)
     if export.description:
         page.line(export.description, indent=4)
-    page.line(("input ", output.DIM), schema_text.summary(export.input_schema), indent=4)
+    schema = export.input_schema or INPUTS.get(export.kind)
+    unknown = schema is None and told_at_start
+    page.line(("input ", output.DIM), "told at its start" if unknown else schema_text.summary(schema), indent=4)
 
 
 def _timeouts(timeouts: Timeouts) -> str:

@@ -138,6 +138,11 @@ def print_json(value: Any) -> None:
         _write(document + b"\n")
 
 
+def print_line(value: Any) -> None:
+    """One JSON value as one line on stdout, at once."""
+    _write(json_bytes(value) + b"\n")
+
+
 def print_document(document: bytes) -> None:
     """JSON bytes as they are, indented; numbers keep every digit the plugin sent."""
     import msgspec

@@ -130,6 +130,9 @@ def handshake(spec: PluginSpec, settings: PluginConfig) -> Check:
     """Start the plugin, greet it, let it go."""
     import asyncio
 
+    if spec.sandbox is not None and not settings.decision().unconfined:
+        detail = "not started: it asks to be confined, and this version cannot confine a plugin yet"
+        return Check("handshake", WARNING, "Handshake", detail, 'sandbox = "off" in plugbay.toml runs it unconfined')
     failure, hello, seconds = asyncio.run(_greet(spec, settings))
     if failure is None:
         return _answered(spec, hello, output.duration(seconds * 1000))
@@ -143,7 +146,7 @@ def handshake(spec: PluginSpec, settings: PluginConfig) -> Check:
 
 def _answered(spec: PluginSpec, hello: Mapping[str, Any], took: str) -> Check:
     """A plugin that greets well may still not offer what its manifest promises."""
-    exposed = hello.get("exposed_tools", [])
+    exposed = hello.get("exposed_tools") or [tool["name"] for tool in hello.get("tools", [])]
     missing = [export.name for export in spec.exports if export.kind == "tool" and export.name not in exposed]
     if not missing:
         return Check("handshake", OK, "Handshake", f"{spec.id} {spec.version} answered within {took}")
@@ -171,7 +174,10 @@ async def _greet(spec: PluginSpec, settings: PluginConfig) -> tuple[Failure | No
         if not isinstance(seat, Seat):
             return seat, {}, took
         said = seat.link.hello.hello if seat.link.hello is not None else {}
-        seat.leave()
+        if spec.lifetime == "resident":
+            await seat.farewell()
+        else:
+            seat.leave()
         return None, said, took
     finally:
         await spawner.close()

@@ -119,12 +119,26 @@ class _JsonLines:
 def parse_toml(text: str) -> Document | Problem:
     """TOML 1.0."""
     try:
-        return Document(tomllib.loads(text), _toml_lines(text))
+        value = tomllib.loads(text)
+        if _is_deep(value):
+            return Problem("parse_error", "", f"not usable TOML: nested deeper than {MAX_DEPTH} levels")
+        return Document(value, _toml_lines(text))
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         return Problem("parse_error", "", f"not TOML: {error}", line=int(found[1]) if found else None)
-    except RecursionError:
-        return Problem("parse_error", "", "not usable TOML: nested too deep")
+    except (RecursionError, ValueError) as error:
+        return Problem("parse_error", "", f"not usable TOML: {error}")
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether tables and lists are nested deeper than anybody writes; level by level, so depth costs no stack."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [item for items in inner for item in items]
+        if not level:
+            return False
+    return True
 
 
 _TOML_KEY = r'(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|\'[^\']*\')'

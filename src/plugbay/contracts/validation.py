@@ -75,9 +75,15 @@ def _names_at(model: type[pydantic.BaseModel], path: Path) -> list[str]:
     """The fields the table at `path` may have; keys of maps and positions in lists lead into the same model."""
     here: type[pydantic.BaseModel] | None = model
     for part in path:
-        if here is not None and part in here.model_fields:
-            here = _model_in(here.model_fields[str(part)].annotation)
-    return list(here.model_fields) if here is not None else []
+        fields = _fields(here)
+        if part in fields:
+            here = _model_in(fields[part].annotation)
+    return list(_fields(here))
+
+
+def _fields(model: type[pydantic.BaseModel] | None) -> dict[Any, Any]:
+    """The fields of a table by the names a file has for them."""
+    return {} if model is None else {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _model_in(annotation: Any) -> type[pydantic.BaseModel] | None:

@@ -1,19 +1,20 @@
 """What can be called: every export of every plugin, by full and by short name, with its input schema compiled once.
 
-A leaf of the walk: dictionaries and validators, no I/O.
+Where a contract leaves descriptions and schemas to the greeting, they are learned then. A leaf of the walk: no I/O.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from plugbay.contracts.schemas import compile_schema
+from plugbay.contracts.schemas import compile_schema, schema_problem
+from plugbay.host.asking import INPUTS
 from plugbay.model.errors import Code, Failure
 from plugbay.model.ids import full_name
 from plugbay.model.spec import Export, PluginSpec
@@ -60,26 +61,52 @@ class Catalog:
 
     def __init__(self, specs: Iterable[PluginSpec]) -> None:
         self._full: dict[str, Entry] = {}
-        self._short: dict[str, list[Entry]] = {}
+        self._short: dict[str, list[str]] = {}
         for spec in specs:
             for export in spec.exports:
+                if export.input_schema is None and export.kind in INPUTS:
+                    export = replace(export, input_schema=INPUTS[export.kind])
                 entry = Entry(spec, export, _compile(export.input_schema))
                 self._full[entry.full_name] = entry
-                self._short.setdefault(export.name, []).append(entry)
+                self._short.setdefault(export.name, []).append(entry.full_name)
 
     def entries(self) -> list[Entry]:
         return list(self._full.values())
+
+    def of_kind(self, kind: str) -> list[Entry]:
+        """Every export of one kind, in the order of the plugins."""
+        return [entry for entry in self._full.values() if entry.export.kind == kind]
+
+    def learn(self, plugin_id: str, tools: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Take over what a plugin said about its tools in its greeting; the reasons why something was not usable."""
+        unusable = []
+        for tool in tools:
+            entry = self._full.get(full_name(plugin_id, tool["name"]))
+            if entry is None:
+                continue
+            schema = tool.get("input_schema")
+            problem = None if schema is None else schema_problem(schema)
+            if problem is not None:
+                unusable.append(f"the schema of {tool['name']} cannot be enforced, so inputs go unchecked: {problem}")
+                schema = None
+            if (schema, tool["description"]) != (entry.export.input_schema, entry.export.description):
+                export = replace(entry.export, description=tool["description"], input_schema=schema)
+                self._full[entry.full_name] = Entry(entry.spec, export, _compile(schema))
+        return unusable
+
+    def current(self, entry: Entry) -> Entry:
+        """The entry as it is known now."""
+        return self._full[entry.full_name]
 
     def resolve(self, name: str) -> Entry | Failure:
         """The export called `name`: full names always work, short ones where they are unique."""
         entry = self._full.get(name)
         if entry is not None:
             return entry
-        entries = self._short.get(name, ())
-        if len(entries) == 1:
-            return entries[0]
-        if entries:
-            names = [entry.full_name for entry in entries]
+        names = self._short.get(name, ())
+        if len(names) == 1:
+            return self._full[names[0]]
+        if names:
             text = f"{name!r} is offered by {len(names)} plugins; use one of {', '.join(names[:MAX_LISTED])}"
             return Failure(Code.NOT_FOUND, text, detail={"candidates": names[:MAX_LISTED]})
         return self._unknown(name)

@@ -3,6 +3,13 @@
     [host]
     log_dir = "logs"
 
+    [memory]
+    path = "memory.db"
+
+    [llm.providers.local]
+    kind = "openai"
+    base_url = "http://127.0.0.1:8080/v1"
+
     [plugins."example.weather"]
     enabled = true
     grants = ["tool.execute"]
@@ -11,6 +18,7 @@
     timeouts = { call = 10.0 }
     pool = 2
     concurrency = 8
+    sandbox = "off"
 
 Owns the file's fields and their meaning. Reads one file, decides nothing.
 """
@@ -19,13 +27,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from plugbay.contracts.document import parse_toml
 from plugbay.contracts.validation import validate
 from plugbay.host.policy import Decision
+from plugbay.host.services.llm.config import ProviderConfig
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.spec import Timeouts
 
@@ -42,6 +51,7 @@ class TimeoutOverrides(BaseModel):
     launch: Seconds | None = None
     handshake: Seconds | None = None
     call: Seconds | None = None
+    farewell: Seconds | None = None
     teardown: Seconds | None = None
 
     def over(self, defaults: Timeouts) -> Timeouts:
@@ -60,8 +70,10 @@ class PluginConfig(BaseModel):
     timeouts: TimeoutOverrides = TimeoutOverrides()
     pool: Annotated[int, Field(ge=0, le=64)] = 0
     """Children started and greeted ahead of time, for plugins that live for one call."""
-    concurrency: Annotated[int, Field(ge=1, le=1024)] = 32
+    concurrency: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Calls at the same time; more wait, within their own deadline. A caller's loop must not become a fork bomb."""
+    sandbox: Literal["off"] | None = None
+    """"off": run the plugin unconfined although its manifest asks for a sandbox."""
 
     @field_validator("grants")
     @classmethod
@@ -80,7 +92,8 @@ class PluginConfig(BaseModel):
         return value
 
     def decision(self) -> Decision:
-        return Decision(self.enabled, None if self.grants is None else frozenset(self.grants))
+        grants = None if self.grants is None else frozenset(self.grants)
+        return Decision(self.enabled, grants, unconfined=self.sandbox == "off")
 
 
 class HostConfig(BaseModel):
@@ -91,12 +104,32 @@ class HostConfig(BaseModel):
     log_dir: str | None = None
 
 
+class MemoryConfig(BaseModel):
+    """Long-term memory; without it plugins that ask for memory are told that there is none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str
+    vectors: str | None = None
+    """The vector backend to recall through, "embedded" or one that a plugin offers; None: words only."""
+
+
+class LlmConfig(BaseModel):
+    """Language models reached over HTTP; plugins may offer more."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    providers: dict[str, ProviderConfig] = {}
+
+
 class Config(BaseModel):
     """The whole file."""
 
     model_config = ConfigDict(extra="forbid")
 
     host: HostConfig = HostConfig()
+    memory: MemoryConfig | None = None
+    llm: LlmConfig = LlmConfig()
     plugins: dict[str, PluginConfig] = {}
 
     def plugin(self, plugin_id: str) -> PluginConfig:
@@ -132,5 +165,12 @@ def load(path: Path) -> Config:
         raise ConfigInvalid(str(path), [Problem("unreadable", "", f"cannot be read: {error}")]) from error
     config = parse(text, str(path))
     if config.host.log_dir is not None:
-        config.host.log_dir = str(path.parent / Path(config.host.log_dir).expanduser())
+        config.host.log_dir = _beside(path, config.host.log_dir)
+    if config.memory is not None:
+        config.memory.path = _beside(path, config.memory.path)
     return config
+
+
+def _beside(path: Path, named: str) -> str:
+    """Relative paths in a config file are relative to the file."""
+    return str(path.parent / Path(named).expanduser())

@@ -88,7 +88,7 @@ def _read(root: Path, contract: Contract, name: str) -> Found:
     text = _manifest_text(root / name)
     if isinstance(text, Problem):
         return Found(root, contract.name, None, (text,))
-    spec, problems = contract.parse_manifest(text, root.resolve())
+    spec, problems = contract.parse_manifest(text, root.resolve(), os.environ)
     if spec is not None:
         problems = problems + _command_problems(spec)
     if any(problem.severity == "error" for problem in problems):

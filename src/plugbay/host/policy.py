@@ -20,18 +20,21 @@ class Decision:
     """None: nobody has decided yet, so a plugin that requests anything is pending."""
     grant_all: bool = False
     """Everything requested is granted; for one-off runs by the person at the keyboard."""
+    unconfined: bool = False
+    """The operator runs this plugin without the sandbox its manifest asks for."""
 
 
 def effective(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
-    """The capabilities the plugin really has, in the order it requested them."""
+    """The capabilities the plugin really has: those it requested in their order, then those it may ask for."""
+    possible = (*spec.capabilities, *spec.optional_capabilities)
     if decision.grant_all:
-        return spec.capabilities
+        return possible
     granted = decision.grants or frozenset()
-    return tuple(name for name in spec.capabilities if name in granted)
+    return tuple(name for name in possible if name in granted)
 
 
-def authorize(spec: PluginSpec, export: Export, decision: Decision) -> Failure | None:
-    """Why the call may not happen; None when it may."""
+def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
+    """Why the plugin may not be started; None when it may."""
     if not decision.enabled:
         return _denied(spec, Code.UNAVAILABLE, "the operator has disabled this plugin", "enable it in plugbay.toml")
     undecided = decision.grants is None and not decision.grant_all
@@ -43,6 +46,20 @@ def authorize(spec: PluginSpec, export: Export, decision: Decision) -> Failure |
             f"pending: it requests {wanted}, and nobody has granted that yet",
             _how_to_grant(spec.capabilities),
         )
+    if spec.sandbox is not None and not decision.unconfined:
+        text = "it asks to be confined, and this version cannot confine a plugin yet"
+        hint = 'run it unconfined with --no-sandbox, or with sandbox = "off" in plugbay.toml, if you trust it that far'
+        return _denied(spec, Code.SANDBOX_UNAVAILABLE, text, hint)
+    return None
+
+
+def authorize(spec: PluginSpec, export: Export, decision: Decision) -> Failure | None:
+    """Why the call may not happen; None when it may."""
+    refusal = admit(spec, decision)
+    if refusal is not None:
+        return refusal
+    if not export.capabilities:
+        return None
     have = effective(spec, decision)
     missing = tuple(name for name in export.capabilities if name in spec.capabilities and name not in have)
     if missing:

@@ -11,9 +11,10 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from plugbay.host.restart import Quarantine, RestartPolicy, next_action
+from plugbay.host.restart import Quarantine, next_action
 from plugbay.host.seat import Seat
 from plugbay.model.errors import Failure
+from plugbay.model.spec import RestartPolicy
 from plugbay.process.status import ExitStatus
 
 

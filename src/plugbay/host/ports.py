@@ -5,14 +5,14 @@ Owns the record of a call, because every adapter must store the same thing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from plugbay.model.errors import Failure, Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class CallRecord:
+class CallRecord(msgspec.Struct, frozen=True):
     """One call, from question to outcome. `to_json` is for storage: it tells nothing of inputs, outputs or stderr."""
 
     call_id: str

@@ -8,21 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plugbay.model.spec import RestartPolicy
 
-@dataclass(frozen=True, slots=True)
-class RestartPolicy:
-    """How patient to be. Contracts bring their own numbers; these are for those that leave it open."""
-
-    first_delay: float = 0.1
-    factor: float = 2.0
-    longest_delay: float = 60.0
-    jitter: float = 0.1
-    """The delay varies by this fraction either way, so a fleet does not restart in step."""
-    failures: int = 5
-    window: float = 60.0
-    """More than `failures` within `window` seconds → quarantine."""
-    healthy_after: float = 600.0
-    """A run this long forgets earlier failures."""
+MAX_DOUBLINGS = 64
+"""Beyond any longest delay; keeps a patient policy from computing numbers that do not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +43,6 @@ def next_action(failures: Sequence[float], now: float, policy: RestartPolicy, ji
     recent = [at for at in failures if now - at <= policy.window]
     if len(recent) > policy.failures:
         return Quarantine(len(recent))
-    nominal = policy.first_delay * policy.factor ** max(len(recent) - 1, 0)
+    nominal = policy.first_delay * policy.factor ** min(max(len(recent) - 1, 0), MAX_DOUBLINGS)
     spread = 1 + policy.jitter * (2 * jitter - 1)
     return Restart(min(nominal * spread, policy.longest_delay))

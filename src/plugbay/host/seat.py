@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.ports import Trace
+from plugbay.host.reception import Reception, Services
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.hooks import Hooks
 from plugbay.link.link import Link
@@ -35,6 +38,9 @@ class Runtime:
     deadlines: Deadlines
     codec: MsgspecCodec
     trace: Trace | None = None
+    services: Services = field(default_factory=Services)
+    greeted: Callable[[str, Mapping[str, Any]], None] | None = None
+    """Told the plugin's id and what its resident child said about itself."""
 
     def step(self, name: str) -> None:
         if self.trace is not None:
@@ -71,27 +77,75 @@ class Deadline:
 class Seat:
     """One child and the link to it. Made by `open_seat`."""
 
-    __slots__ = ("binding", "child", "link")
+    __slots__ = ("_parting", "_reception", "_runtime", "_settled", "binding", "child", "link")
 
     def __init__(self, binding: Binding, runtime: Runtime, child: Child) -> None:
         """Bind a new child to a link. Nothing is awaited between the child's birth and here."""
         self.binding = binding
         self.child = child
+        self._runtime = runtime
+        self._settled = False
+        self._parting = False
         spec = binding.spec
         machine = CONTRACTS[spec.contract].host_machine(spec, binding.granted, runtime.codec, secrets.randbits(64))
         stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
-        hooks = Hooks(explain=self.explain, trace=runtime.trace)
+        self._reception = reception = Reception(spec, binding.granted, runtime.services)
+        hooks = Hooks(
+            handler=reception.answer,
+            notified=reception.notified,
+            noise=reception.noise,
+            faulted=self._faulted,
+            explain=self.explain,
+            trace=runtime.trace,
+        )
         self.link = Link(machine, stream, runtime.deadlines, hooks, has_process=True)
         child.on_exit(lambda _: self.link.peer_exited())
+
+    @property
+    def counters(self) -> dict[str, int]:
+        counts = {"events_dropped": self.link.dropped, "late_answers": self.link.late}
+        return {name: count for name, count in counts.items() if count}
 
     def alive(self) -> bool:
         """Whether it can still be asked: neither its conversation nor its process has ended, seen or not."""
         return self.link.fault is None and not self.child.has_ended()
 
+    def settle(self) -> None:
+        """The child stays: it hears of its topics, and a conversation that breaks is the end of it."""
+        self._settled = True
+        assert self.link.hello is not None
+        if self._runtime.greeted is not None:
+            self._runtime.greeted(self.binding.spec.id, self.link.hello.hello)
+        self._reception.attach(self.link)
+
     def leave(self) -> None:
         """Kill whatever is left of the child and let go of its pipes."""
+        self._unsettle()
         self.child.kill()
         self.link.close()
+
+    async def farewell(self) -> Failure | None:
+        """Part as the contract says, within its times, and kill what is left; a `Failure` says what went wrong."""
+        self._parting = True
+        self._unsettle()
+        timeouts = self.binding.spec.timeouts
+        try:
+            failure = await self.link.farewell(timeouts.farewell)
+            if await self.child.wait(timeouts.teardown) is None and failure is None:
+                why = f"it said good-bye, but was still running {timeouts.teardown:g} s later"
+                failure = Failure(Code.TIMEOUT, why)
+        finally:
+            self.leave()
+        return failure
+
+    def _unsettle(self) -> None:
+        if self._settled:
+            self._settled = False
+            self._reception.detach(self.link)
+
+    def _faulted(self, failure: Failure) -> None:
+        if self._settled and not self._parting:
+            self.child.kill()
 
     def explain(self, failure: Failure) -> Failure:
         """Add what only the owner of the process knows: how it ended and what it last wrote to stderr."""

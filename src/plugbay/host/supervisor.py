@@ -1,173 +1,75 @@
-"""`Supervisor`: all children of one plugin. Leases a ready link, judges how a child leaves, keeps none it does not own.
+"""`Supervisor`: what the host asks of whoever looks after one plugin's children. Which kind is a fact of the spec.
 
-Acts; what to decide is decided elsewhere (`policy`, `restart`). Reads facts from the spec and never asks which contract
-it serves. State moves along `model.lifecycle` and at the moment of the decision, not when its effect is seen.
+Never asks which contract it serves: a plugin lives for one call (`per_call`) or stays (`resident`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any, Protocol
 
-from plugbay.host.pool import Pool
-from plugbay.host.restart import RestartPolicy
-from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
-from plugbay.model.errors import Code, Failure, Origin
+from plugbay.host.per_call import PerCallSupervisor
+from plugbay.host.resident import ResidentSupervisor
+from plugbay.host.seat import Binding, Deadline, Runtime
+from plugbay.link.link import Link
+from plugbay.model.errors import Failure
 from plugbay.model.events import CallFinished
-from plugbay.model.lifecycle import State, Trigger, step
+from plugbay.model.lifecycle import State
+from plugbay.model.spec import Lifetime
 
 
-class Lease:
-    """The right to use one seat for one call."""
+class Lease(Protocol):
+    """The right to use a child for one call."""
 
-    __slots__ = ("_supervisor", "link", "seat")
-
-    def __init__(self, supervisor: Supervisor, seat: Seat) -> None:
-        self._supervisor = supervisor
-        self.seat = seat
-        self.link = seat.link
+    link: Link
 
     async def conclude(self, answer: CallFinished, deadline: Deadline) -> CallFinished:
-        """The call's outcome once the child's leaving has been judged, where the contract says it counts."""
-        spec = self.seat.binding.spec
-        if answer.failure is not None or not spec.clean_exit_required:
-            return answer
-        self._supervisor.step("supervisor.conclude")
-        self.link.close_input()
-        status = await self.seat.child.wait(min(spec.timeouts.teardown, deadline.left()))
-        if status is None:
-            failure = self._lingered(deadline)
-        elif status.code != 0:
-            why = f"it answered, but then left with {status.describe()}, so the answer does not count"
-            failure = Failure(Code.CRASHED, why, origin=Origin.PLUGIN)
-        else:
-            return answer
-        return CallFinished(answer.id, None, self.seat.explain(failure))
-
-    def _lingered(self, deadline: Deadline) -> Failure:
-        if deadline.left() <= 0:
-            return Failure(Code.TIMEOUT, "it answered, but the time for the call ran out before it left")
-        limit = self.seat.binding.spec.timeouts.teardown
-        return Failure(Code.CRASHED, f"it answered, but was still running {limit:g} s later", origin=Origin.PLUGIN)
+        """The call's outcome once everything that counts has been judged."""
 
     def release(self) -> None:
         """The call is over, however it ended."""
-        self._supervisor.release(self.seat)
 
 
-class Supervisor:
-    """Leases children of a plugin that lives for one call, from its pool where one is ready."""
+class Supervisor(Protocol):
+    """All children of one plugin."""
 
-    def __init__(self, binding: Binding, runtime: Runtime, policy: RestartPolicy | None = None) -> None:
-        self.binding = binding
-        self._runtime = runtime
-        self._seats: set[Seat] = set()
-        self._starting = 0
-        self._turns = asyncio.Semaphore(binding.concurrency)
-        self.pool = Pool(binding.pool, self._open_for_pool, policy or RestartPolicy())
-        self.state = State.IDLE
-        self.generation = 0
-        """Grows with every child; tells the calls of one child from those of the next."""
+    binding: Binding
+    state: State
+    generation: int
+    """Grows with every child; tells the calls of one child from those of the next."""
 
     @property
-    def busy(self) -> int:
-        """Children that serve a call right now."""
-        return len(self._seats)
+    def busy(self) -> int: ...
+    @property
+    def ready(self) -> int: ...
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def starting(self) -> asyncio.Future[Any] | None:
+        """Done when the start that is under way has ended, well or not."""
+        ...
 
-    def step(self, name: str) -> None:
-        self._runtime.step(name)
+    @property
+    def counters(self) -> dict[str, int]: ...
+
+    def begin(self, after: asyncio.Future[float] | None = None) -> None:
+        """Start what should be ready ahead of time; `after` is the predecessor's `retire`."""
 
     async def lease(self, deadline: Deadline) -> Lease | Failure:
-        """A ready child of its own for one call; a `Failure` says why there is none."""
-        self.step("supervisor.lease")
-        refusal = await self._take_turn(deadline)
-        if refusal is not None:
-            return refusal
-        try:
-            seat = await self._ready_seat(deadline)
-        except BaseException:
-            self._give_turn()
-            raise
-        if isinstance(seat, Failure):
-            self._give_turn()
-            return seat
-        self._seats.add(seat)
-        return Lease(self, seat)
+        """A ready child for one call; a `Failure` says why there is none."""
 
-    def release(self, seat: Seat) -> None:
-        self._seats.discard(seat)
-        seat.leave()
-        self._give_turn()
-        self.pool.fill()
+    async def retire(self) -> float:
+        """Let the calls that run and those that wait for their turn come to their end, then stop.
 
-    async def _take_turn(self, deadline: Deadline) -> Failure | None:
-        try:
-            async with asyncio.timeout(deadline.left()):
-                await self._turns.acquire()
-        except TimeoutError:
-            text = f"{self.binding.concurrency} calls of this plugin run already, and none ended in time"
-            hint = "raise concurrency in plugbay.toml, or ask less at once"
-            spec = self.binding.spec
-            return Failure(Code.OVERLOADED, text, plugin=spec.id, detail={"hint": hint}, retryable=True)
-        return None
-
-    def _give_turn(self) -> None:
-        self._turns.release()
-        self._settle_state()
-
-    async def _ready_seat(self, deadline: Deadline) -> Seat | Failure:
-        if self._closed():
-            return self._unavailable()
-        if self.state is State.IDLE:
-            self.state = step(self.state, Trigger.LEASED)
-        seat = self.pool.take() or await self._open(deadline)
-        if self._closed():
-            if isinstance(seat, Seat):
-                seat.leave()
-            return self._unavailable()
-        if isinstance(seat, Seat) and self.state is State.SPAWNING:
-            self.state = step(self.state, Trigger.READY)
-        return seat
-
-    async def retire(self) -> None:
-        """Let the calls that run and those that wait for their turn come to their end, then stop."""
-        for _ in range(self.binding.concurrency):
-            await self._turns.acquire()
-        await self.stop()
+        The answer is how many seconds the last child had lived, where there was one.
+        """
 
     async def stop(self) -> None:
-        """Nothing new starts, everything that runs is killed."""
-        if not self._closed():
-            self.state = step(self.state, Trigger.STOP)
-        await self.pool.close()
-        for seat in self._seats:
-            seat.leave()
-        self._seats.clear()
-        if self.state is State.SHUTTING_DOWN:
-            self.state = step(self.state, Trigger.GONE)
+        """Nothing new starts; everything that runs leaves or is killed."""
 
-    async def _open(self, deadline: Deadline) -> Seat | Failure:
-        self._starting += 1
-        try:
-            seat = await open_seat(self.binding, self._runtime, deadline)
-        finally:
-            self._starting -= 1
-        self.generation += isinstance(seat, Seat)
-        return seat
 
-    async def _open_for_pool(self) -> Seat | Failure:
-        seat = await self._open(Deadline(self.binding.spec.timeouts.call))
-        self._settle_state()
-        return seat
-
-    def _closed(self) -> bool:
-        return self.state in (State.STOPPED, State.SHUTTING_DOWN, State.QUARANTINED)
-
-    def _settle_state(self) -> None:
-        if not self._seats and not self._starting and self.state in (State.SPAWNING, State.RUNNING):
-            self.state = step(self.state, Trigger.RELEASED)
-
-    def _unavailable(self) -> Failure:
-        quarantined = self.state is State.QUARANTINED
-        code = Code.QUARANTINED if quarantined else Code.UNAVAILABLE
-        hint = "fix the plugin, then reload it" if quarantined else "start the host again"
-        return Failure(code, f"the plugin is {self.state}", plugin=self.binding.spec.id, detail={"hint": hint})
+def supervise(binding: Binding, runtime: Runtime) -> Supervisor:
+    """The supervisor that fits the plugin's lifetime."""
+    if binding.spec.lifetime is Lifetime.RESIDENT:
+        return ResidentSupervisor(binding, runtime)
+    return PerCallSupervisor(binding, runtime)

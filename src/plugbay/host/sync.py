@@ -8,17 +8,22 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from plugbay.host.calls import CallResult
 from plugbay.host.discovery import Found
-from plugbay.host.host import CallResult, Host, PluginStatus
+from plugbay.host.host import Host, PluginStatus
+from plugbay.host.services.hooks import HookOutcome
+from plugbay.host.streaming import CallStream
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 from plugbay.model.spec import Export
 
 T = TypeVar("T")
+
+_END = object()
 
 
 class SyncHost:
@@ -92,6 +97,41 @@ class SyncHost:
     ) -> CallResult:
         """As `Host.attempt`."""
         return self._run(self.host.attempt(name, input, timeout=timeout, context=context))
+
+    def stream(
+        self,
+        name: str,
+        input: Any = None,
+        *,
+        timeout: float | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> Generator[Any, None, Any]:
+        """As `Host.stream`, as a plain generator; what it returns is the call's own answer."""
+
+        async def begin() -> CallStream:
+            return self.host.stream(name, input, timeout=timeout, context=context)
+
+        async def piece() -> Any:
+            return await anext(stream, _END)
+
+        async def answer() -> Any:
+            return stream.result
+
+        stream = self._run(begin())
+        try:
+            while (item := self._run(piece())) is not _END:
+                yield item
+            return self._run(answer())
+        finally:
+            self._run(stream.aclose())
+
+    def fire(self, hook: str, event: Mapping[str, Any], *, timeout: float | None = None) -> HookOutcome:
+        """As `Host.fire`."""
+        return self._run(self.host.fire(hook, event, timeout=timeout))
+
+    def settled(self, timeout: float | None = None) -> bool:
+        """As `Host.settled`."""
+        return self._run(self.host.settled(timeout))
 
     def reload(self, plugin_id: str) -> None:
         """As `Host.reload`."""

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 MAX_UNSENT = 8 << 20
 """Bytes waiting for a peer that does not read; past this a new call is refused instead of queued."""
 
+BURST = 32
+"""Notifications of one tick that are sent together; then the pipe has to take them before there may be more."""
+
 EXIT_NOTICE = 0.05
 """Seconds to wait, after end of output, for the exit status that explains it. Keeps a failure under 100 ms."""
 
@@ -47,28 +50,9 @@ EXIT_NOTICE = 0.05
 class Link:
     """The live conversation with one peer."""
 
-    __slots__ = (
-        "_answers",
-        "_deadlines",
-        "_direct",
-        "_eof_timer",
-        "_flush_scheduled",
-        "_greeted",
-        "_has_process",
-        "_hooks",
-        "_loop",
-        "_number",
-        "_outbox",
-        "_progress",
-        "_stall",
-        "_stream",
-        "_trace",
-        "_waiting",
-        "fault",
-        "hello",
-        "late",
-        "machine",
-        "noise",
+    __slots__ = tuple(
+        "_answers _burst _deadlines _direct _eof_timer _flush_scheduled _greeted _has_process _hooks _loop _number "
+        "_outbox _parting _progress _stall _stream _trace _waiting fault hello late machine noise".split()
     )
 
     def __init__(
@@ -92,11 +76,13 @@ class Link:
         self._number = 0
         self._direct = True
         self._flush_scheduled = False
+        self._burst = 0
         self._outbox: Outbox | None = None
         self._answers: Answers | None = None
         self._stall: StallWatch | None = None
         self._eof_timer: asyncio.TimerHandle | None = None
         self._greeted: asyncio.Future[None] | None = None
+        self._parting: asyncio.Future[Failure | None] | None = None
         self.hello: Ready | None = None
         self.fault: Failure | None = None
         """Why the conversation is over; None while it lives."""
@@ -122,10 +108,26 @@ class Link:
         return self.fault
 
     def _never_greeted(self, greeted: asyncio.Future[None]) -> None:
-        hint = (
-            "slow imports, or output that is not flushed? A longer time: timeouts = { handshake = N } in plugbay.toml"
-        )
+        hint = "slow imports, or output that is not flushed? More time: timeouts = { handshake = N } in plugbay.toml"
         self._fail(Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time", detail={"hint": hint}))
+
+    async def farewell(self, timeout: float) -> Failure | None:
+        """Say good-bye, let the peer finish what is in flight, and wait for its answer; then nothing more is sent.
+
+        A `Failure` says how the parting went wrong. What the peer does afterwards is its owner's concern.
+        """
+        parted = self.fault
+        if self.fault is None:
+            self._parting = self._loop.create_future()
+            self._deadlines.add(timeout, self._parting, _never_parted)
+            self.machine.close("host requested")
+            self._send()
+            try:
+                parted = await self._parting
+            finally:
+                self._deadlines.discard(self._parting)
+        self._stream.close_write()
+        return parted
 
     def close_input(self) -> None:
         """Tell the peer that nothing more will come; answers may still arrive."""
@@ -183,13 +185,18 @@ class Link:
         """Tell the peer, in order; waits in a bounded queue while the peer is not ready or not reading."""
         if self.fault is not None:
             return
-        if self.hello is not None and not self._outbox and not self._stream.buffered:
-            self.machine.notify(op)
-            self._send()
+        if self.hello is None or self._outbox or self._stream.buffered:
+            if self._outbox is None:
+                self._outbox = Outbox(self.machine.TRAFFIC)
+            self._outbox.offer(op)
             return
-        if self._outbox is None:
-            self._outbox = Outbox(self.machine.TRAFFIC)
-        self._outbox.offer(op)
+        self.machine.notify(op)
+        self._burst += 1
+        if self._burst < BURST:
+            self._send()
+        else:
+            self._burst = 0
+            self._write(self.machine.outgoing())
 
     @property
     def waiting(self) -> int:
@@ -230,6 +237,7 @@ class Link:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        self._burst = 0
         self._flush_scheduled = False
         self._direct = True
         if self.fault is None:
@@ -333,6 +341,7 @@ class Link:
             case Fault():
                 self._fail(event.failure)
             case Closed():
+                self._part(None)
                 self._fail(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
 
     def _ready(self, event: Ready) -> None:
@@ -365,8 +374,13 @@ class Link:
         if self.fault is None:
             self._end(failure if self._hooks.explain is None else self._hooks.explain(failure))
 
+    def _part(self, failure: Failure | None) -> None:
+        if self._parting is not None and not self._parting.done():
+            self._parting.set_result(failure)
+
     def _end(self, failure: Failure) -> None:
         self.fault = failure
+        self._part(failure)
         self._stream.pause()
         waiting, self._waiting = self._waiting, {}
         for id, future in waiting.items():
@@ -378,3 +392,8 @@ class Link:
             self._answers.stop()
         if self._hooks.faulted is not None:
             self._hooks.faulted(failure)
+
+
+def _never_parted(parting: asyncio.Future[Failure | None]) -> None:
+    if not parting.done():
+        parting.set_result(Failure(Code.TIMEOUT, "the plugin did not answer the good-bye in time"))

@@ -17,6 +17,10 @@ KINDS = frozenset(
 """Every kind of export, over all contracts."""
 
 
+ACCESS_KINDS = frozenset("read_path write_path run network no_network storage_read storage_write".split())
+"""Every kind of access a capability can stand for, over all contracts."""
+
+
 class Lifetime(StrEnum):
     """How long one child serves."""
 
@@ -60,10 +64,80 @@ class Timeouts:
     handshake: float = 10.0
     call: float = 30.0
     """The whole call, from the moment it is asked: spawn, greeting, answer and exit included."""
+    farewell: float = 5.0
+    """From saying good-bye to the peer's answer, where the contract has a word for it."""
     teardown: float = 2.0
     """From closed stdin to exit."""
     kill: float = 2.0
     """From SIGKILL to reaped."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """How patient to be with a plugin that fails. Contracts bring their own numbers where they have any."""
+
+    first_delay: float = 0.1
+    factor: float = 2.0
+    longest_delay: float = 60.0
+    jitter: float = 0.1
+    """The delay varies by this fraction either way, so a fleet does not restart in step."""
+    failures: int = 5
+    window: float = 60.0
+    """More than `failures` within `window` seconds → quarantine."""
+    healthy_after: float = 600.0
+    """A run this long forgets earlier failures."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxRequest:
+    """How a manifest asks to be confined. A request like any other: it can only narrow what the operator allows."""
+
+    network: bool = False
+    """True: the host's own network, all of it."""
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    """Absolute paths; `${state_dir}` stands for the plugin's own folder for state."""
+    drop_user: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One thing that a capability allows, whatever the contract's words for it are."""
+
+    kind: str
+    """One of `ACCESS_KINDS`."""
+    target: str = ""
+    """A path, or a host; empty for everything of the kind."""
+    port: int | None = None
+    """None: every port of the host."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ACCESS_KINDS:
+            raise ValueError(f"{self.kind!r} is not a kind of access")
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One setting an operator turns: a control for one field of the plugin's config."""
+
+    name: str
+    type: str
+    label: str
+    binds_to: str
+    """The field of the config it writes."""
+    description: str = ""
+    default: Any = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the type adds: min, max, step, values, labels, max_length, prefixes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSpec:
+    """What an operator can set. Secrets have a schema and a file of their own and never mix with the rest."""
+
+    config_schema: Any = None
+    secrets_schema: Any = None
+    knobs: tuple[Knob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +167,31 @@ class PluginSpec:
     exports: tuple[Export, ...] = ()
     capabilities: tuple[str, ...] = ()
     """What the manifest requests; a request, never a grant."""
+    optional_capabilities: tuple[str, ...] = ()
+    """What the contract lets any plugin ask for at run time; refused then unless it was granted."""
     timeouts: Timeouts = field(default_factory=Timeouts)
+    patience: dict[str, float] = field(default_factory=dict)
+    """Seconds by name of operation, where the contract has its own; `timeouts.call` for all others."""
+    eager: bool = False
+    """Started with the host instead of with its first call."""
+    respawn: bool = False
+    """Started again by the host when it crashes; otherwise by the next call that needs it."""
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
+    stderr_tail: int | None = None
+    """Last lines of stderr to report with a crash; None for the host's own default."""
+    subscribes: tuple[str, ...] = ()
+    publishes: tuple[str, ...] = ()
+    """Patterns of bus topics the plugin is told about, and may publish to."""
+    publish_rate: float | None = None
+    """Publishes per second; what comes faster is dropped and counted. None: no limit of the contract's own."""
+    sandbox: SandboxRequest | None = None
+    """None: the manifest does not ask to be confined."""
+    access: tuple[Access, ...] = ()
+    """The capabilities that allow something the operating system knows, in neutral words."""
+    settings: SettingsSpec = field(default_factory=SettingsSpec)
+    health_interval: float | None = None
+    """Seconds between health probes; None where the contract has none."""
+    roles: tuple[str, ...] = ()
+    """What part the plugin takes in an agent's compaction: observer, compactor."""
+    env_facts: tuple[tuple[str, str], ...] = ()
+    """Variables the host sets from what it knows: (name, one of `project.id`, `project.root`, `config.root`)."""

@@ -6,6 +6,7 @@ command exists on this machine is asked elsewhere. Unknown keys are ignored by t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -104,8 +105,11 @@ class _Manifest(BaseModel):
         return value
 
 
-def parse(text: str, root: Path) -> tuple[PluginSpec | None, list[Problem]]:
-    """The spec of the plugin in `root`, and every problem of its manifest. No spec when any of them is an error."""
+def parse(text: str, root: Path, environ: Mapping[str, str] | None = None) -> tuple[PluginSpec | None, list[Problem]]:
+    """The spec of the plugin in `root`, and every problem of its manifest. No spec when any of them is an error.
+
+    rune gives no variable of the host a meaning, so `environ` is not looked at.
+    """
     document = parse_json(text)
     if isinstance(document, Problem):
         return None, [document]

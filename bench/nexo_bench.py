@@ -1,0 +1,134 @@
+"""`nexo`: `tool.invoke` through the whole host, beside the raw JSON pipe and the MCP Python SDK.
+
+Whole means `Host.call`: the name resolved, policy asked, the input encoded and checked against the tool's schema, a
+lease, the nexo machine, the link, a deadline, the answer decoded, a record written. Imports stand inside the
+contenders, because each runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from bench.calls import IN_FLIGHT, measure
+from bench.harness import (
+    CHILDREN,
+    PAYLOAD,
+    Column,
+    Comparison,
+    Entry,
+    Finding,
+    Options,
+    Rounds,
+    Sample,
+    apart,
+    interleave,
+    missing,
+    serve,
+)
+
+if TYPE_CHECKING:
+    from plugbay import Host
+
+NAME = "nexo"
+TITLE = "tool.invoke through the whole host: 100-byte echo"
+
+
+def run(options: Options) -> Comparison:
+    """All contenders, round by round."""
+    fast = {"calls": options.size(6_000, 2_000), "burst": options.size(20_000, 6_400)}
+    slow = {"calls": options.size(300, 100), "burst": options.size(640, 256)}
+    entries = [
+        Entry("json", "raw pipe, JSON (floor J)", fast),
+        Entry("asyncio", "plugbay.Host, asyncio, fast child", fast),
+        Entry("uvloop", "plugbay.Host, uvloop, fast child", fast, needs="uvloop"),
+        Entry("sdk", "plugbay.Host, uvloop, SDK child", fast, needs="uvloop"),
+        Entry("mcp", "MCP Python SDK, best case (M)", slow, needs="mcp"),
+    ]
+    rounds = interleave("bench.nexo_bench", entries, options)
+    columns = [
+        Column("p50_us", "p50 us"),
+        Column("p99_us", "p99 us"),
+        Column("cpu_us", "host CPU us/call"),
+        Column("calls_per_s", f"calls/s, {IN_FLIGHT} in flight", digits=0),
+        Column("burst_cpu_us", f"host CPU us/call, {IN_FLIGHT} in flight", digits=2),
+    ]
+    findings = [
+        *_findings(rounds, "uvloop", p50=2.0, against_m=35, burst=0.45, burst_m=120),
+        *_findings(rounds, "asyncio", p50=2.4, against_m=None, burst=0.45, burst_m=120),
+        *_findings(rounds, "sdk", p50=3.0, against_m=25, burst=0.25, burst_m=75),
+    ]
+    return Comparison(NAME, TITLE, findings, columns, rounds, missing(entries))
+
+
+def _findings(
+    rounds: Rounds, key: str, *, p50: float, against_m: float | None, burst: float, burst_m: float
+) -> list[Finding]:
+    ratio = rounds.ratio
+    return [
+        Finding(f"{key}: p50 / J", ratio(key, "json", "p50_us"), at_most=p50),
+        Finding(f"{key}: M's p50 / p50", ratio("mcp", key, "p50_us"), at_least=against_m),
+        Finding(f"{key}: calls/s at 64 / J", ratio(key, "json", "calls_per_s"), at_least=burst),
+        Finding(f"{key}: calls/s at 64 / M", ratio(key, "mcp", "calls_per_s"), at_least=burst_m),
+    ]
+
+
+# The contenders.
+
+
+def json_floor(params: dict[str, Any]) -> Sample:
+    from bench.floors import json_pipe
+
+    return json_pipe(params)
+
+
+def on_asyncio(params: dict[str, Any]) -> Sample:
+    return asyncio.run(_through_host("fast", params))
+
+
+def on_uvloop(params: dict[str, Any]) -> Sample:
+    return _with_uvloop("fast", params)
+
+
+def sdk_child(params: dict[str, Any]) -> Sample:
+    return _with_uvloop("sdk", params)
+
+
+def mcp_sdk(params: dict[str, Any]) -> Sample:
+    from bench.link_bench import mcp_sdk as measured
+
+    return measured(params)
+
+
+def _with_uvloop(child: str, params: dict[str, Any]) -> Sample:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_through_host(child, params))
+
+
+async def _through_host(child: str, params: dict[str, Any]) -> Sample:
+    async with host_of(child) as host:
+        name = f"bench_{child}_echo"
+
+        async def echo() -> str:
+            text: str = (await host.call(name, {"text": PAYLOAD}))["text"]
+            return text
+
+        return await measure(echo, params)
+
+
+def host_of(child: str) -> Host:
+    """A host of one of the nexo children, on a core of its own."""
+    from plugbay import Host
+    from plugbay.host.config import Config, PluginConfig
+    from plugbay.host.discovery import discover
+
+    cores = apart()
+    env = {"BENCH_CORE": cores[0]} if cores else {}
+    config = Config(plugins={f"bench_{child}": PluginConfig(env=env)})
+    return Host(discover([CHILDREN / f"nexo_{child}"]), config)
+
+
+if __name__ == "__main__":
+    serve({"json": json_floor, "asyncio": on_asyncio, "uvloop": on_uvloop, "sdk": sdk_child, "mcp": mcp_sdk})

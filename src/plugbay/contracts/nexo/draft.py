@@ -1,0 +1,66 @@
+"""A manifest as it was written, right or wrong: what the rules read from, and where they report.
+
+Owns the lenient way through a document. A value of the wrong type is passed over here, because the shapes in
+`sections` report it already; so every rule can look at whatever is there, and all problems come out at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plugbay.contracts.document import Document, Path, dotted
+from plugbay.model.errors import Problem
+
+
+class Draft:
+    """One document under inspection. Paths start inside `[plugin]`."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.problems: list[Problem] = []
+
+    def value(self, *path: str) -> Any:
+        """What stands at `path`; None when nothing does."""
+        here = self._document.value
+        for part in ("plugin", *path):
+            here = here.get(part) if isinstance(here, dict) else None
+        return here
+
+    def text(self, *path: str) -> str | None:
+        """The string at `path`."""
+        found = self.value(*path)
+        return found if isinstance(found, str) else None
+
+    def table(self, *path: str) -> dict[str, Any]:
+        """The table at `path`."""
+        found = self.value(*path)
+        return found if isinstance(found, dict) else {}
+
+    def number(self, *path: str, default: int) -> int:
+        """The integer at `path`, or its default."""
+        found = self.value(*path)
+        return found if type(found) is int else default
+
+    def texts(self, *path: str) -> list[tuple[Path, str]]:
+        """The strings in the list at `path`, each with its own path."""
+        return [(where, item) for where, item in self._items(path) if isinstance(item, str)]
+
+    def tables(self, *path: str) -> list[tuple[Path, dict[str, Any]]]:
+        """The tables in the list at `path`, each with its own path."""
+        return [(where, item) for where, item in self._items(path) if isinstance(item, dict)]
+
+    def _items(self, path: tuple[str, ...]) -> list[tuple[Path, Any]]:
+        found = self.value(*path)
+        return [((*path, at), item) for at, item in enumerate(found)] if isinstance(found, list) else []
+
+    def error(self, code: str, path: Path, message: str) -> None:
+        """Report something that keeps the plugin from being used."""
+        self._report(code, path, message, "error")
+
+    def warn(self, code: str, path: Path, message: str) -> None:
+        """Report something the plugin can live with."""
+        self._report(code, path, message, "warning")
+
+    def _report(self, code: str, path: Path, message: str, severity: str) -> None:
+        where = ("plugin", *path)
+        self.problems.append(Problem(code, dotted(where), message, line=self._document.line(where), severity=severity))

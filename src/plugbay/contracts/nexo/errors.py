@@ -1,0 +1,217 @@
+"""nexo's error codes to and from ours.
+
+Owns the bands: -334xx tools, -330xx channels, -331xx models, -333xx vectors, and JSON-RPC's own. The number on the wire
+survives in `detail["plugin_code"]`, its name in the contract in `detail["kind"]`, and what `error.data` may carry for
+it beside them. Refuses to know frames and states.
+"""
+
+from __future__ import annotations
+
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.operations import (
+    Chat,
+    CompleteChat,
+    DeleteVectors,
+    InvokeTool,
+    Publish,
+    RecallMemory,
+    RunHook,
+    SearchVectors,
+    SendOutbound,
+    Shutdown,
+    StartChannel,
+    StopChannel,
+    UpsertVectors,
+)
+from plugbay.model.text import printable
+from plugbay.model.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR, SHUTDOWN_FAILED = -32601, -32602, -32603, -32000
+TOOL_NOT_FOUND, TOOL_FAILED = -33401, -33403
+
+MAX_ERROR_TEXT = 65_536
+"""Characters of a message; whatever has to be escaped in it, the line stays under the smaller of the two limits."""
+
+MAX_WAIT = 2**53
+"""What a `retry_after` may say and still be a number of anything; a larger one is no advice."""
+
+WIRE_CODES = range(-(2**31), 2**31)
+"""What a peer in another language certainly holds as an error code."""
+
+
+class _Meaning(Value):
+    """What one number of the contract says: our code, its own name, and what `data` may hold."""
+
+    __slots__ = ("code", "data", "kind", "retryable")
+
+    def __init__(self, code: str, kind: str, *data: str, retryable: bool = False) -> None:
+        self.code = code
+        self.kind = kind
+        self.data = data
+        self.retryable = retryable
+
+
+MEANINGS = {
+    -32700: _Meaning(Code.PLUGIN_ERROR, "parse_error"),
+    -32600: _Meaning(Code.PLUGIN_ERROR, "invalid_request"),
+    METHOD_NOT_FOUND: _Meaning(Code.NOT_FOUND, "method_not_found"),
+    INVALID_PARAMS: _Meaning(Code.INVALID_INPUT, "invalid_params"),
+    INTERNAL_ERROR: _Meaning(Code.PLUGIN_ERROR, "internal_error"),
+    SHUTDOWN_FAILED: _Meaning(Code.PLUGIN_ERROR, "shutdown_failed"),
+    -33001: _Meaning(Code.UNAVAILABLE, "connection_failed", retryable=True),
+    -33002: _Meaning(Code.PLUGIN_ERROR, "authentication_failed"),
+    -33003: _Meaning(Code.INVALID_INPUT, "recipient_invalid", "recipient", "reason"),
+    -33004: _Meaning(Code.OVERLOADED, "rate_limited", "retry_after_secs", retryable=True),
+    -33005: _Meaning(Code.NOT_FOUND, "unsupported_feature", "feature"),
+    -33101: _Meaning(Code.UNAVAILABLE, "connection_failed", retryable=True),
+    -33102: _Meaning(Code.PLUGIN_ERROR, "authentication_failed"),
+    -33103: _Meaning(Code.OVERLOADED, "rate_limited", "retry_after_secs", retryable=True),
+    -33104: _Meaning(Code.NOT_FOUND, "model_not_found"),
+    -33105: _Meaning(Code.INVALID_INPUT, "context_overflow"),
+    -33301: _Meaning(Code.NOT_FOUND, "collection_not_found", "collection"),
+    -33302: _Meaning(Code.INVALID_INPUT, "dimension_mismatch", "expected", "got"),
+    -33303: _Meaning(Code.OVERLOADED, "rate_limited", "retry_after_secs", retryable=True),
+    -33304: _Meaning(Code.PLUGIN_ERROR, "write_failed"),
+    TOOL_NOT_FOUND: _Meaning(Code.TOOL_NOT_EXPOSED, "tool_not_found"),
+    -33402: _Meaning(Code.INVALID_INPUT, "tool_argument_invalid", "details"),
+    TOOL_FAILED: _Meaning(Code.PLUGIN_ERROR, "tool_execution_failed"),
+    -33404: _Meaning(Code.UNAVAILABLE, "tool_unavailable", "retry_after_ms", retryable=True),
+    -33405: _Meaning(Code.PLUGIN_ERROR, "tool_denied"),
+}
+
+_UNNAMED = _Meaning(Code.PLUGIN_ERROR, "")
+
+_TOOL = {
+    Code.TOOL_NOT_EXPOSED: TOOL_NOT_FOUND,
+    Code.INVALID_INPUT: -33402,
+    Code.UNAVAILABLE: -33404,
+    Code.OVERLOADED: -33404,
+    Code.CAPABILITY_NOT_ALLOWED: -33405,
+}
+_CHANNEL = {
+    Code.UNAVAILABLE: -33001,
+    Code.INVALID_INPUT: -33003,
+    Code.OVERLOADED: -33004,
+    Code.NOT_FOUND: -33005,
+}
+_MODEL = {
+    Code.UNAVAILABLE: -33101,
+    Code.OVERLOADED: -33103,
+    Code.NOT_FOUND: -33104,
+    Code.INVALID_INPUT: INVALID_PARAMS,
+}
+_VECTORS = {Code.OVERLOADED: -33303, Code.NOT_FOUND: -33301, Code.INVALID_INPUT: INVALID_PARAMS}
+_PLAIN = {Code.NOT_FOUND: METHOD_NOT_FOUND, Code.INVALID_INPUT: INVALID_PARAMS}
+"""What a handler's failure becomes when it does not say a number itself."""
+
+_CHANNELS = frozenset({StartChannel, StopChannel, SendOutbound})
+_BANDS: dict[type, tuple[dict[str, int], int]] = {
+    InvokeTool: (_TOOL, TOOL_FAILED),
+    **dict.fromkeys(_CHANNELS, (_CHANNEL, INTERNAL_ERROR)),
+    Chat: (_MODEL, INTERNAL_ERROR),
+    **dict.fromkeys((UpsertVectors, SearchVectors, DeleteVectors), (_VECTORS, INTERNAL_ERROR)),
+    **dict.fromkeys((RunHook, Publish, RecallMemory, CompleteChat), (_PLAIN, INTERNAL_ERROR)),
+    Shutdown: ({}, SHUTDOWN_FAILED),
+}
+"""For each operation: our codes that have a number there, and the number of all others."""
+
+_HOST_SERVICES = frozenset({Publish, RecallMemory, CompleteChat})
+
+
+def from_wire(op: type, method: str, error: Any) -> Failure:
+    """The `error` of an answer to `op`, asked for with `method`, as a failure. Nothing in it is trusted."""
+    if not isinstance(error, dict):
+        return Failure(Code.MALFORMED_RESPONSE, f"the error in the answer to {method} is not an object")
+    code, data = error.get("code"), error.get("data")
+    number: int | None = code if type(code) is int else None
+    meaning = _UNNAMED if number is None else MEANINGS.get(number, _UNNAMED)
+    message = _message(error.get("message"), number)
+    detail = _detail(number, meaning, data if isinstance(data, dict) else {})
+    _complete(detail, op, method, message)
+    return Failure(
+        _our_code(op, number, meaning),
+        message,
+        origin=Origin.HOST if op in _HOST_SERVICES else Origin.PLUGIN,
+        detail=detail,
+        retryable=meaning.retryable,
+        retry_after_ms=_retry_after_ms(detail),
+    )
+
+
+def _message(text: Any, number: int | None) -> str:
+    if isinstance(text, str) and text.strip():
+        return text[:MAX_ERROR_TEXT]
+    return "an error without a message" if number is None else f"error {number} without a message"
+
+
+def _detail(number: int | None, meaning: _Meaning, data: dict[str, Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {} if number is None else {"plugin_code": number}
+    if meaning.kind:
+        named["kind"] = meaning.kind
+    return {**named, **{key: data[key] for key in meaning.data if data.get(key) is not None}}
+
+
+def _complete(detail: dict[str, Any], op: type, method: str, message: str) -> None:
+    """What the contract says in the place of missing data."""
+    match detail.get("kind"):
+        case "recipient_invalid":
+            detail.setdefault("recipient", "")
+            detail.setdefault("reason", message)
+        case "unsupported_feature":
+            detail.setdefault("feature", message)
+        case "method_not_found" if op in _CHANNELS:
+            detail["feature"] = method
+
+
+def _our_code(op: type, number: int | None, meaning: _Meaning) -> str:
+    if op in _HOST_SERVICES and meaning.code == Code.PLUGIN_ERROR:
+        return Code.UNAVAILABLE  # the host could not; the plugin that asked did nothing wrong
+    if op is InvokeTool and number == METHOD_NOT_FOUND:
+        return Code.TOOL_NOT_EXPOSED
+    return meaning.code
+
+
+def _retry_after_ms(detail: dict[str, Any]) -> int | None:
+    for key, unit in (("retry_after_ms", 1), ("retry_after_secs", 1000)):
+        wait: Any = detail.get(key)
+        if type(wait) in (int, float) and 0 <= wait <= MAX_WAIT:
+            return int(wait * unit)
+    return None
+
+
+def to_wire(op: type, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
+    """A handler's failure as (code, message, data) for the answer to `op`; data only where there is some to give.
+
+    An error must reach the peer even when it is huge or quotes a file name that is not UTF-8.
+    """
+    codes, otherwise = _BANDS[op]
+    given = failure.detail.get("plugin_code")
+    number = given if type(given) is int and given in WIRE_CODES else codes.get(failure.code, otherwise)
+    message = failure.message.strip()[:MAX_ERROR_TEXT] or f"it failed with {failure.code}"
+    known = {key: _datum(failure, key) for key in MEANINGS.get(number, _UNNAMED).data}
+    data = {key: value for key, value in known.items() if value is not None}
+    return number, message.encode("utf-8", "backslashreplace").decode(), data or None
+
+
+def _datum(failure: Failure, key: str) -> Any:
+    if key in failure.detail or failure.retry_after_ms is None:
+        return failure.detail.get(key)
+    waits = {"retry_after_ms": failure.retry_after_ms, "retry_after_secs": -(-failure.retry_after_ms // 1000)}
+    return waits.get(key)
+
+
+def malformed(what: str, line: bytes, **more: Any) -> Failure:
+    """An answer that cannot be used; at most 200 bytes of it are quoted."""
+    return Failure(Code.MALFORMED_RESPONSE, what, detail={"line": printable(line[:200]), **more})
+
+
+def tool_not_offered(tool: str, offered: Iterable[str]) -> Failure:
+    """The host's own verdict on a tool that the manifest declares and the child did not bring."""
+    what = f"the plugin does not offer {tool!r}; it offers {', '.join(offered) or 'no tools'}"
+    detail = {"plugin_code": TOOL_NOT_FOUND, "kind": MEANINGS[TOOL_NOT_FOUND].kind}
+    return Failure(Code.TOOL_NOT_EXPOSED, what, detail=detail)

@@ -1,0 +1,138 @@
+"""`[plugin.sandbox]`: what a manifest may ask to see of the machine it runs on.
+
+Owns the list of paths nobody gets and the rules of the section. Textual: a path is normalised and judged as written.
+Following symbolic links needs the machine, so it is done again by whoever starts the plugin.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+
+from plugbay.contracts.document import Path
+from plugbay.contracts.nexo.draft import Draft
+from plugbay.contracts.nexo.sections import Sandbox
+from plugbay.model.spec import SandboxRequest
+
+REQUIRE = "NEXO_PLUGIN_SANDBOX_REQUIRE"
+"""Set by an operator who runs nothing unconfined."""
+
+HOST_NET_ALLOW = "NEXO_PLUGIN_SANDBOX_HOST_NET_ALLOW"
+"""Set by an operator who lets manifests ask for the host's network."""
+
+STATE_DIR = "${state_dir}"
+"""Stands for the plugin's own folder for state, at the beginning of a path that may be written."""
+
+DENIED = tuple(
+    "/etc/shadow /etc/sudoers /etc/sudoers.d /proc/sys /proc/kcore /proc/kallsyms /sys/firmware /sys/kernel "
+    "/dev/mem /dev/kmem /dev/port /var/run/docker.sock /run/docker.sock /private/var/run/docker.sock "
+    "/root /boot".split()
+)
+"""Paths that give the machine away. Nothing may be equal to one, lie within one, or contain one."""
+
+DENIED_AT_HOME = tuple(
+    ".aws .ssh .gnupg .netrc .docker .kube .cargo/credentials .cargo/credentials.toml .npmrc .config/gh "
+    ".config/git".split()
+)
+"""The same for credentials, in the home of whoever runs the host and in every folder of /home."""
+
+_Violation = tuple[str, str]
+"""The name of a broken rule, and what is wrong."""
+
+_TRUTHY = frozenset("1 true TRUE yes YES".split())
+
+
+def check(draft: Draft, environ: Mapping[str, str]) -> None:
+    """The section's rules. A sandbox that is not enabled has none, but an operator may insist on one."""
+    if draft.value("sandbox", "enabled") is not True:
+        if environ.get(REQUIRE) in _TRUTHY:
+            text = f"this host runs no plugin without a sandbox ({REQUIRE}); say enabled = true"
+            draft.error("sandbox_required_but_disabled", ("sandbox", "enabled"), text)
+        return
+    if draft.text("sandbox", "network") == "host" and environ.get(HOST_NET_ALLOW) not in _TRUTHY:
+        text = f"the host's network is given only where the operator sets {HOST_NET_ALLOW}=1"
+        draft.error("sandbox_host_network_without_capability", ("sandbox", "network"), text)
+    for key, writable in (("fs_read_paths", False), ("fs_write_paths", True)):
+        for where, path in draft.texts("sandbox", key):
+            _report(draft, where, _path_violation(path, environ, writable=writable))
+    command = draft.text("entrypoint", "command") or ""
+    if command.startswith("/"):
+        # The sandbox shows the plugin the folder of its own program, so that is an allowlist too.
+        folder = posixpath.dirname(normalised(command))
+        _report(draft, ("entrypoint", "command"), _denied_violation(folder, environ))
+
+
+def request(section: Sandbox) -> SandboxRequest | None:
+    """What a section without problems asks for."""
+    if not section.enabled:
+        return None
+    return SandboxRequest(
+        network=section.network == "host",
+        read=_distinct(section.fs_read_paths),
+        write=_distinct(section.fs_write_paths),
+        drop_user=section.drop_user,
+    )
+
+
+def normalised(path: str) -> str:
+    """`path` without `.`, `..`, repeated slashes and a slash at the end; a prefix `${state_dir}` stays."""
+    prefix = STATE_DIR if path.startswith(STATE_DIR) else ""
+    # Exactly one slash in front: POSIX, and so normpath, lets two mean something else.
+    clean = posixpath.normpath("/" + path.removeprefix(prefix).lstrip("/"))
+    return prefix + clean if clean != "/" or not prefix else prefix
+
+
+def denied(path: str, environ: Mapping[str, str]) -> str | None:
+    """The entry that forbids the normalised absolute `path`, if one does."""
+    entries = (*DENIED, *(f"{home}/{name}" for home in _homes(path, environ) for name in DENIED_AT_HOME))
+    return next((entry for entry in entries if _within(path, entry) or _within(entry, path)), None)
+
+
+def _report(draft: Draft, where: Path, violation: _Violation | None) -> None:
+    if violation is not None:
+        draft.error(violation[0], where, violation[1])
+
+
+def _path_violation(path: str, environ: Mapping[str, str], *, writable: bool) -> _Violation | None:
+    """The first rule that `path` breaks."""
+    if "\0" in path:
+        return "invalid_value", "must not contain a NUL character"
+    if STATE_DIR in path:
+        problem = _state_dir_problem(path) if writable else f"{STATE_DIR} belongs in fs_write_paths only"
+        return ("sandbox_invalid_state_dir_interpolation", problem) if problem else None
+    if not path.startswith("/"):
+        return "sandbox_relative_path", f"{path!r} must begin with '/'"
+    return _denied_violation(normalised(path), environ)
+
+
+def _state_dir_problem(path: str) -> str | None:
+    rest = path.removeprefix(STATE_DIR)
+    if STATE_DIR in rest or (rest and not rest.startswith("/")):
+        return f"{STATE_DIR} stands at the beginning of a path, once, alone or before a '/'"
+    if ".." in rest.split("/"):
+        return f"must not lead out of {STATE_DIR} with '..'"
+    return None
+
+
+def _denied_violation(path: str, environ: Mapping[str, str]) -> _Violation | None:
+    entry = denied(path, environ)
+    if entry is None:
+        return None
+    text = f"{path!r} must not be shown to a plugin: it is, contains or lies within {entry}"
+    return "sandbox_allowlist_touches_denylist", text
+
+
+def _homes(path: str, environ: Mapping[str, str]) -> list[str]:
+    """The home folders that matter to `path`: the host's own, and the one of /home that `path` leads into, or any."""
+    parts = path.split("/")
+    user = parts[2] if len(parts) > 2 and parts[1] == "home" else "*"
+    own = environ.get("HOME", "")
+    return [f"/home/{user}", *([normalised(own).rstrip("/")] if own.startswith("/") else [])]
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _distinct(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(normalised(path) for path in paths))

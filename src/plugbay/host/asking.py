@@ -1,0 +1,129 @@
+"""From what a caller writes to what is asked: one export and one JSON input become one operation.
+
+Owns the input of every kind of export that has no schema of its own. Decides with values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from plugbay.host.services.llm.chat import ChatRequest
+from plugbay.model.errors import Code, Failure
+from plugbay.model.operations import (
+    Chat,
+    DeleteVectors,
+    InvokeTool,
+    RunHook,
+    SearchVectors,
+    SendOutbound,
+    StartChannel,
+    StopChannel,
+    UpsertVectors,
+)
+from plugbay.model.spec import Export
+from plugbay.wire.fast_json import MsgspecCodec
+
+if TYPE_CHECKING:
+    from plugbay.model.operations import PluginOp
+
+_TEXT = {"type": "string", "minLength": 1}
+
+INPUTS: dict[str, Any] = {
+    "hook": {"type": "object", "description": "The event the hook is told about."},
+    "channel": {
+        "type": "object",
+        "required": ["action"],
+        "properties": {
+            "action": {"enum": ["start", "stop", "send"]},
+            "instance": {"type": ["string", "null"], "description": "start: which account of this kind"},
+            "message": {
+                "type": "object",
+                "required": ["kind"],
+                "properties": {"kind": {"enum": ["text", "media", "custom"]}},
+                "description": "send: {kind: text, to, body} or {kind: media, to, url, caption?} or {kind: custom, …}",
+            },
+        },
+        "if": {"properties": {"action": {"const": "send"}}},
+        "then": {"required": ["message"]},
+        "additionalProperties": False,
+    },
+    "llm_provider": {
+        "type": "object",
+        "required": ["model", "messages"],
+        "properties": {
+            "model": _TEXT,
+            "messages": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["role"]}},
+            "max_tokens": {"type": "integer", "minimum": 1},
+            "temperature": {"type": "number"},
+            "system_prompt": {"type": ["string", "null"]},
+            "tools": {"type": "array"},
+            "tool_choice": {"type": "object"},
+            "stop_sequences": {"type": "array", "items": {"type": "string"}},
+            "system_blocks": {"type": "array"},
+            "cache_tools": {"type": "boolean"},
+        },
+        "additionalProperties": False,
+    },
+    "vector_backend": {
+        "type": "object",
+        "required": ["action", "collection"],
+        "properties": {
+            "action": {"enum": ["upsert", "search", "delete"]},
+            "collection": _TEXT,
+            "records": {"type": "array"},
+            "query": {"type": "object", "required": ["embedding"]},
+            "ids": {"type": "array", "items": {"type": "string"}},
+        },
+        "oneOf": [
+            {"properties": {"action": {"const": "upsert"}}, "required": ["records"]},
+            {"properties": {"action": {"const": "search"}}, "required": ["query"]},
+            {"properties": {"action": {"const": "delete"}}, "required": ["ids"]},
+        ],
+        "additionalProperties": False,
+    },
+}
+"""What `host.call` takes for an export of each kind; tools bring their own schema."""
+
+
+def operation(
+    export: Export, payload: msgspec.Raw, codec: MsgspecCodec, context: Mapping[str, Any], *, stream: bool = False
+) -> PluginOp | Failure:
+    """What to ask the plugin. The payload fits the export's schema already."""
+    if export.kind == "tool":
+        return InvokeTool(export.name, payload, context)
+    if export.kind == "hook":
+        return RunHook(export.name, payload)
+    build = _BUILDERS.get(export.kind)
+    if build is None:
+        return Failure(Code.NOT_FOUND, f"{export.name} is a {export.kind}, and that cannot be called")
+    return build(export.name, codec.load(payload), stream)
+
+
+def _channel(kind: str, value: dict[str, Any], stream: bool) -> PluginOp:
+    if value["action"] == "send":
+        return SendOutbound(kind, value["message"])
+    return StartChannel(kind, value.get("instance")) if value["action"] == "start" else StopChannel(kind)
+
+
+def _chat(provider: str, value: dict[str, Any], stream: bool) -> PluginOp:
+    request = ChatRequest(**value).to_json()
+    return Chat(provider, value["model"], request, stream=stream)
+
+
+def _vectors(backend: str, value: dict[str, Any], stream: bool) -> PluginOp:
+    collection = value["collection"]
+    if value["action"] == "upsert":
+        return UpsertVectors(backend, collection, value["records"])
+    if value["action"] == "search":
+        return SearchVectors(backend, collection, {"limit": 10, **value["query"]})
+    return DeleteVectors(backend, collection, value["ids"])
+
+
+_BUILDERS: dict[str, Callable[[str, dict[str, Any], bool], PluginOp]] = {
+    "channel": _channel,
+    "llm_provider": _chat,
+    "vector_backend": _vectors,
+}

@@ -1,0 +1,97 @@
+"""Puts the services of one host together: from plugbay.toml, and from what its plugins offer.
+
+Owns which names are taken by whom (first come, first served; the operator before any plugin) and what is opened and
+closed with the host.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from plugbay.host.calls import Calls
+from plugbay.host.config import Config, MemoryConfig
+from plugbay.host.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
+from plugbay.host.reception import Services
+from plugbay.host.services.agent_memory import AgentMemory
+from plugbay.host.services.embedding import HashingEmbedder
+from plugbay.host.services.memory import LongTermMemory
+from plugbay.host.services.recall import EMBEDDED, VectorRecall
+from plugbay.host.services.vector_store import EmbeddedVectors
+from plugbay.host.services.vectors import VectorRegistry
+from plugbay.model.errors import Failure
+
+OPERATOR = "plugbay.toml"
+"""Who owns a name that no plugin has brought."""
+
+
+@dataclass(slots=True)
+class Backends:
+    """Every service of a host."""
+
+    services: Services
+    embedded: EmbeddedVectors
+    vectors: VectorRegistry = field(default_factory=VectorRegistry)
+    channels: Channels = field(default_factory=Channels)
+
+    async def open(self) -> None:
+        """Open what lives on disk; raises `PlugbayError` when that cannot be used."""
+        if self.services.memory is not None:
+            await self.services.memory.open()
+        try:
+            await self.embedded.open()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        await self.services.llm.close()
+        if self.services.memory is not None:
+            await self.services.memory.close()
+        await self.embedded.close()
+
+
+def assemble(config: Config, calls: Calls) -> Backends:
+    """The services for these settings and these plugins; nothing is opened yet."""
+    services = Services()
+    embedded = EmbeddedVectors(_vectors_path(config))
+    backends = Backends(services, embedded)
+    backends.vectors.register(EMBEDDED, embedded, OPERATOR)
+    if config.memory is not None:
+        services.memory = _memory(config.memory, backends)
+    for name, settings in config.llm.providers.items():
+        services.llm.register(name, settings.build(name, os.environ), OPERATOR)
+    _offer(calls, backends)
+    return backends
+
+
+def _vectors_path(config: Config) -> str:
+    """Beside the memory; where that is not configured, vectors last as long as the host."""
+    return ":memory:" if config.memory is None else str(Path(config.memory.path).with_suffix(".vectors.db"))
+
+
+def _memory(settings: MemoryConfig, backends: Backends) -> AgentMemory:
+    likeness = None
+    if settings.vectors is not None:
+        likeness = VectorRecall(backends.vectors, HashingEmbedder(), settings.vectors)
+
+    def degraded(failure: Failure) -> None:
+        backends.services.journal.note("host", "recall_degraded", failure.message)
+
+    return AgentMemory(LongTermMemory(settings.path), likeness, degraded)
+
+
+def _offer(calls: Calls, backends: Backends) -> None:
+    """Register what plugins offer; who comes second for a name is told so and left out."""
+    for entry in calls.catalog.entries():
+        owner, name = entry.spec.id, entry.export.name
+        refusal: str | None = None
+        if entry.export.kind == "llm_provider":
+            refusal = backends.services.llm.register(name, PluginModel(calls, owner, name), owner)
+        elif entry.export.kind == "vector_backend":
+            refusal = backends.vectors.register(name, PluginVectors(calls, owner, name), owner)
+        elif entry.export.kind == "channel":
+            refusal = backends.channels.register(name, PluginChannel(calls, owner, name), owner)
+        if refusal is not None:
+            backends.services.journal.note(owner, "name_taken", refusal)

@@ -1,0 +1,205 @@
+"""`Calls`: the one page that tells the story of a call — resolve, authorize, lease, ask, conclude, record.
+
+Owns the order of these steps and the record of how they ended; every step is somebody else's. Whoever wants something
+from a plugin comes through here: the public API, hooks, channels, language models, vector backends.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from plugbay.host import policy
+from plugbay.host.asking import operation
+from plugbay.host.catalog import Catalog, Entry
+from plugbay.host.policy import Decision
+from plugbay.host.ports import CallLog, CallRecord, Trace
+from plugbay.host.seat import Deadline
+from plugbay.host.supervisor import Supervisor
+from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.events import CallFinished
+from plugbay.model.ids import CALL_ID_BYTES, call_id
+from plugbay.model.operations import Chat
+from plugbay.model.spec import PluginSpec
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.strict_json import Unencodable
+
+if TYPE_CHECKING:
+    from plugbay.model.operations import PluginOp
+
+    Ask = Callable[[Entry], PluginOp | Failure]
+    """What to ask the plugin, given what is known of its export; a `Failure` when that is not possible."""
+
+MAX_INPUT = 60 << 20
+"""Bytes of one input: with the message around it, less than the 64 MiB a plugin must be ready to buffer."""
+
+IDS_AT_ONCE = 64
+
+LONGEST_CALL = 3600.0
+"""Seconds; no caller may wait longer, whatever it asks for."""
+
+
+class CallResult(msgspec.Struct, frozen=True):
+    """How one call ended. `output` is JSON bytes; `value()` decodes them."""
+
+    record: CallRecord
+    output: Any
+    codec: MsgspecCodec
+
+    @property
+    def failure(self) -> Failure | None:
+        return self.record.failure
+
+    def value(self) -> Any:
+        """The output as Python values; None when there is none."""
+        return None if self.output is None else self.codec.load(self.output)
+
+    def value_or_raise(self) -> Any:
+        """The output as Python values; raises `CallFailed` when the call failed."""
+        if self.record.failure is not None:
+            raise CallFailed(self.record.failure, self.record.call_id)
+        return self.value()
+
+
+class Calls:
+    """Everything a call passes through between whoever asks and the child that answers."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        decisions: Mapping[str, Decision],
+        call_log: CallLog,
+        codec: MsgspecCodec,
+        trace: Trace | None = None,
+    ) -> None:
+        self.catalog = catalog
+        self.supervisors: dict[str, Supervisor] = {}
+        """Who looks after each plugin; empty while the host is not running."""
+        self._decisions = decisions
+        self._call_log = call_log
+        self._codec = codec
+        self._trace = trace
+        self._entropy = b""
+
+    def with_input(self, input: Any, context: Mapping[str, Any], *, stream: bool = False) -> Ask:
+        """Ask for an export with an input: it must be JSON, fit the export's schema, and not be too large."""
+
+        def ask(entry: Entry) -> PluginOp | Failure:
+            try:
+                payload = self._codec.dump(input)
+            except Unencodable as error:
+                return Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}")
+            refusal = entry.check_input(payload, self._codec)
+            if refusal is not None:
+                return refusal
+            if memoryview(payload).nbytes > MAX_INPUT:
+                return Failure(Code.FRAME_TOO_LARGE, f"the input has more than {MAX_INPUT:,} bytes")
+            return operation(entry.export, payload, self._codec, context, stream=stream)
+
+        return ask
+
+    async def attempt(
+        self,
+        name: str,
+        ask: Ask,
+        timeout: float | None = None,
+        on_progress: Callable[[Any], None] | None = None,
+    ) -> CallResult:
+        """One call, from its name to its record; a failure is a value here."""
+        started_at, began = time.time(), time.monotonic()
+        self._step("host.call")
+        self._step("catalog.resolve")
+        entry = self.catalog.resolve(name)
+        finished = CallFinished(0, None, entry if isinstance(entry, Failure) else None)
+        try:
+            if isinstance(entry, Entry):
+                finished = await self._run(entry, ask, timeout, on_progress)
+        except Exception as error:
+            finished = CallFinished(0, None, Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}"))
+        except BaseException:
+            finished = CallFinished(0, None, _cancelled(entry))
+            raise
+        finally:
+            record = self._record(name, entry, started_at, (time.monotonic() - began) * 1000, finished.failure)
+            self._step("host.call.finished")
+        return CallResult(record, finished.value, self._codec)
+
+    async def _run(
+        self, entry: Entry, ask: Ask, timeout: float | None, on_progress: Callable[[Any], None] | None
+    ) -> CallFinished:
+        """The story: judge what is asked, lease a child, ask it, see it off."""
+        plugin_id = entry.spec.id
+        self._step("policy.authorize")
+        op = policy.authorize(entry.spec, entry.export, self._decisions[plugin_id]) or ask(entry)
+        if isinstance(op, Failure):
+            return CallFinished(0, None, op)
+        supervisor = self.supervisors.get(plugin_id)
+        if supervisor is None:
+            why = "the host is not running; start it, or use `async with`"
+            return CallFinished(0, None, Failure(Code.UNAVAILABLE, why))
+        patience = _patience(supervisor.binding.spec, op) if timeout is None else timeout
+        deadline = Deadline(min(patience, LONGEST_CALL))
+        lease = await supervisor.lease(deadline)
+        if isinstance(lease, Failure):
+            return CallFinished(0, None, lease)
+        try:
+            known = self.catalog.current(entry)
+            if known is not entry:  # its greeting has just told us more about it
+                op = ask(known)
+                if isinstance(op, Failure):
+                    return CallFinished(0, None, op)
+            answer = await lease.link.call(op, deadline.left(), on_progress)
+            return await lease.conclude(answer, deadline)
+        finally:
+            lease.release()
+
+    def _record(
+        self,
+        name: str,
+        entry: Entry | Failure,
+        started_at: float,
+        duration_ms: float,
+        failure: Failure | None,
+    ) -> CallRecord:
+        spec = entry.spec if isinstance(entry, Entry) else None
+        record = CallRecord(
+            call_id=self._new_id(),
+            plugin=spec.id if spec else "",
+            version=spec.version if spec else "",
+            contract=spec.contract if spec else "",
+            export=entry.export.name if isinstance(entry, Entry) else name,
+            started_at=started_at,
+            duration_ms=round(duration_ms, 3),
+            failure=failure.with_detail(spec.id) if failure and spec else failure,
+        )
+        self._call_log.finished(record)
+        return record
+
+    def _new_id(self) -> str:
+        """Random bytes are drawn for many calls at once: asking the system costs as much as half a record."""
+        if not self._entropy:
+            self._entropy = os.urandom(CALL_ID_BYTES * IDS_AT_ONCE)
+        drawn, self._entropy = self._entropy[:CALL_ID_BYTES], self._entropy[CALL_ID_BYTES:]
+        return call_id(drawn)
+
+    def _step(self, name: str) -> None:
+        if self._trace is not None:
+            self._trace(name)
+
+
+def _patience(spec: PluginSpec, op: PluginOp) -> float:
+    """Seconds for this operation where the contract has its own, else those for any call."""
+    if not spec.patience:
+        return spec.timeouts.call
+    name = "Chat.stream" if isinstance(op, Chat) and op.stream else type(op).__name__
+    return spec.patience.get(name, spec.timeouts.call)
+
+
+def _cancelled(entry: Entry | Failure) -> Failure:
+    """How a call ends whose caller went away: contracts differ in the word for it."""
+    as_timeout = isinstance(entry, Entry) and entry.spec.cancelled_is_timeout
+    return Failure(Code.TIMEOUT if as_timeout else Code.CANCELLED, "the caller cancelled the call")

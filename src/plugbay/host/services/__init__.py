@@ -1,0 +1,1 @@
+"""What the host does for plugins that ask: memory, vectors, hooks. Each service knows no contract and no process."""

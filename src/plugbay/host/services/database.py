@@ -1,0 +1,173 @@
+"""One SQLite file and the one thread that touches it, so that the loop never waits for a disk.
+
+Owns opening, checking, migrating and closing a file, transactions, and what a database error is called. Knows no table:
+its owner brings a `Schema` and functions of a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from plugbay.model.errors import CallFailed, Code, Failure, Origin, PlugbayError
+
+IN_MEMORY = ":memory:"
+
+BUSY_SECONDS = 5.0
+"""How long another process may hold the file's lock before a write gives up."""
+
+_BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a file of one kind holds. Migration n takes a file from version n to n + 1; a released one never changes."""
+
+    kind: str
+    """What people call it, for messages."""
+    application_id: int
+    """Written into the file's header, so that a file of another kind is refused instead of used."""
+    migrations: tuple[tuple[str, ...], ...]
+
+
+class Database:
+    """A SQLite file with one schema. `run` and `write` work between `open` and `close`."""
+
+    def __init__(self, path: Path | str, schema: Schema) -> None:
+        self.path = path
+        self._schema = schema
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    async def open(self) -> None:
+        """Open the file, making or migrating it; a `PlugbayError` says why it cannot be used."""
+        if self._thread is not None:
+            raise PlugbayError(f"{self._name()} is open already")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"plugbay-{self._schema.kind}")
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._connect)
+        except (sqlite3.Error, OSError) as error:
+            await self.close()
+            raise PlugbayError(f"{self._name()} cannot be used: {error}") from error
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was asked, then let go of the file. May be called twice."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            closed = asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
+            thread.shutdown(wait=False)
+            await asyncio.shield(closed)
+
+    async def run(self, work: Work[T]) -> T:
+        """What `work` returns for the connection; raises `CallFailed`."""
+        if self._thread is None:
+            raise CallFailed(Failure(Code.UNAVAILABLE, f"{self._name()} is not open"))
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._perform, work)
+
+    async def write(self, work: Work[T]) -> T:
+        """As `run`, in a transaction: all of it happens, or nothing."""
+
+        def together(connection: sqlite3.Connection) -> T:
+            with _transaction(connection):
+                return work(connection)
+
+        return await self.run(together)
+
+    # Everything below runs on the thread.
+
+    def _perform(self, work: Work[T]) -> T:
+        if self._connection is None:
+            raise CallFailed(Failure(Code.UNAVAILABLE, f"{self._name()} is not open"))
+        try:
+            return work(self._connection)
+        except sqlite3.Error as error:
+            raise CallFailed(self._failure(error)) from error
+        except UnicodeEncodeError as error:
+            raise CallFailed(Failure(Code.INVALID_INPUT, f"no Unicode text: {error.reason}")) from None
+
+    def _failure(self, error: sqlite3.Error) -> Failure:
+        # The low byte is the primary code; the rest says more about it.
+        busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY_CODES
+        code = Code.UNAVAILABLE if busy else Code.INTERNAL
+        return Failure(code, f"{self._name()}: {error}", origin=Origin.SYSTEM, retryable=busy)
+
+    def _connect(self) -> None:
+        if self.path != IN_MEMORY:
+            _make_private(Path(self.path))
+        # Autocommit: transactions begin where `_transaction` says so.
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        # In WAL mode this cannot corrupt the file; a power cut may cost the last commits, a crash costs nothing.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(f"the file is damaged: {verdict}")
+        self._migrate(connection)
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Bring the file to the newest version; the lock makes two hosts that open it at once take turns."""
+        with _transaction(connection):
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            self._refuse_foreign(connection, version)
+            for statement in (line for migration in self._schema.migrations[version:] for line in migration):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {self._schema.application_id:d}")
+            connection.execute(f"PRAGMA user_version = {len(self._schema.migrations):d}")
+
+    def _refuse_foreign(self, connection: sqlite3.Connection, version: int) -> None:
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if tables and application_id != self._schema.application_id:
+            raise PlugbayError(f"{self._name()} cannot be used: the file holds something else")
+        known = len(self._schema.migrations)
+        if version > known:
+            raise PlugbayError(f"{self._name()} cannot be used: it has version {version}, this plugbay knows {known}")
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _name(self) -> str:
+        return f"the {self._schema.kind} database {self.path}"
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what happens inside, or undo all of it. Takes the write lock at once, so nothing fails half-way for it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk has rolled back already
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _make_private(path: Path) -> None:
+    """The file, readable by its owner only; SQLite gives the files beside it the same mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

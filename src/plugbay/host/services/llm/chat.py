@@ -1,0 +1,302 @@
+"""The values of a chat with a language model: what is asked, what is answered, and the pieces of a stream.
+
+Owns the neutral shapes and their JSON form, which is that of nexo's `llm.chat`; and how the chunks of a stream become
+one reply. Refuses to know providers, plugins, HTTP and time. Nothing here raises for what a peer sends: what is wrong
+comes back as a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+from plugbay.model.errors import Code, Failure
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.json_gate import Malformed
+
+Chunk = dict[str, Any]
+"""One piece of a stream; `CHUNK_TEXTS` lists the six types."""
+
+CHUNK_TEXTS: dict[str, tuple[str, ...]] = {
+    "text_delta": ("delta",),
+    "tool_call_start": ("id", "name"),
+    "tool_call_args_delta": ("id", "delta"),
+    "tool_call_end": ("id",),
+    "usage": (),
+    "end": (),
+}
+"""The types of chunks, each with the fields that must be text. `usage` and `end` carry an object instead."""
+
+ROLES = frozenset({"system", "user", "assistant", "tool"})
+PLAIN_ENDINGS = frozenset({"stop", "length", "tool_use"})
+"""Finish reasons with a name of their own; every other is `other:<reason>`."""
+
+STREAM_NO_END = "other:stream-no-end"
+"""How a stream finished that never said so."""
+
+MAX_STREAM_CHARS = 8 << 20
+"""Characters of text and tool arguments in one stream: 128 Ki tokens, the longest replies, have half a million."""
+
+MAX_STREAM_CHUNKS = 200_000
+"""Pieces of one stream. A model sends about one per token, and the longest replies have 128 Ki tokens."""
+
+_CODEC = MsgspecCodec()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What a model is asked. Messages, tools and blocks are JSON objects as nexo defines them."""
+
+    model: str
+    messages: Sequence[Mapping[str, Any]]
+    max_tokens: int = 4096
+    temperature: float = 0.7
+    system_prompt: str | None = None
+    tools: Sequence[Mapping[str, Any]] = ()
+    tool_choice: Mapping[str, Any] = field(default_factory=lambda: {"kind": "auto"})
+    stop_sequences: Sequence[str] = ()
+    system_blocks: Sequence[Mapping[str, Any]] = ()
+    cache_tools: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The `request` object of `llm.chat`: six keys always, the other four unless empty."""
+        optional = {
+            "system_prompt": self.system_prompt,
+            "tools": list(self.tools),
+            "stop_sequences": list(self.stop_sequences),
+            "system_blocks": list(self.system_blocks),
+        }
+        return {
+            "model": self.model,
+            "messages": list(self.messages),
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "tool_choice": dict(self.tool_choice),
+            "cache_tools": self.cache_tools,
+            **{name: value for name, value in optional.items() if value},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a reply cost, in tokens."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @classmethod
+    def from_json(cls, value: Any) -> Usage | None:
+        """The usage in a JSON object; None when it is not one."""
+        if not isinstance(value, dict):
+            return None
+        prompt, completion = value.get("prompt_tokens"), value.get("completion_tokens")
+        return cls(prompt, completion) if _is_count(prompt) and _is_count(completion) else None
+
+    def to_json(self) -> dict[str, int]:
+        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What a model answered: text, tool calls `{id, name, arguments}`, or both."""
+
+    text: str | None
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    usage: Usage = Usage()
+    finish_reason: str = "stop"
+    """`stop`, `length`, `tool_use` or `other:<reason>`."""
+    cache_usage: Mapping[str, int] | None = None
+
+    @classmethod
+    def from_json(cls, result: Any) -> ChatReply | str:
+        """The reply in the result of `llm.chat`, or what is wrong with it. Usage may be missing, and counts as zero."""
+        if not isinstance(result, dict):
+            return "the result is no object"
+        content = _content(result.get("content"))
+        if isinstance(content, str):
+            return content
+        usage = Usage.from_json(result["usage"]) if result.get("usage") is not None else Usage()
+        if usage is None:
+            return "usage needs the counts prompt_tokens and completion_tokens"
+        finish = finish_from_json(result.get("finish_reason"))
+        if finish is None:
+            return "finish_reason is no object with a kind"
+        cache_usage = result.get("cache_usage")
+        if cache_usage is not None and not _is_counts(cache_usage):
+            return "cache_usage is no object of counts"
+        return cls(*content, usage, finish, cache_usage)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result of `llm.chat`. It has room for text or tool calls; where there are both, the calls go."""
+        content: dict[str, Any] = {"type": "text", "text": self.text or ""}
+        if self.tool_calls:
+            content = {"type": "tool_calls", "tool_calls": list(self.tool_calls)}
+        result = {
+            "content": content,
+            "usage": self.usage.to_json(),
+            "finish_reason": finish_to_json(self.finish_reason),
+        }
+        return result if self.cache_usage is None else {**result, "cache_usage": dict(self.cache_usage)}
+
+
+def _content(content: Any) -> tuple[str | None, tuple[dict[str, Any], ...]] | str:
+    """Text and tool calls in the `content` of a result, or what is wrong with it."""
+    if not isinstance(content, dict):
+        return "content is no object"
+    if content.get("type") == "text":
+        text = content.get("text")
+        return (text, ()) if isinstance(text, str) else "content of type text has no text"
+    if content.get("type") != "tool_calls":
+        return "content is of type text or tool_calls, nothing else"
+    calls = content.get("tool_calls")
+    if not isinstance(calls, list) or not calls or not all(map(_is_tool_call, calls)):
+        return "tool_calls is no list of objects with an id, a name and arguments"
+    return None, tuple(
+        {"id": call["id"], "name": call["name"], "arguments": call.get("arguments", {})} for call in calls
+    )
+
+
+def _is_tool_call(call: Any) -> bool:
+    return isinstance(call, dict) and isinstance(call.get("id"), str) and isinstance(call.get("name"), str)
+
+
+def _is_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_count, value.values()))
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and value >= 0
+
+
+def finish_to_json(finish_reason: str) -> dict[str, str]:
+    """`{kind, reason?}` for a finish reason."""
+    if finish_reason in PLAIN_ENDINGS:
+        return {"kind": finish_reason}
+    return {"kind": "other", "reason": finish_reason.removeprefix("other:")}
+
+
+def finish_from_json(value: Any) -> str | None:
+    """The finish reason in `{kind, reason?}`; None when it is not one. A kind we do not know is some other reason."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind in PLAIN_ENDINGS:
+        return kind if isinstance(kind, str) else None
+    reason = value.get("reason") if kind == "other" else kind
+    return f"other:{reason}" if isinstance(reason, str) and reason else "other:unspecified"
+
+
+def messages_problem(messages: Any) -> str | None:
+    """What is wrong with the messages of a chat, if anything."""
+    if not isinstance(messages, list) or not messages:
+        return "messages is no list with at least one message"
+    for number, message in enumerate(messages):
+        if not isinstance(message, dict) or message.get("role") not in ROLES:
+            return f"messages[{number}] has no role of {', '.join(sorted(ROLES))}"
+        silent = message.get("content") is None and bool(message.get("tool_calls"))
+        if not silent and not isinstance(message.get("content"), str):
+            return f"messages[{number}] has no text as content"
+    return None
+
+
+def tool_arguments(text: str) -> Any:
+    """The arguments of a tool call from the text a model wrote; where that is no JSON, the text itself."""
+    if not text.strip():
+        return {}
+    try:
+        return _CODEC.decode(text.encode("utf-8", "replace"))
+    except Malformed:
+        return text
+
+
+def chunk_problem(chunk: Any) -> str | None:
+    """What is wrong with one chunk by itself, if anything."""
+    kind = chunk.get("type") if isinstance(chunk, dict) else None
+    if not isinstance(kind, str) or kind not in CHUNK_TEXTS:
+        return f"a chunk is no object with a type of {', '.join(CHUNK_TEXTS)}"
+    for name in CHUNK_TEXTS[kind]:
+        if not isinstance(chunk.get(name), str):
+            return f"a chunk of type {kind} has no text as {name}"
+    if kind == "usage" and Usage.from_json(chunk.get("usage")) is None:
+        return "a chunk of type usage needs the counts prompt_tokens and completion_tokens"
+    if kind == "end" and finish_from_json(chunk.get("finish_reason")) is None:
+        return "a chunk of type end has no finish_reason with a kind"
+    return None
+
+
+class Assembly:
+    """Chunks in, one reply out. A stream ends once: after its `end` only a late usage still counts."""
+
+    __slots__ = ("_arguments", "_chars", "_chunks", "_finish", "_names", "_text", "_usage")
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._names: dict[str, str] = {}
+        self._arguments: dict[str, list[str]] = {}
+        self._usage: Usage | None = None
+        self._finish: str | None = None
+        self._chars = 0
+        self._chunks = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream has said how it finished."""
+        return self._finish is not None
+
+    @property
+    def finish_reason(self) -> str:
+        """How it finished, as far as a chunk has said so."""
+        return self._finish or STREAM_NO_END
+
+    def add(self, chunk: Any) -> Failure | None:
+        """Take one chunk; a failure means that the stream cannot be used any further."""
+        problem = chunk_problem(chunk)
+        if problem is not None:
+            return Failure(Code.MALFORMED_RESPONSE, problem)
+        self._chunks += 1
+        self._chars += len(chunk["delta"]) if "delta" in CHUNK_TEXTS[chunk["type"]] else 0
+        if self._chunks > MAX_STREAM_CHUNKS:
+            return Failure(Code.FRAME_TOO_LARGE, f"the stream has more than {MAX_STREAM_CHUNKS:,} chunks")
+        if self._chars > MAX_STREAM_CHARS:
+            return Failure(Code.FRAME_TOO_LARGE, f"the stream has more than {MAX_STREAM_CHARS:,} characters")
+        problem = self._take(chunk)
+        return None if problem is None else Failure(Code.MALFORMED_RESPONSE, problem)
+
+    def _take(self, chunk: Chunk) -> str | None:
+        kind = chunk["type"]
+        if kind == "usage":
+            self._usage = Usage.from_json(chunk["usage"])
+        elif self.ended:
+            return None
+        elif kind == "end":
+            self._finish = finish_from_json(chunk["finish_reason"])
+        elif kind == "text_delta":
+            if chunk["delta"]:
+                self._text.append(chunk["delta"])
+        else:
+            return self._take_call(kind, chunk)
+        return None
+
+    def _take_call(self, kind: str, chunk: Chunk) -> str | None:
+        call = chunk["id"]
+        if (kind == "tool_call_start") == (call in self._names):
+            return "a tool call was started twice" if call in self._names else f"{kind} before its tool_call_start"
+        if kind == "tool_call_start":
+            self._names[call] = chunk["name"]
+            self._arguments[call] = []
+        elif kind == "tool_call_args_delta":
+            self._arguments[call].append(chunk["delta"])
+        return None
+
+    def finish(self, final: ChatReply | None = None) -> ChatReply:
+        """The reply, as far as it came. `final` is what the provider answered at the end, for what no chunk said."""
+        last = final or ChatReply(None, finish_reason=STREAM_NO_END)
+        calls = tuple(
+            {"id": call, "name": name, "arguments": tool_arguments("".join(self._arguments[call]))}
+            for call, name in self._names.items()
+        )
+        text = "".join(self._text) if self._text else last.text
+        calls = calls or last.tool_calls
+        usage = last.usage if last.usage != Usage() else self._usage or Usage()
+        return ChatReply(
+            text or (None if calls else ""), calls, usage, self._finish or last.finish_reason, last.cache_usage
+        )

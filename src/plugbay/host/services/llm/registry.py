@@ -1,0 +1,139 @@
+"""The language models of a host, by the name of their provider, whoever brought them: the operator or a plugin.
+
+Owns the port `LlmProvider`, who holds which name, and how a plugin's wish for a chat is answered. Every stream that
+leaves here is checked, bounded and ends exactly once. Refuses to know HTTP, links and who may ask: policy comes before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Protocol, runtime_checkable
+
+from plugbay.host.services.llm.chat import (
+    Assembly,
+    ChatReply,
+    ChatRequest,
+    Chunk,
+    finish_to_json,
+    messages_problem,
+)
+from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.operations import CompleteChat
+
+MAX_TOKENS = 2**32 - 1
+"""No plugin may ask for more: nexo counts tokens in 32 bits."""
+
+
+class LlmProvider(Protocol):
+    """Something that can chat. Failures are raised as `CallFailed`; no timeout means the provider's own."""
+
+    async def chat(self, request: ChatRequest, timeout: float | None = None) -> ChatReply: ...
+
+    def stream(self, request: ChatRequest, timeout: float | None = None) -> AsyncGenerator[Chunk, None]:
+        """An async generator of chunks. Closing it gives the stream up; its last chunk may be an `end`."""
+        ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A provider that holds something open between chats."""
+
+    async def close(self) -> None: ...
+
+
+class LlmRegistry:
+    """Providers by name. The first to take a name keeps it."""
+
+    def __init__(self) -> None:
+        self._providers: dict[str, LlmProvider] = {}
+        self._owners: dict[str, str] = {}
+
+    def register(self, name: str, provider: LlmProvider, owner: str) -> str | None:
+        """Offer `provider` under `name`; returns the reason when that is refused."""
+        if name in self._owners:
+            return f"the llm provider {name!r} is offered by {self._owners[name]!r} already"
+        self._providers[name] = provider
+        self._owners[name] = owner
+        return None
+
+    def names(self) -> list[str]:
+        """Every provider there is, sorted."""
+        return sorted(self._providers)
+
+    async def close(self) -> None:
+        """Let go of every connection; a provider that is asked again connects again."""
+        for provider in list(self._providers.values()):
+            if isinstance(provider, Closable):
+                await provider.close()
+
+    async def chat(self, provider: str, request: ChatRequest, timeout: float | None = None) -> ChatReply:
+        """One whole reply; raises `CallFailed`."""
+        return await self._find(provider).chat(request, timeout)
+
+    def stream(self, provider: str, request: ChatRequest, timeout: float | None = None) -> AsyncGenerator[Chunk, None]:
+        """The chunks of a reply as they come, the one `end` last; raises `CallFailed`, at the first chunk or later."""
+        return self._chunks(provider, request, timeout, Assembly())
+
+    async def complete(self, op: CompleteChat, progress: Callable[[str], None]) -> dict[str, Any] | Failure:
+        """Answer a plugin: `{content, finish_reason, usage, tool_calls}`.
+
+        The text of a streamed reply went out as progress, so its content is None.
+        """
+        problem = messages_problem(op.messages)
+        if problem is not None:
+            return Failure(Code.INVALID_INPUT, problem)
+        request = ChatRequest(op.model, op.messages, min(op.max_tokens, MAX_TOKENS), op.temperature, op.system_prompt)
+        try:
+            if op.stream:
+                return _answer(await self._streamed(op.provider, request, progress), None)
+            reply = await self.chat(op.provider, request)
+            return _answer(reply, reply.text)
+        except CallFailed as error:
+            return error.failure.with_detail(provider=op.provider)
+
+    async def _streamed(self, provider: str, request: ChatRequest, progress: Callable[[str], None]) -> ChatReply:
+        assembly = Assembly()
+        async with aclosing(self._chunks(provider, request, None, assembly)) as chunks:
+            async for chunk in chunks:
+                if chunk["type"] == "text_delta" and chunk["delta"]:
+                    progress(chunk["delta"])
+        return assembly.finish()
+
+    async def _chunks(
+        self, provider: str, request: ChatRequest, timeout: float | None, assembly: Assembly
+    ) -> AsyncGenerator[Chunk, None]:
+        """Chunks that `assembly` has accepted; the end is held back until nothing can follow it."""
+        async with aclosing(self._find(provider).stream(request, timeout)) as chunks:
+            async for chunk in chunks:
+                failure = assembly.add(chunk)
+                if failure is not None:
+                    raise CallFailed(failure.with_detail(provider=provider))
+                if not assembly.ended or chunk["type"] == "usage":
+                    yield chunk
+        yield {"type": "end", "finish_reason": finish_to_json(assembly.finish_reason)}
+
+    def _find(self, name: str) -> LlmProvider:
+        provider = self._providers.get(name)
+        if provider is not None:
+            return provider
+        if not self._providers:
+            hint = "add a provider to plugbay.toml, or a plugin that brings one"
+            raise CallFailed(Failure(Code.UNAVAILABLE, "llm not configured", detail={"hint": hint}))
+        known = ", ".join(self.names())
+        raise CallFailed(
+            Failure(
+                Code.NOT_FOUND,
+                f"no llm provider is called {name!r}; there are: {known}",
+                detail={"known": self.names()},
+            )
+        )
+
+
+def _answer(reply: ChatReply, content: str | None) -> dict[str, Any]:
+    return {
+        "content": content,
+        "finish_reason": reply.finish_reason,
+        "usage": reply.usage.to_json(),
+        "tool_calls": list(reply.tool_calls),
+    }

@@ -1,0 +1,235 @@
+"""Long-term memory: what agents were told to remember, found again by words and by what the words mean.
+
+Owns the entries, their full-text index and the bounds of both. One agent never sees another's entries. Knows nothing of
+vectors (`recall.py`) and of who asks.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plugbay.host.services.concepts import derive, telling, words
+from plugbay.host.services.database import Database, Schema
+from plugbay.host.services.stamps import new_uuid, utc_now
+from plugbay.model.errors import CallFailed, Code, Failure
+
+MAX_CONTENT = 65_536
+"""Bytes of one entry. A memory is a fact or a note; a document belongs in a file."""
+MAX_QUERY = 8_192
+"""Bytes of one question; far more than any has words that count."""
+MAX_TERMS = 32
+"""Words of a question that are searched for; each costs a walk through the index."""
+MAX_NAME = 200
+"""Bytes of an agent's id, a tag or a type: they are names."""
+MAX_TAGS = 64
+"""Tags of one entry."""
+MAX_LIMIT = 1_000
+"""Entries of one answer; the cap that contracts name."""
+MAX_ANSWER = 900_000
+"""Bytes of JSON of one answer. A plugin may read no frame beyond 1 MiB, so an answer above it would never arrive."""
+QUERY_CONCEPTS = 3
+"""Concept tags that widen a question; more would drown its own words."""
+
+SCHEMA = Schema(
+    "memory",
+    0x50424D31,  # "PBM1"
+    (
+        (
+            """CREATE TABLE memories (
+                number INTEGER PRIMARY KEY,
+                id TEXT NOT NULL UNIQUE,
+                agent_id TEXT NOT NULL,
+                content TEXT NOT NULL,
+                tags TEXT NOT NULL,
+                concept_tags TEXT NOT NULL,
+                created_at TEXT NOT NULL,
+                memory_type TEXT
+            )""",
+            "CREATE INDEX memories_of_agent ON memories (agent_id, number)",
+            # The index keeps no copy of the texts; the triggers keep it in step with the table.
+            """CREATE VIRTUAL TABLE memory_words USING fts5 (
+                content, tags, concept_tags,
+                content = 'memories', content_rowid = 'number',
+                tokenize = 'porter unicode61 remove_diacritics 2'
+            )""",
+            """CREATE TRIGGER memory_added AFTER INSERT ON memories BEGIN
+                INSERT INTO memory_words (rowid, content, tags, concept_tags)
+                VALUES (new.number, new.content, new.tags, new.concept_tags);
+            END""",
+            """CREATE TRIGGER memory_removed AFTER DELETE ON memories BEGIN
+                INSERT INTO memory_words (memory_words, rowid, content, tags, concept_tags)
+                VALUES ('delete', old.number, old.content, old.tags, old.concept_tags);
+            END""",
+        ),
+    ),
+)
+
+_COLUMNS = "m.id, m.agent_id, m.content, m.tags, m.concept_tags, m.created_at, m.memory_type"
+_ADD = """INSERT INTO memories (id, agent_id, content, tags, concept_tags, created_at, memory_type)
+    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+_NEWEST = f"SELECT {_COLUMNS} FROM memories m WHERE m.agent_id = ? ORDER BY m.number DESC LIMIT ?"
+_ONE = f"SELECT {_COLUMNS} FROM memories m WHERE m.id = ? AND m.agent_id = ?"
+# A hit in a tag that somebody chose weighs twice one in the text, one in a derived tag half.
+_BEST = f"""SELECT {_COLUMNS} FROM memory_words JOIN memories m ON m.number = memory_words.rowid
+    WHERE memory_words MATCH ? AND m.agent_id = ?
+    ORDER BY bm25(memory_words, 1.0, 2.0, 0.5), m.number DESC LIMIT ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEntry:
+    """One thing an agent remembers."""
+
+    id: str
+    """A UUID."""
+    agent_id: str
+    content: str
+    tags: tuple[str, ...]
+    concept_tags: tuple[str, ...]
+    """What the content is about, derived."""
+    created_at: str
+    """RFC 3339, UTC."""
+    memory_type: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "agent_id": self.agent_id,
+            "content": self.content,
+            "tags": list(self.tags),
+            "concept_tags": list(self.concept_tags),
+            "created_at": self.created_at,
+            "memory_type": self.memory_type,
+        }
+
+
+class LongTermMemory:
+    """The memory of every agent of one host, in one file. All methods raise `CallFailed`, `open` a `PlugbayError`."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        new_id: Callable[[], str] = new_uuid,
+        now: Callable[[], str] = utc_now,
+    ) -> None:
+        self._database = Database(path, SCHEMA)
+        self._new_id = new_id
+        self._now = now
+
+    async def open(self) -> None:
+        await self._database.open()
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def __aenter__(self) -> LongTermMemory:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def remember(
+        self, agent_id: str, content: str, *, tags: Sequence[str] = (), memory_type: str | None = None
+    ) -> MemoryEntry:
+        """Keep `content` for this agent."""
+        _check_name("the agent's id", agent_id)
+        _check_size("the content", content, MAX_CONTENT)
+        if len(tags) > MAX_TAGS:
+            raise _refused(f"an entry has at most {MAX_TAGS} tags, not {len(tags)}")
+        for tag in tags:
+            _check_name("a tag", tag)
+        if memory_type is not None:
+            _check_name("the type", memory_type)
+        new_id, now = self._new_id(), self._now()
+
+        def add(connection: sqlite3.Connection) -> MemoryEntry:
+            entry = MemoryEntry(new_id, agent_id, content, tuple(tags), derive(content), now, memory_type)
+            connection.execute(_ADD, _row(entry))
+            return entry
+
+        return await self._database.write(add)
+
+    async def recall(self, agent_id: str, query: str, limit: int = 10) -> list[MemoryEntry]:
+        """What this agent remembers about `query`, best first; for a blank query the newest entries, newest first."""
+        _check_name("the agent's id", agent_id)
+        _check_size("the query", query, MAX_QUERY)
+        limit = max(0, min(limit, MAX_LIMIT))
+
+        def look_up(connection: sqlite3.Connection) -> list[MemoryEntry]:
+            if not query.strip():
+                return _fitting(connection.execute(_NEWEST, (agent_id, limit)))
+            expression = match_expression(query)
+            return _fitting(connection.execute(_BEST, (expression, agent_id, limit))) if expression else []
+
+        return await self._database.run(look_up)
+
+    async def entries(self, agent_id: str, ids: Sequence[str]) -> list[MemoryEntry]:
+        """This agent's entries with these ids, in that order; an id it has no entry for is left out."""
+
+        def look_up(connection: sqlite3.Connection) -> list[MemoryEntry]:
+            rows = (connection.execute(_ONE, (memory_id, agent_id)).fetchone() for memory_id in ids[:MAX_LIMIT])
+            return _fitting(row for row in rows if row is not None)
+
+        return await self._database.run(look_up)
+
+    async def forget(self, memory_id: str) -> bool:
+        """Remove an entry for good; False when there is none with this id."""
+
+        def remove(connection: sqlite3.Connection) -> bool:
+            return connection.execute("DELETE FROM memories WHERE id = ?", (memory_id,)).rowcount == 1
+
+        return await self._database.write(remove)
+
+
+def match_expression(query: str) -> str:
+    """The full-text expression for a question: its telling words or what they mean. Empty when it has no words.
+
+    Words hold letters and digits only and are quoted besides, so nothing in a question is ever syntax.
+    """
+    terms = [*telling(words(query))[:MAX_TERMS], *derive(query, QUERY_CONCEPTS)]
+    return " OR ".join(f'"{term}"' for term in dict.fromkeys(terms))
+
+
+def _row(entry: MemoryEntry) -> tuple[str | None, ...]:
+    tags, concept_tags = (msgspec.json.encode(names).decode() for names in (entry.tags, entry.concept_tags))
+    return (entry.id, entry.agent_id, entry.content, tags, concept_tags, entry.created_at, entry.memory_type)
+
+
+def _fitting(rows: Iterable[Any]) -> list[MemoryEntry]:
+    """The first entries that fit one answer together."""
+    entries: list[MemoryEntry] = []
+    room = MAX_ANSWER
+    for memory_id, agent_id, content, tags, concept_tags, created_at, memory_type in rows:
+        entry = MemoryEntry(memory_id, agent_id, content, _names(tags), _names(concept_tags), created_at, memory_type)
+        room -= len(msgspec.json.encode(entry.to_json()))
+        if room < 0:
+            break
+        entries.append(entry)
+    return entries
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(msgspec.json.decode(text, type=list[str]))
+
+
+def _check_name(what: str, name: str) -> None:
+    if not name:
+        raise _refused(f"{what} must not be empty")
+    _check_size(what, name, MAX_NAME)
+
+
+def _check_size(what: str, text: str, limit: int) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))  # the database refuses what is no Unicode
+    if size > limit:
+        raise _refused(f"{what} has {size} bytes; at most {limit} are allowed")
+
+
+def _refused(message: str) -> CallFailed:
+    return CallFailed(Failure(Code.INVALID_INPUT, message))

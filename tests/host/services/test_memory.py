@@ -1,0 +1,341 @@
+"""Entries survive a restart, are found by their words and by their meaning, and belong to one agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plugbay.host.services.database import IN_MEMORY
+from plugbay.host.services.memory import (
+    MAX_ANSWER,
+    MAX_CONTENT,
+    MAX_LIMIT,
+    MAX_NAME,
+    MAX_QUERY,
+    MAX_TAGS,
+    MAX_TERMS,
+    QUERY_CONCEPTS,
+    LongTermMemory,
+    MemoryEntry,
+    match_expression,
+)
+from plugbay.host.services.stamps import as_utc, is_uuid
+from plugbay.model.errors import CallFailed, Code, PlugbayError
+from tests.support.loops import Run, run_on
+from tests.support.requirements import requirement
+
+AGENT = "ventas_v1"
+Story = Callable[[LongTermMemory], Awaitable[None]]
+
+
+def with_memory(run: Run, story: Story, path: Path | str = IN_MEMORY) -> None:
+    async def main() -> None:
+        async with LongTermMemory(path) as memory:
+            await story(memory)
+
+    run(main)
+
+
+async def contents(memory: LongTermMemory, query: str, limit: int = 10, agent: str = AGENT) -> list[str]:
+    return [entry.content for entry in await memory.recall(agent, query, limit)]
+
+
+async def refusal(asked: Awaitable[Any]) -> str:
+    with pytest.raises(CallFailed) as caught:
+        await asked
+    assert caught.value.code == Code.INVALID_INPUT
+    return caught.value.failure.message
+
+
+@requirement("nexo:host-memory-entry")
+def test_an_entry_has_exactly_the_seven_fields(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        entry = await memory.remember(AGENT, "user prefers concise answers", tags=["preference"])
+        shape = entry.to_json()
+        assert list(shape) == "id agent_id content tags concept_tags created_at memory_type".split()
+        assert is_uuid(shape["id"])
+        assert as_utc(shape["created_at"]) == shape["created_at"]
+        assert (shape["agent_id"], shape["content"], shape["tags"]) == (AGENT, entry.content, ["preference"])
+        assert "brevity" in shape["concept_tags"]
+        assert shape["memory_type"] is None
+        assert await memory.recall(AGENT, "concise") == [entry]
+
+    with_memory(run, story)
+
+
+def test_ids_and_times_come_from_the_sources_given(run: Run) -> None:
+    async def main() -> None:
+        async with LongTermMemory(IN_MEMORY, new_id=lambda: "the id", now=lambda: "the time") as memory:
+            entry = await memory.remember(AGENT, "x", memory_type="fact")
+            assert (entry.id, entry.created_at, entry.memory_type) == ("the id", "the time", "fact")
+
+    run(main)
+
+
+def test_entries_survive_a_restart(run: Run, tmp_path: Path) -> None:
+    kept: list[MemoryEntry] = []
+
+    async def first(memory: LongTermMemory) -> None:
+        kept.append(await memory.remember(AGENT, "Ana lives in Lima", tags=["person", "ciudad"], memory_type="fact"))
+
+    async def second(memory: LongTermMemory) -> None:
+        assert await memory.recall(AGENT, "lima") == kept
+
+    with_memory(run, first, tmp_path / "memory.db")
+    with_memory(run, second, tmp_path / "memory.db")
+
+
+@requirement("nexo:host-memory-recall")
+def test_the_best_match_comes_first(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        for text in ("the weather was nice", "tea, green tea", "tea with milk at the station before the long trip"):
+            await memory.remember(AGENT, text)
+        assert await contents(memory, "tea") == ["tea, green tea", "tea with milk at the station before the long trip"]
+        assert await contents(memory, "rain") == []
+
+    with_memory(run, story)
+
+
+@requirement("nexo:host-memory-concepts")
+def test_a_question_finds_an_entry_that_shares_no_word_with_it(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        await memory.remember(AGENT, "keep replies short")
+        await memory.remember(AGENT, "the car is red")
+        assert await contents(memory, "user prefers concise wording") == ["keep replies short"]
+
+    with_memory(run, story)
+
+
+@requirement("nexo:host-memory-concepts")
+def test_a_question_is_widened_by_at_most_three_concepts() -> None:
+    query = "prefer concise family dinner in the cheapest hotel, pay by invoice"
+    own = {"prefer", "concise", "family", "dinner", "cheapest", "hotel", "pay", "invoice"}
+    terms = set(match_expression(query).replace('"', "").split(" OR "))
+    assert terms > own
+    assert len(terms - own) <= QUERY_CONCEPTS
+
+
+def test_only_so_many_words_of_a_question_are_searched_for() -> None:
+    many = " ".join(f"word{number}" for number in range(500))
+    assert len(match_expression(many).split(" OR ")) <= MAX_TERMS + QUERY_CONCEPTS
+
+
+def test_tags_and_forms_of_a_word_are_found(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        await memory.remember(AGENT, "blue", tags=["bicycle shed"])
+        await memory.remember(AGENT, "she was painting walls")
+        assert await contents(memory, "bicycles") == ["blue"]
+        assert await contents(memory, "paint") == ["she was painting walls"]
+
+    with_memory(run, story)
+
+
+@pytest.mark.parametrize(
+    ("content", "query"),
+    [
+        ("한국어 문서", "한국어"),
+        ("カタカナ です", "カタカナ"),
+        ("हिन्दी भाषा", "हिन्दी"),
+        ("Contraseña nueva", "contrasena"),
+        ("contrasena", "CONTRASEÑA"),
+        ("see retryCountLimit", "retryCountLimit"),
+        ("see retryCountLimit", "retry count"),
+        ("snake_case_name", "case"),
+    ],
+)
+def test_words_of_other_scripts_and_of_code_are_found(content: str, query: str) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        await memory.remember(AGENT, content)
+        assert await contents(memory, query) == [content]
+
+    with_memory(run_on("asyncio"), story)
+
+
+@requirement("nexo:host-memory-isolation")
+def test_an_agent_never_sees_the_memories_of_another(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        await memory.remember("a", "secret of a")
+        await memory.remember("A", "secret of A")
+        await memory.remember("a' OR 1=1 --", "secret of c")
+        for agent, own in (("a", "secret of a"), ("A", "secret of A"), ("a' OR 1=1 --", "secret of c")):
+            assert await contents(memory, "secret", agent=agent) == [own]
+            assert await contents(memory, "", agent=agent) == [own]
+        assert await contents(memory, "secret", agent="nobody") == []
+
+    with_memory(run, story)
+
+
+def test_a_blank_question_gets_the_newest_entries_newest_first(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        for number in range(5):
+            await memory.remember(AGENT, f"note {number}")
+        assert await contents(memory, " \n", 3) == ["note 4", "note 3", "note 2"]
+        assert await contents(memory, "?!*") == [], "a question without words is not a blank one"
+
+    with_memory(run, story)
+
+
+@requirement("nexo:host-memory-limit")
+@pytest.mark.parametrize(("limit", "found"), [(-1, 0), (0, 0), (1, 1), (MAX_LIMIT, 1_000), (10**30, 1_000)])
+def test_the_limit_is_between_nothing_and_a_thousand(run: Run, limit: int, found: int) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        await asyncio.gather(*(memory.remember(AGENT, f"note {number}") for number in range(1_010)))
+        assert len(await memory.recall(AGENT, "note", limit)) == found
+        assert len(await memory.recall(AGENT, "", limit)) == found
+
+    with_memory(run, story)
+
+
+@requirement("nexo:host-memory-limit")
+def test_the_default_limit_is_ten(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        for number in range(12):
+            await memory.remember(AGENT, f"note {number}")
+        assert len(await memory.recall(AGENT, "note")) == 10
+
+    with_memory(run, story)
+
+
+def test_an_answer_stays_small_enough_to_be_sent(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        for _ in range(20):
+            await memory.remember(AGENT, "\x01" * 10 + "note " * 10_000)
+        entries = await memory.recall(AGENT, "note", 1_000)
+        assert 0 < len(entries) < 20
+        assert len(msgspec.json.encode([entry.to_json() for entry in entries])) < MAX_ANSWER + 1_000
+
+    with_memory(run, story)
+
+
+def test_what_is_forgotten_is_found_no_more(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        gone = await memory.remember(AGENT, "tea in the morning")
+        await memory.remember(AGENT, "tea at night")
+        assert await memory.forget(gone.id)
+        assert not await memory.forget(gone.id)
+        assert not await memory.forget("no such id")
+        assert await contents(memory, "tea") == await contents(memory, "") == ["tea at night"]
+        assert await contents(memory, "morning") == []
+
+    with_memory(run, story)
+
+
+@requirement("nexo:host-memory-isolation")
+def test_entries_are_looked_up_by_id_in_the_order_asked_and_for_their_agent_only(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        one, two = await memory.remember(AGENT, "one"), await memory.remember(AGENT, "two")
+        foreign = await memory.remember("other", "three")
+        assert await memory.entries(AGENT, [two.id, "no such id", foreign.id, one.id]) == [two, one]
+        assert await memory.entries(AGENT, []) == []
+
+    with_memory(run, story)
+
+
+def test_many_questions_at_once_each_get_their_own_answer(run: Run, tmp_path: Path) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        await asyncio.gather(*(memory.remember(f"agent{n}", f"fact{n} is known") for n in range(50)))
+        asked = [contents(memory, f"fact{n}", agent=f"agent{n}") for n in range(50) for _ in range(4)]
+        assert await asyncio.gather(*asked) == [[f"fact{n} is known"] for n in range(50) for _ in range(4)]
+
+    with_memory(run, story, tmp_path / "memory.db")
+
+
+SYNTAX = [
+    '"',
+    '""',
+    "tea OR coffee",
+    "tea AND",
+    "NOT tea",
+    "NEAR(tea milk, 2)",
+    "content : tea",
+    "{content tags} : tea",
+    "-tea",
+    "^tea",
+    "te*",
+    '"tea',
+    "tea)",
+    "'; DROP TABLE memories; --",
+    "tea\x00milk",
+    "_ __",
+    "\ud800 tea",
+]
+
+
+@requirement("nexo:host-memory-injection")
+@pytest.mark.parametrize("query", SYNTAX)
+def test_nothing_in_a_question_is_syntax(query: str) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        await memory.remember(AGENT, "tea")
+        await memory.remember("other", "tea")
+        assert set(await contents(memory, query)) <= {"tea"}
+        assert await contents(memory, "tea") == ["tea"]
+
+    with_memory(run_on("asyncio"), story)
+
+
+def test_the_same_questions_would_be_syntax_if_they_were_passed_on_as_they_are() -> None:
+    broken = []
+    with contextlib.closing(sqlite3.connect(IN_MEMORY)) as connection:
+        connection.execute("CREATE VIRTUAL TABLE words USING fts5 (content)")
+        for query in SYNTAX[:-1]:
+            try:
+                connection.execute("SELECT * FROM words WHERE words MATCH ?", (query,)).fetchall()
+            except sqlite3.OperationalError:
+                broken.append(query)
+    assert {'"', "tea AND", "-tea", "tea)", "'; DROP TABLE memories; --"} <= set(broken)
+
+
+@requirement("nexo:host-memory-injection")
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.text() | st.sampled_from(SYNTAX), min_size=1, max_size=10))
+def test_any_text_is_kept_as_it_is_and_any_text_may_be_asked(texts: list[str]) -> None:
+    sound = [text for text in texts if text.encode("utf-8", "ignore").decode() == text]
+
+    async def story(memory: LongTermMemory) -> None:
+        for text in sound:
+            await memory.remember(AGENT, text)
+            await memory.remember("other", f"other: {text}")
+        for text in texts:
+            assert set(await contents(memory, text)) <= set(sound)
+        assert await contents(memory, "") == sound[::-1]
+
+    with_memory(run_on("asyncio"), story)
+
+
+def test_what_is_too_large_is_refused_and_what_just_fits_is_kept(run: Run) -> None:
+    async def story(memory: LongTermMemory) -> None:
+        largest = "é" * (MAX_CONTENT // 2)
+        await memory.remember("é" * (MAX_NAME // 2), largest, tags=["t" * MAX_NAME] * MAX_TAGS)
+        await memory.recall(AGENT, "q" * MAX_QUERY)
+        assert str(MAX_CONTENT) in await refusal(memory.remember(AGENT, largest + "x"))
+        assert str(MAX_QUERY) in await refusal(memory.recall(AGENT, "q" * (MAX_QUERY + 1)))
+        assert str(MAX_TAGS) in await refusal(memory.remember(AGENT, "x", tags=["t"] * (MAX_TAGS + 1)))
+        assert str(MAX_NAME) in await refusal(memory.remember(AGENT, "x", tags=["t" * (MAX_NAME + 1)]))
+        assert str(MAX_NAME) in await refusal(memory.remember(AGENT, "x", memory_type="t" * (MAX_NAME + 1)))
+        assert str(MAX_NAME) in await refusal(memory.recall("a" * (MAX_NAME + 1), "x"))
+        assert "empty" in await refusal(memory.remember("", "x"))
+        assert "Unicode" in await refusal(memory.remember(AGENT, "\ud800"))
+        assert "Unicode" in await refusal(memory.remember(AGENT, "x", tags=["\ud800"]))
+        assert "Unicode" in await refusal(memory.forget("\ud800"))
+        assert await contents(memory, "") == []
+
+    with_memory(run, story)
+
+
+def test_a_file_that_cannot_be_used_is_refused_when_it_is_opened(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "memory.db").write_bytes(b"junk" * 5_000)
+
+    async def main() -> None:
+        with pytest.raises(PlugbayError, match="memory database"):
+            await LongTermMemory(tmp_path / "memory.db").open()
+
+    run(main)

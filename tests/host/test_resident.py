@@ -1,0 +1,424 @@
+"""One child that stays: shared, watched, started again, said good-bye to. Real processes, both loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from plugbay import CallFailed, Code, Host
+from plugbay.host.host import PluginStatus
+from plugbay.model.lifecycle import State
+from tests.support.loops import Run, until
+from tests.support.nexo import write_nexo_plugin
+from tests.support.requirements import requirement
+
+FAST = "[plugin.supervisor]\nrespawn = true\nmax_attempts = 3\nbackoff_ms = 100\n"
+
+
+class Watched:
+    """A host, and every lifecycle event in the order it came."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    @property
+    def status(self) -> PluginStatus:
+        return self.host.plugins()[0]
+
+    def state(self) -> str:
+        return self.status.state
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.events]
+
+    def payload(self, name: str) -> dict[str, Any]:
+        return next(payload for told, payload in self.events if told == name)
+
+
+@contextlib.asynccontextmanager
+async def hosting(path: Path, **options: Any) -> AsyncIterator[Watched]:
+    host = Host.load(path, **options)
+    watched = Watched(host)
+    host._backends.services.bus.listen(
+        ["plugin.lifecycle.>"],
+        lambda event: watched.events.append((event.topic.rsplit(".", 1)[1], event.payload)),
+    )
+    async with host:
+        await host.settled()
+        yield watched
+
+
+async def code_of(call: Any) -> str:
+    try:
+        await call
+    except CallFailed as error:
+        return error.code
+    return "succeeded"
+
+
+def test_an_eager_plugin_is_running_before_anybody_calls_it(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, tools=["echo"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            status = watched.status
+            assert (status.state, status.ready, status.generation) == (State.RUNNING, 1, 1)
+            assert status.pid is not None and os.getsid(status.pid) == status.pid
+            assert await watched.host.call("p_echo", {"a": 1}) == {"a": 1}
+            assert watched.names() == ["started"]
+
+    run(main)
+
+
+def test_a_host_that_is_not_eager_starts_it_with_the_first_call(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, tools=["echo"])
+
+    async def main() -> None:
+        async with hosting(tmp_path, eager=False) as watched:
+            assert watched.state() is State.IDLE
+            assert await watched.host.call("p_echo", {}) == {}
+            assert watched.state() is State.RUNNING
+
+    run(main)
+
+
+def test_many_calls_share_one_child(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, tools=["echo"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            calls = [watched.host.call("p_echo", {"n": number}) for number in range(300)]
+            assert await asyncio.gather(*calls) == [{"n": number} for number in range(300)]
+            assert watched.status.generation == 1
+
+    run(main)
+
+
+@requirement("nexo:host-crash-fails-pending-calls")
+def test_a_crash_fails_every_waiting_call_at_once_with_exit_and_stderr(run: Run, tmp_path: Path) -> None:
+    body = """
+    def tool_invoke(m):
+        if m["params"]["args"].get("die"):
+            sys.stderr.write("boom\\n"); sys.stderr.flush()
+            os._exit(3)
+    """
+    write_nexo_plugin(tmp_path, body=body, tools=["echo"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            waiting = [asyncio.ensure_future(watched.host.attempt("p_echo", {})) for _ in range(5)]
+            await until(lambda: watched.status.busy == 5)
+            results = await asyncio.gather(*waiting, watched.host.attempt("p_echo", {"die": True}))
+            failures = [result.failure for result in results]
+            assert all(failure and failure.code == Code.CRASHED for failure in failures)
+            assert all(failure and failure.detail["exit_code"] == 3 for failure in failures)
+            assert all(failure and failure.detail["stderr_tail"] == ["boom"] for failure in failures)
+
+    run(main)
+
+
+@requirement("nexo:host-crashed-event", "nexo:host-stderr-tail")
+def test_a_crash_is_told_on_the_bus_even_without_respawn(run: Run, tmp_path: Path) -> None:
+    body = """
+    def tool_invoke(m):
+        sys.stderr.write("one\\n\\n  two  \\nthree\\n"); sys.stderr.flush()
+        os._exit(7)
+    """
+    write_nexo_plugin(tmp_path, body=body, tools=["echo"], more="[plugin.supervisor]\nstderr_tail_lines = 2\n")
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            assert await code_of(watched.host.call("p_echo")) == Code.CRASHED
+            await until(lambda: "crashed" in watched.names())
+            assert watched.payload("crashed") == {"plugin_id": "p", "exit_code": 7, "stderr_tail": ["two", "three"]}
+            assert "respawning" not in watched.names()
+
+    run(main)
+
+
+def test_a_plugin_that_does_not_respawn_is_started_by_the_next_call(run: Run, tmp_path: Path) -> None:
+    body = """
+    def tool_invoke(m):
+        if m["params"]["args"].get("die"):
+            os._exit(7)
+        reply(m, os.getpid())
+    """
+    write_nexo_plugin(tmp_path, body=body, tools=["echo"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            first = await watched.host.call("p_echo", {})
+            assert await code_of(watched.host.call("p_echo", {"die": True})) == Code.CRASHED
+            second = await watched.host.call("p_echo", {})
+            assert first != second
+            assert watched.status.generation == 2
+
+    run(main)
+
+
+@requirement("nexo:host-respawn", "nexo:host-respawn-backoff")
+def test_a_plugin_that_respawns_is_back_by_itself_and_calls_reach_the_new_child(run: Run, tmp_path: Path) -> None:
+    body = "def tool_invoke(m):\n    reply(m, os.getpid())\n"
+    write_nexo_plugin(tmp_path, body=body, tools=["pid"], more=FAST)
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            first = await watched.host.call("p_pid", {})
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: "respawned" in watched.names())
+            assert await watched.host.call("p_pid", {}) not in (first, None)
+            assert watched.names() == ["started", "crashed", "respawning", "started", "respawned"]
+            assert watched.payload("crashed")["exit_code"] == -1
+            assert watched.payload("respawning") == {"plugin_id": "p", "attempt": 1, "backoff_ms": 100}
+            assert watched.payload("respawned")["attempt"] == 1
+
+    run(main)
+
+
+@requirement("nexo:host-respawn-attempts", "nexo:host-gave-up-event")
+def test_three_attempts_then_it_gives_up_and_only_a_reload_brings_it_back(run: Run, tmp_path: Path) -> None:
+    root = write_nexo_plugin(tmp_path, body="def initialize(m):\n    os._exit(5)\n", tools=["echo"], more=FAST)
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            await until(lambda: "gave_up" in watched.names(), seconds=20)
+            waits = [payload["backoff_ms"] for name, payload in watched.events if name == "respawning"]
+            assert waits == [100, 200, 400]
+            told = watched.payload("gave_up")
+            assert (told["attempts"], told["last_exit_code"]) == (3, 5)
+            assert watched.status.state is State.QUARANTINED
+            result = await watched.host.attempt("p_echo")
+            assert result.failure and result.failure.code == Code.QUARANTINED
+            assert "reload" in result.failure.detail["hint"]
+            write_nexo_plugin(root.parent, tools=["echo"])
+            await watched.host.reload("p")
+            assert await watched.host.call("p_echo", {"a": 1}) == {"a": 1}
+
+    run(main)
+
+
+@requirement("nexo:host-clean-exit")
+def test_a_child_that_leaves_with_0_unasked_is_reported_and_not_respawned(run: Run, tmp_path: Path) -> None:
+    body = "def tool_invoke(m):\n    os._exit(0)\n"
+    write_nexo_plugin(tmp_path, body=body, tools=["leave"], more=FAST)
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            assert await code_of(watched.host.call("p_leave")) == Code.CRASHED
+            await until(lambda: "exited" in watched.names())
+            assert watched.status.state is State.IDLE
+            assert "respawning" not in watched.names()
+
+    run(main)
+
+
+@requirement("nexo:host-init-timeout")
+def test_a_child_that_never_answers_initialize_is_killed(run: Run, tmp_path: Path) -> None:
+    root = write_nexo_plugin(tmp_path, body="def initialize(m):\n    pass\n", tools=["echo"])
+    config = tmp_path / "c.toml"
+    config.write_text("[plugins.p]\ntimeouts = { handshake = 0.3 }\n")
+
+    async def main() -> None:
+        async with hosting(root, config=config) as watched:
+            assert "start_failed" in watched.names()
+            assert watched.payload("start_failed")["code"] == Code.TIMEOUT
+            assert watched.status.pid is None
+
+    run(main)
+
+
+@requirement("nexo:host-identity-mismatch")
+def test_a_child_that_claims_another_id_is_refused_for_good(run: Run, tmp_path: Path) -> None:
+    body = 'def initialize(m):\n    reply(m, {"manifest": {"plugin": {"id": "other"}}, "server_version": "1"})\n'
+    write_nexo_plugin(tmp_path, body=body, tools=["echo"], more=FAST)
+    write_nexo_plugin(tmp_path, "q", tools=["echo"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            assert watched.status.state is State.QUARANTINED
+            assert "respawning" not in watched.names()
+            result = await watched.host.attempt("p_echo")
+            assert result.failure and "other" in result.failure.message
+            assert await watched.host.call("q_echo", {}) == {}
+
+    run(main)
+
+
+@requirement("nexo:host-shutdown")
+def test_stopping_says_shutdown_and_waits_for_the_answer(run: Run, tmp_path: Path) -> None:
+    body = """
+    def shutdown(m):
+        open("said", "w").write(m["params"]["reason"])
+        reply(m, {"ok": True})
+        os._exit(0)
+    """
+    root = write_nexo_plugin(tmp_path, body=body, tools=["echo"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            assert watched.state() is State.RUNNING
+        assert watched.names() == ["started", "stopped"]
+        assert watched.state() is State.STOPPED
+
+    run(main)
+    assert (root / "said").read_text() == "host requested"
+
+
+@requirement("nexo:host-shutdown-drain")
+def test_a_call_in_flight_is_answered_before_the_good_bye(run: Run, tmp_path: Path) -> None:
+    body = """
+    def tool_invoke(m):
+        globals()["waiting"] = m
+    def shutdown(m):
+        reply(waiting, "late but there")
+        reply(m, {"ok": True})
+        os._exit(0)
+    """
+    write_nexo_plugin(tmp_path, body=body, tools=["slow"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            call = asyncio.ensure_future(watched.host.call("p_slow", {}))
+            await until(lambda: watched.status.busy == 1)
+            await until(lambda: watched.host._calls.supervisors["p"]._seat.link.waiting == 1)  # type: ignore[attr-defined]
+        assert await call == "late but there"
+
+    run(main)
+
+
+@requirement("nexo:host-shutdown-error")
+def test_an_error_in_answer_to_shutdown_is_told(run: Run, tmp_path: Path) -> None:
+    body = 'def shutdown(m):\n    fail(m, -32000, "disk full")\n    os._exit(1)\n'
+    write_nexo_plugin(tmp_path, body=body, tools=["echo"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            pass
+        assert "disk full" in watched.payload("shutdown_failed")["message"]
+
+    run(main)
+
+
+@requirement("nexo:host-shutdown-kill")
+def test_a_child_that_never_answers_shutdown_is_killed_with_everything_it_started(run: Run, tmp_path: Path) -> None:
+    body = """
+    import subprocess
+    helper = subprocess.Popen(["sleep", "1000"])
+    def tool_invoke(m):
+        reply(m, [os.getpid(), helper.pid])
+    def shutdown(m):
+        time.sleep(1000)
+    """
+    root = write_nexo_plugin(tmp_path, body=body, tools=["pids"])
+    config = tmp_path / "c.toml"
+    config.write_text("[plugins.p]\ntimeouts = { farewell = 0.2, teardown = 0.2 }\n")
+    pids: list[int] = []
+
+    async def main() -> None:
+        async with hosting(root, config=config) as watched:
+            pids.extend(await watched.host.call("p_pids", {}))
+        assert watched.payload("shutdown_failed")["code"] == Code.TIMEOUT
+        assert all(not _alive(pid) for pid in pids)
+
+    run(main)
+
+
+def test_a_stop_during_the_wait_before_a_respawn_starts_nothing(run: Run, tmp_path: Path) -> None:
+    slow = "[plugin.supervisor]\nrespawn = true\nbackoff_ms = 60000\n"
+    write_nexo_plugin(tmp_path, body="def tool_invoke(m):\n    os._exit(1)\n", tools=["die"], more=slow)
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            await code_of(watched.host.call("p_die"))
+            await until(lambda: watched.status.state is State.BACKOFF)
+            result = await watched.host.attempt("p_die", timeout=1)
+            assert result.failure and result.failure.code == Code.UNAVAILABLE
+            assert result.failure.retryable and result.failure.retry_after_ms
+        assert watched.names()[-1] == "respawning"
+        assert watched.status.state is State.STOPPED
+
+    run(main)
+
+
+def test_a_reload_ends_the_old_child_before_the_new_one_starts(run: Run, tmp_path: Path) -> None:
+    body = """
+    try:
+        os.mkdir("lock")
+    except FileExistsError:
+        os._exit(9)
+    def tool_invoke(m):
+        reply(m, os.getpid())
+    def shutdown(m):
+        os.rmdir("lock")
+        reply(m, {"ok": True})
+        os._exit(0)
+    """
+    write_nexo_plugin(tmp_path, body=body, tools=["pid"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            first = await watched.host.call("p_pid", {})
+            old = watched.host._calls.supervisors["p"]
+            reloading = asyncio.ensure_future(watched.host.reload("p"))
+            await until(lambda: watched.host._calls.supervisors["p"] is not old)
+            second = await watched.host.call("p_pid", {})
+            await reloading
+            assert second != first
+            told = watched.payload("restarted_manually")
+            assert told["new_pid"] == second
+            assert told["previous_uptime_ms"] >= 0
+            assert "crashed" not in watched.names()
+
+    run(main)
+
+
+def test_more_calls_than_allowed_wait_for_their_turn(run: Run, tmp_path: Path) -> None:
+    body = "def tool_invoke(m):\n    threading.Timer(0.05, reply, (m, 1)).start()\n"
+    root = write_nexo_plugin(tmp_path, body=body, tools=["slow"])
+    config = tmp_path / "c.toml"
+    config.write_text("[plugins.p]\nconcurrency = 2\n")
+
+    async def main() -> None:
+        async with hosting(root, config=config) as watched:
+            calls = [asyncio.ensure_future(watched.host.call("p_slow", {})) for _ in range(6)]
+            await until(lambda: watched.status.busy == 2)
+            assert await asyncio.gather(*calls) == [1] * 6
+            assert watched.status.busy == 0
+
+    run(main)
+
+
+@requirement("nexo:host-stalled-child-drops-events")
+def test_ten_thousand_events_at_a_stalled_child_are_dropped_and_counted_and_nobody_else_waits(
+    run: Run, tmp_path: Path
+) -> None:
+    body = "def broker_event(m):\n    time.sleep(1000)\ndef shutdown(m):\n    os._exit(0)\n"
+    write_nexo_plugin(tmp_path, body=body, channels=["k"])
+    heard = "def broker_event(m):\n    publish('plugin.inbound.l', n=m['params']['event']['payload'])\n"
+    write_nexo_plugin(tmp_path, "q", body=heard, channels=["l"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            answers = watched.host.subscribe("plugin.inbound.l")
+            for number in range(10_000):
+                watched.host.publish("plugin.outbound.k", {"n": number, "fill": "x" * 100})
+            watched.host.publish("plugin.outbound.l", 1)
+            event = await anext(aiter(answers))
+            assert event.payload == {"n": 1}
+            assert watched.status.counters["events_dropped"] > 5_000
+            watched.host._calls.supervisors["p"]._seat.child.kill()  # type: ignore[attr-defined]
+
+    run(main)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
