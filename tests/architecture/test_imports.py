@@ -89,7 +89,8 @@ LEGAL = {
 
 @pytest.fixture
 def skeleton(tmp_path: Path) -> Path:
-    for module, text in {**dict.fromkeys(SKELETON, ""), **LEGAL}.items():
+    named = re.findall(r"^    plugbay\.(\w+(?:\.\w+)+)$", (ROOT / RULES).read_text(), re.MULTILINE)
+    for module, text in {**dict.fromkeys((*SKELETON, *named), ""), **LEGAL}.items():
         seed(tmp_path, module, text)
     return tmp_path
 

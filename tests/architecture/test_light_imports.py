@@ -24,6 +24,7 @@ LIGHT_FILES = (
     "wire/*.py",
     "contracts/base.py",
     *(f"contracts/*/{name}.py" for name in ("machine", "messages", "errors")),
+    *(f"contracts/kaged/{name}.py" for name in ("calls", "framing", "greeting", "replies", "storage", "texts")),
     *(f"contracts/nexo/{name}.py" for name in ("framing", "greeting", "replies", "requests")),
     *(f"model/{name}.py" for name in ("values", "errors", "events", "operations", "text", "ids")),
 )

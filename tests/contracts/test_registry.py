@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from plugbay.contracts.base import Role
-from plugbay.contracts.registry import CONTRACTS, contract_of
+from plugbay.contracts.registry import CONTRACTS, HostSide, contract_of
 from plugbay.model.spec import PluginSpec
 from plugbay.wire.fast_json import MsgspecCodec
 
@@ -19,7 +19,7 @@ def test_every_contract_has_a_name_and_manifest_files_of_its_own() -> None:
 def test_a_host_machine_is_made_from_a_spec_and_its_grants() -> None:
     for contract in CONTRACTS.values():
         spec = PluginSpec("p", "1", contract.name, Path("/p"), ("run",))
-        machine = contract.host_machine(spec, ("granted",), MsgspecCodec(), 7)
+        machine = contract.host_machine(spec, HostSide(("granted",), 7), MsgspecCodec())
         assert type(machine) is contract.machine
         assert machine.role == Role.HOST
         machine.greet()

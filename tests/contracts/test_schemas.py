@@ -42,3 +42,9 @@ def test_a_pattern_made_to_backtrack_is_judged_at_once() -> None:
 def test_a_usable_schema_has_no_problem() -> None:
     assert schema_problem({"$defs": {"a": {"type": "string"}}, "$ref": "#/$defs/a"}) is None
     assert schema_problem(True) is None
+
+
+def test_a_schema_with_more_ways_than_anybody_can_walk_is_not_compiled() -> None:
+    names = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(30)}
+    problem = schema_problem({"$ref": "#/$defs/d0", "$defs": {**names, "d30": {"type": "string"}}})
+    assert problem is not None and "ways lead through it" in problem

@@ -183,6 +183,19 @@ def test_a_value_without_a_json_form_is_refused_with_the_reason_and_the_place(
     assert str(refused.value).endswith(why)
 
 
+class Stubborn(dict[str, Any]):
+    def items(self) -> Any:
+        raise KeyError("not now")
+
+    keys = values = __iter__ = items
+
+
+@both
+def test_a_value_that_raises_while_it_is_read_is_refused(codec: StdlibCodec) -> None:
+    with pytest.raises(Unencodable, match="KeyError"):
+        codec.encode({"a": Stubborn(b=1)})
+
+
 @both
 @pytest.mark.parametrize("value", [{1}, b"x", Path("/"), {"a": 1}.keys()])
 def test_types_beyond_json_are_refused(codec: StdlibCodec, value: Any) -> None:

@@ -88,8 +88,8 @@ class Machine:
         """Ask the peer; a `Failure` means nothing was sent and the call is over."""
         raise NotImplementedError
 
-    def notify(self, op: PluginOp | HostOp) -> None:
-        """Tell the peer; no answer will come."""
+    def notify(self, op: PluginOp | HostOp) -> Failure | None:
+        """Tell the peer; no answer will come. A `Failure` means that nothing was sent."""
         raise NotImplementedError
 
     def cancel(self, id: CallId, reason: str) -> None:
@@ -100,8 +100,8 @@ class Machine:
         """Answer what the peer asked under `id`."""
         raise NotImplementedError
 
-    def progress(self, id: CallId, item: Any) -> None:
-        """Say more about what the peer asked under `id`, before the answer."""
+    def progress(self, id: CallId, item: Any) -> Failure | None:
+        """Say more about what the peer asked under `id`, before the answer. A `Failure` means that nothing was sent."""
         raise NotImplementedError
 
     def close(self, reason: str) -> None:
@@ -116,6 +116,11 @@ class Machine:
         data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
         return data
+
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether anything is waiting to be sent."""
+        return bool(self._out)
 
     @property
     def satisfied(self) -> bool:

@@ -6,11 +6,13 @@ The only place that lists contracts. Adding one is adding one entry.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Machine, Role
+from plugbay.contracts.kaged import manifest as kaged_manifest
+from plugbay.contracts.kaged.machine import KagedMachine
 from plugbay.contracts.nexo import manifest as nexo_manifest
 from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.contracts.rune import manifest as rune_manifest
@@ -23,6 +25,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class HostSide:
+    """What the host brings to a greeting, beside the spec."""
+
+    granted: tuple[str, ...] = ()
+    nonce: int = 0
+    """A random 64-bit number."""
+    config: Mapping[str, Any] | None = None
+    secrets: Mapping[str, Any] | None = field(default=None, repr=False)
+    projects: tuple[str, ...] = ()
+    storage: bool = False
+    """Whether the host keeps values for plugins."""
+
+
+@dataclass(frozen=True, slots=True)
 class Contract:
     """One contract, as the host and the kit use it."""
 
@@ -31,17 +47,36 @@ class Contract:
     manifest_files: tuple[str, ...]
     parse_manifest: Callable[[str, Path, Mapping[str, str]], tuple[PluginSpec | None, list[Problem]]]
     """(text, folder, the host's environment) → the spec and every problem; no spec when one is an error."""
-    host_machine: Callable[[PluginSpec, tuple[str, ...], Codec, int], Machine]
-    """(spec, granted capabilities, codec, random 64-bit number) → a HOST machine, ready to greet."""
+    host_machine: Callable[[PluginSpec, HostSide, Codec], Machine]
+    """A HOST machine, ready to greet."""
 
 
-def _rune_host(spec: PluginSpec, granted: tuple[str, ...], codec: Codec, nonce: int) -> Machine:
-    return RuneMachine(Role.HOST, codec, plugin_id=spec.id, granted=granted, nonce=nonce)
+def _rune_host(spec: PluginSpec, side: HostSide, codec: Codec) -> Machine:
+    return RuneMachine(Role.HOST, codec, plugin_id=spec.id, granted=side.granted, nonce=side.nonce)
 
 
-def _nexo_host(spec: PluginSpec, granted: tuple[str, ...], codec: Codec, nonce: int) -> Machine:
+def _nexo_host(spec: PluginSpec, side: HostSide, codec: Codec) -> Machine:
     tools = tuple(export.name for export in spec.exports if export.kind == "tool")
     return NexoMachine(Role.HOST, codec, plugin_id=spec.id, tools=tools)
+
+
+def _kaged_host(spec: PluginSpec, side: HostSide, codec: Codec) -> Machine:
+    prefix = f"plugin.{spec.id}."
+    return KagedMachine(
+        Role.HOST,
+        codec,
+        plugin_name=spec.id,
+        version=spec.version,
+        methods=tuple(export.name for export in spec.exports if export.kind == "method"),
+        tools=tuple(export.name for export in spec.exports if export.kind == "tool"),
+        capabilities=spec.capabilities,
+        notifications=tuple(topic.removeprefix(prefix) for topic in spec.publishes),
+        granted=side.granted,
+        storage=side.storage,
+        projects=side.projects,
+        config=None if side.config is None else dict(side.config),
+        system_config=None if side.secrets is None else dict(side.secrets),
+    )
 
 
 CONTRACTS: dict[str, Contract] = {
@@ -49,6 +84,7 @@ CONTRACTS: dict[str, Contract] = {
     for contract in (
         Contract("rune", RuneMachine, (rune_manifest.FILE_NAME,), rune_manifest.parse, _rune_host),
         Contract("nexo", NexoMachine, (nexo_manifest.FILE_NAME,), nexo_manifest.parse, _nexo_host),
+        Contract("kaged", KagedMachine, kaged_manifest.FILE_NAMES, kaged_manifest.parse, _kaged_host),
     )
 }
 

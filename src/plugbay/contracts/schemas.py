@@ -9,12 +9,17 @@ from typing import Any
 
 import jsonschema_rs
 
+from plugbay.contracts.schema_size import size_problem
+
 _PATTERNS = jsonschema_rs.RegexOptions()
 """The linear-time engine: a hostile `pattern` cannot run away. It has no look-around and no back-references."""
 
 
 def compile_schema(schema: Any) -> Any:
     """A validator with `is_valid` and `iter_errors`; raises `ValueError` that says why there is none."""
+    problem = size_problem(schema)
+    if problem is not None:
+        raise ValueError(problem)
     try:
         return jsonschema_rs.validator_for(schema, offline=True, pattern_options=_PATTERNS)
     except (ValueError, jsonschema_rs.ValidationError) as error:

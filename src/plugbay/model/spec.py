@@ -68,6 +68,8 @@ class Timeouts:
     """From saying good-bye to the peer's answer, where the contract has a word for it."""
     teardown: float = 2.0
     """From closed stdin to exit."""
+    term: float = 0.0
+    """From SIGTERM to exit, before SIGKILL; 0: there is no SIGTERM."""
     kill: float = 2.0
     """From SIGKILL to reaped."""
 

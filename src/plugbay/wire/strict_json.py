@@ -147,7 +147,7 @@ class StdlibCodec:
             refuse_odd_keys(value)
             refuse_wide_numbers(encoded)
             gate(encoded)
-        except (ValueError, TypeError, RecursionError) as error:
+        except Exception as error:  # anything at all: a subclass of dict may do what it likes while it is read
             raise unencodable(value, error) from None
         return encoded
 
@@ -287,6 +287,8 @@ def unencodable(value: Any, error: Exception) -> Unencodable:
         return Unencodable(_flaw(value, "", (), foreign) or str(error))
     except RecursionError:
         return Unencodable("the value nests too deeply")
+    except Exception as another:
+        return Unencodable(f"reading it raised {type(another).__name__}")
 
 
 def _flaw(value: Any, where: str, above: tuple[int, ...], foreign: type | None) -> str:

@@ -623,6 +623,16 @@ def test_a_child_that_was_never_ready_is_left_without_a_word() -> None:
     assert machine.receive_eof() == [Closed()]
 
 
+def test_a_plugin_may_publish_when_its_input_has_ended_and_ask_nothing_more() -> None:
+    machine = plugin()
+    assert machine.receive_eof() == [Closed()]
+    assert machine.notify(Publish("plugin.inbound.slack", {"payload": 1})) is None
+    assert [frame["method"] for frame in frames(machine)] == ["broker.publish"]
+    refusal = machine.call(1, RecallMemory("a", "q"))
+    assert refusal is not None
+    assert refusal.code == Code.UNAVAILABLE
+
+
 @requirement("nexo:wire-shutdown")
 @pytest.mark.parametrize("failure", [None, Failure(Code.INTERNAL, "disk full")])
 def test_a_plugin_answers_shutdown_when_it_is_told_to_and_may_ask_until_then(failure: Failure | None) -> None:

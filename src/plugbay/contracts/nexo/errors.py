@@ -110,15 +110,20 @@ _PLAIN = {Code.NOT_FOUND: METHOD_NOT_FOUND, Code.INVALID_INPUT: INVALID_PARAMS}
 """What a handler's failure becomes when it does not say a number itself."""
 
 _CHANNELS = frozenset({StartChannel, StopChannel, SendOutbound})
-_BANDS: dict[type, tuple[dict[str, int], int]] = {
-    InvokeTool: (_TOOL, TOOL_FAILED),
-    **dict.fromkeys(_CHANNELS, (_CHANNEL, INTERNAL_ERROR)),
-    Chat: (_MODEL, INTERNAL_ERROR),
-    **dict.fromkeys((UpsertVectors, SearchVectors, DeleteVectors), (_VECTORS, INTERNAL_ERROR)),
-    **dict.fromkeys((RunHook, Publish, RecallMemory, CompleteChat), (_PLAIN, INTERNAL_ERROR)),
-    Shutdown: ({}, SHUTDOWN_FAILED),
+_GENERAL = 326
+_BANDS: dict[type, tuple[int, dict[str, int], int]] = {
+    InvokeTool: (334, _TOOL, TOOL_FAILED),
+    **dict.fromkeys(_CHANNELS, (330, _CHANNEL, INTERNAL_ERROR)),
+    Chat: (331, _MODEL, INTERNAL_ERROR),
+    **dict.fromkeys((UpsertVectors, SearchVectors, DeleteVectors), (333, _VECTORS, INTERNAL_ERROR)),
+    RunHook: (_GENERAL, _PLAIN, INTERNAL_ERROR),
+    **dict.fromkeys((Publish, RecallMemory), (_GENERAL, {Code.INVALID_INPUT: INVALID_PARAMS}, INTERNAL_ERROR)),
+    CompleteChat: (_GENERAL, {}, INTERNAL_ERROR),
+    Shutdown: (_GENERAL, {}, SHUTDOWN_FAILED),
 }
-"""For each operation: our codes that have a number there, and the number of all others."""
+"""For each operation: the hundred of its numbers, our codes that have one there, and the number of all others."""
+
+_NUMBERS = {(-number // 100, meaning.kind): number for number, meaning in MEANINGS.items()}
 
 _HOST_SERVICES = frozenset({Publish, RecallMemory, CompleteChat})
 
@@ -189,13 +194,30 @@ def to_wire(op: type, failure: Failure) -> tuple[int, str, dict[str, Any] | None
 
     An error must reach the peer even when it is huge or quotes a file name that is not UTF-8.
     """
-    codes, otherwise = _BANDS[op]
-    given = failure.detail.get("plugin_code")
-    number = given if type(given) is int and given in WIRE_CODES else codes.get(failure.code, otherwise)
+    number = _number(op, failure)
     message = failure.message.strip()[:MAX_ERROR_TEXT] or f"it failed with {failure.code}"
     known = {key: _datum(failure, key) for key in MEANINGS.get(number, _UNNAMED).data}
     data = {key: value for key, value in known.items() if value is not None}
     return number, message.encode("utf-8", "backslashreplace").decode(), data or None
+
+
+def _number(op: type, failure: Failure) -> int:
+    """The number a failure brings, else that of its kind, else that of our code.
+
+    Where the host answers, the first two are some other plugin's: who asks the host hears of no band but its own.
+    """
+    band, codes, otherwise = _BANDS[op]
+    detail = failure.detail
+    if detail.get("not_implemented"):
+        return METHOD_NOT_FOUND
+    if op not in _HOST_SERVICES:
+        given, kind = detail.get("plugin_code"), str(detail.get("kind"))
+        if type(given) is int and given in WIRE_CODES:
+            return given
+        named = _NUMBERS.get((band, kind)) or _NUMBERS.get((_GENERAL, kind))
+        if named is not None:
+            return named
+    return codes.get(failure.code, otherwise)
 
 
 def _datum(failure: Failure, key: str) -> Any:

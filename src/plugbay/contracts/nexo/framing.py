@@ -1,7 +1,7 @@
 """One frame per line: how much of a line each end reads, and writing nothing that the other would drop.
 
 Owns the two limits in force and what happens to a frame that passes them: a call is refused, an answer becomes an
-error, a notification is counted and mentioned. Refuses to know methods and states.
+error, a notification is refused. Refuses to know methods and states.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class FramedMachine(Machine):
     """The line-by-line half of the nexo machine."""
 
-    __slots__ = ("_decode", "_lines", "_longest", "_most", "_refusal", "refused")
+    __slots__ = ("_decode", "_lines", "_longest", "_most")
 
     def __init__(self, role: str, codec: Codec) -> None:
         super().__init__(role, codec)
@@ -35,19 +35,11 @@ class FramedMachine(Machine):
         self._most = messages.MAX_HOST_LINE - 1 if host else messages.MAX_CHILD_LINE
         self._lines = LineDecoder(self._longest)
         self._decode = codec.decoder(messages.READS, messages.READS_RAW)
-        self.refused = 0
-        """Notifications that were not sent because the peer would not have read them."""
-        self._refusal = ""
 
     # Reading.
 
     def _too_long(self, line: TooLong) -> Event:
         return Noise(line.head, f"dropped a line longer than the maximum of {self._longest:,} bytes")
-
-    def _overdue(self) -> list[Event]:
-        """What was refused since the peer was last heard: notifying returns nothing, so it is said here."""
-        why, self._refusal = self._refusal, ""
-        return [Noise(b"", why)]
 
     # Writing.
 
@@ -70,11 +62,8 @@ class FramedMachine(Machine):
     def _ask(self, id: int, method: str, params: dict[str, Any]) -> Failure | None:
         return self._say({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 
-    def _tell(self, method: str, params: dict[str, Any]) -> None:
-        failure = self._say({"jsonrpc": "2.0", "method": method, "params": params})
-        if failure is not None:
-            self.refused += 1
-            self._refusal = f"{self.refused} notifications not sent so far, the last a {method}: {failure.message}"
+    def _tell(self, method: str, params: dict[str, Any]) -> Failure | None:
+        return self._say({"jsonrpc": "2.0", "method": method, "params": params})
 
     def _reply(self, id: int | str | None, result: Any) -> Failure | None:
         return self._say({"jsonrpc": "2.0", "id": id, "result": result})

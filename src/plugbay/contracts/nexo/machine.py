@@ -131,7 +131,7 @@ class NexoMachine(FramedMachine):
     # What the peer does.
 
     def receive(self, data: bytes) -> list[Event]:
-        events: list[Event] = self._overdue() if self._refusal else []
+        events: list[Event] = []
         if self.state in OVER:
             return events
         open = self._open
@@ -350,12 +350,13 @@ class NexoMachine(FramedMachine):
         self._last = wire
         return None
 
-    def notify(self, op: PluginOp | HostOp) -> None:
+    def notify(self, op: PluginOp | HostOp) -> Failure | None:
+        """A plugin may tell until it is gone: its output outlives its input."""
         method = _SAYS[self.role].get(type(op))
         if method is None or method.op not in messages.NOTIFICATIONS:
             raise Misuse(f"nexo cannot tell {type(op).__name__} from {self.role}")
-        if self.state == READY or self._not_ready() is None:
-            self._tell(method.name, messages.params(method, op, self.plugin_id))
+        refusal = None if self.state == READY or self.role == Role.PLUGIN else self._not_ready()
+        return refusal or self._tell(method.name, messages.params(method, op, self.plugin_id))
 
     def cancel(self, id: CallId, reason: str) -> None:
         """nexo has no word for it: the peer works on, and its answer is late."""
@@ -381,13 +382,14 @@ class NexoMachine(FramedMachine):
         failure = self._reply(asked.id, shaped)
         return failure and Failure(Code.INTERNAL, f"the result cannot be sent: {failure.message}")
 
-    def progress(self, id: CallId, item: Any) -> None:
+    def progress(self, id: CallId, item: Any) -> Failure | None:
         """A delta of a streamed answer; nexo carries no other progress."""
         asked = self._asked.get(id)
-        if asked is not None and asked.stream:
-            asked.said |= bool(item)
-            name = messages.COMPLETE_DELTA if self.role == Role.HOST else messages.CHAT_DELTA
-            self._tell(name, {"request_id": asked.id, "chunk": item})
+        if asked is None or not asked.stream:
+            return None
+        asked.said |= bool(item)
+        name = messages.COMPLETE_DELTA if self.role == Role.HOST else messages.CHAT_DELTA
+        return self._tell(name, {"request_id": asked.id, "chunk": item})
 
     def close(self, reason: str) -> None:
         """A host asks its child to leave, once and only when it is ready; a plugin has nothing to say."""

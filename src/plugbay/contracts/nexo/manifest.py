@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from plugbay.contracts.document import Document, parse_toml
+from plugbay.contracts.draft import Draft
 from plugbay.contracts.nexo import rules, sandbox, topics
-from plugbay.contracts.nexo.draft import Draft
 from plugbay.contracts.nexo.messages import NEXO_VERSION
 from plugbay.contracts.nexo.patience import patience
 from plugbay.contracts.nexo.rules import USUAL_VARIABLES
@@ -51,7 +51,7 @@ def parse(text: str, root: Path, environ: Mapping[str, str]) -> tuple[PluginSpec
     if isinstance(document, Problem):
         return None, [document]
     manifest, problems = validate(Manifest, _known(document))
-    draft = Draft(document)
+    draft = Draft(document, "plugin")
     rules.check(draft, NEXO_VERSION, environ)
     topics.check(draft)
     sandbox.check(draft, environ)

@@ -178,7 +178,8 @@ def _completion(value: Any, asked: Asked) -> Any:
         return Failure(Code.INTERNAL, "the model's answer is not an object")
     content = value.get("content")
     if value.get("tool_calls") and not (content or asked.said):
-        return Failure(Code.NOT_FOUND, "not implemented: the model answered with tool calls and no text")
+        what = "not implemented: the model answered with tool calls and no text"
+        return Failure(Code.NOT_FOUND, what, detail={"not_implemented": True})
     ending = {
         "finish_reason": value.get("finish_reason") or ("other:stream-no-end" if asked.stream else "stop"),
         "usage": value.get("usage") or NO_USAGE,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from plugbay.contracts.document import Path
-from plugbay.contracts.nexo.draft import Draft
+from plugbay.contracts.draft import Draft
 from plugbay.contracts.nexo.versions import Requirement, version_problem
 
 EXTENDS_SECTIONS = ("channels", "llm_providers", "memory_backends", "hooks", "tools")

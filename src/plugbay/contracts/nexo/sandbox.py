@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Iterable, Mapping
 
 from plugbay.contracts.document import Path
-from plugbay.contracts.nexo.draft import Draft
+from plugbay.contracts.draft import Draft
 from plugbay.contracts.nexo.sections import Sandbox
 from plugbay.model.spec import SandboxRequest
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plugbay.contracts.nexo.draft import Draft
+from plugbay.contracts.draft import Draft
 from plugbay.contracts.nexo.sections import Plugin
 
 OUTBOUND = "plugin.outbound"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from plugbay.contracts.document import Document, parse_toml
-from plugbay.contracts.nexo.draft import Draft
+from plugbay.contracts.draft import Draft
+from plugbay.contracts.yaml_document import parse_yaml
+from plugbay.model.errors import Problem
 
 
 def draft(text: str) -> Draft:
     document = parse_toml(text)
     assert isinstance(document, Document)
-    return Draft(document)
+    return Draft(document, "plugin")
 
 
 WHOLE = """
@@ -60,3 +62,46 @@ def test_problems_carry_their_line_and_their_whole_path() -> None:
         {"severity": "error", "code": "bad", "path": "plugin.gates.gate[1].env", "line": 10, "message": "is bad"},
         {"severity": "warning", "code": "odd", "path": "plugin.names[2]", "line": 6, "message": "is odd"},
     ]
+
+
+TEXT = """name: x
+env: {A: b}
+tools:
+  - name: t
+  - 3
+methods:
+  - a.b
+  - 7
+"""
+
+
+def outermost() -> Draft:
+    document = parse_yaml(TEXT)
+    assert isinstance(document, Document)
+    return Draft(document)
+
+
+def test_a_document_without_a_table_around_everything_is_read_from_its_top() -> None:
+    found = outermost()
+    assert (found.text("name"), found.text("env"), found.text("nothing", "here")) == ("x", None, None)
+    assert (found.table("env"), found.table("name"), found.value("env", "A")) == ({"A": "b"}, {}, "b")
+    assert found.texts("methods") == [(("methods", 0), "a.b")]
+    assert found.tables("tools") == [(("tools", 0), {"name": "t"})]
+    assert found.texts("name") == []
+
+
+def test_a_report_from_the_top_has_its_path_and_its_line() -> None:
+    found = outermost()
+    found.error("bad", ("methods", 1), "no")
+    found.warn("odd", ("tools", 0, "name"), "hm")
+    assert found.problems == [
+        Problem("bad", "methods[1]", "no", line=8),
+        Problem("odd", "tools[0].name", "hm", line=4, severity="warning"),
+    ]
+
+
+def test_unknown_keys_are_warned_about_with_a_suggestion() -> None:
+    found = outermost()
+    found.warn_of_unknown((), found.table(), ("name", "env", "tool", "methods"))
+    text = "not part of the contract, ignored; did you mean 'tool'?"
+    assert found.problems == [Problem("unknown_key", "tools", text, line=3, severity="warning")]

@@ -1,7 +1,7 @@
 """A manifest as it was written, right or wrong: what the rules read from, and where they report.
 
-Owns the lenient way through a document. A value of the wrong type is passed over here, because the shapes in
-`sections` report it already; so every rule can look at whatever is there, and all problems come out at once.
+Owns the lenient way through a document. A value of the wrong type is passed over here, because a contract's shapes
+report it already; so every rule can look at whatever is there, and all problems come out at once.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 from plugbay.contracts.document import Document, Path, dotted
+from plugbay.contracts.validation import unknown_keys
 from plugbay.model.errors import Problem
 
 
 class Draft:
-    """One document under inspection. Paths start inside `[plugin]`."""
+    """One document under inspection. Paths start inside `base`, where a contract has one table around everything."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, *base: str) -> None:
         self._document = document
+        self._base = base
         self.problems: list[Problem] = []
 
     def value(self, *path: str) -> Any:
         """What stands at `path`; None when nothing does."""
         here = self._document.value
-        for part in ("plugin", *path):
+        for part in (*self._base, *path):
             here = here.get(part) if isinstance(here, dict) else None
         return here
 
@@ -32,7 +34,7 @@ class Draft:
         return found if isinstance(found, str) else None
 
     def table(self, *path: str) -> dict[str, Any]:
-        """The table at `path`."""
+        """The mapping at `path`."""
         found = self.value(*path)
         return found if isinstance(found, dict) else {}
 
@@ -46,7 +48,7 @@ class Draft:
         return [(where, item) for where, item in self._items(path) if isinstance(item, str)]
 
     def tables(self, *path: str) -> list[tuple[Path, dict[str, Any]]]:
-        """The tables in the list at `path`, each with its own path."""
+        """The mappings in the list at `path`, each with its own path."""
         return [(where, item) for where, item in self._items(path) if isinstance(item, dict)]
 
     def _items(self, path: tuple[str, ...]) -> list[tuple[Path, Any]]:
@@ -61,6 +63,10 @@ class Draft:
         """Report something the plugin can live with."""
         self._report(code, path, message, "warning")
 
+    def warn_of_unknown(self, path: Path, table: dict[str, Any], known: tuple[str, ...]) -> None:
+        """Report every key of `table` that means nothing there."""
+        self.problems += unknown_keys(table, known, (*self._base, *path), self._document)
+
     def _report(self, code: str, path: Path, message: str, severity: str) -> None:
-        where = ("plugin", *path)
+        where = (*self._base, *path)
         self.problems.append(Problem(code, dotted(where), message, line=self._document.line(where), severity=severity))

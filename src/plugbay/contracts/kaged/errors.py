@@ -1,0 +1,126 @@
+"""kaged's error codes to and from ours.
+
+Owns JSON-RPC's numbers, -32000 for everything they do not name, and what travels in `error.data`. The number on the
+wire survives in `detail["plugin_code"]`, the peer's `data` in `detail["data"]` unless it is huge: beside what the host
+finds out itself and never in its place. Refuses to know frames and states.
+"""
+
+from __future__ import annotations
+
+from plugbay.model.errors import CODES, Code, Failure, Origin
+from plugbay.model.operations import (
+    CallMethod,
+    DeleteStored,
+    GetStored,
+    InvokeTool,
+    ListStored,
+    RunHook,
+    SetStored,
+)
+from plugbay.model.text import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+DEFINED = -32000
+"""What a plugin, or its host, could not do for a reason that JSON-RPC has no number for; `data` says more."""
+
+MAX_ERROR_TEXT = 65_536
+"""Characters of a message; whatever has to be escaped in it, the line stays far below the limit."""
+
+MAX_DATA = 65_536
+"""Characters of an error's `data` as Python writes it: failures are remembered, a thousand of them at a time."""
+
+WIRE_CODES = range(-(2**31), 2**31)
+"""What a peer in another language certainly holds as an error code."""
+
+STORAGE = frozenset({GetStored, SetStored, DeleteStored, ListStored})
+"""What the host is asked; everything else is asked of a plugin."""
+
+_MEANINGS = {METHOD_NOT_FOUND: Code.NOT_FOUND, INVALID_PARAMS: Code.INVALID_INPUT}
+
+_NUMBERS = {
+    Code.TOOL_NOT_EXPOSED: METHOD_NOT_FOUND,
+    Code.INVALID_INPUT: INVALID_PARAMS,
+    Code.INTERNAL: INTERNAL_ERROR,
+}
+"""What a failure becomes when it does not say a number itself; all others are `DEFINED`."""
+
+
+def from_wire(op: type, method: str, error: Any) -> Failure:
+    """The `error` of an answer to `op`, asked for with `method`, as a failure. Nothing in it is trusted."""
+    if not isinstance(error, dict):
+        return Failure(Code.MALFORMED_RESPONSE, f"the error in the answer to {method} is not an object")
+    code, data = error.get("code"), error.get("data")
+    number: int | None = code if type(code) is int else None
+    detail: dict[str, Any] = {} if number is None else {"plugin_code": number}
+    if isinstance(data, dict):
+        size = len(str(data))
+        detail |= {"data": data} if size <= MAX_DATA else {"data_left_out": size}
+    origin = Origin.HOST if op in STORAGE else Origin.PLUGIN
+    return Failure(_our_code(op, number, data), _message(error.get("message"), number), origin=origin, detail=detail)
+
+
+def _our_code(op: type, number: int | None, data: Any) -> str:
+    if op in STORAGE:
+        return _hosts_code(number, data)
+    if number == METHOD_NOT_FOUND and op in (InvokeTool, CallMethod):
+        return Code.TOOL_NOT_EXPOSED
+    return Code.PLUGIN_ERROR if number is None else _MEANINGS.get(number, Code.PLUGIN_ERROR)
+
+
+def _hosts_code(number: int | None, data: Any) -> str:
+    """A host says its own code in `data`; without one, storage that is not there is unavailable."""
+    said = data.get("code") if isinstance(data, dict) else None
+    if isinstance(said, str) and said in CODES:
+        return said
+    return Code.INVALID_INPUT if number == INVALID_PARAMS else Code.UNAVAILABLE
+
+
+def _message(text: Any, number: int | None) -> str:
+    if isinstance(text, str) and text.strip():
+        return text[:MAX_ERROR_TEXT]
+    return "an error without a message" if number is None else f"error {number} without a message"
+
+
+def to_wire(op: type, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
+    """A failure as (code, message, data) for the answer to `op`; data only where there is some to give.
+
+    An error must reach the peer even when it is huge or quotes a file name that is not UTF-8.
+    """
+    given = failure.detail.get("plugin_code")
+    number = given if type(given) is int and given in WIRE_CODES else _number(op, failure)
+    message = failure.message.strip()[:MAX_ERROR_TEXT] or f"it failed with {failure.code}"
+    return number, message.encode("utf-8", "backslashreplace").decode(), _data(op, failure, given)
+
+
+def _number(op: type, failure: Failure) -> int:
+    if op is RunHook and failure.code == Code.NOT_FOUND:
+        return METHOD_NOT_FOUND
+    return _NUMBERS.get(failure.code, DEFINED)
+
+
+def _data(op: type, failure: Failure, given: Any) -> dict[str, Any] | None:
+    """What the failure knows besides its number; a code that is a word goes where the contract's plugins put it."""
+    if op in STORAGE:
+        return {"code": failure.code}
+    own = failure.detail.get("data")
+    more = (
+        own if isinstance(own, dict) else {key: failure.detail[key] for key in failure.detail if key != "plugin_code"}
+    )
+    word = {"code": given} if isinstance(given, str) else {}
+    return {**word, **more} or None
+
+
+def malformed(what: str, line: bytes, **more: Any) -> Failure:
+    """An answer that cannot be used; at most 200 bytes of it are quoted."""
+    return Failure(Code.MALFORMED_RESPONSE, what, detail={"line": printable(line[:200]), **more})
+
+
+def not_declared(kind: str, name: str, declared: Iterable[str]) -> Failure:
+    """The host's own verdict on a tool or method that the manifest does not have."""
+    what = f"the plugin does not declare the {kind} {name!r}; it declares {', '.join(declared) or 'none'}"
+    return Failure(Code.TOOL_NOT_EXPOSED, what)

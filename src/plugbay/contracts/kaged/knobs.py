@@ -1,0 +1,183 @@
+"""`knobs`: the controls a manifest offers to operators, and whether each of them can work.
+
+Owns which type of knob may say what, and that a knob turns a field of the project's config and never a secret. What
+values a knob lets through is said in `model.knobs`; this asks it about the knob's own default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from plugbay.contracts.document import Path
+from plugbay.contracts.draft import Draft
+from plugbay.contracts.kaged.sections import KnobEntry
+from plugbay.contracts.schemas import compile_schema
+from plugbay.contracts.validation import suggestion
+from plugbay.model.knobs import broken_rule, shown
+from plugbay.model.spec import Knob
+
+BINDING = "config."
+"""What `binds_to` begins with; a single field of `config_schema` follows."""
+
+COMMON_KEYS = ("type", "label", "description", "binds_to", "default")
+
+_NUMBERS = ("min", "max", "step")
+OWN_KEYS: dict[str, tuple[str, ...]] = {
+    "range": _NUMBERS,
+    "int_range": _NUMBERS,
+    "enum": ("values", "labels"),
+    "boolean": (),
+    "text": ("max_length",),
+    "multiline": ("max_length",),
+    "model_alias": (),
+    "path": ("prefixes",),
+}
+"""What each type may say beyond the common keys."""
+
+NEEDED_KEYS = {"range": ("min", "max"), "int_range": ("min", "max"), "enum": ("values",)}
+"""What a control cannot be drawn without. The contract demands none of them; the published plugin has them all."""
+
+
+def check(draft: Draft) -> None:
+    """Every rule about knobs, on whatever is there."""
+    validator = _config_validator(draft)
+    bound: dict[str, str] = {}
+    for name, raw in draft.table("knobs").items():
+        path = ("knobs", name)
+        if not name.strip():
+            draft.error("invalid_value", path, "a knob needs a name")
+        if not isinstance(raw, dict):
+            continue
+        _keys(draft, path, raw)
+        field = _binding(draft, path, raw.get("binds_to"))
+        if field is not None and bound.setdefault(field, name) != name:
+            draft.warn("knobs_overlap", (*path, "binds_to"), f"{bound[field]!r} turns {field!r} too")
+        entry = _entry(raw)
+        if entry is not None:
+            _sense(draft, path, entry, validator if field is not None else None)
+
+
+def knob(name: str, entry: KnobEntry) -> Knob:
+    """The knob of an entry that has no problem."""
+    return Knob(
+        name=name,
+        type=entry.type,
+        label=entry.label,
+        binds_to=entry.binds_to.removeprefix(BINDING),
+        description=entry.description,
+        default=entry.default,
+        facts={key: getattr(entry, key) for key in OWN_KEYS[entry.type] if getattr(entry, key) is not None},
+    )
+
+
+def _entry(raw: dict[str, Any]) -> KnobEntry | None:
+    """None when its shape is wrong, which is reported with the shape of everything else."""
+    try:
+        return KnobEntry.model_validate(raw, strict=True)
+    except ValidationError:
+        return None
+
+
+def _keys(draft: Draft, path: Path, raw: dict[str, Any]) -> None:
+    type = raw.get("type")
+    if not isinstance(type, str) or type not in OWN_KEYS:
+        return
+    draft.warn_of_unknown(path, raw, (*COMMON_KEYS, *OWN_KEYS[type]))
+    for key in NEEDED_KEYS.get(type, ()):
+        if key not in raw:
+            draft.error("missing_field", (*path, key), f"a knob of type {type} needs it")
+
+
+def _binding(draft: Draft, path: Path, binds_to: Any) -> str | None:
+    """The field that a knob turns; None when it turns none."""
+    if not isinstance(binds_to, str):
+        return None
+    field = binds_to.removeprefix(BINDING)
+    fields = draft.table("config_schema", "properties")
+    if not binds_to.startswith(BINDING):
+        text = f"{binds_to!r} must be '{BINDING}<field>'; knobs turn nothing but the project's config"
+    elif field not in fields:
+        text = f"{field!r} is no field of config_schema{suggestion(field, fields)}"
+    else:
+        return field
+    draft.error("knob_binding", (*path, "binds_to"), text)
+    return None
+
+
+def _sense(draft: Draft, path: Path, entry: KnobEntry, validator: Any) -> None:
+    """Whether the parts of one entry fit each other, and the field it turns."""
+    faults = [*_bounds(entry), *_labels(entry)]
+    for key, text in faults:
+        draft.error("knob_bounds", (*path, key), text)
+    made = knob(str(path[-1]), entry)
+    default = entry.default
+    broken = broken_rule(made, default) if default is not None and not faults else None
+    refusal = _refusal(validator, made.binds_to, default) if default is not None else None
+    if broken is not None:
+        draft.error("knob_default", (*path, "default"), f"{broken[1]}, got {default!r}")
+    elif refusal is not None:
+        draft.error("knob_default", (*path, "default"), f"config_schema refuses it: {refusal}")
+    for value in _offered(entry) if not faults else ():
+        refusal = _refusal(validator, made.binds_to, value)
+        if refusal is not None:
+            draft.warn("knob_beyond_schema", path, f"it offers {value!r}, which config_schema refuses: {refusal}")
+            return
+
+
+def _bounds(entry: KnobEntry) -> Iterator[tuple[str, str]]:
+    """What is wrong with the numbers of a range: the key, and why."""
+    if entry.type not in ("range", "int_range"):
+        return
+    if entry.type == "int_range":
+        for key in _NUMBERS:
+            if isinstance(getattr(entry, key), float):
+                yield key, f"must be a whole number, got {getattr(entry, key)}"
+    if entry.min is not None and entry.max is not None and entry.min >= entry.max:
+        yield "max", f"must be more than min, which is {entry.min}, got {entry.max}"
+    if entry.step is not None and entry.step <= 0:
+        yield "step", f"must be more than 0, got {entry.step}"
+
+
+def _labels(entry: KnobEntry) -> Iterator[tuple[str, str]]:
+    """What is wrong with the values and labels of an enum: the key, and why."""
+    if entry.type != "enum" or entry.values is None:
+        return
+    names = [shown(value) for value in entry.values]
+    if len(set(names)) < len(names):
+        yield "values", "holds a value twice"
+    for name in entry.labels or {}:
+        if name not in names:
+            yield "labels", f"{name!r} is none of the values{suggestion(name, names)}"
+    missing = [name for name in names if entry.labels and name not in entry.labels]
+    if missing:
+        yield "labels", f"lacks {', '.join(missing)}: label all values or none"
+
+
+def _offered(entry: KnobEntry) -> list[Any]:
+    """Values that the control lets an operator choose: both ends and the first step, or every choice."""
+    if entry.type == "enum":
+        return entry.values or []
+    if entry.type == "boolean":
+        return [False, True]
+    if entry.min is None or entry.max is None:
+        return []
+    first_step = [] if entry.step is None or entry.min + entry.step > entry.max else [entry.min + entry.step]
+    return [entry.min, *first_step, entry.max]
+
+
+def _config_validator(draft: Draft) -> Any:
+    try:
+        return compile_schema(draft.table("config_schema"))
+    except ValueError:
+        return None
+
+
+def _refusal(validator: Any, field: str, value: Any) -> str | None:
+    """Why `config_schema` refuses `value` for `field`; what it says of other fields does not matter."""
+    if validator is None:
+        return None
+    errors = (error for error in validator.iter_errors({field: value}) if list(error.instance_path)[:1] == [field])
+    return next((str(error.message) for error in errors), None)
