@@ -611,3 +611,11 @@ def test_a_service_may_be_granted_although_no_manifest_requests_it(run: Run, cwd
     write_nexo_plugin(cwd, tools=["echo"])
     assert "changes nothing" not in run("call", "p", "p_echo", "--grant", "memory.recall").err
     assert "changes nothing" in run("call", "p", "p_echo", "--grant", "memory.recal").err
+
+
+def test_what_the_host_has_to_say_about_a_plugin_is_a_note(run: Run, cwd: Path) -> None:
+    write_nexo_plugin(cwd, body="TOOLS.pop()\n", tools=["one", "two"])
+    done = run("call", "p", "p_one", "--json")
+    assert done.json["status"] == "succeeded"
+    assert done.err.startswith("note:")
+    assert "p_two" in done.err

@@ -24,6 +24,7 @@ from tests.cli.conftest import (
     wait_until,
     write_manifest,
 )
+from tests.conformance.nexo_plugins import BARE, nexo_folder
 
 TOOLS = [{"name": "echo", "input_schema": {"type": "object"}}]
 
@@ -82,6 +83,51 @@ def test_a_report_that_cannot_be_written_is_told(run: Run, make_plugin: MakePlug
     done = run("conform", make_plugin(answer="exit 3", tools=TOOLS), "--junit", "no/such/dir/report.xml")
     assert done.code == 1
     assert "no/such/dir/report.xml: No such file or directory" in done.err
+
+
+FIXTURE = Path(__file__).parents[1] / "sdk" / "nexo_fixture.py"
+
+
+def test_the_fixture_of_an_sdk_is_a_program(run: Run, cwd: Path) -> None:
+    done = run("conform", FIXTURE, "--fixture", "--strict", "--json", "--junit", "report.xml")
+    assert done.code == 0
+    assert (done.json["contract"], done.json["passed"], done.json["skipped"]) == ("nexo", 20, 0)
+    assert ET.parse(cwd / "report.xml").getroot().find("testsuite") is not None
+
+
+def test_a_nexo_plugin_is_held_to_nexo(run: Run, cwd: Path) -> None:
+    nexo_folder(cwd / "bare", BARE, "")
+    done = run("conform", "bare", "--json")
+    assert done.code == 0
+    assert (done.json["contract"], done.json["failed"]) == ("nexo", 0)
+    assert done.json["passed"] > 20
+
+
+def test_the_folder_of_a_fixture_may_be_named(run: Run, cwd: Path) -> None:
+    nexo_folder(cwd / "sdk", FIXTURE.read_text("utf-8"), "")
+    manifest = cwd / "sdk" / "nexo-plugin.toml"
+    manifest.write_text(manifest.read_text("utf-8").replace('"-I", "-S", ', ""), "utf-8")
+    done = run("conform", "sdk", "--fixture", "--json")
+    assert (done.code, done.json["passed"]) == (0, 20)
+
+
+def test_a_program_that_is_no_fixture_is_a_finding(run: Run, cwd: Path) -> None:
+    (cwd / "odd.py").write_text("print('{}')")
+    done = run("conform", "odd.py", "--fixture")
+    assert done.code == 9
+    assert "must print one JSON array of strings" in done.out
+
+
+def test_strictness_without_a_fixture_is_a_usage_error(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("conform", make_plugin(), "--strict")
+    assert done.code == 2
+    assert "--fixture" in done.err
+
+
+def test_a_contract_without_fixtures_says_so(run: Run) -> None:
+    done = run("conform", FIXTURE, "--fixture", "--contract", "rune")
+    assert done.code == 1
+    assert "there are no scenarios for fixtures of 'rune'" in done.err
 
 
 @pytest.fixture

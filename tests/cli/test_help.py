@@ -18,7 +18,7 @@ def test_the_first_page_lists_every_command_and_every_status(run: Run) -> None:
     assert done.err == ""
     assert done.out.startswith("One host for every out-of-process plugin of AI agents.\n\nUsage: plugbay COMMAND …\n")
     listed = [line.split()[0] for line in done.out.split("Commands\n")[1].split("\n\n")[0].splitlines()]
-    assert listed == COMMANDS
+    assert listed == [*COMMANDS, "config"]
     for words in ("0 ok", "5 not granted", "10 the plugin answered with an error", "--version"):
         assert words in done.out
 
@@ -59,3 +59,10 @@ def test_on_a_terminal_the_page_is_coloured_and_fits(on_terminal: Callable[..., 
 def test_a_docstring_becomes_paragraphs_of_one_line() -> None:
     assert paragraphs("One\n  line.\n\n  Another\n  one.\n") == ["One line.", "Another one."]
     assert paragraphs(None) == []
+
+
+@pytest.mark.parametrize("command", ["show", "set", "secret"])
+def test_each_command_about_settings_explains_itself(run: Run, command: str) -> None:
+    done = run("config", command, "-h")
+    assert done.code == 0
+    assert f"Usage: plugbay config {command}" in done.out

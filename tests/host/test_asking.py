@@ -10,6 +10,7 @@ from plugbay.contracts.schemas import compile_schema
 from plugbay.host.asking import INPUTS, operation
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
+    CallMethod,
     Chat,
     DeleteVectors,
     InvokeTool,
@@ -32,12 +33,13 @@ def ask(kind: str, value: Any, **options: Any) -> Any:
     return operation(Export(kind, "x"), CODEC.dump(value), CODEC, {"agent_id": "a"}, **options)
 
 
-def test_tools_and_hooks_pass_their_input_on_unparsed() -> None:
+def test_tools_hooks_and_methods_pass_their_input_on_unparsed() -> None:
     payload = CODEC.dump({"a": 1})
     assert operation(Export("tool", "x"), payload, CODEC, {"agent_id": "a"}) == InvokeTool(
         "x", payload, {"agent_id": "a"}
     )
-    assert operation(Export("hook", "x"), payload, CODEC, {}) == RunHook("x", payload)
+    assert operation(Export("hook", "x"), payload, CODEC, {"k": 1}) == RunHook("x", payload, {"k": 1})
+    assert operation(Export("method", "x.y"), payload, CODEC, {"k": 1}) == CallMethod("x.y", payload, {"k": 1})
 
 
 @pytest.mark.parametrize(

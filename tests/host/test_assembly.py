@@ -75,3 +75,32 @@ def test_a_provider_whose_key_is_not_in_the_environment_is_a_config_error(tmp_pa
     )
     with pytest.raises(ConfigInvalid, match="NO_SUCH_KEY_HERE"):
         Host.load(config=config)
+
+
+def test_a_plugin_that_may_not_run_takes_no_name_from_one_that_may(run: Run, tmp_path: Path) -> None:
+    for plugin_id in ("a", "b"):
+        write_nexo_plugin(tmp_path / "plugins", plugin_id, extends={"llm_providers": ["cohere"]})
+    config = tmp_path / "c.toml"
+    config.write_text("[plugins.a]\nenabled = false\n")
+
+    async def main() -> None:
+        async with Host.load(tmp_path / "plugins", config=config) as host:
+            assert host.llm.names() == ["cohere"]
+            assert all("name_taken" not in status.counters for status in host.plugins())
+
+    run(main)
+
+
+def test_a_memory_that_lasts_as_long_as_the_host_leaves_no_file(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plugbay.toml").write_text('[memory]\npath = ":memory:"\nvectors = "embedded"\n')
+
+    async def main() -> None:
+        async with Host.load(config="plugbay.toml") as host:
+            assert host.memory is not None
+            await host.memory.remember("a", "tea")
+
+    run(main)
+    assert [path.name for path in tmp_path.iterdir()] == ["plugbay.toml"]

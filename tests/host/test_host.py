@@ -161,7 +161,7 @@ def test_settings_for_a_plugin_that_is_not_there_are_noticed_when_they_look_like
     (tmp_path / "c.toml").write_text('[plugins."example.word"]\nenabled = false\n[plugins."elsewhere"]\n')
     host = Host.load(tmp_path / "example.words", config=tmp_path / "c.toml", grants="tool.execute")
     assert host.mistyped_ids == {"example.word": "example.words"}
-    assert host._extra_grants == {"tool.execute"}
+    assert host._decisions["example.words"].grants == frozenset({"tool.execute"})
 
 
 def test_a_broken_plugin_that_was_named_itself_is_an_error_at_once(tmp_path: Path) -> None:
@@ -331,3 +331,23 @@ def test_stopping_with_calls_in_flight_fails_them_and_leaves_nothing(run: Run, t
             assert failure.code in (Code.UNAVAILABLE, Code.CRASHED)
 
     run(main)
+
+
+def test_a_host_that_is_stopped_while_it_starts_does_not_run_on(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path)
+
+    async def main() -> None:
+        host = Host.load(tmp_path)
+        starting = asyncio.ensure_future(host.start())
+        await asyncio.sleep(0)
+        await host.stop()
+        with pytest.raises(PlugbayError, match="stopped while it was being started"):
+            await starting
+        assert (await host.attempt("t")).failure is not None
+
+    run(main)
+
+
+def test_a_topic_that_cannot_be_one_is_refused_and_not_swallowed() -> None:
+    with pytest.raises(ValueError, match="cannot publish"):
+        Host([]).publish("a..b", 1)

@@ -80,6 +80,44 @@ def test_every_type_of_chunk_arrives_and_the_stream_ends_once(run: Run, tmp_path
     run(main)
 
 
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ('reply(m, final("all"))', "all"),
+        ('delta(m, type="end", finish_reason={"kind": "stop"}); reply(m, final("all"))', "all"),
+        ('delta(m, type="text_delta", delta="a"); reply(m, final("all"))', "a"),
+    ],
+)
+@requirement("nexo:host-llm-stream")
+def test_a_model_that_answers_all_at_once_is_streamed_too(run: Run, tmp_path: Path, body: str, text: str) -> None:
+    model(tmp_path, MODEL + f"\ndef llm_chat(m):\n    {body}\n")
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            chunks = [chunk async for chunk in host.llm.stream("cohere", REQUEST)]
+            assert [chunk["type"] for chunk in chunks] == ["text_delta", "usage", "end"]
+            assert chunks[0]["delta"] == text
+
+    run(main)
+
+
+@requirement("nexo:host-llm-usage")
+def test_zeros_in_the_final_answer_do_not_undo_the_usage_of_a_chunk(run: Run, tmp_path: Path) -> None:
+    said = 'delta(m, type="usage", usage={"prompt_tokens": 3, "completion_tokens": 2})'
+    zeros = 'final("a", usage={"prompt_tokens": 0, "completion_tokens": 0})'
+    final = "def final(text, usage):\n    return {'content': {'type': 'text', 'text': text}, 'usage': usage,"
+    final += " 'finish_reason': {'kind': 'stop'}}\n"
+    model(tmp_path, MODEL + f"\n{final}def llm_chat(m):\n    {said}; reply(m, {zeros})\n")
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            chunks = [chunk async for chunk in host.llm.stream("cohere", REQUEST)]
+            used = [chunk["usage"]["completion_tokens"] for chunk in chunks if chunk["type"] == "usage"]
+            assert used == [2]
+
+    run(main)
+
+
 def test_host_stream_gives_the_raw_pieces_and_the_final_answer(run: Run, tmp_path: Path) -> None:
     model(tmp_path)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.policy import Decision, authorize, effective
+from plugbay.host.policy import Decision, access, admit, authorize, effective
 from plugbay.model.errors import Code, Origin
-from plugbay.model.spec import Export, PluginSpec
+from plugbay.model.spec import Access, Export, PluginSpec, SandboxRequest
 
 
 def spec(*capabilities: str) -> PluginSpec:
@@ -74,3 +74,28 @@ def test_effective_is_never_more_than_requested_nor_more_than_granted(
     assert set(have) <= set(requested)
     assert everything or set(have) <= set(granted)
     assert list(have) == [name for name in requested if name in have]
+
+
+def test_a_capability_that_is_requested_and_optional_is_one_capability() -> None:
+    spec = PluginSpec("p", "1", "nexo", Path("/"), ("x",), capabilities=("a",), optional_capabilities=("a", "b"))
+    assert effective(spec, Decision(grant_all=True)) == ("a", "b")
+    assert effective(spec, Decision(grants=frozenset({"b"}))) == ("b",)
+
+
+def test_what_is_only_optional_keeps_no_plugin_pending() -> None:
+    spec = PluginSpec("p", "1", "nexo", Path("/"), ("x",), optional_capabilities=("b",))
+    assert admit(spec, Decision()) is None
+
+
+def test_a_plugin_that_asks_to_be_confined_is_not_started_unless_the_operator_says_so() -> None:
+    spec = PluginSpec("p", "1", "nexo", Path("/"), ("x",), sandbox=SandboxRequest())
+    refusal = admit(spec, Decision())
+    assert refusal is not None and refusal.code == Code.SANDBOX_UNAVAILABLE
+    assert admit(spec, Decision(unconfined=True)) is None
+
+
+def test_access_is_what_the_granted_capabilities_stand_for() -> None:
+    wanted = (Access("storage_read"), Access("storage_write"))
+    spec = PluginSpec("p", "1", "kaged", Path("/"), ("x",), capabilities=("r", "w"), access=wanted)
+    assert access(spec, ("r",)) == {"storage_read"}
+    assert access(spec, ()) == frozenset()

@@ -11,6 +11,7 @@ import pytest
 
 from plugbay import Host
 from plugbay.host.reception import MAX_EVENT
+from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, until
 from tests.support.nexo import write_nexo_plugin
 from tests.support.requirements import requirement
@@ -306,5 +307,101 @@ def tool_invoke(m):
             order.append("fast")
             assert (await waiting)["result"]["content"] == "ok"
             assert order == ["fast", "slow"]
+
+    run(main)
+
+
+# Storage, and publishes that have a rate.
+
+STORES = """
+waiting = {}
+def tool(name, params, m):
+    waiting[7] = m
+    request(7, params["method"], **params["params"])
+def answered(m):
+    reply(waiting.pop(m["id"]), {key: m[key] for key in ("result", "error") if key in m})
+"""
+STORAGE = ["kaged:storage:read", "kaged:storage:write"]
+
+
+async def stored(host: Host, plugin: str, method: str, **params: Any) -> Any:
+    return await host.call(f"{plugin}/echo", {"method": f"kaged.storage.{method}", "params": params})
+
+
+@requirement("kaged:storage-namespaced", "kaged:storage-survives")
+def test_each_plugin_has_a_storage_of_its_own_that_outlives_the_host(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_kaged_plugin(tmp_path / "plugins", name, STORES, capabilities=STORAGE)
+    options: dict[str, Any] = {"state_dir": tmp_path / "state", "grant_all": True}
+
+    async def main() -> None:
+        async with Host.load(tmp_path / "plugins", **options) as host:
+            assert await stored(host, "a", "set", key="k", value={"n": 1}) == {"result": {"ok": True}}
+            assert await stored(host, "b", "get", key="k") == {"result": {"found": False, "value": None}}
+            assert await stored(host, "b", "list", prefix="") == {"result": {"keys": []}}
+        async with Host.load(tmp_path / "plugins", **options) as host:
+            assert await stored(host, "a", "get", key="k") == {"result": {"found": True, "value": {"n": 1}}}
+            assert await stored(host, "a", "delete", key="k") == {"result": {"deleted": True}}
+            assert await stored(host, "a", "delete", key="k") == {"result": {"deleted": False}}
+
+    run(main)
+
+
+@requirement("kaged:storage-granted")
+@pytest.mark.parametrize(
+    ("granted", "reads", "writes"),
+    [([], False, False), (["kaged:storage:read"], True, False), (["kaged:storage:write"], False, True)],
+)
+def test_reading_and_writing_are_granted_apart(
+    run: Run, tmp_path: Path, granted: list[str], reads: bool, writes: bool
+) -> None:
+    write_kaged_plugin(tmp_path / "plugins", body=STORES, capabilities=STORAGE)
+    config = tmp_path / "plugbay.toml"
+    config.write_text(f"[host]\nstate_dir = 'state'\n[plugins.p]\ngrants = {granted!r}\n")
+
+    async def main() -> None:
+        async with Host.load(tmp_path / "plugins", config=config) as host:
+            assert ("result" in await stored(host, "p", "get", key="k")) == reads
+            assert ("result" in await stored(host, "p", "list")) == reads
+            assert ("result" in await stored(host, "p", "set", key="k", value=1)) == writes
+            assert ("result" in await stored(host, "p", "delete", key="k")) == writes
+
+    run(main)
+
+
+@requirement("kaged:storage-off")
+def test_a_host_without_a_state_directory_says_that_there_is_no_storage(run: Run, tmp_path: Path) -> None:
+    body = STORES + "\n_ask = tool\ndef tool(name, params, m):\n    reply(m, greeting['storage_available'])\n"
+    write_kaged_plugin(tmp_path, body=body, capabilities=STORAGE)
+
+    async def main() -> None:
+        async with Host.load(tmp_path, grant_all=True) as host:
+            assert await host.call("echo", {}) is False
+
+    run(main)
+
+
+@requirement("kaged:notifications-rate", "kaged:notifications-declared")
+def test_notifications_are_events_and_those_that_come_too_fast_are_dropped_and_counted(
+    run: Run, tmp_path: Path
+) -> None:
+    body = """
+    def tool(name, params, m):
+        for number in range(params["count"]):
+            notify("changed", n=number)
+        notify("undeclared", n=0)
+        reply(m, "said")
+    """
+    write_kaged_plugin(tmp_path, body=body, notifications=["changed"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host, host.subscribe("plugin.p.>", depth=1000) as events:
+            assert await host.call("echo", {"count": 3}) == "said"
+            assert [(await anext(events)).payload for _ in range(3)] == [{"n": 0}, {"n": 1}, {"n": 2}]
+            assert host.plugins()[0].counters == {"noise": 1}
+            assert await host.call("echo", {"count": 300}) == "said"
+            counters = host.plugins()[0].counters
+            assert counters["publish_dropped"] > 100
+            assert (await anext(events)).topic == "plugin.p.changed"
 
     run(main)

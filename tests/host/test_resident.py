@@ -7,12 +7,18 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from plugbay import CallFailed, Code, Host
+from plugbay.host.discovery import discover
 from plugbay.host.host import PluginStatus
 from plugbay.model.lifecycle import State
+from plugbay.model.spec import PluginSpec, RestartPolicy
+from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, until
 from tests.support.nexo import write_nexo_plugin
 from tests.support.requirements import requirement
@@ -422,3 +428,116 @@ def _alive(pid: int) -> bool:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return False
+
+
+@requirement("kaged:health-missed")
+def test_a_child_that_answers_no_probe_is_started_again(run: Run, tmp_path: Path) -> None:
+    write_kaged_plugin(tmp_path, body="def health(m):\n    pass\n")
+
+    async def main() -> None:
+        found = [replace(item, spec=_probed(item.spec)) for item in discover([tmp_path])]
+        host = Host(found)
+        watched = Watched(host)
+        host._backends.services.bus.listen(
+            "plugin.lifecycle.>", lambda event: watched.events.append((event.topic.rsplit(".", 1)[1], event.payload))
+        )
+        async with host:
+            await until(lambda: watched.status.generation == 2)
+            assert watched.names()[:4] == ["started", "hung", "crashed", "respawning"]
+
+    run(main)
+
+
+@requirement("kaged:health-any-answer")
+@pytest.mark.parametrize("answer", ['fail(m, -32601, "no such method")', 'fail(m, -32000, "ill")', 'reply(m, "fine")'])
+def test_any_answer_to_a_probe_keeps_a_child_alive(run: Run, tmp_path: Path, answer: str) -> None:
+    body = f'def health(m):\n    open("probed", "a").write(m["method"] + "\\n")\n    {answer}\n'
+    root = write_kaged_plugin(tmp_path, body=body)
+
+    async def main() -> None:
+        found = [replace(item, spec=_probed(item.spec)) for item in discover([tmp_path])]
+        async with Host(found) as host:
+            probed = root / "probed"
+            await until(lambda: probed.exists() and len(probed.read_text().splitlines()) > 5)
+            assert host.plugins()[0].generation == 1
+            second = probed.read_text().splitlines()[1]
+            assert second == ("ping" if "-32601" in answer else "health.check")
+
+    run(main)
+
+
+@requirement("kaged:shutdown-sequence")
+@pytest.mark.parametrize("ignores", ["shutdown", "the end of its input", "SIGTERM"])
+def test_a_kaged_child_leaves_by_request_by_end_of_input_by_term_or_by_kill(
+    run: Run, tmp_path: Path, ignores: str
+) -> None:
+    body = "import signal\n"
+    if ignores != "shutdown":
+        body += "import atexit\ndef linger():\n    time.sleep(1000)\natexit.register(linger)\n"
+    if ignores == "SIGTERM":
+        body += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    else:
+        body += 'signal.signal(signal.SIGTERM, lambda *_: (open("termed", "w").close(), os._exit(0)))\n'
+    root = write_kaged_plugin(tmp_path, body=body, shutdown_timeout_sec=1)
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            pid = watched.status.pid
+        assert pid is not None and not _alive(pid)
+        assert (root / "termed").exists() == (ignores == "the end of its input")
+
+    run(main)
+
+
+def _probed(spec: PluginSpec | None) -> PluginSpec:
+    assert spec is not None
+    return replace(spec, health_interval=0.01, patience={"CheckHealth": 0.05}, restart=RestartPolicy(first_delay=0.01))
+
+
+@requirement("nexo:host-stderr-tail")
+def test_a_crash_report_holds_as_many_lines_as_were_asked_for(run: Run, tmp_path: Path) -> None:
+    body = """
+    def tool_invoke(m):
+        sys.stderr.write("".join(f"line {n}\\n" for n in range(100)))
+        sys.stderr.flush()
+        os._exit(1)
+    """
+    write_nexo_plugin(tmp_path, body=body, tools=["die"], more="[plugin.supervisor]\nstderr_tail_lines = 64\n")
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            await code_of(watched.host.call("p_die"))
+            await until(lambda: "crashed" in watched.names())
+            assert watched.payload("crashed")["stderr_tail"] == [f"line {n}" for n in range(36, 100)]
+
+    run(main)
+
+
+def test_a_call_while_a_child_with_closed_output_dies_says_why_or_reaches_the_next_one(
+    run: Run, tmp_path: Path
+) -> None:
+    body = 'def tool_invoke(m):\n    os.close(1) if m["params"]["args"] else reply(m, "fine")\n'
+    write_nexo_plugin(tmp_path, body=body, tools=["close"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            first = asyncio.ensure_future(watched.host.attempt("p_close", {"now": True}))
+            results = [(await first)] + [await watched.host.attempt("p_close", {}) for _ in range(3)]
+            texts = [result.failure.message if result.failure else "fine" for result in results]
+            assert texts[-1] == "fine"
+            assert all("start the host again" not in text for text in texts)
+
+    run(main)
+
+
+def test_a_child_that_leaves_right_after_its_greeting_is_started_once_per_call(run: Run, tmp_path: Path) -> None:
+    body = "hello = initialize\ndef initialize(m):\n    hello(m)\n    os._exit(0)\n"
+    write_nexo_plugin(tmp_path, body=body, tools=["t"])
+
+    async def main() -> None:
+        async with hosting(tmp_path, eager=False) as watched:
+            result = await watched.host.attempt("p_t", {})
+            assert result.failure is not None and result.failure.code == Code.CRASHED
+            assert sum(name in ("started", "start_failed") for name in watched.names()) == 1
+
+    run(main)

@@ -7,13 +7,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from plugbay import Host
 from plugbay.host.discovery import inspect
 from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Code, Failure
 from plugbay.process.child import Spawner
+from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.plugins import write_plugin
+from tests.support.requirements import requirement
 from tests.support.supervision import CODEC
 
 
@@ -76,5 +79,19 @@ def test_the_calls_own_time_bounds_the_wait_for_a_slot_too(run: Run, tmp_path: P
         failure = await opened(write_plugin(tmp_path), 0.05, Spawner(popen=slow))
         assert isinstance(failure, Failure)
         assert failure.code == Code.TIMEOUT
+
+    run(main)
+
+
+@requirement("kaged:host-shutdown-budget")
+def test_a_plugin_that_answers_shutdown_at_once_has_the_rest_of_its_time_to_clean_up(run: Run, tmp_path: Path) -> None:
+    body = 'def shutdown(m):\n    reply(m, {})\n    time.sleep(2)\n    open("clean", "w").close()\n    sys.exit(0)\n'
+    root = write_kaged_plugin(tmp_path, body=body, shutdown_timeout_sec=10)
+
+    async def main() -> None:
+        (root / "clean").unlink(missing_ok=True)
+        async with Host.load(root) as host:
+            await host.call("echo", {})
+        assert (root / "clean").exists()
 
     run(main)

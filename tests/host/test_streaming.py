@@ -115,6 +115,71 @@ def test_a_consumer_that_does_not_keep_up_ends_its_own_call(run: Run, monkeypatc
     run(main)
 
 
+def test_large_pieces_fill_the_line_before_many_do(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "MAX_WAITING_BYTES", 100)
+
+    async def begin(each: Callable[[Any], None]) -> CallResult:
+        each("x" * 1000)  # alone it may have any size
+        await asyncio.sleep(0)
+        for letter in "abc":
+            each(letter * 50)
+        await asyncio.sleep(1000)
+        return result()
+
+    async def main() -> None:
+        stream = CallStream(begin)
+        assert await anext(stream) == "x" * 1000
+        assert await anext(stream) == "a" * 50
+        with pytest.raises(CallFailed) as caught:
+            await anext(stream)
+        assert caught.value.code == Code.OVERLOADED
+
+    run(main)
+
+
+def test_nothing_is_read_after_a_gap_and_the_result_says_why(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "MAX_WAITING", 1)
+    sinks: list[Callable[[Any], None]] = []
+
+    async def begin(each: Callable[[Any], None]) -> CallResult:
+        sinks.append(each)
+        each("a")
+        each("b")
+        await asyncio.sleep(1000)
+        return result()
+
+    async def main() -> None:
+        stream = CallStream(begin)
+        assert await anext(stream) == "a"
+        sinks[0]("c")
+        with pytest.raises(CallFailed) as caught:
+            await anext(stream)
+        assert caught.value.code == Code.OVERLOADED
+        with pytest.raises(CallFailed) as again:
+            _ = stream.result
+        assert again.value.code == Code.OVERLOADED
+
+    run(main)
+
+
+def test_a_stream_that_was_closed_has_ended_and_has_no_result(run: Run) -> None:
+    async def begin(each: Callable[[Any], None]) -> CallResult:
+        each("a")
+        each("b")
+        await asyncio.sleep(1000)
+        return result()
+
+    async def main() -> None:
+        async with CallStream(begin) as stream:
+            assert await anext(stream) == "a"
+        assert [piece async for piece in stream] == []
+        with pytest.raises(CallFailed) as caught:
+            _ = stream.result
+        assert caught.value.code == Code.CANCELLED
+
+    run(main)
+
+
 def test_pieces_from_another_thread_arrive_on_the_consumers_loop(run: Run) -> None:
     async def begin(each: Callable[[Any], None]) -> CallResult:
         thread = threading.Thread(target=each, args=("from afar",))

@@ -70,8 +70,13 @@ def test_nothing_is_published_under_a_subject_with_wildcards_or_holes(subject: s
     assert subject_problem(subject) is not None
 
 
+@pytest.mark.parametrize("subject", ["a.\0", "a.\n", "a.\x1b[31m", "a.b\u200b"])
+def test_a_subject_can_be_printed(subject: str) -> None:
+    assert "cannot be printed" in (subject_problem(subject) or "")
+
+
 @requirement("nexo:host-topic-plain")
-@pytest.mark.parametrize("subject", ["a", "plugin.inbound.slack.team_a", "a.b*", "a>.b", "a" * MAX_SUBJECT])
+@pytest.mark.parametrize("subject", ["a", "a.größe", "plugin.inbound.slack.team_a", "a.b*", "a>.b", "a" * MAX_SUBJECT])
 def test_a_plain_subject_has_no_problem(subject: str) -> None:
     assert subject_problem(subject) is None
 

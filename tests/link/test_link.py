@@ -355,6 +355,30 @@ def test_notifications_wait_for_the_greeting_and_the_newest_are_dropped_when_too
     run(main)
 
 
+class Picky(EchoMachine):
+    def notify(self, op: Operation) -> Failure | None:
+        if op == DeliverEvent("t", "large"):
+            return Failure(Code.FRAME_TOO_LARGE, "too large")
+        super().notify(op)
+        return None
+
+
+def test_a_notification_the_machine_refuses_is_dropped_and_told(run: Run) -> None:
+    async def main() -> None:
+        heard: list[Any] = []
+        told: list[Noise] = []
+        pair = Pair(Hooks(noise=told.append), Hooks(notified=heard.append))
+        pair.host.machine = Picky(Role.HOST, CODEC)
+        pair.host.notify(DeliverEvent("t", "large"))  # waits for the greeting
+        await pair.open()
+        for payload in ("large", "small"):
+            pair.host.notify(DeliverEvent("t", payload))
+        await until(lambda: heard == [DeliverEvent("t", "small")])
+        assert (pair.host.dropped, [noise.why for noise in told]) == (2, ["DeliverEvent was not sent: too large"] * 2)
+
+    run(main)
+
+
 def test_urgent_notifications_overtake_while_the_peer_does_not_read_and_calls_are_never_dropped(
     run: Run,
 ) -> None:
@@ -488,5 +512,77 @@ def test_a_good_bye_to_a_peer_that_is_gone_says_why(run: Run) -> None:
         await until(lambda: pair.host.fault is not None)
         failure = await pair.host.farewell(5)
         assert failure is pair.host.fault
+
+    run(main)
+
+
+def test_a_caller_whose_progress_callback_raises_costs_nobody_else_an_answer(run: Run) -> None:
+    async def main() -> None:
+        async def streaming(op: Operation, progress: Callable[[Any], None]) -> Any:
+            assert isinstance(op, InvokeTool)
+            progress("piece")
+            return op.input
+
+        pair = await Pair(plugin_hooks=Hooks(handler=streaming)).open()
+
+        def broken(_: Any) -> None:
+            raise BrokenPipeError
+
+        first, second = await asyncio.gather(pair.ask(1, on_progress=broken), pair.ask(2))
+        assert (first, second) == (Code.INTERNAL, 2)
+        assert pair.host.waiting == 0
+
+    run(main)
+
+
+def test_a_peer_that_asks_and_never_reads_is_not_read_any_more_and_goes_on_when_it_reads(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stall, "MAX_UNREAD", 100_000)
+
+    async def main() -> None:
+        async def large(op: Operation, progress: Callable[[Any], None]) -> Any:
+            return "x" * 50_000
+
+        pair = await Pair(host_hooks=Hooks(handler=large)).open()
+        pair.plugin_end.stalled = True
+        asked = [asyncio.ensure_future(pair.plugin.call(WriteLog("info", str(n)), 30)) for n in range(20)]
+        await until(lambda: pair.host_end.buffered > 100_000)
+        more = [asyncio.ensure_future(pair.plugin.call(WriteLog("info", "more"), 30)) for _ in range(20)]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        held = pair.host_end.buffered
+        assert held < 40 * 50_000
+        pair.plugin_end.resume()
+        answers = await asyncio.gather(*asked, *more)
+        assert all(answer.failure is None or answer.failure.code == Code.OVERLOADED for answer in answers)
+
+    run(main)
+
+
+def test_pieces_for_a_peer_that_does_not_read_end_the_answer_instead_of_piling_up(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_module, "MAX_UNSENT", 100_000)
+    sent: list[int] = []
+
+    async def main() -> None:
+        async def endless(op: Operation, progress: Callable[[Any], None]) -> Any:
+            for number in range(1_000):
+                progress("x" * 10_000)
+                sent.append(number)
+                await asyncio.sleep(0)
+            return "all of it"
+
+        pair = await Pair(host_hooks=Hooks(handler=endless)).open()
+        pair.plugin_end.stalled = True
+        asked = asyncio.ensure_future(pair.plugin.call(WriteLog("info", "x"), 30))
+        await until(lambda: len(sent) > 5 and pair.host_end.buffered > 100_000)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        pair.plugin_end.resume()
+        answer = await asked
+        assert answer.failure is not None
+        assert len(sent) < 100
 
     run(main)

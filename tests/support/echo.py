@@ -140,7 +140,7 @@ class EchoMachine(Machine):
     def _log_params(self, op: WriteLog) -> bytes:
         return self.codec.encode({"level": op.level, "message": op.message})
 
-    def notify(self, op: Operation) -> None:
+    def notify(self, op: Operation) -> Failure | None:
         if isinstance(op, WriteLog):
             self._say(jsonrpc.notification("log", self._log_params(op)))
         elif isinstance(op, DeliverEvent):
@@ -148,6 +148,7 @@ class EchoMachine(Machine):
             self._say(jsonrpc.notification("event", params))
         else:
             raise Misuse(f"cannot notify {op!r}")
+        return None
 
     def cancel(self, id: CallId, reason: str) -> None:
         self._open.discard(id)

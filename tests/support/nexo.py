@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-_CHILD = '''
+_CHILD = """
 import json, os, sys, threading, time
 
 ID = {id!r}
@@ -61,7 +61,7 @@ for line in sys.stdin:
         handler(m)
     elif "id" in m:
         fail(m, -32601, "method not found")
-'''
+"""
 
 
 def write_nexo_plugin(

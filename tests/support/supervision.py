@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from plugbay.host.discovery import inspect
-from plugbay.host.seat import Binding, Deadline, Runtime
 from plugbay.host.per_call import PerCallSupervisor
+from plugbay.host.seat import Binding, Deadline, Runtime
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Failure
 from plugbay.model.operations import InvokeTool

@@ -6,7 +6,9 @@ import asyncio
 from pathlib import Path
 
 from plugbay import Host
+from plugbay.host.per_call import PerCallSupervisor
 from tests.support.loops import until
+from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import write_plugin
 
 COLD = """
@@ -44,7 +46,9 @@ def test_a_warm_child_skips_the_spawn_and_the_greeting(tmp_path: Path) -> None:
         async with Host.load(tmp_path / "p", config=tmp_path / "c.toml", trace=steps.append) as host:
             await until(lambda: host.plugins()[0].ready == 1)
             steps.clear()
-            host._calls.supervisors["p"].pool.fill = lambda: None  # type: ignore[method-assign]
+            supervisor = host._calls.supervisors["p"]
+            assert isinstance(supervisor, PerCallSupervisor)
+            supervisor.pool.fill = lambda: None  # type: ignore[method-assign]
             assert await host.call("t", 1) == 1
 
     asyncio.run(main())
@@ -61,3 +65,25 @@ def test_a_call_that_is_denied_never_reaches_the_supervisor(tmp_path: Path) -> N
 
     asyncio.run(main())
     assert steps == ["host.call", "catalog.resolve", "policy.authorize", "host.call.finished"]
+
+
+RESIDENT = """
+host.call catalog.resolve policy.authorize supervisor.lease
+link.call machine.call stream.write stream.read machine.receive link.settle
+host.call.finished
+""".split()
+
+
+def test_a_call_on_a_resident_child_only_asks_and_settles(tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, tools=["t"])
+    steps: list[str] = []
+
+    async def main() -> None:
+        async with Host.load(tmp_path, trace=steps.append) as host:
+            await host.settled()
+            steps.clear()
+            assert await host.call("p_t", {"a": 1}) == {"a": 1}
+            walked = list(steps)
+        assert walked == RESIDENT
+
+    asyncio.run(main())

@@ -178,9 +178,12 @@ def _host(found: list[Found], config: Config | None, options: dict[str, Any], tr
     """A host that starts nothing but what the call needs."""
     from plugbay.host.host import Host
 
+    output.note_what_hosts_log()
     steps = call_view.StepPrinter() if trace else None
-    logs = None if config and config.host.log_dir else directories()["log"]
-    host = Host(found, config, **options, eager=False, call_log=log, log_dir=logs, trace=steps)
+    places = directories()
+    logs = None if config and config.host.log_dir else places["log"]
+    state = None if config and config.host.state_dir else places["state"]
+    host = Host(found, config, **options, eager=False, call_log=log, log_dir=logs, state_dir=state, trace=steps)
     for written, meant in host.mistyped_ids.items():
         output.note(
             f"plugbay.toml has settings for {written!r}, but no plugin here is called that; {meant!r} is meant?"

@@ -5,6 +5,7 @@ Owns how the run is shown and where its report goes. What an axis is, and when i
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,9 @@ from plugbay.cli import folders, output
 from plugbay.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from plugbay.conformance.report import AxisResult, Report
+    from plugbay.conformance.report import AxisResult, OnAxis, Report
     from plugbay.host.discovery import Found
+    from plugbay.model.spec import PluginSpec
 
 MARKS = {
     "passed": (output.OK, output.GOOD_STYLE),
@@ -25,10 +27,16 @@ MARKS = {
 
 
 def conform(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder; with --fixture, also a program.")],
     contract: Annotated[
         str | None, typer.Option(metavar="C", help="The contract to hold it to; its own by default.")
     ] = None,
+    fixture: Annotated[
+        bool, typer.Option("--fixture", help="Test an SDK: PATH takes --print-capabilities and --config JSON.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="With --fixture: a capability it lacks is a failure.")
+    ] = False,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
@@ -37,17 +45,16 @@ def conform(
     Exits with 9 when an axis failed, with 3 when the manifest has errors, with 4 when there is no plugin.
     """
     _check_name(contract)
-    found = folders.look(path)
-    status = _refuse(found, contract)
-    if found.spec is None or status != Exit.OK:
-        if as_json:
-            output.print_json(_nothing_tried(found.contract))
-        raise typer.Exit(status)
-    from plugbay.conformance.plugin_runner import run_conformance
-
+    if strict and not fixture:
+        raise typer.BadParameter("it says how strict to be with a fixture; add --fixture", param_hint="--strict")
+    if fixture and path.is_file() and not _is_manifest(path):
+        spec = _program(path, contract)
+    else:
+        spec = _plugin(path, contract, as_json)
     if not as_json:
-        output.err().line((f"{found.spec.id} {found.spec.version}, held to {found.contract}", output.DIM))
-    report = run_conformance(found.spec, None if as_json else show_axis)
+        words = "an SDK's fixture" if fixture else f"{spec.id} {spec.version}"
+        output.err().line((f"{words}, held to {spec.contract}", output.DIM))
+    report = _report(spec, fixture, strict, None if as_json else show_axis)
     if junit is not None:
         junit.write_text(report.to_junit(), "utf-8")
     if as_json:
@@ -55,6 +62,40 @@ def conform(
     else:
         _conclude(report)
     raise typer.Exit(Exit.FINDINGS if report.failed else Exit.OK)
+
+
+def _report(spec: PluginSpec, fixture: bool, strict: bool, on_axis: OnAxis | None) -> Report:
+    if fixture:
+        from plugbay.conformance.fixture_runner import run_fixture
+
+        return run_fixture(spec, on_axis, strict=strict)
+    from plugbay.conformance.plugin_runner import run_conformance
+
+    return run_conformance(spec, on_axis)
+
+
+def _is_manifest(path: Path) -> bool:
+    return folders.folder_of(path) != path
+
+
+def _plugin(path: Path, contract: str | None, as_json: bool) -> PluginSpec:
+    """The plugin at `path`; leaves with the status that says why there is none to test."""
+    found = folders.look(path)
+    status = _refuse(found, contract)
+    if found.spec is None or status != Exit.OK:
+        if as_json:
+            output.print_json(_nothing_tried(found.contract))
+        raise typer.Exit(status)
+    return found.spec
+
+
+def _program(path: Path, contract: str | None) -> PluginSpec:
+    """A fixture that is one file; a Python source needs no execute bit."""
+    from plugbay.model.spec import PluginSpec
+
+    file = path.resolve()
+    command = (sys.executable, str(file)) if file.suffix == ".py" else (str(file),)
+    return PluginSpec("fixture", "0", contract or "nexo", file.parent, command)
 
 
 def _nothing_tried(contract: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import typer
 from plugbay import __version__
 from plugbay.cli import output
 from plugbay.cli.call import call
+from plugbay.cli.config import config
 from plugbay.cli.conform import conform
 from plugbay.cli.doctor import doctor
 from plugbay.cli.exit_codes import Exit, for_failure, for_signal
@@ -66,6 +67,7 @@ app = typer.Typer(
 
 for _command, _examples in EXAMPLES.items():
     app.command(cls=HelpCommand, epilog=_examples)(_command)
+app.add_typer(config)
 
 
 def _version(wanted: bool) -> None:

@@ -129,6 +129,19 @@ def note(message: str) -> None:
     err().field("note:", message, indent=0, width=MARGIN, label_style=WARN_STYLE)
 
 
+def note_what_hosts_log() -> None:
+    """Show what a host has to say about its plugins as notes of ours, on stderr."""
+    import logging
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(record.getMessage())
+
+    logger = logging.getLogger("plugbay")
+    if not logger.handlers:
+        logger.addHandler(Notes(logging.WARNING))
+
+
 def print_json(value: Any) -> None:
     """One JSON document on stdout: a single line for programs, indented for a person at a terminal."""
     document = json_bytes(value)

@@ -22,7 +22,7 @@ WIDTH = len(CONFIG_NAME) + 2
 MEANINGS = {
     "config": "not used yet",
     "data": "not used yet",
-    "state": "not used yet",
+    "state": "settings made with plugbay config, and what plugins keep through the host",
     "cache": "not used yet",
     "log": "what plugins wrote to stderr under plugbay call",
     "runtime": "not used yet",

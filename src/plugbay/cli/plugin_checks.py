@@ -131,8 +131,8 @@ def handshake(spec: PluginSpec, settings: PluginConfig) -> Check:
     import asyncio
 
     if spec.sandbox is not None and not settings.decision().unconfined:
-        detail = "not started: it asks to be confined, and this version cannot confine a plugin yet"
-        return Check("handshake", WARNING, "Handshake", detail, 'sandbox = "off" in plugbay.toml runs it unconfined')
+        why = "not started: it asks to be confined, and this version cannot confine a plugin yet"
+        return Check("handshake", WARNING, "Handshake", why, 'sandbox = "off" in plugbay.toml runs it unconfined')
     failure, hello, seconds = asyncio.run(_greet(spec, settings))
     if failure is None:
         return _answered(spec, hello, output.duration(seconds * 1000))

@@ -13,6 +13,7 @@ import msgspec
 from plugbay.host.services.llm.chat import ChatRequest
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
+    CallMethod,
     Chat,
     DeleteVectors,
     InvokeTool,
@@ -94,8 +95,10 @@ def operation(
     """What to ask the plugin. The payload fits the export's schema already."""
     if export.kind == "tool":
         return InvokeTool(export.name, payload, context)
+    if export.kind == "method":
+        return CallMethod(export.name, payload, context)
     if export.kind == "hook":
-        return RunHook(export.name, payload)
+        return RunHook(export.name, payload, context)
     build = _BUILDERS.get(export.kind)
     if build is None:
         return Failure(Code.NOT_FOUND, f"{export.name} is a {export.kind}, and that cannot be called")

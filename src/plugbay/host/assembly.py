@@ -11,16 +11,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plugbay.host.calls import Calls
+from plugbay.host.catalog import Entry
 from plugbay.host.config import Config, MemoryConfig
 from plugbay.host.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
 from plugbay.host.reception import Services
 from plugbay.host.services.agent_memory import AgentMemory
+from plugbay.host.services.database import IN_MEMORY
 from plugbay.host.services.embedding import HashingEmbedder
 from plugbay.host.services.memory import LongTermMemory
 from plugbay.host.services.recall import EMBEDDED, VectorRecall
+from plugbay.host.services.storage import PluginStorage
 from plugbay.host.services.vector_store import EmbeddedVectors
 from plugbay.host.services.vectors import VectorRegistry
 from plugbay.model.errors import Failure
+
+STORAGE_FILE = "storage.db"
+"""Below the state directory: what plugins keep through the host."""
 
 OPERATOR = "plugbay.toml"
 """Who owns a name that no plugin has brought."""
@@ -37,22 +43,24 @@ class Backends:
 
     async def open(self) -> None:
         """Open what lives on disk; raises `PlugbayError` when that cannot be used."""
-        if self.services.memory is not None:
-            await self.services.memory.open()
         try:
-            await self.embedded.open()
+            for store in self._stores():
+                await store.open()
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         await self.services.llm.close()
-        if self.services.memory is not None:
-            await self.services.memory.close()
-        await self.embedded.close()
+        for store in self._stores():
+            await store.close()
+
+    def _stores(self) -> list[AgentMemory | PluginStorage | EmbeddedVectors]:
+        stores = (self.services.memory, self.services.storage, self.embedded)
+        return [store for store in stores if store is not None]
 
 
-def assemble(config: Config, calls: Calls) -> Backends:
+def assemble(config: Config, calls: Calls, state_dir: Path | None = None) -> Backends:
     """The services for these settings and these plugins; nothing is opened yet."""
     services = Services()
     embedded = EmbeddedVectors(_vectors_path(config))
@@ -60,15 +68,23 @@ def assemble(config: Config, calls: Calls) -> Backends:
     backends.vectors.register(EMBEDDED, embedded, OPERATOR)
     if config.memory is not None:
         services.memory = _memory(config.memory, backends)
+    if state_dir is not None and any(map(_wants_storage, filter(calls.admits, calls.catalog.entries()))):
+        services.storage = PluginStorage(state_dir / STORAGE_FILE)
     for name, settings in config.llm.providers.items():
         services.llm.register(name, settings.build(name, os.environ), OPERATOR)
     _offer(calls, backends)
     return backends
 
 
+def _wants_storage(entry: Entry) -> bool:
+    return any(access.kind in ("storage_read", "storage_write") for access in entry.spec.access)
+
+
 def _vectors_path(config: Config) -> str:
     """Beside the memory; where that is not configured, vectors last as long as the host."""
-    return ":memory:" if config.memory is None else str(Path(config.memory.path).with_suffix(".vectors.db"))
+    if config.memory is None or config.memory.path == IN_MEMORY:
+        return IN_MEMORY
+    return str(Path(config.memory.path).with_suffix(".vectors.db"))
 
 
 def _memory(settings: MemoryConfig, backends: Backends) -> AgentMemory:
@@ -83,8 +99,11 @@ def _memory(settings: MemoryConfig, backends: Backends) -> AgentMemory:
 
 
 def _offer(calls: Calls, backends: Backends) -> None:
-    """Register what plugins offer; who comes second for a name is told so and left out."""
-    for entry in calls.catalog.entries():
+    """Register what plugins offer; who comes second for a name is told so and left out.
+
+    A plugin that may not run takes no name from one that may.
+    """
+    for entry in filter(calls.admits, calls.catalog.entries()):
         owner, name = entry.spec.id, entry.export.name
         refusal: str | None = None
         if entry.export.kind == "llm_provider":

@@ -43,7 +43,7 @@ LONGEST_CALL = 3600.0
 """Seconds; no caller may wait longer, whatever it asks for."""
 
 
-class CallResult(msgspec.Struct, frozen=True):
+class CallResult(msgspec.Struct, frozen=True, gc=False):
     """How one call ended. `output` is JSON bytes; `value()` decodes them."""
 
     record: CallRecord
@@ -84,6 +84,10 @@ class Calls:
         self._codec = codec
         self._trace = trace
         self._entropy = b""
+
+    def admits(self, entry: Entry) -> bool:
+        """Whether the plugin of this export may be started at all."""
+        return policy.admit(entry.spec, self._decisions[entry.spec.id]) is None
 
     def with_input(self, input: Any, context: Mapping[str, Any], *, stream: bool = False) -> Ask:
         """Ask for an export with an input: it must be JSON, fit the export's schema, and not be too large."""
@@ -143,7 +147,7 @@ class Calls:
             return CallFinished(0, None, Failure(Code.UNAVAILABLE, why))
         patience = _patience(supervisor.binding.spec, op) if timeout is None else timeout
         deadline = Deadline(min(patience, LONGEST_CALL))
-        lease = await supervisor.lease(deadline)
+        lease = supervisor.at_once() or await supervisor.lease(deadline)
         if isinstance(lease, Failure):
             return CallFinished(0, None, lease)
         try:

@@ -3,6 +3,12 @@
     [host]
     log_dir = "logs"
 
+    [project]
+    id = "shop"
+
+    [agents.primary]
+    plugins = ["notes", "example.weather"]
+
     [memory]
     path = "memory.db"
 
@@ -19,6 +25,7 @@
     pool = 2
     concurrency = 8
     sandbox = "off"
+    config = { units = "metric" }
 
 Owns the file's fields and their meaning. Reads one file, decides nothing.
 """
@@ -34,6 +41,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from plugbay.contracts.document import parse_toml
 from plugbay.contracts.validation import validate
 from plugbay.host.policy import Decision
+from plugbay.host.services.database import IN_MEMORY
 from plugbay.host.services.llm.config import ProviderConfig
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.spec import Timeouts
@@ -72,6 +80,8 @@ class PluginConfig(BaseModel):
     """Children started and greeted ahead of time, for plugins that live for one call."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Calls at the same time; more wait, within their own deadline. A caller's loop must not become a fork bomb."""
+    config: dict[str, Any] = {}
+    """The plugin's own settings; `plugbay config set` overrides them."""
     sandbox: Literal["off"] | None = None
     """"off": run the plugin unconfined although its manifest asks for a sandbox."""
 
@@ -102,6 +112,36 @@ class HostConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     log_dir: str | None = None
+    state_dir: str | None = None
+    """Databases, settings that were changed by command, and the folders plugins keep their own things in."""
+
+
+class ProjectConfig(BaseModel):
+    """What the plugins work for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")] = "default"
+    root: str = "."
+
+
+class AgentConfig(BaseModel):
+    """One agent: its plugins in the order they are asked, and what happens when its conversation grows too long."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    plugins: list[str] = []
+    strategy: Literal["drop", "summarize", "delegate", "checkpoint"] = "drop"
+    keep: Annotated[int, Field(ge=0, le=100_000)] = 20
+    """Messages that the built-in strategy leaves."""
+
+    @field_validator("plugins")
+    @classmethod
+    def _plugins(cls, value: list[str]) -> list[str]:
+        twice = sorted({name for name in value if value.count(name) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)} is attached twice")
+        return value
 
 
 class MemoryConfig(BaseModel):
@@ -128,6 +168,8 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     host: HostConfig = HostConfig()
+    project: ProjectConfig = ProjectConfig()
+    agents: dict[str, AgentConfig] = {}
     memory: MemoryConfig | None = None
     llm: LlmConfig = LlmConfig()
     plugins: dict[str, PluginConfig] = {}
@@ -166,11 +208,16 @@ def load(path: Path) -> Config:
     config = parse(text, str(path))
     if config.host.log_dir is not None:
         config.host.log_dir = _beside(path, config.host.log_dir)
+    if config.host.state_dir is not None:
+        config.host.state_dir = _beside(path, config.host.state_dir)
+    config.project.root = _beside(path, config.project.root)
     if config.memory is not None:
         config.memory.path = _beside(path, config.memory.path)
     return config
 
 
 def _beside(path: Path, named: str) -> str:
-    """Relative paths in a config file are relative to the file."""
+    """Relative paths in a config file are relative to the file; a database in memory has no place."""
+    if named == IN_MEMORY:
+        return named
     return str(path.parent / Path(named).expanduser())

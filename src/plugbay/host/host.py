@@ -13,43 +13,40 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from plugbay.host import config as configuration
 from plugbay.host import policy
+from plugbay.host.agents import PRIMARY, Agents
 from plugbay.host.assembly import Backends, assemble
+from plugbay.host.bindings import Bindings, Options
 from plugbay.host.bus import Stream
 from plugbay.host.call_log import MemoryCallLog
 from plugbay.host.calls import CallResult, Calls
 from plugbay.host.catalog import Catalog
 from plugbay.host.discovery import Found, discover
 from plugbay.host.plugin_backends import Channels
-from plugbay.host.policy import Decision
 from plugbay.host.ports import CallLog, Trace
-from plugbay.host.seat import Binding, Runtime
-from plugbay.host.services import hooks
+from plugbay.host.seat import Runtime
 from plugbay.host.services.agent_memory import AgentMemory
+from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.host.services.vectors import VectorRegistry
 from plugbay.host.streaming import CallStream
+from plugbay.host.subjects import subject_problem
 from plugbay.host.supervisor import Supervisor, supervise
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
-from plugbay.model.ids import full_name
-from plugbay.model.operations import RunHook
-from plugbay.model.spec import Export, Lifetime, PluginSpec
+from plugbay.model.spec import Export, PluginSpec
 from plugbay.process.child import Spawner
 from plugbay.wire.fast_json import MsgspecCodec
 
 T = TypeVar("T")
-
-CONCURRENCY = {Lifetime.PER_CALL: 32, Lifetime.RESIDENT: 256}
-"""Calls of one plugin at the same time where the operator does not say: a process each, or a message each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +78,25 @@ class Host:
         eager: bool = True,
         call_log: CallLog | None = None,
         log_dir: Path | None = None,
+        state_dir: Path | None = None,
         trace: Trace | None = None,
     ) -> None:
         """`eager=False` starts no plugin before it is needed; `unconfined` ignores that some ask for a sandbox."""
         self.found = list(found)
         self.config = config or configuration.Config()
         self.call_log: CallLog = call_log or MemoryCallLog()
-        self._extra_grants = frozenset([grants] if isinstance(grants, str) else grants)
-        self._grant_all = grant_all
-        self._unconfined = unconfined
         self._eager = eager
         self._trace = trace
         self._log_dir = log_dir or (Path(self.config.host.log_dir) if self.config.host.log_dir else None)
         self._codec = MsgspecCodec()
         self._specs = {item.spec.id: item.spec for item in self.found if item.spec}
-        self._decisions = {plugin_id: self._decide(plugin_id) for plugin_id in self._specs}
+        options = Options(frozenset([grants] if isinstance(grants, str) else grants), grant_all, unconfined)
+        state = _absolute(state_dir or self.config.host.state_dir)
+        self._bindings = Bindings(self.config, options, state)
+        self._decisions = {plugin_id: self._bindings.decide(plugin_id) for plugin_id in self._specs}
         self._calls = Calls(Catalog(self._specs.values()), self._decisions, self.call_log, self._codec, trace)
-        self._backends: Backends = assemble(self.config, self._calls)
+        self._backends: Backends = assemble(self.config, self._calls, state)
+        self._agents = Agents(self.config.agents, self._specs, self._calls)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runtime: Runtime | None = None
         self._stopping: asyncio.Future[None] | None = None
@@ -123,7 +122,6 @@ class Host:
         """Bind to the running loop. Children start when they are first needed; eager plugins and pools start now."""
         if self._runtime is not None:
             raise PlugbayError("this host has been started already")
-        await self._backends.open()
         self._loop = asyncio.get_running_loop()
         self._runtime = runtime = Runtime(
             Spawner(self._log_dir, clean_up=True),
@@ -133,6 +131,18 @@ class Host:
             self._backends.services,
             self._greeted,
         )
+        try:
+            await self._backends.open()
+        except BaseException:
+            self._runtime = None
+            await runtime.spawner.close()
+            raise
+        if self._runtime is not runtime:
+            await self._backends.close()
+            raise PlugbayError("this host was stopped while it was being started")
+        for agent, names in self._agents.missing().items():
+            text = f"the agent {agent} names {', '.join(names)}, and there is no such plugin here"
+            self._backends.services.journal.note("host", "agent_plugin_missing", text)
         self._calls.supervisors = {spec.id: self._supervise(spec, runtime) for spec in self._specs.values()}
         for plugin_id, supervisor in self._calls.supervisors.items():
             if self._eager and policy.admit(self._specs[plugin_id], self._decisions[plugin_id]) is None:
@@ -157,7 +167,8 @@ class Host:
 
     async def _shut_down(self, runtime: Runtime) -> None:
         """To the end, even when whoever asked for it is cancelled: otherwise children would stay."""
-        await asyncio.gather(*(supervisor.stop() for supervisor in self._calls.supervisors.values()))
+        stops = [supervisor.stop() for supervisor in self._calls.supervisors.values()]
+        await asyncio.gather(*stops, return_exceptions=True)
         await runtime.spawner.close()
         runtime.deadlines.close()
         await self._backends.close()
@@ -182,7 +193,9 @@ class Host:
         context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call an export and return its output; raises `CallFailed`."""
-        result = await self.attempt(name, input, timeout=timeout, context=context)
+        ask = self._calls.with_input({} if input is None else input, context or {})
+        attempt = self._calls.attempt(name, ask, timeout)
+        result = await attempt if self._at_home() else await self._carry(attempt)
         return result.value_or_raise()
 
     async def attempt(
@@ -209,32 +222,49 @@ class Host:
         """Call an export and iterate over what it says before its answer: progress, or pieces of a reply."""
         return CallStream(lambda each: self.attempt(name, input, timeout=timeout, context=context, on_progress=each))
 
-    async def fire(self, hook: str, event: Mapping[str, Any], *, timeout: float | None = None) -> HookOutcome:
-        """Ask every plugin that handles `hook` about `event`, in order; a plugin that fails is passed over."""
+    async def fire(
+        self,
+        hook: str,
+        event: Mapping[str, Any],
+        *,
+        agent: str = PRIMARY,
+        context: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> HookOutcome:
+        """Ask every plugin of an agent that handles `hook` about `event`, in order; one that fails is passed over."""
+        return await self._carry(self._agents.fire(agent, hook, event, context or {}, timeout))
 
-        async def ask(plugin_id: str, name: str, event: Mapping[str, Any]) -> dict[str, Any] | Failure:
-            op = RunHook(name, dict(event))
-            result = await self._calls.attempt(full_name(plugin_id, name), lambda _: op, timeout)
-            if result.failure is not None:
-                return result.failure
-            value: dict[str, Any] = result.value()
-            return value
-
-        handlers = [entry.spec.id for entry in self._calls.catalog.of_kind("hook") if entry.export.name == hook]
-        return await self._carry(hooks.fire(hook, event, handlers, ask))
+    async def compact(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        agent: str = PRIMARY,
+        trigger: str = "manual",
+        context: Mapping[str, Any] | None = None,
+    ) -> CompactionOutcome:
+        """Make an agent's conversation shorter: its plugins have their say, the agent's own strategy does the rest."""
+        return await self._carry(self._agents.compact(agent, messages, trigger, context or {}))
 
     def publish(self, topic: str, payload: Any, *, source: str = "host") -> None:
-        """Put an event on the bus. From the host's own loop."""
+        """Put an event on the bus, from the host's own loop; raises `ValueError` for a topic that cannot be one."""
+        problem = subject_problem(topic)
+        if problem is not None:
+            raise ValueError(f"cannot publish to {topic!r}: {problem}")
         self._backends.services.tell(topic, source, payload)
 
     def subscribe(self, *patterns: str, depth: int = 64) -> Stream:
         """Events of these topics as an async iterator, on the host's own loop. Try `plugin.lifecycle.>`."""
         return self._backends.services.bus.subscribe(*patterns, depth=depth)
 
+    def _at_home(self) -> bool:
+        """Whether the running loop is the host's own, or the host has none to carry anything to."""
+        return self._loop is None or self._loop is asyncio.get_running_loop() or not self._loop.is_running()
+
     async def _carry(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the host's own loop, whichever loop asks."""
-        if self._loop is None or self._loop is asyncio.get_running_loop() or not self._loop.is_running():
+        if self._at_home():
             return await work
+        assert self._loop is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     # Services.
@@ -299,28 +329,8 @@ class Host:
 
     # Details.
 
-    def _decide(self, plugin_id: str) -> Decision:
-        decision = self.config.plugin(plugin_id).decision()
-        if self._unconfined:
-            decision = replace(decision, unconfined=True)
-        if self._grant_all:
-            return replace(decision, grant_all=True)
-        if self._extra_grants:
-            return replace(decision, grants=(decision.grants or frozenset()) | self._extra_grants)
-        return decision
-
     def _supervise(self, spec: PluginSpec, runtime: Runtime) -> Supervisor:
-        settings = self.config.plugin(spec.id)
-        patience = spec.patience if settings.timeouts.call is None else {}
-        binding = Binding(
-            spec=replace(spec, timeouts=settings.timeouts.over(spec.timeouts), patience=patience),
-            granted=policy.effective(spec, self._decisions[spec.id]),
-            env=tuple(settings.env.items()),
-            inherit_env=tuple(settings.inherit_env),
-            pool=settings.pool,
-            concurrency=settings.concurrency or CONCURRENCY[spec.lifetime],
-        )
-        return supervise(binding, runtime)
+        return supervise(self._bindings.bind(spec), runtime)
 
     def _greeted(self, plugin_id: str, hello: Mapping[str, Any]) -> None:
         """A resident child has said what it is."""
@@ -345,3 +355,7 @@ class Host:
             supervisor.generation,
             dict(counters),
         )
+
+
+def _absolute(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path).absolute()

@@ -101,6 +101,10 @@ class PerCallSupervisor:
     def step(self, name: str) -> None:
         self._runtime.step(name)
 
+    def at_once(self) -> PerCallLease | None:
+        """None: a child of its own is never there without a wait, or at least a look at the pool."""
+        return None
+
     async def lease(self, deadline: Deadline) -> PerCallLease | Failure:
         """A ready child of its own for one call; a `Failure` says why there is none."""
         self.step("supervisor.lease")

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from plugbay.host.calls import Calls
-from plugbay.host.services.llm.chat import ChatReply, ChatRequest, Chunk, finish_to_json
+from plugbay.host.services.llm.chat import ChatReply, ChatRequest, Chunk, Usage, finish_to_json, whole
 from plugbay.host.services.vectors import VectorMatch, VectorQuery, VectorRecord
 from plugbay.host.streaming import CallStream
 from plugbay.model.errors import CallFailed, Code, Failure
@@ -50,18 +50,23 @@ class PluginModel(_Offered):
         return _reply(await self._ask(op, timeout), self._name)
 
     async def stream(self, request: ChatRequest, timeout: float | None = None) -> AsyncGenerator[Chunk, None]:
-        """The chunks as they come; what only the final answer says follows as chunks of its own."""
+        """The chunks as they come; what only the final answer says follows as chunks of its own, and one end last."""
         op = Chat(self._name, request.model, request.to_json(), stream=True)
-        ended = False
+        said: set[str | None] = set()
+        end: Chunk | None = None
         stream = CallStream(lambda each: self._calls.attempt(self._full_name, lambda _: op, timeout, each))
         async with aclosing(stream):
             async for chunk in stream:
-                ended = ended or (isinstance(chunk, dict) and chunk.get("type") == "end")
-                yield chunk
-        reply = _reply(stream.result, self._name)
-        yield {"type": "usage", "usage": reply.usage.to_json()}
-        if not ended:
-            yield {"type": "end", "finish_reason": finish_to_json(reply.finish_reason)}
+                kind = chunk.get("type") if isinstance(chunk, dict) else None
+                said.add(kind)
+                if kind == "end":
+                    end = end or chunk
+                else:
+                    yield chunk
+            reply = _reply(stream.result, self._name)
+        for chunk in _unsaid(reply, said):
+            yield chunk
+        yield end or {"type": "end", "finish_reason": finish_to_json(reply.finish_reason)}
 
 
 class PluginVectors(_Offered):
@@ -119,6 +124,14 @@ class Channels:
             known = ", ".join(self.kinds()) or "none"
             raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin carries the channel {kind!r}; there are: {known}"))
         return channel
+
+
+def _unsaid(reply: ChatReply, said: set[str | None]) -> list[Chunk]:
+    """What only the final answer says. A usage of zeros says nothing where a chunk has named one."""
+    chunks = [] if said & {"text_delta", "tool_call_start"} else whole(reply)
+    if "usage" not in said or reply.usage != Usage():
+        chunks.append({"type": "usage", "usage": reply.usage.to_json()})
+    return chunks
 
 
 def _reply(answer: Any, provider: str) -> ChatReply:

@@ -26,11 +26,17 @@ class Decision:
 
 def effective(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
     """The capabilities the plugin really has: those it requested in their order, then those it may ask for."""
-    possible = (*spec.capabilities, *spec.optional_capabilities)
+    possible = tuple(dict.fromkeys((*spec.capabilities, *spec.optional_capabilities)))
     if decision.grant_all:
         return possible
     granted = decision.grants or frozenset()
     return tuple(name for name in possible if name in granted)
+
+
+def access(spec: PluginSpec, granted: tuple[str, ...]) -> frozenset[str]:
+    """The kinds of access the granted capabilities stand for; `spec.access` goes with `spec.capabilities`."""
+    pairs = zip(spec.capabilities, spec.access, strict=False)
+    return frozenset(item.kind for name, item in pairs if name in granted)
 
 
 def admit(spec: PluginSpec, decision: Decision) -> Failure | None:

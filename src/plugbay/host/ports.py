@@ -12,7 +12,7 @@ import msgspec
 from plugbay.model.errors import Failure, Outcome
 
 
-class CallRecord(msgspec.Struct, frozen=True):
+class CallRecord(msgspec.Struct, frozen=True, gc=False):
     """One call, from question to outcome. `to_json` is for storage: it tells nothing of inputs, outputs or stderr."""
 
     call_id: str

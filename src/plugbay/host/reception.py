@@ -6,27 +6,42 @@ allow-list has it. Knows operations, never a contract's method names; what a ser
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from plugbay.host import policy
 from plugbay.host.bus import Bus, BusEvent, Subscription
+from plugbay.host.discretion import Discretion
 from plugbay.host.journal import Journal
+from plugbay.host.rate import Bucket
 from plugbay.host.services.agent_memory import AgentMemory
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.host.services.stamps import new_uuid, utc_now
+from plugbay.host.services.storage import PluginStorage
 from plugbay.host.subjects import matches, subject_problem
 from plugbay.link.link import Link
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.events import Noise
-from plugbay.model.operations import CompleteChat, DeliverEvent, Publish, RecallMemory, WriteLog
+from plugbay.model.operations import (
+    CompleteChat,
+    DeleteStored,
+    DeliverEvent,
+    GetStored,
+    ListStored,
+    Publish,
+    RecallMemory,
+    SetStored,
+    WriteLog,
+)
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
     from plugbay.model.operations import Operation
 
-MAX_EVENT = 1 << 20
-"""Bytes of one event as JSON: the most a plugin's SDK accepts in one line, so a larger one could reach nobody."""
+MAX_EVENT = 1_040_000
+"""Bytes of one event as JSON: with the message around it, the most a plugin's SDK accepts in one line (1 MiB)."""
 
 
 @dataclass(slots=True)
@@ -35,6 +50,7 @@ class Services:
 
     llm: LlmRegistry = field(default_factory=LlmRegistry)
     memory: AgentMemory | None = None
+    storage: PluginStorage | None = None
     journal: Journal = field(default_factory=Journal)
     bus: Bus = field(init=False)
 
@@ -50,10 +66,15 @@ class Services:
 class Reception:
     """The host as one plugin sees it."""
 
-    def __init__(self, spec: PluginSpec, granted: tuple[str, ...], services: Services) -> None:
+    def __init__(
+        self, spec: PluginSpec, granted: tuple[str, ...], services: Services, discretion: Discretion | None = None
+    ) -> None:
         self._spec = spec
         self._granted = granted
         self._services = services
+        self._discretion = discretion or Discretion(None)
+        self._access = policy.access(spec, granted)
+        self._bucket = None if spec.publish_rate is None else Bucket(spec.publish_rate, spec.publish_rate)
         self._subscription: Subscription | None = None
 
     # What the plugin asks and tells.
@@ -78,10 +99,14 @@ class Reception:
                 return self._may("llm.complete") or await self._services.llm.complete(op, progress)
             case WriteLog():
                 return self._log(op)
+            case GetStored() | SetStored() | DeleteStored() | ListStored():
+                return await self._stored(op)
         return Failure(Code.NOT_FOUND, f"this host does not offer {type(op).__name__} to plugins")
 
     def notified(self, op: Operation) -> None:
         match op:
+            case Publish() if self._bucket is not None and not self._bucket.take(time.monotonic()):
+                self._note("publish_dropped", f"more than {self._spec.publish_rate:g} a second")
             case Publish():
                 refusal = self._publish(op)
                 if refusal is not None:
@@ -90,7 +115,7 @@ class Reception:
                 self._log(op)
 
     def noise(self, event: Noise) -> None:
-        excerpt = event.data[:200].decode("utf-8", "backslashreplace")
+        excerpt = self._discretion.text(event.data.decode("utf-8", "backslashreplace"))[:200]
         self._note("noise", f"{event.why}: {excerpt}" if excerpt else event.why)
 
     def _publish(self, op: Publish) -> Failure | None:
@@ -109,6 +134,24 @@ class Reception:
             return Failure(Code.FRAME_TOO_LARGE, f"the event has {size:,} bytes; at most {MAX_EVENT:,}")
         self._services.bus.publish(event)
         return None
+
+    async def _stored(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:
+        kind = "storage_write" if isinstance(op, SetStored | DeleteStored) else "storage_read"
+        if kind not in self._access:
+            text = f"{kind.replace('_', ' ')} access was not requested and granted"
+            return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY)
+        storage, plugin_id = self._services.storage, self._spec.id
+        if storage is None:
+            return Failure(Code.UNAVAILABLE, "storage is not configured: set state_dir under [host] in plugbay.toml")
+        match op:
+            case GetStored():
+                found, value = await storage.get(plugin_id, op.key)
+                return {"found": found, "value": value}
+            case SetStored():
+                return await storage.set(plugin_id, op.key, op.value)
+            case DeleteStored():
+                return await storage.delete(plugin_id, op.key)
+        return await storage.keys(plugin_id, op.prefix, op.limit)
 
     async def _recall(self, op: RecallMemory) -> Any:
         if self._services.memory is None:
@@ -138,10 +181,10 @@ class Reception:
             self._subscription.cancel()
             self._subscription = None
         if link.dropped:
-            self._note("events_dropped", "it did not read its input in time", link.dropped)
+            self._note("events_dropped", "it did not read its input in time, or could not have read them", link.dropped)
 
     def _note(self, kind: str, text: str, times: int = 1) -> None:
-        self._services.journal.note(self._spec.id, kind, text, times)
+        self._services.journal.note(self._spec.id, kind, self._discretion.text(text), times)
 
 
 def _deliver(link: Link, event: BusEvent) -> None:

@@ -11,6 +11,7 @@ import random
 import time
 from typing import Any
 
+from plugbay.host.health import ANSWER_SECONDS, HealthWatch
 from plugbay.host.restart import Quarantine, next_action, remembered
 from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
 from plugbay.host.turns import Turns
@@ -18,16 +19,23 @@ from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State, Trigger, step
 from plugbay.process.status import ExitStatus
+from plugbay.process.stderr import RING_LINES
 
 CRASH_TAIL = 32
 """Lines of stderr in a crash report where the manifest does not say."""
+
+HOPELESS = frozenset({Code.HANDSHAKE_FAILED, Code.PROTOCOL_VERSION_MISMATCH, Code.CAPABILITY_NOT_DECLARED})
+"""Verdicts on a greeting that the same program will get again; only a reload is worth a new try."""
+
+TROUBLE = frozenset({"crashed", "hung", "start_failed", "gave_up", "shutdown_failed"})
+"""Events that are in the log and the counters too, for operators who watch no bus."""
 
 SOURCE = "plugin.supervisor"
 """Who lifecycle events come from."""
 
 
 class ResidentLease:
-    """The right to use the living child for one call, beside others."""
+    """The right to use the living child, beside others. It remembers no call, so all of them share one."""
 
     __slots__ = ("_supervisor", "link")
 
@@ -52,6 +60,8 @@ class ResidentSupervisor:
         self._spec = binding.spec
         self._turns = Turns(binding.concurrency)
         self._seat: Seat | None = None
+        self._lease: ResidentLease | None = None
+        self._health: HealthWatch | None = None
         self.starting: asyncio.Task[Seat | Failure] | None = None
         self._delay: asyncio.Future[None] | None = None
         self._resume_at = 0.0
@@ -88,46 +98,65 @@ class ResidentSupervisor:
         if self._spec.eager and self.state is State.IDLE:
             self._start()
 
+    def at_once(self) -> ResidentLease | None:
+        """The living child, when there is one and a turn is free: nearly every call."""
+        lease = self._lease
+        if lease is None or lease.link.fault is not None or not self._turns.take():
+            return None
+        self._runtime.step("supervisor.lease")
+        return lease
+
     async def lease(self, deadline: Deadline) -> ResidentLease | Failure:
         self._runtime.step("supervisor.lease")
-        if not self._turns.take():
-            refusal = await self._turns.wait(deadline.left())
-            if refusal is not None:
-                return refusal.with_detail(self._spec.id)
-        seat = self._seat
+        refusal = await self._turns.wait(deadline.left())
+        if refusal is not None:
+            return refusal.with_detail(self._spec.id)
         try:
-            if seat is None or seat.link.fault is not None:
-                living = await self._living(deadline)
-                if isinstance(living, Failure):
-                    self.release()
-                    return living
-                seat = living
+            seat = await self._living(deadline)
         except BaseException:
             self.release()
             raise
+        if isinstance(seat, Failure):
+            self.release()
+            return seat
         return ResidentLease(self, seat)
 
     def release(self) -> None:
         self._turns.give()
 
     async def _living(self, deadline: Deadline) -> Seat | Failure:
-        """The child that lives now, started if need be, within the call's own time."""
+        """The child that lives now, started if need be, within the call's own time and not more than once."""
+        started = False
         while True:
-            if self._seat is not None and self._seat.link.fault is None:
-                return self._seat
+            seat = self._seat
+            if seat is not None and seat.link.fault is None:
+                return seat
+            if self.state is State.IDLE and started:
+                return Failure(Code.CRASHED, "it left right after its greeting", origin=Origin.PLUGIN)
             if self.state is State.IDLE:
                 self._start()
-            awaited: asyncio.Future[Any] | None = self.starting or self._delay
-            if self.state in (State.QUARANTINED, State.STOPPED, State.SHUTTING_DOWN) or awaited is None:
-                return self._unavailable()
-            if self.state is State.BACKOFF and self._resume_at > deadline.at:
-                return self._backing_off()
-            await asyncio.wait({awaited}, timeout=deadline.left())
-            if not awaited.done():
-                return Failure(Code.TIMEOUT, "the plugin was not ready in time", plugin=self._spec.id)
-            outcome = None if awaited.cancelled() else awaited.result()
-            if isinstance(outcome, Failure):
-                return outcome
+                started = True
+            failure = await (self._change(deadline) if seat is None else self._last_moment(seat, deadline))
+            if failure is not None:
+                return failure
+
+    async def _last_moment(self, seat: Seat, deadline: Deadline) -> Failure | None:
+        """Its conversation is over and it was killed: it takes a moment until its end is seen."""
+        await seat.child.wait(deadline.left())
+        return seat.link.fault if self._seat is seat else None
+
+    async def _change(self, deadline: Deadline) -> Failure | None:
+        """Wait until the start or the delay that is under way has ended; a `Failure` when waiting is of no use."""
+        awaited: asyncio.Future[Any] | None = self.starting or self._delay
+        if self.state in (State.QUARANTINED, State.STOPPED, State.SHUTTING_DOWN) or awaited is None:
+            return self._unavailable()
+        if self.state is State.BACKOFF and self._resume_at > deadline.at:
+            return self._backing_off()
+        await asyncio.wait({awaited}, timeout=deadline.left())
+        if not awaited.done():
+            return Failure(Code.TIMEOUT, "the plugin was not ready in time", plugin=self._spec.id)
+        outcome = None if awaited.cancelled() else awaited.result()
+        return outcome if isinstance(outcome, Failure) else None
 
     # Starting.
 
@@ -154,12 +183,16 @@ class ResidentSupervisor:
 
     def _moved_in(self, seat: Seat) -> None:
         self._seat = seat
+        self._lease = ResidentLease(self, seat)
         self.generation += 1
         self.state = step(self.state, Trigger.READY)
         seat.settle()
         seat.child.on_exit(lambda status: self._ended(seat, status))
+        if self._spec.health_interval is not None:
+            patience = self._spec.patience.get("CheckHealth", ANSWER_SECONDS)
+            self._health = HealthWatch(seat.link, self._spec.health_interval, self._hung, patience)
         self._tell("started", pid=seat.child.pid, generation=self.generation)
-        if self._failures:
+        if self._failures and self._spec.respawn:
             self._tell("respawned", attempt=len(self._failures), total_uptime_ms=round(self._uptime * 1000))
         if self._after is not None:
             lived, self._after = round(self._after.result() * 1000), None
@@ -172,10 +205,10 @@ class ResidentSupervisor:
         """The child is gone and nobody asked it to go."""
         if seat is not self._seat:
             return
-        self._seat = None
+        self._let_go()
         seat.leave()
         self._uptime += asyncio.get_running_loop().time() - self._born
-        tail = seat.child.stderr.tail()
+        tail = seat.discretion.value(seat.child.stderr.tail(RING_LINES))
         if status.code == 0:
             self._tell("exited", exit_code=0, stderr_tail=self._trimmed(tail))
             self.state = step(self.state, Trigger.RELEASED)
@@ -184,6 +217,18 @@ class ResidentSupervisor:
         why = Failure(Code.CRASHED, f"it ended with {status.describe()}", origin=Origin.PLUGIN)
         self._failed(seat.link.fault or why, status.code, tail)
 
+    def _hung(self, missed: int) -> None:
+        """It runs and says nothing: the same as a crash, and then it is one."""
+        self._tell("hung", missed_probes=missed)
+        if self._seat is not None:
+            self._seat.child.kill()
+
+    def _let_go(self) -> None:
+        self._seat = self._lease = None
+        if self._health is not None:
+            self._health.stop()
+            self._health = None
+
     def _failed(self, failure: Failure, exit_code: int | None, tail: list[str]) -> None:
         """One failure more: wait and start again, or give up."""
         loop = asyncio.get_running_loop()
@@ -191,7 +236,8 @@ class ResidentSupervisor:
         self._last_failure = failure
         self._failures = [*remembered(self._failures, self._born, now, policy), now]
         action = next_action(self._failures, now, policy, random.random())
-        if isinstance(action, Quarantine) or failure.code == Code.HANDSHAKE_FAILED:
+        hopeless = failure.code in HOPELESS or self.binding.refusal is not None
+        if isinstance(action, Quarantine) or hopeless:
             self.state = step(self.state, Trigger.GAVE_UP)
             attempts = len(self._failures) - 1
             facts = {"last_exit_code": _exit_code(exit_code), "stderr_tail": self._trimmed(tail)}
@@ -231,11 +277,11 @@ class ResidentSupervisor:
             self.starting.cancel()
             await asyncio.gather(self.starting, return_exceptions=True)
             self.starting = None
-        seat, self._seat = self._seat, None
+        seat = self._seat
+        self._let_go()
         if seat is not None:
             failure = await seat.farewell()
             if failure is not None:
-                self._runtime.services.journal.note(self._spec.id, "shutdown_failed", failure.message)
                 self._tell("shutdown_failed", code=failure.code, message=failure.message)
             self._tell("stopped")
         if self.state is State.SHUTTING_DOWN:
@@ -245,6 +291,8 @@ class ResidentSupervisor:
 
     def _tell(self, event: str, **facts: Any) -> None:
         payload = {"plugin_id": self._spec.id, **facts}
+        if event in TROUBLE:
+            self._runtime.services.journal.note(self._spec.id, event, str(facts))
         self._runtime.services.tell(f"plugin.lifecycle.{self._spec.id}.{event}", SOURCE, payload)
 
     def _trimmed(self, tail: list[str]) -> list[str]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plugbay.contracts.registry import CONTRACTS
+from plugbay.contracts.registry import CONTRACTS, HostSide
+from plugbay.host.discretion import Discretion
 from plugbay.host.ports import Trace
 from plugbay.host.reception import Reception, Services
 from plugbay.link.deadlines import Deadlines
@@ -48,17 +49,37 @@ class Runtime:
 
 
 @dataclass(frozen=True, slots=True)
+class Project:
+    """What the host's plugins work for."""
+
+    id: str = "default"
+    root: Path = field(default_factory=Path.cwd)
+    config_root: Path | None = None
+    """Where plugins may keep their own configuration; None: they are told of none."""
+
+    def fact(self, name: str) -> str | None:
+        """What a spec's `env_facts` ask for, if it is known."""
+        facts = {"project.id": self.id, "project.root": self.root, "config.root": self.config_root}
+        return None if facts[name] is None else str(facts[name])
+
+
+@dataclass(frozen=True, slots=True)
 class Binding:
     """A plugin as the operator bound it."""
 
     spec: PluginSpec
     granted: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     inherit_env: tuple[str, ...] = ()
+    config: Mapping[str, Any] | None = None
+    secrets: Mapping[str, Any] | None = field(default=None, repr=False)
+    project: Project = field(default_factory=Project)
     pool: int = 0
     concurrency: int = 32
     """Calls of this plugin at the same time; more wait, within their own deadline."""
     limits: Rlimits = field(default_factory=Rlimits)
+    refusal: Failure | None = None
+    """Why it may not be started at all."""
 
 
 class Deadline:
@@ -77,7 +98,7 @@ class Deadline:
 class Seat:
     """One child and the link to it. Made by `open_seat`."""
 
-    __slots__ = ("_parting", "_reception", "_runtime", "_settled", "binding", "child", "link")
+    __slots__ = ("_parting", "_reception", "_runtime", "_settled", "binding", "child", "discretion", "link")
 
     def __init__(self, binding: Binding, runtime: Runtime, child: Child) -> None:
         """Bind a new child to a link. Nothing is awaited between the child's birth and here."""
@@ -87,9 +108,10 @@ class Seat:
         self._settled = False
         self._parting = False
         spec = binding.spec
-        machine = CONTRACTS[spec.contract].host_machine(spec, binding.granted, runtime.codec, secrets.randbits(64))
+        machine = CONTRACTS[spec.contract].host_machine(spec, _side(binding, runtime), runtime.codec)
         stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
-        self._reception = reception = Reception(spec, binding.granted, runtime.services)
+        self.discretion = Discretion(binding.secrets)
+        self._reception = reception = Reception(spec, binding.granted, runtime.services, self.discretion)
         hooks = Hooks(
             handler=reception.answer,
             notified=reception.notified,
@@ -129,11 +151,16 @@ class Seat:
         self._parting = True
         self._unsettle()
         timeouts = self.binding.spec.timeouts
+        # Where SIGTERM follows, the times are parts of one: who answers soon has the rest of it to clean up.
+        budget = Deadline(timeouts.farewell + timeouts.teardown)
         try:
             failure = await self.link.farewell(timeouts.farewell)
-            if await self.child.wait(timeouts.teardown) is None and failure is None:
-                why = f"it said good-bye, but was still running {timeouts.teardown:g} s later"
-                failure = Failure(Code.TIMEOUT, why)
+            gone = await self.child.wait(budget.left() if timeouts.term > 0 else timeouts.teardown)
+            if gone is None and timeouts.term > 0:
+                self.child.terminate()
+                gone = await self.child.wait(timeouts.term)
+            if gone is None and failure is None:
+                failure = Failure(Code.TIMEOUT, "it said good-bye, but was still running when its time was over")
         finally:
             self.leave()
         return failure
@@ -158,12 +185,12 @@ class Seat:
         if status is not None and failure.code == Code.CRASHED:
             more["cause"], hint = diagnose.early_exit(self.child.argv, status, tail)
             more |= {"hint": hint} if hint else {}
-        return failure.with_detail(self.binding.spec.id, **more)
+        return self.discretion.failure(failure.with_detail(self.binding.spec.id, **more))
 
 
 async def open_seat(binding: Binding, runtime: Runtime, deadline: Deadline) -> Seat | Failure:
     """A greeted child; a `Failure` says why there is none, and then nothing of it is left."""
-    child = await _spawn(binding, runtime, deadline)
+    child = binding.refusal or await _spawn(binding, runtime, deadline)
     if isinstance(child, Failure):
         return child
     seat = Seat(binding, runtime, child)
@@ -192,8 +219,21 @@ async def _spawn(binding: Binding, runtime: Runtime, deadline: Deadline) -> Chil
         return Failure(Code.TIMEOUT, "the time for the call ran out before the plugin was started", plugin=spec.id)
 
 
+def _side(binding: Binding, runtime: Runtime) -> HostSide:
+    return HostSide(
+        granted=binding.granted,
+        nonce=secrets.randbits(64),
+        config=binding.config,
+        secrets=binding.secrets,
+        projects=(binding.project.id,),
+        storage=runtime.services.storage is not None,
+    )
+
+
 def _launch(binding: Binding) -> Launch:
     spec = binding.spec
     argv = resolve(spec.command, spec.root, host_search_path(os.environ))
-    env = build_env((*spec.env_inherit, *binding.inherit_env), os.environ, spec.env, binding.env)
+    known = [(name, binding.project.fact(fact)) for name, fact in spec.env_facts]
+    facts = tuple((name, value) for name, value in known if value is not None)
+    env = build_env((*spec.env_inherit, *binding.inherit_env), os.environ, (*facts, *spec.env), binding.env)
     return Launch(argv=argv, cwd=Path(spec.cwd or spec.root), env=env, limits=binding.limits, label=spec.id)

@@ -31,6 +31,8 @@ def subject_problem(subject: str) -> str | None:
         return f"{subject!r} has an empty segment"
     if ANY in segments or REST in segments:
         return f"{subject!r} has a wildcard; only patterns have those"
+    if not subject.isprintable():
+        return f"{subject!r} has a character that cannot be printed"
     return None
 
 

@@ -55,6 +55,9 @@ class Supervisor(Protocol):
     def begin(self, after: asyncio.Future[float] | None = None) -> None:
         """Start what should be ready ahead of time; `after` is the predecessor's `retire`."""
 
+    def at_once(self) -> Lease | None:
+        """A lease without any wait, if there is one to have."""
+
     async def lease(self, deadline: Deadline) -> Lease | Failure:
         """A ready child for one call; a `Failure` says why there is none."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 from plugbay.host.calls import CallResult
 from plugbay.host.discovery import Found
 from plugbay.host.host import Host, PluginStatus
+from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
 from plugbay.host.streaming import CallStream
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
@@ -123,11 +124,16 @@ class SyncHost:
                 yield item
             return self._run(answer())
         finally:
-            self._run(stream.aclose())
+            if self._loop is not None:  # a host that stops has ended the call already
+                self._run(stream.aclose())
 
-    def fire(self, hook: str, event: Mapping[str, Any], *, timeout: float | None = None) -> HookOutcome:
+    def fire(self, hook: str, event: Mapping[str, Any], **options: Any) -> HookOutcome:
         """As `Host.fire`."""
-        return self._run(self.host.fire(hook, event, timeout=timeout))
+        return self._run(self.host.fire(hook, event, **options))
+
+    def compact(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> CompactionOutcome:
+        """As `Host.compact`."""
+        return self._run(self.host.compact(messages, **options))
 
     def settled(self, timeout: float | None = None) -> bool:
         """As `Host.settled`."""

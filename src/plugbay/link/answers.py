@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Machine
-from plugbay.model.errors import Code, Failure
+from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.events import CallArrived, CancelArrived
 
 if TYPE_CHECKING:
@@ -28,12 +28,20 @@ MAX_HANDLERS = 32
 class Answers:
     """Requests being answered for one link."""
 
-    __slots__ = ("_handler", "_machine", "_send", "_tasks")
+    __slots__ = ("_handler", "_has_room", "_machine", "_send", "_tasks")
 
-    def __init__(self, machine: Machine, handler: Handler | None, send: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        handler: Handler | None,
+        send: Callable[[], None],
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`has_room`: whether the peer reads well enough for pieces of an answer; the answer itself always goes."""
         self._machine = machine
         self._handler = handler
         self._send = send
+        self._has_room = has_room
         self._tasks: dict[CallId, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -62,11 +70,16 @@ class Answers:
 
     async def _answer(self, event: CallArrived, handler: Handler) -> None:
         def progress(item: Any) -> None:
+            if not self._has_room():
+                why = "the plugin does not read the pieces it asked for"
+                raise CallFailed(Failure(Code.OVERLOADED, why, retryable=True))
             self._machine.progress(event.id, item)
             self._send()
 
         try:
             answer = await handler(event.op, progress)
+        except CallFailed as error:
+            answer = error.failure
         except Exception as error:
             answer = Failure(Code.INTERNAL, f"{type(error).__name__}: {error}")
         finally:

@@ -17,9 +17,9 @@ from plugbay.contracts.base import Machine
 from plugbay.link.answers import Answers
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.hooks import Hooks
-from plugbay.link.outbox import Outbox
+from plugbay.link.outbox import BURST, MAX_UNSENT, Outbox
 from plugbay.link.stall import StallWatch
-from plugbay.link.stream import ByteStream
+from plugbay.link.stream import EXIT_NOTICE, ByteStream
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import (
     CallArrived,
@@ -36,15 +36,6 @@ from plugbay.model.events import (
 if TYPE_CHECKING:
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
-
-MAX_UNSENT = 8 << 20
-"""Bytes waiting for a peer that does not read; past this a new call is refused instead of queued."""
-
-BURST = 32
-"""Notifications of one tick that are sent together; then the pipe has to take them before there may be more."""
-
-EXIT_NOTICE = 0.05
-"""Seconds to wait, after end of output, for the exit status that explains it. Keeps a failure under 100 ms."""
 
 
 class Link:
@@ -77,7 +68,7 @@ class Link:
         self._direct = True
         self._flush_scheduled = False
         self._burst = 0
-        self._outbox: Outbox | None = None
+        self._outbox = Outbox(machine.TRAFFIC)
         self._answers: Answers | None = None
         self._stall: StallWatch | None = None
         self._eof_timer: asyncio.TimerHandle | None = None
@@ -86,10 +77,8 @@ class Link:
         self.hello: Ready | None = None
         self.fault: Failure | None = None
         """Why the conversation is over; None while it lives."""
-        self.late = 0
-        """Answers that came after their call was over."""
-        self.noise = 0
-        """Pieces of output that were no message."""
+        self.late = 0  # answers that came after their call was over
+        self.noise = 0  # pieces of output that were no message
 
     # Opening and closing.
 
@@ -145,7 +134,7 @@ class Link:
         self._stream.close()
 
     def peer_exited(self) -> None:
-        """The process is gone: take what it still said, then nothing more will come, whoever holds its pipe."""
+        """The process is gone: take what it still said; nothing more will come, whoever holds its pipe."""
         self._has_process = False
         self._stream.read_available()
         self._end_of_output()
@@ -160,7 +149,7 @@ class Link:
         if self._trace is not None:
             self._trace("link.call")
             self._trace("machine.call")
-        if self.fault is not None or self._stream.buffered > MAX_UNSENT:
+        if self.fault is not None or not self._has_room():
             return CallFinished(id, None, self.fault or self._overloaded())
         refusal = self.machine.call(id, op)
         if refusal is not None:
@@ -178,19 +167,16 @@ class Link:
             raise
         finally:
             self._deadlines.discard(future)
-            if on_progress is not None:
-                self._progress.pop(id, None)
+            self._progress.pop(id, None)
 
     def notify(self, op: Operation) -> None:
         """Tell the peer, in order; waits in a bounded queue while the peer is not ready or not reading."""
         if self.fault is not None:
             return
         if self.hello is None or self._outbox or self._stream.buffered:
-            if self._outbox is None:
-                self._outbox = Outbox(self.machine.TRAFFIC)
             self._outbox.offer(op)
             return
-        self.machine.notify(op)
+        self._tell(op)
         self._burst += 1
         if self._burst < BURST:
             self._send()
@@ -205,8 +191,11 @@ class Link:
 
     @property
     def dropped(self) -> int:
-        """Notifications dropped because the peer did not keep up."""
-        return 0 if self._outbox is None else self._outbox.dropped
+        """Notifications dropped because the peer did not keep up, or could not have read them."""
+        return self._outbox.dropped
+
+    def _has_room(self) -> bool:
+        return self._stream.buffered <= MAX_UNSENT
 
     def _overloaded(self) -> Failure:
         return Failure(Code.OVERLOADED, f"{self._stream.buffered:,} bytes already wait for the plugin to read")
@@ -218,11 +207,15 @@ class Link:
 
     def _expire(self, future: asyncio.Future[CallFinished]) -> None:
         id = next((id for id, waiting in self._waiting.items() if waiting is future), None)
-        if id is None:
-            return
-        self._abandon(id, "deadline_exceeded")
-        failure = Failure(Code.TIMEOUT, "no answer within the time allowed for the call")
-        self._settle(future, CallFinished(id, None, failure))
+        if id is not None:
+            failure = Failure(Code.TIMEOUT, "no answer within the time allowed for the call")
+            self._give_up(id, "deadline_exceeded", failure)
+
+    def _give_up(self, id: CallId, reason: str, failure: Failure) -> None:
+        future = self._waiting.get(id)
+        if future is not None:
+            self._abandon(id, reason)
+            self._settle(future, CallFinished(id, None, failure))
 
     # Sending: the first frame of a tick goes out at once, the rest of the tick together.
 
@@ -237,9 +230,7 @@ class Link:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._burst = 0
-        self._flush_scheduled = False
-        self._direct = True
+        self._burst, self._direct, self._flush_scheduled = 0, True, False
         if self.fault is None:
             self._write(self.machine.outgoing())
 
@@ -249,8 +240,9 @@ class Link:
         if self._trace is not None:
             self._trace("stream.write")
         self._stream.write(data)
-        if self._stream.buffered and self._stall is None:
-            self._stall = StallWatch(self._stream, self._deadlines, self._fail)
+        if self._stream.buffered:
+            self._stall = self._stall or StallWatch(self._stream, self._deadlines, self._fail)
+            self._stall.written()
 
     def _unstall(self) -> None:
         if self._stall is not None:
@@ -258,11 +250,15 @@ class Link:
             self._stall = None
 
     def _drain_outbox(self) -> None:
-        while self._outbox and self.hello is not None and not self._stream.buffered and self.fault is None:
-            op = self._outbox.take()
-            assert op is not None
-            self.machine.notify(op)
+        while self.hello is not None and not (self.fault or self._stream.buffered) and (op := self._outbox.take()):
+            self._tell(op)
             self._write(self.machine.outgoing())
+
+    def _tell(self, op: Operation) -> None:
+        refusal = self.machine.notify(op)
+        if refusal is not None:
+            self._outbox.dropped += 1
+            self._noticed(Noise(b"", f"{type(op).__name__} was not sent: {refusal.message}"))
 
     # The stream's listener.
 
@@ -314,6 +310,7 @@ class Link:
             elif (future := waiting.pop(event.id, None)) is None:
                 self.late += 1
             else:
+                self._progress.pop(event.id, None)
                 self._settle(future, event)
 
     def _settle(self, future: asyncio.Future[CallFinished], event: CallFinished) -> None:
@@ -354,14 +351,17 @@ class Link:
 
     def _progressed(self, event: CallProgress) -> None:
         on_progress = self._progress.get(event.id)
-        if on_progress is not None:
+        if on_progress is None:
+            self.late += event.id not in self._waiting
+            return
+        try:
             on_progress(event.item)
-        elif event.id not in self._waiting:
-            self.late += 1
+        except Exception as error:  # one caller's bug must not cost the others their answers
+            self._give_up(event.id, "the caller failed", Failure(Code.INTERNAL, f"on_progress raised {error!r}"))
 
     def _arrived(self, event: CallArrived) -> None:
         if self._answers is None:
-            self._answers = Answers(self.machine, self._hooks.handler, self._send)
+            self._answers = Answers(self.machine, self._hooks.handler, self._send, self._has_room)
         self._answers.arrived(event)
 
     def _noticed(self, event: Noise) -> None:

@@ -91,6 +91,10 @@ class MemoryStream:
     def pause(self) -> None:
         self._reading = False
 
+    def read_on(self) -> None:
+        self._reading = True
+        self._loop.call_soon(self.read_available)
+
     def close_write(self) -> None:
         self._write_closed = True
         assert self._peer is not None

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from plugbay.model.operations import Operation
 
 
+MAX_UNSENT = 8 << 20
+"""Bytes waiting for a peer that does not read; past this calls and progress are refused instead of queued."""
+
+BURST = 32
+"""Notifications of one tick that are sent together; then the pipe has to take them before there may be more."""
+
+
 class Outbox:
     """A bounded queue in which urgent operations overtake the others and keep their own order."""
 

@@ -18,6 +18,10 @@ FINAL_READS = 16
 """A pipe's largest size, 1 MiB, in reads: whoever still holds the other end must not keep the loop busy for ever."""
 
 
+EXIT_NOTICE = 0.05
+"""Seconds to wait, after end of output, for the exit status that explains it. Keeps a failure under 100 ms."""
+
+
 class Listener(Protocol):
     """Who is told what happens on a stream."""
 
@@ -48,6 +52,9 @@ class ByteStream(Protocol):
 
     def pause(self) -> None:
         """Stop reading; the peer's pipe fills up and the peer waits."""
+
+    def read_on(self) -> None:
+        """Read again after a `pause`."""
 
     def close_write(self) -> None:
         """No more bytes will follow; the peer sees end of input after what is buffered."""
@@ -151,6 +158,11 @@ class PipeStream:
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._read_fd)
+
+    def read_on(self) -> None:
+        if not self._reading and self._read_fd >= 0:
+            self._reading = True
+            self._loop.add_reader(self._read_fd, self._read_once)
 
     def close_write(self) -> None:
         self._closing_write = True

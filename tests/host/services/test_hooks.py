@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugbay.host.services.hooks import MAX_HANDLERS, HookOutcome, apply, fire
+from plugbay.host.services.hooks import MAX_EVENT, MAX_HANDLERS, HookOutcome, apply, fire
 from plugbay.model.errors import CallFailed, Code, Failure
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -49,10 +49,43 @@ def fired(run: Run, answers: Mapping[str, object], hook: str = BEFORE) -> tuple[
     return outcomes[0], panel
 
 
+@pytest.mark.parametrize(
+    ("response", "field"),
+    [
+        ({"override": {"pad": "x" * MAX_EVENT}}, "override"),
+        ({"override": {"pad": object()}}, "override"),
+        ({"decision": "transform", "transformed_body": "x" * MAX_EVENT}, "transformed_body"),
+    ],
+)
+def test_no_plugin_makes_an_event_that_those_asked_later_could_not_be_told(
+    run: Run, response: object, field: str
+) -> None:
+    outcome, panel = fired(run, {"p": response, "guard": {"abort": True}})
+    assert panel.asked[1] == ("guard", EVENT)
+    assert (outcome.blocked_by, outcome.transformed_body) == ("guard", None)
+    assert [(who, failure.detail["fields"]) for who, failure in outcome.skipped] == [("p", [field])]
+
+
+def test_a_large_change_that_fits_is_made() -> None:
+    pad = "x" * (MAX_EVENT - 100)
+    assert after_one({"override": {"pad": pad}}).event == {**EVENT, "pad": pad}
+
+
 @requirement("nexo:host-hook-continue")
 @pytest.mark.parametrize("response", [{}, {"decision": None, "abort": None, "override": None}, {"unknown": 1}])
 def test_an_empty_answer_changes_nothing(response: object) -> None:
     assert after_one(response) == HookOutcome(EVENT)
+
+
+def test_null_says_nothing() -> None:
+    assert after_one(None) == HookOutcome(EVENT)
+
+
+def test_text_to_inject_is_collected_in_the_order_of_the_plugins(run: Run) -> None:
+    outcome, _ = fired(run, {"a": {"inject": "one"}, "b": None, "c": {"inject": ""}, "d": {"inject": "two"}})
+    assert outcome.injections == (("a", "one"), ("d", "two"))
+    outcome, _ = fired(run, {"a": {"inject": ["no text"]}})
+    assert (outcome.injections, outcome.skipped[0][1].code) == ((), Code.MALFORMED_RESPONSE)
 
 
 @requirement("nexo:host-hook-block")
@@ -106,7 +139,6 @@ def test_the_wish_for_silence_stays() -> None:
 @pytest.mark.parametrize(
     ("response", "fields"),
     [
-        (None, ["the answer"]),
         ([], ["the answer"]),
         ("block", ["the answer"]),
         ({"abort": "true"}, ["abort"]),

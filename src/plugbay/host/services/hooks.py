@@ -12,15 +12,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.strict_json import Unencodable
 
 MAX_HANDLERS = 128
 """Plugins asked per hook. Each may take its full time, and the agent waits for all of them."""
+
+MAX_EVENT = 1_000_000
+"""Bytes of an event that a plugin has changed, as JSON. Plugins read 1 MiB at once: one that made an event larger would
+silence everybody who is asked after it, the guard that blocks included."""
+
+MAX_INJECTION = 256 * 1024
+"""Characters of one text for the agent; a longer one would leave no room for the conversation."""
 
 AFTER = "after_"
 """Hooks whose name starts so tell what has happened already; there is nothing left to stop."""
 
 ALLOW, BLOCK, TRANSFORM = "allow", "block", "transform"
 DECISIONS = frozenset({ALLOW, BLOCK, TRANSFORM})
+
+_CODEC = MsgspecCodec()
 
 Ask = Callable[[str, str, Mapping[str, Any]], Awaitable[object]]
 """`ask(plugin_id, hook, event)`: the plugin's answer, or the `Failure` to get one. Bounds its own time."""
@@ -43,16 +54,22 @@ class HookOutcome:
     """A plugin asked that the conversation gets no more automatic replies."""
     skipped: tuple[tuple[str, Failure], ...] = ()
     """Plugins that failed, and those of whose answer something could not be used."""
+    injections: tuple[tuple[str, str], ...] = ()
+    """Text that plugins want in the conversation: (plugin, text), in the order they were asked."""
 
 
 def apply(outcome: HookOutcome, hook_name: str, plugin_id: str, response: object) -> HookOutcome:
-    """The outcome after one more answer. A field of a wrong kind counts as absent and is reported."""
+    """The outcome after one more answer. Null says nothing; a field of a wrong kind is passed over and reported."""
+    if response is None:
+        return outcome
     if not isinstance(response, Mapping):
         return _skip(outcome, plugin_id, _malformed(plugin_id, ["the answer"]))
     answer, wrong = _read(response)
     if wrong:
         outcome = _skip(outcome, plugin_id, _malformed(plugin_id, wrong))
     decision = answer.get("decision")
+    if answer.get("inject"):
+        outcome = replace(outcome, injections=(*outcome.injections, (plugin_id, answer["inject"])))
     outcome = replace(
         outcome,
         reason=answer.get("reason", outcome.reason),
@@ -61,10 +78,7 @@ def apply(outcome: HookOutcome, hook_name: str, plugin_id: str, response: object
     )
     if (answer.get("abort") or decision == BLOCK) and not hook_name.startswith(AFTER):
         return replace(outcome, blocked=True, blocked_by=plugin_id, reason=answer.get("reason"), decision=BLOCK)
-    outcome = replace(outcome, event={**outcome.event, **answer.get("override", {})})
-    if decision == TRANSFORM and "transformed_body" in answer:
-        return _transform(outcome, answer["transformed_body"])
-    return outcome
+    return _change(outcome, plugin_id, answer)
 
 
 async def fire(hook: str, event: Mapping[str, Any], handlers: Sequence[str], ask: Ask) -> HookOutcome:
@@ -93,6 +107,8 @@ async def _answer(ask: Ask, plugin_id: str, hook: str, event: Mapping[str, Any])
         return Failure(Code.INTERNAL, f"asking {plugin_id} failed: {error!r}", plugin=plugin_id)
 
 
+_CHANGES = ("override", "transformed_body")
+
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "abort": lambda value: isinstance(value, bool),
     "reason": lambda value: isinstance(value, str),
@@ -100,6 +116,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "decision": lambda value: isinstance(value, str) and value in DECISIONS,
     "transformed_body": lambda value: isinstance(value, str),
     "do_not_reply_again": lambda value: isinstance(value, bool),
+    "inject": lambda value: isinstance(value, str) and len(value) <= MAX_INJECTION,
 }
 
 
@@ -113,9 +130,23 @@ def _read(response: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return usable, wrong
 
 
-def _transform(outcome: HookOutcome, body: str) -> HookOutcome:
-    event = {**outcome.event, "body": body} if "body" in outcome.event else outcome.event
-    return replace(outcome, event=event, transformed_body=body)
+def _change(outcome: HookOutcome, plugin_id: str, answer: Mapping[str, Any]) -> HookOutcome:
+    """The event as the answer wants it, where the plugins that are asked later can still be told."""
+    changed = dict(answer.get("override", {}))
+    body = answer.get("transformed_body") if answer.get("decision") == TRANSFORM else None
+    if body is not None and "body" in {**outcome.event, **changed}:
+        changed["body"] = body
+    event = {**outcome.event, **changed}
+    if changed and not _fits(event):
+        return _skip(outcome, plugin_id, _malformed(plugin_id, [name for name in _CHANGES if name in answer]))
+    return replace(outcome, event=event, transformed_body=outcome.transformed_body if body is None else body)
+
+
+def _fits(event: Mapping[str, Any]) -> bool:
+    try:
+        return len(_CODEC.encode(dict(event))) <= MAX_EVENT
+    except Unencodable:
+        return False
 
 
 def _skip(outcome: HookOutcome, plugin_id: str, failure: Failure) -> HookOutcome:

@@ -17,6 +17,7 @@ from plugbay.host.services.llm.chat import (
     finish_to_json,
     messages_problem,
     tool_arguments,
+    whole,
 )
 from plugbay.model.errors import Code
 from tests.support.requirements import requirement
@@ -224,10 +225,10 @@ def test_what_is_no_chunk_is_refused(chunk: Any) -> None:
 # Streams.
 
 
-def assembled(*chunks: dict[str, Any], final: ChatReply | None = None) -> ChatReply:
+def assembled(*chunks: dict[str, Any]) -> ChatReply:
     assembly = Assembly()
     assert [assembly.add(chunk) for chunk in chunks] == [None] * len(chunks)
-    return assembly.finish(final)
+    return assembly.finish()
 
 
 def text(delta: str) -> dict[str, Any]:
@@ -269,35 +270,27 @@ def test_the_arguments_of_each_tool_call_are_joined_though_they_come_mixed() -> 
 
 @requirement("nexo:host-llm-one-end")
 def test_a_stream_ends_once_whatever_follows() -> None:
-    final = ChatReply("ignored", (), Usage(), "other:late")
-    reply = assembled(text("a"), end("length"), text("b"), end("stop"), usage(1, 2), final=final)
+    reply = assembled(text("a"), end("length"), text("b"), end("stop"), usage(1, 2))
     assert reply == ChatReply("a", (), Usage(1, 2), "length")
 
 
-@requirement("nexo:host-llm-one-end")
-def test_what_no_chunk_said_is_taken_from_the_final_reply() -> None:
-    final = ChatReply("", (), Usage(12, 4), "length", {"input_tokens": 3})
-    assert assembled(text("a"), final=final) == ChatReply("a", (), Usage(12, 4), "length", {"input_tokens": 3})
-    assert assembled(final=ChatReply("all of it", (CALL,))) == ChatReply("all of it", (CALL,))
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ChatReply("all of it"),
+        ChatReply(None, (CALL, {"id": "2", "name": "two", "arguments": "no object"})),
+        ChatReply("both", (CALL,)),
+        ChatReply(""),
+    ],
+)
+def test_a_whole_reply_in_chunks_says_the_same(reply: ChatReply) -> None:
+    assert assembled(*whole(reply), end()) == reply
 
 
 @requirement("nexo:host-llm-usage")
-@pytest.mark.parametrize(
-    ("in_chunk", "in_final", "counted"),
-    [
-        (None, None, Usage(0, 0)),
-        ((1, 2), None, Usage(1, 2)),
-        (None, (3, 4), Usage(3, 4)),
-        ((1, 2), (0, 0), Usage(1, 2)),
-        ((1, 2), (3, 4), Usage(3, 4)),
-    ],
-)
-def test_usage_is_taken_from_wherever_it_is(
-    in_chunk: tuple[int, int] | None, in_final: tuple[int, int] | None, counted: Usage
-) -> None:
-    chunks = [] if in_chunk is None else [usage(*in_chunk)]
-    final = None if in_final is None else ChatReply("", (), Usage(*in_final))
-    assert assembled(*chunks, final=final).usage == counted
+def test_the_last_usage_counts_and_none_is_zero() -> None:
+    assert assembled().usage == Usage(0, 0)
+    assert assembled(usage(1, 2), usage(3, 4)).usage == Usage(3, 4)
 
 
 def test_a_stream_that_never_said_that_it_ended_is_told_apart() -> None:

@@ -223,6 +223,19 @@ def chunk_problem(chunk: Any) -> str | None:
     return None
 
 
+def whole(reply: ChatReply) -> list[Chunk]:
+    """Text and tool calls of a reply as chunks, for a provider that was asked to stream and answered all at once."""
+    chunks: list[Chunk] = [{"type": "text_delta", "delta": reply.text}] if reply.text else []
+    for call in reply.tool_calls:
+        arguments = _CODEC.encode(call["arguments"]).decode()
+        chunks += [
+            {"type": "tool_call_start", "id": call["id"], "name": call["name"]},
+            {"type": "tool_call_args_delta", "id": call["id"], "delta": arguments},
+            {"type": "tool_call_end", "id": call["id"]},
+        ]
+    return chunks
+
+
 class Assembly:
     """Chunks in, one reply out. A stream ends once: after its `end` only a late usage still counts."""
 
@@ -287,16 +300,11 @@ class Assembly:
             self._arguments[call].append(chunk["delta"])
         return None
 
-    def finish(self, final: ChatReply | None = None) -> ChatReply:
-        """The reply, as far as it came. `final` is what the provider answered at the end, for what no chunk said."""
-        last = final or ChatReply(None, finish_reason=STREAM_NO_END)
+    def finish(self) -> ChatReply:
+        """The reply, as far as it came."""
         calls = tuple(
             {"id": call, "name": name, "arguments": tool_arguments("".join(self._arguments[call]))}
             for call, name in self._names.items()
         )
-        text = "".join(self._text) if self._text else last.text
-        calls = calls or last.tool_calls
-        usage = last.usage if last.usage != Usage() else self._usage or Usage()
-        return ChatReply(
-            text or (None if calls else ""), calls, usage, self._finish or last.finish_reason, last.cache_usage
-        )
+        text = "".join(self._text)
+        return ChatReply(text or (None if calls else ""), calls, self._usage or Usage(), self.finish_reason)

@@ -1,0 +1,226 @@
+"""`plugbay config show|set|secret`: the settings of one plugin, checked as a whole before they are kept.
+
+Owns the words on the command line and the page a person reads. What is allowed is `host.settings`' to say, where it is
+kept `host.settings_files`'. A secret is never an argument, never shown and never echoed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plugbay.cli import folders, output
+from plugbay.cli.call import load_config, read_json
+from plugbay.cli.call_view import Refusal
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.help import HelpCommand, HelpGroup
+from plugbay.cli.paths import directories
+from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid
+
+if TYPE_CHECKING:
+    from plugbay.host.bindings import Bindings
+    from plugbay.model.spec import PluginSpec
+
+Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id with --plugins.")]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for a plugin id.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Instead of plugbay.toml in this directory.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+config = typer.Typer(
+    name="config", help="Show and change the settings of a plugin.", cls=HelpGroup, no_args_is_help=True
+)
+
+EXAMPLES = """\
+Examples
+plugbay config show plugins/memory
+plugbay config set plugins/memory max_results 20
+plugbay config secret plugins/memory api_key < key.txt"""
+
+
+class Bench:
+    """One plugin and everything that is set for it."""
+
+    def __init__(self, where: str, plugins: Path | None, config_file: Path | None) -> None:
+        from plugbay.host.bindings import Bindings, Options
+        from plugbay.host.config import Config
+
+        self.spec = _plugin(where, plugins)
+        try:
+            loaded = load_config(config_file) or Config()
+        except Refusal as refusal:
+            raise ConfigInvalid(str(config_file or "plugbay.toml"), []) from refusal
+        self.state = Path(loaded.host.state_dir or directories()["state"]).absolute()
+        self.bindings: Bindings = Bindings(loaded, Options(), self.state)
+
+    def describe(self) -> dict[str, Any]:
+        """The public JSON shape: enough to draw every control, and no secret."""
+        from plugbay.host import settings
+
+        values = self.bindings.config_of(self.spec)
+        secrets = self.bindings.secrets_of(self.spec)
+        problems = [
+            *settings.check_config(self.spec.settings, values),
+            *settings.check_secrets(self.spec.settings, secrets),
+        ]
+        return {
+            "plugin": self.spec.id,
+            **settings.describe(self.spec.settings, values, secrets),
+            "config": settings.without_secrets(self.spec.settings, values),
+            "config_schema": self.spec.settings.config_schema,
+            "problems": [problem.to_json() for problem in problems],
+        }
+
+
+def _plugin(where: str, plugins: Path | None) -> PluginSpec:
+    """The plugin that is meant; raises what the command line knows how to tell."""
+    from plugbay.host.discovery import discover
+
+    if plugins is None:
+        found = folders.look(Path(where))
+        if found.spec is None:
+            raise ManifestInvalid(where, found.errors)
+        return found.spec
+    specs = {item.spec.id: item.spec for item in discover([plugins]) if item.spec}
+    if where not in specs:
+        known = ", ".join(specs) or "none"
+        raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin has the id {where!r}; there are: {known}"))
+    return specs[where]
+
+
+@config.command(cls=HelpCommand, epilog=EXAMPLES)
+def show(plugin: Where, plugins: Plugins = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Show a plugin's settings: knobs with their values, other fields, and which secrets are set.
+
+    Exits with 3 when the plugin could not start with them.
+    """
+    shown = Bench(plugin, plugins, config_file).describe()
+    if as_json:
+        output.print_json(shown)
+    else:
+        _show(shown)
+    raise typer.Exit(Exit.INVALID if shown["problems"] else Exit.OK)
+
+
+@config.command("set", cls=HelpCommand, epilog=EXAMPLES)
+def set_(
+    plugin: Where,
+    knob: Annotated[str, typer.Argument(metavar="KNOB", help="A knob, or a field of the config.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="As a person writes it; JSON for a field.")],
+    plugins: Plugins = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change one setting. The config as a whole must fit the plugin's schema; it applies with the next reload."""
+    from plugbay.host import settings, settings_files
+
+    bench = Bench(plugin, plugins, config_file)
+    field = next((known.binds_to for known in bench.spec.settings.knobs if known.name == knob), None)
+    with settings_files.changing(bench.state):
+        before = bench.bindings.config_of(bench.spec)
+        if field is not None:
+            after = settings.set_knob(bench.spec.settings, before, knob, value)
+        else:
+            after = settings.set_field(bench.spec.settings, before, knob, _value(value))
+        if isinstance(after, Failure):
+            raise CallFailed(after.with_detail(bench.spec.id))
+        kept = after[field or knob]
+        saved = settings_files.load_config(bench.state, bench.spec.id)
+        settings_files.save_config(bench.state, bench.spec.id, {**saved, field or knob: kept})
+    if as_json:
+        output.print_json(bench.describe())
+    else:
+        output.note(f"{bench.spec.id}: {knob} is now {_text(kept)}; it applies when the plugin is reloaded")
+
+
+@config.command(cls=HelpCommand, epilog=EXAMPLES)
+def secret(
+    plugin: Where,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A field of the plugin's secrets.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Forget it.")] = False,
+    plugins: Plugins = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Set one secret; its value is read from the terminal without showing it, or from standard input."""
+    from plugbay.host import settings, settings_files
+
+    bench = Bench(plugin, plugins, config_file)
+    typed = {} if remove else {name: _hidden(bench, name)}
+    with settings_files.changing(bench.state):
+        others = settings_files.load_secrets(bench.state, bench.spec.id)
+        others.pop(name, None)
+        known = settings.check_secrets(bench.spec.settings, others)
+        kept = {**others, **typed}
+        new = [problem for problem in settings.check_secrets(bench.spec.settings, kept) if problem not in known]
+        if new:
+            raise CallFailed(Failure(Code.INVALID_INPUT, f"{name} cannot be kept: {new[0]}", plugin=bench.spec.id))
+        settings_files.save_secrets(bench.state, bench.spec.id, kept)
+    output.note(f"{bench.spec.id}: {name} is {'forgotten' if remove else 'kept'}")
+
+
+def _value(text: str) -> Any:
+    """JSON where it is JSON, else the text itself: nobody wants to quote a word twice."""
+    try:
+        return read_json(text, "the value")
+    except Refusal:
+        return text
+
+
+def _hidden(bench: Bench, name: str) -> str:
+    """What was typed; nobody is asked for a secret that the plugin does not name."""
+    from plugbay.contracts.validation import suggestion
+    from plugbay.host import settings
+
+    known = [item["name"] for item in settings.describe(bench.spec.settings, {})["secrets"]]
+    if known and name not in known:
+        text = f"there is no secret {name!r}{suggestion(name, known)}"
+        raise CallFailed(Failure(Code.NOT_FOUND, text, plugin=bench.spec.id, detail={"known": known}))
+    if sys.stdin.isatty():
+        import getpass
+
+        typed = getpass.getpass(f"{name}: ")
+    else:
+        typed = sys.stdin.read().removesuffix("\n")
+    if not typed:
+        text = f"nothing was given for {name}; forget it with --remove"
+        raise CallFailed(Failure(Code.INVALID_INPUT, text, plugin=bench.spec.id))
+    return typed
+
+
+def _show(shown: dict[str, Any]) -> None:
+    page = output.out()
+    page.line((shown["plugin"], output.NAME))
+    bound = {knob["field"] for knob in shown["knobs"]}
+    rows = [
+        *((knob["name"], _text(knob["value"]), f"{knob['label']}{_bounds(knob)}") for knob in shown["knobs"]),
+        *((name, _text(value), "") for name, value in shown["config"].items() if name not in bound),
+        *((item["name"], "set" if item["set"] else "not set", _secret_note(item)) for item in shown["secrets"]),
+    ]
+    if not rows:
+        page.line(("  nothing to set", output.DIM))
+    width = max((len(name) for name, _, _ in rows), default=0) + 2
+    for name, value, about in rows:
+        page.field(name, value or ("(empty)", output.DIM), (f"  {about}" if about else "", output.DIM), width=width)
+    for problem in shown["problems"]:
+        path = f"{problem['path']}: " if problem["path"] else ""
+        page.line((output.BAD, output.BAD_STYLE), f" {path}{problem['message']}", indent=2)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else output.json_bytes(value).decode()
+
+
+def _bounds(knob: dict[str, Any]) -> str:
+    if "values" in knob:
+        return f" ({', '.join(map(str, knob['values']))})"
+    if "min" in knob and "max" in knob:
+        return f" ({knob['min']:g}..{knob['max']:g})"
+    return ""
+
+
+def _secret_note(item: dict[str, Any]) -> str:
+    return "a secret" + (", required" if item["required"] else "")

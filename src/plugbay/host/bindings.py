@@ -1,0 +1,138 @@
+"""`Bindings`: plugins as the operator bound them — decisions, times, environment, settings and secrets in one place.
+
+Owns how plugbay.toml, saved settings and the options of a host become what a supervisor is given. Reads the settings
+files each time a plugin is bound, so a reload takes over what was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plugbay.host import policy, settings, settings_files
+from plugbay.host.config import Config
+from plugbay.host.policy import Decision
+from plugbay.host.seat import Binding, Project
+from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
+from plugbay.model.spec import Lifetime, PluginSpec
+
+CONCURRENCY = {Lifetime.PER_CALL: 32, Lifetime.RESIDENT: 256}
+"""Calls of one plugin at the same time where the operator does not say: a process each, or a message each."""
+
+MAX_SETTINGS = 1 << 20
+"""Bytes of a plugin's config, and of its secrets, as JSON."""
+
+SHARED_FOLDER = "shared"
+"""Below the state directory: what plugins get as the root of their own configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What whoever makes a host decides for all its plugins."""
+
+    grants: frozenset[str] = frozenset()
+    grant_all: bool = False
+    unconfined: bool = False
+
+
+class Bindings:
+    """The operator's word about every plugin."""
+
+    def __init__(self, config: Config, options: Options, state_dir: Path | None) -> None:
+        self._config = config
+        self._options = options
+        self._state_dir = state_dir
+        shared = None if state_dir is None else state_dir / SHARED_FOLDER
+        self._project = Project(config.project.id, Path(config.project.root).absolute(), shared)
+
+    def decide(self, plugin_id: str) -> Decision:
+        """What may happen with this plugin."""
+        decision = self._config.plugin(plugin_id).decision()
+        if self._options.unconfined:
+            decision = replace(decision, unconfined=True)
+        if self._options.grant_all:
+            return replace(decision, grant_all=True)
+        if self._options.grants:
+            return replace(decision, grants=(decision.grants or frozenset()) | self._options.grants)
+        return decision
+
+    def bind(self, spec: PluginSpec) -> Binding:
+        """Everything a supervisor needs to know; settings that cannot be used are a refusal to start."""
+        ours = self._config.plugin(spec.id)
+        config, secrets, refusal = self._settings(spec)
+        may_start = policy.admit(spec, self.decide(spec.id)) is None
+        if self._project.config_root is not None and spec.env_facts and may_start:
+            refusal = refusal or _make_folder(self._project.config_root, spec)
+        return Binding(
+            spec=replace(
+                spec,
+                timeouts=ours.timeouts.over(spec.timeouts),
+                patience=spec.patience if ours.timeouts.call is None else {},
+            ),
+            granted=policy.effective(spec, self.decide(spec.id)),
+            env=tuple(ours.env.items()),
+            inherit_env=tuple(ours.inherit_env),
+            config=config,
+            secrets=secrets,
+            project=self._project,
+            pool=ours.pool,
+            concurrency=ours.concurrency or CONCURRENCY[spec.lifetime],
+            refusal=refusal,
+        )
+
+    def _settings(self, spec: PluginSpec) -> tuple[dict[str, Any] | None, dict[str, Any] | None, Failure | None]:
+        """Config and secrets as the plugin gets them, None where it has no such thing; and why it may not start so."""
+        try:
+            config = self.config_of(spec)
+            secrets = self.secrets_of(spec)
+        except ConfigInvalid as error:
+            return None, None, _refused(spec, error.problems)
+        known = spec.settings
+        problems = settings.check_config(known, config) + settings.check_secrets(known, secrets)
+        if not problems:
+            problems = [problem for value in (config, secrets) for problem in _size_problem(value)]
+        if problems:
+            return None, None, _refused(spec, problems)
+        return (
+            None if known.config_schema is None else config,
+            None if known.secrets_schema is None else secrets,
+            None,
+        )
+
+    def config_of(self, spec: PluginSpec) -> dict[str, Any]:
+        """Defaults, then plugbay.toml, then what was set by command; raises `ConfigInvalid`."""
+        saved = {} if self._state_dir is None else settings_files.load_config(self._state_dir, spec.id)
+        return {**settings.defaults(spec.settings), **self._config.plugin(spec.id).config, **saved}
+
+    def secrets_of(self, spec: PluginSpec) -> dict[str, Any]:
+        """Raises `ConfigInvalid`, also when anybody else could read them."""
+        return {} if self._state_dir is None else settings_files.load_secrets(self._state_dir, spec.id)
+
+
+def _make_folder(path: Path, spec: PluginSpec) -> Failure | None:
+    """The folder plugins keep their own configuration in; one that cannot be made keeps nobody else from starting."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        return Failure(Code.LAUNCH_FAILED, f"its folder {path} cannot be made: {error.strerror}", plugin=spec.id)
+    return None
+
+
+def _size_problem(value: dict[str, Any]) -> list[Problem]:
+    """Settings travel in the greeting, and a greeting has the size of one message."""
+    size = len(msgspec.json.encode(value))
+    if size <= MAX_SETTINGS:
+        return []
+    return [Problem("too_large", "", f"the settings have {size:,} bytes; at most {MAX_SETTINGS:,}")]
+
+
+def _refused(spec: PluginSpec, problems: Iterable[Problem]) -> Failure:
+    found = list(problems)
+    text = f"its settings cannot be used: {'; '.join(map(str, found[:3]))}"
+    hint = f"plugbay config show {spec.id} lists what it takes"
+    detail = {"errors": [problem.to_json() for problem in found], "hint": hint}
+    return Failure(Code.LAUNCH_FAILED, text, plugin=spec.id, detail=detail)

@@ -1,0 +1,149 @@
+"""Plugin storage: JSON values that plugins keep under names of their own, in one file.
+
+Owns the values and how much of them one plugin may have. One plugin never sees another's. Knows nothing of who asks and
+of what was granted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from plugbay.host.services.database import Database, Schema
+from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.strict_json import Unencodable
+
+MAX_KEY = 512
+"""Bytes of a key: it is a name."""
+MAX_VALUE = 1 << 20
+"""Bytes of one value as JSON, so that it fits the answer to a plugin with room to spare."""
+MAX_KEYS = 10_000
+"""Keys of one plugin; who has more wants a database of its own."""
+MAX_TOTAL = 64 << 20
+"""Bytes of one plugin's keys and values, unless the owner of the store says otherwise."""
+MAX_LISTED = 1_000
+"""Keys of one answer: at their longest they still fit a plugin's line."""
+
+SCHEMA = Schema(
+    "plugin storage",
+    0x50425331,  # "PBS1"
+    (
+        (
+            # Keys are bytes: they sort alike in every language, and a range of them is a prefix.
+            """CREATE TABLE stored (
+                plugin_id TEXT NOT NULL,
+                key BLOB NOT NULL,
+                size INTEGER NOT NULL,
+                value BLOB NOT NULL,
+                PRIMARY KEY (plugin_id, key)
+            )""",
+            # The quota is summed from this index alone.
+            "CREATE INDEX stored_sizes ON stored (plugin_id, key, size)",
+        ),
+    ),
+)
+
+_GET = "SELECT value FROM stored WHERE plugin_id = ? AND key = ?"
+_SET = "INSERT OR REPLACE INTO stored (plugin_id, key, size, value) VALUES (?, ?, ?, ?)"
+_DELETE = "DELETE FROM stored WHERE plugin_id = ? AND key = ?"
+_KEYS = "SELECT key FROM stored WHERE plugin_id = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
+_OTHERS = "SELECT count(*), total(size) FROM stored WHERE plugin_id = ? AND key <> ?"
+
+
+class PluginStorage:
+    """The storage of every plugin of one host. All methods raise `CallFailed`, `open` a `PlugbayError`.
+
+    A key or value that is too large is `invalid_input`; a plugin that has used up its quota finds its storage
+    `unavailable`, until it deletes something.
+    """
+
+    def __init__(self, path: Path | str, *, max_total: int = MAX_TOTAL, max_keys: int = MAX_KEYS) -> None:
+        self._database = Database(path, SCHEMA)
+        self._codec = MsgspecCodec()
+        self._max_total = max_total
+        self._max_keys = max_keys
+
+    async def open(self) -> None:
+        await self._database.open()
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def __aenter__(self) -> PluginStorage:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def get(self, plugin_id: str, key: str) -> tuple[bool, Any]:
+        """Whether there is a value under this key, and the value."""
+        name = _key(key)
+        row = await self._database.run(lambda connection: connection.execute(_GET, (plugin_id, name)).fetchone())
+        return (False, None) if row is None else (True, self._codec.decode(row[0]))
+
+    async def set(self, plugin_id: str, key: str, value: Any) -> None:
+        """Keep a JSON value under this key, in place of what was there."""
+        name, encoded = _key(key), self._encode(value)
+        size = len(name) + len(encoded)
+
+        def keep(connection: sqlite3.Connection) -> None:
+            keys, used = connection.execute(_OTHERS, (plugin_id, name)).fetchone()
+            self._check_quota("keys", keys + 1, self._max_keys)
+            self._check_quota("bytes", int(used) + size, self._max_total)
+            connection.execute(_SET, (plugin_id, name, size, encoded))
+
+        await self._database.write(keep)
+
+    async def delete(self, plugin_id: str, key: str) -> bool:
+        """Forget a key; False when there was none."""
+        name = _key(key)
+        return await self._database.write(
+            lambda connection: connection.execute(_DELETE, (plugin_id, name)).rowcount == 1
+        )
+
+    async def keys(self, plugin_id: str, prefix: str = "", limit: int = MAX_LISTED) -> list[str]:
+        """The first keys that begin with `prefix`, sorted."""
+        first = _bytes("the prefix", prefix)
+        beyond = first + b"\xff"  # above every byte of UTF-8
+        most = max(0, min(limit, MAX_LISTED))
+        rows = await self._database.run(
+            lambda connection: connection.execute(_KEYS, (plugin_id, first, beyond, most)).fetchall()
+        )
+        return [key.decode() for (key,) in rows]
+
+    def _encode(self, value: Any) -> bytes:
+        try:
+            encoded = bytes(self._codec.dump(value))
+        except Unencodable as error:
+            raise _refused(f"the value has no JSON form: {error}") from None
+        if len(encoded) > MAX_VALUE:
+            raise _refused(f"the value has {len(encoded):,} bytes; at most {MAX_VALUE:,} are allowed")
+        return encoded
+
+    def _check_quota(self, what: str, wanted: int, limit: int) -> None:
+        if wanted > limit:
+            text = f"the plugin's storage is full: this would make {wanted:,} {what}, and {limit:,} are allowed"
+            raise CallFailed(Failure(Code.UNAVAILABLE, text, detail={"quota": what, "limit": limit}))
+
+
+def _key(key: str) -> bytes:
+    if not key:
+        raise _refused("the key must not be empty")
+    return _bytes("the key", key)
+
+
+def _bytes(what: str, text: str) -> bytes:
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise _refused(f"{what} is no Unicode text: {error.reason}") from None
+    if len(encoded) > MAX_KEY:
+        raise _refused(f"{what} has {len(encoded)} bytes; at most {MAX_KEY} are allowed")
+    return encoded
+
+
+def _refused(message: str) -> CallFailed:
+    return CallFailed(Failure(Code.INVALID_INPUT, message))

@@ -1,0 +1,177 @@
+"""What an operator can set for a plugin: checking it, changing it, showing it.
+
+Owns the rules between a plugin's `SettingsSpec` and the values an operator gives. Pure: where values are kept is
+`settings_files`' business. Nothing that is said here, to anybody, contains the value of a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from plugbay.contracts.document import dotted
+from plugbay.contracts.schemas import compile_schema
+from plugbay.contracts.validation import suggestion
+from plugbay.model.errors import Code, Failure, Problem
+from plugbay.model.knobs import broken_rule, value_of
+from plugbay.model.spec import Knob, SettingsSpec
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.json_gate import Malformed
+from plugbay.wire.strict_json import Unencodable
+
+_CODEC = MsgspecCodec()
+
+_TELLING = frozenset({"required", "minLength", "maxLength", "minimum", "maximum", "type", "pattern", "format"})
+"""Rules whose parameter says what to do about a secret that breaks them; it is the schema's, not the secret's."""
+
+
+def check_config(spec: SettingsSpec, config: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with a config: the code is the rule of the schema that it breaks, the path is where."""
+    if spec.config_schema is None:
+        return [_not_asked_for(name, "settings") for name in config]
+    fields, problems = _sorted_out(config, spec.secrets_schema, "is a secret: keep it with plugbay config secret")
+    return problems + [
+        Problem(error.kind.name, dotted(tuple(error.instance_path)), error.message)
+        for error in _errors(spec.config_schema, fields)
+    ]
+
+
+def check_secrets(spec: SettingsSpec, secrets: Mapping[str, Any]) -> list[Problem]:
+    """The same for secrets, in words that tell nothing of them."""
+    if spec.secrets_schema is None:
+        return [_not_asked_for(name, "secrets") for name in secrets]
+    fields, problems = _sorted_out(secrets, spec.config_schema, "is no secret: change it with plugbay config set")
+    return problems + [
+        Problem(error.kind.name, dotted(tuple(error.instance_path)), _discreet(error.kind))
+        for error in _errors(spec.secrets_schema, fields)
+    ]
+
+
+def without_secrets(spec: SettingsSpec, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config as it may be shown: a secret that was put there by mistake is left out."""
+    secrets = _properties(spec.secrets_schema)
+    return {name: value for name, value in config.items() if name not in secrets}
+
+
+def defaults(spec: SettingsSpec) -> dict[str, Any]:
+    """The value of every field that has one before anybody sets it. A knob's default goes before the schema's."""
+    fields = _properties(spec.config_schema)
+    of_schema = {name: field["default"] for name, field in fields.items() if "default" in field}
+    of_knobs = {knob.binds_to: knob.default for knob in spec.knobs if knob.default is not None}
+    return {**of_schema, **of_knobs}
+
+
+def set_knob(spec: SettingsSpec, config: Mapping[str, Any], name: str, value: Any) -> dict[str, Any] | Failure:
+    """The config with one knob turned. A string is read as an operator types it: `0.5`, `true`, a name of an enum.
+
+    Refused when the knob's own bounds or the schema forbid it. What was wrong with the config before does not count:
+    it could not be put right one knob after the other otherwise.
+    """
+    knob = next((knob for knob in spec.knobs if knob.name == name), None)
+    if knob is None:
+        known = [knob.name for knob in spec.knobs]
+        return Failure(Code.NOT_FOUND, f"there is no knob {name!r}{suggestion(name, known)}", detail={"knobs": known})
+    meant = value_of(knob, value) if isinstance(value, str) else value
+    broken = broken_rule(knob, meant)
+    if broken is not None:
+        return _refused(knob, f"{name} {broken[1]}, got {value!r:.60}", broken[0])
+    rest = {field: item for field, item in {**defaults(spec), **config}.items() if field != knob.binds_to}
+    known_problems = check_config(spec, rest)
+    for problem in check_config(spec, {**rest, knob.binds_to: meant}):
+        if problem not in known_problems:
+            return _refused(knob, f"{name} cannot be {value!r:.60}: {problem}", f"schema.{problem.code}", problem.path)
+    return {**config, knob.binds_to: meant}
+
+
+def set_field(spec: SettingsSpec, config: Mapping[str, Any], name: str, value: Any) -> dict[str, Any] | Failure:
+    """The config with one field changed that no knob is for; held to the schema as a knob is."""
+    fields = list(_properties(spec.config_schema))
+    if name not in fields:
+        known = [knob.name for knob in spec.knobs] + fields
+        text = f"there is no knob and no setting {name!r}{suggestion(name, known)}"
+        return Failure(Code.NOT_FOUND, text, detail={"known": known})
+    rest = {field: item for field, item in config.items() if field != name}
+    known_problems = check_config(spec, rest)
+    for problem in check_config(spec, {**rest, name: value}):
+        if problem not in known_problems:
+            detail = {"rule": f"schema.{problem.code}", "path": problem.path}
+            return Failure(Code.INVALID_INPUT, f"{name} cannot be {value!r:.60}: {problem}", detail=detail)
+    return {**config, name: value}
+
+
+def describe(spec: SettingsSpec, config: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
+    """Everything needed to draw the controls, as JSON. `secrets` names those that are set; it takes no values."""
+    current = {**defaults(spec), **config}
+    required = _required(spec.secrets_schema)
+    return {
+        "knobs": [_described(knob, current.get(knob.binds_to)) for knob in spec.knobs],
+        "secrets": [
+            {
+                "name": name,
+                "description": field.get("description", ""),
+                "required": name in required,
+                "set": name in secrets,
+            }
+            for name, field in _properties(spec.secrets_schema).items()
+        ],
+    }
+
+
+def _described(knob: Knob, value: Any) -> dict[str, Any]:
+    return {
+        "name": knob.name,
+        "type": knob.type,
+        "label": knob.label,
+        "description": knob.description,
+        "field": knob.binds_to,
+        "value": value,
+        "default": knob.default,
+        **knob.facts,
+    }
+
+
+def _sorted_out(fields: Mapping[str, Any], others: Any, misplaced: str) -> tuple[dict[str, Any], list[Problem]]:
+    """The fields a schema can judge, as JSON; and what keeps the rest from it, in words that tell no value.
+
+    A field that the schema on the other side names is in the wrong place: nothing else is said of it, since whatever
+    is said of a config may quote it.
+    """
+    judged: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, value in fields.items():
+        try:
+            if name in _properties(others):
+                problems.append(Problem("misplaced", name, misplaced))
+            else:
+                judged[name] = _CODEC.decode(_CODEC.encode(value))
+        except (Unencodable, Malformed) as error:
+            problems.append(Problem("not_json", name, f"cannot be sent as JSON: {error}"))
+    return judged, problems
+
+
+def _errors(schema: Any, value: Mapping[str, Any]) -> Iterator[Any]:
+    return iter(compile_schema(schema).iter_errors(value))
+
+
+def _not_asked_for(name: str, what: str) -> Problem:
+    return Problem("not_asked_for", name, f"the plugin has no {what}, so it would never see it")
+
+
+def _discreet(kind: Any) -> str:
+    return f"breaks the rule {kind.name}: {kind.value}" if kind.name in _TELLING else f"breaks the rule {kind.name}"
+
+
+def _refused(knob: Knob, message: str, rule: str, path: str = "") -> Failure:
+    detail = {"knob": knob.name, "rule": rule, "path": path or knob.binds_to}
+    return Failure(Code.INVALID_INPUT, message, detail=detail)
+
+
+def _properties(schema: Any) -> dict[str, dict[str, Any]]:
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    # `true` is a schema too, and says nothing.
+    return {name: field if isinstance(field, dict) else {} for name, field in (found or {}).items()}
+
+
+def _required(schema: Any) -> list[str]:
+    found = schema.get("required") if isinstance(schema, dict) else None
+    return found if isinstance(found, list) else []

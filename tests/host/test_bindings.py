@@ -1,0 +1,188 @@
+"""Settings, secrets, environment and decisions as a plugin gets them. Real files, real children, both loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay import Code, Host
+from plugbay.host import settings_files
+from plugbay.host.bindings import MAX_SETTINGS, Bindings, Options
+from plugbay.host.config import Config, parse
+from plugbay.host.discovery import inspect
+from plugbay.host.policy import Decision
+from plugbay.model.lifecycle import State
+from tests.support.kaged import write_kaged_plugin
+from tests.support.loops import Run
+from tests.support.requirements import requirement
+
+SETTINGS: dict[str, Any] = {
+    "config_schema": {
+        "type": "object",
+        "properties": {"limit": {"type": "integer", "default": 3, "maximum": 9}, "mode": {"enum": ["a", "b"]}},
+        "additionalProperties": False,
+    },
+    "system_config_schema": {"type": "object", "properties": {"key": {"type": "string", "minLength": 3}}},
+}
+SHOWS = (
+    'def tool(name, params, m):\n    reply(m, {k: greeting.get(k) for k in ("config", "system_config", "projects")})\n'
+)
+
+
+def bindings(text: str = "", state: Path | None = None, **options: Any) -> Bindings:
+    return Bindings(parse(text), Options(**options), state)
+
+
+@pytest.mark.parametrize(
+    ("options", "decision"),
+    [
+        ({}, Decision(True, None)),
+        ({"grants": frozenset({"x"})}, Decision(True, frozenset({"x"}))),
+        ({"grant_all": True}, Decision(True, None, grant_all=True)),
+        ({"unconfined": True}, Decision(True, None, unconfined=True)),
+    ],
+)
+def test_the_options_of_a_host_add_to_what_the_operator_decided(options: dict[str, Any], decision: Decision) -> None:
+    assert bindings(**options).decide("p") == decision
+
+
+def test_grants_of_the_host_are_added_to_those_of_the_file() -> None:
+    text = '[plugins.p]\ngrants = ["a"]\n'
+    assert bindings(text, grants=frozenset({"b"})).decide("p").grants == frozenset({"a", "b"})
+
+
+@requirement("kaged:config-delivered", "kaged:config-split")
+def test_config_and_secrets_reach_the_plugin_apart_from_each_other(run: Run, tmp_path: Path) -> None:
+    root = write_kaged_plugin(tmp_path, body=SHOWS, **SETTINGS)
+    state = tmp_path / "state"
+    settings_files.save_config(state, "p", {"mode": "b"})
+    settings_files.save_secrets(state, "p", {"key": "s3cret"})
+    config = tmp_path / "plugbay.toml"
+    config.write_text('[project]\nid = "shop"\n[host]\nstate_dir = "state"\n[plugins.p]\nconfig = { limit = 5 }\n')
+
+    async def main() -> None:
+        async with Host.load(root, config=config) as host:
+            assert await host.call("echo", {}) == {
+                "config": {"limit": 5, "mode": "b"},
+                "system_config": {"key": "s3cret"},
+                "projects": ["shop"],
+            }
+            assert "s3cret" not in repr(host._calls.supervisors["p"].binding)
+
+    run(main)
+
+
+def test_a_reload_takes_over_what_was_set_meanwhile(run: Run, tmp_path: Path) -> None:
+    root = write_kaged_plugin(tmp_path, body=SHOWS, **SETTINGS)
+    state = tmp_path / "state"
+
+    async def main() -> None:
+        async with Host.load(root, state_dir=state) as host:
+            assert (await host.call("echo", {}))["config"] == {"limit": 3}
+            settings_files.save_config(state, "p", {"limit": 7})
+            assert (await host.call("echo", {}))["config"] == {"limit": 3}
+            await host.reload("p")
+            assert (await host.call("echo", {}))["config"] == {"limit": 7}
+
+    run(main)
+
+
+@requirement("kaged:config-validated")
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("config = { limit = 10 }", "limit"),
+        ("config = { limitt = 1 }", "limitt"),
+        ('config = { mode = "c" }', "mode"),
+        ("config = { limit = 2026-01-02T03:04:05Z }", "limit"),
+        ("config = { limit = nan }", "limit"),
+    ],
+)
+def test_settings_that_do_not_fit_keep_the_plugin_from_starting(
+    run: Run, tmp_path: Path, given: str, words: str
+) -> None:
+    root = write_kaged_plugin(tmp_path, body=SHOWS, **SETTINGS)
+    config = tmp_path / "plugbay.toml"
+    config.write_text(f"[plugins.p]\n{given}\n")
+
+    async def main() -> None:
+        async with Host.load(root, config=config) as host:
+            failure = (await host.attempt("echo")).failure
+            assert failure is not None
+            assert failure.code in (Code.LAUNCH_FAILED, Code.QUARANTINED)
+            assert words in failure.message
+            assert "plugbay config show p" in failure.detail["hint"] or failure.code == Code.QUARANTINED
+            status = host.plugins()[0]
+            assert (status.state, status.generation) == (State.QUARANTINED, 0)
+
+    run(main)
+
+
+@requirement("kaged:secrets-never-told")
+def test_a_secret_that_does_not_fit_is_refused_without_being_told(run: Run, tmp_path: Path) -> None:
+    root = write_kaged_plugin(tmp_path, body=SHOWS, **SETTINGS)
+    state = tmp_path / "state"
+    settings_files.save_secrets(state, "p", {"key": "s3"})
+
+    async def main() -> None:
+        async with Host.load(root, state_dir=state) as host:
+            failure = (await host.attempt("echo")).failure
+            assert failure is not None
+            assert "key" in failure.message
+            assert "s3" not in str(failure.to_json()).replace("minLength: 3", "")
+
+    run(main)
+
+
+@requirement("kaged:environment")
+def test_the_plugin_is_told_where_it_works(run: Run, tmp_path: Path) -> None:
+    body = 'def tool(name, params, m):\n    reply(m, {k: v for k, v in os.environ.items() if k.startswith("KAGED_")})\n'
+    root = write_kaged_plugin(tmp_path, body=body)
+    config = tmp_path / "plugbay.toml"
+    config.write_text('[project]\nid = "shop"\nroot = "work"\n[host]\nstate_dir = "state"\n')
+
+    async def main() -> None:
+        async with Host.load(root, config=config) as host:
+            assert await host.call("echo", {}) == {
+                "KAGED_PROJECT_ID": "shop",
+                "KAGED_PROJECT_ROOT": str(tmp_path / "work"),
+                "KAGED_CONFIG_ROOT": str(tmp_path / "state" / "shared"),
+            }
+            assert (tmp_path / "state" / "shared").stat().st_mode & 0o777 == 0o700
+
+    run(main)
+
+
+def test_a_plugin_without_settings_needs_none(tmp_path: Path) -> None:
+    spec = inspect(write_kaged_plugin(tmp_path)).spec
+    assert spec is not None
+    binding = Bindings(Config(), Options(), None).bind(spec)
+    assert (binding.config, binding.secrets, binding.refusal) == (None, None, None)
+
+
+def test_settings_larger_than_a_greeting_are_refused(tmp_path: Path) -> None:
+    spec = inspect(write_kaged_plugin(tmp_path, config_schema={"type": "object"})).spec
+    assert spec is not None
+    text = f'[plugins.p]\nconfig = {{ fill = "{"x" * MAX_SETTINGS}" }}\n'
+    refusal = bindings(text).bind(spec).refusal
+    assert refusal is not None and "at most" in refusal.message
+
+
+@requirement("kaged:config-secrets-apart")
+def test_a_secret_in_the_config_keeps_the_plugin_from_starting_and_is_told_to_nobody(tmp_path: Path) -> None:
+    spec = inspect(write_kaged_plugin(tmp_path, **{**SETTINGS, "config_schema": {"type": "object"}})).spec
+    assert spec is not None
+    binding = bindings('[plugins.p]\nconfig = { key = "open sesame" }\n').bind(spec)
+    assert binding.refusal is not None and "key: is a secret" in binding.refusal.message
+    assert "sesame" not in repr(binding)
+
+
+def test_a_folder_that_cannot_be_made_keeps_only_those_who_need_it_from_starting(tmp_path: Path) -> None:
+    spec = inspect(write_kaged_plugin(tmp_path)).spec
+    assert spec is not None
+    (tmp_path / "shared").write_text("in the way")
+    refusal = bindings(state=tmp_path).bind(spec).refusal
+    assert refusal is not None
+    assert (refusal.code, "cannot be made" in refusal.message) == (Code.LAUNCH_FAILED, True)

@@ -1,0 +1,86 @@
+"""A plugin's secrets are taken out of what it says. Values first, then a real child that prints its key everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay import Host
+from plugbay.host import settings_files
+from plugbay.host.discretion import HIDDEN, Discretion
+from plugbay.model.errors import Code, Failure
+from tests.support.kaged import write_kaged_plugin
+from tests.support.loops import Run, until
+from tests.support.requirements import requirement
+
+KEY = "sk-0123456789"
+LEAKS = """
+def tool(name, params, m):
+    key = greeting["system_config"]["key"]
+    print("using", key, file=sys.stderr, flush=True)
+    print("noise", key, flush=True)
+    if params.get("die"):
+        os._exit(3)
+    fail(m, -32000, "bad key " + key, tried=[key])
+"""
+
+
+@pytest.mark.parametrize(
+    ("secrets", "said", "told"),
+    [
+        ({"key": KEY}, f"a {KEY} b {KEY}", f"a {HIDDEN} b {HIDDEN}"),
+        ({"a": "secret", "b": "secretive"}, "secretive", HIDDEN),
+        ({"deep": {"list": ["swordfish"]}}, {"swordfish": ["swordfish", 1, None]}, {HIDDEN: [HIDDEN, 1, None]}),
+        ({"pin": 123456}, "pin 123456", f"pin {HIDDEN}"),
+        ({"pem": "BEGIN KEY\nabcdefgh\nEND KEY"}, "abcdefgh", HIDDEN),
+        ({"short": "abc"}, "abc", "abc"),
+        ({}, "anything", "anything"),
+        (None, "anything", "anything"),
+    ],
+)
+def test_what_a_plugin_says_is_told_without_its_secrets(secrets: Any, said: Any, told: Any) -> None:
+    assert Discretion(secrets).value(said) == told
+
+
+def test_a_failure_keeps_everything_else() -> None:
+    failure = Failure(Code.OVERLOADED, f"no {KEY}", plugin="p", retryable=True, retry_after_ms=5, detail={"a": KEY})
+    told = Discretion({"key": KEY}).failure(failure)
+    assert told == Failure(
+        Code.OVERLOADED, f"no {HIDDEN}", plugin="p", retryable=True, retry_after_ms=5, detail={"a": HIDDEN}
+    )
+    assert Discretion({}).failure(failure) is failure
+
+
+@requirement("kaged:secrets-never-told")
+def test_a_plugin_that_prints_its_key_does_not_make_the_host_repeat_it(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = {"type": "object", "properties": {"key": {"type": "string"}}}
+    root = write_kaged_plugin(tmp_path, body=LEAKS, system_config_schema=schema)
+    settings_files.save_secrets(tmp_path / "state", "p", {"key": KEY})
+    heard: list[Any] = []
+
+    async def main() -> None:
+        async with Host.load(root, state_dir=tmp_path / "state") as host:
+            events = host.subscribe("plugin.lifecycle.>")
+
+            async def listen() -> None:
+                async for event in events:
+                    heard.append(event.payload)
+
+            listener = asyncio.ensure_future(listen())
+            heard.append((await host.attempt("echo", {})).failure)
+            heard.append((await host.attempt("echo", {"die": True})).failure)
+            await until(lambda: any("stderr_tail" in str(item) and "exit_code" in str(item) for item in heard[2:]))
+            listener.cancel()
+            heard.extend(host.call_log.records)  # type: ignore[attr-defined]
+
+    with caplog.at_level(logging.DEBUG):
+        run(main)
+    assert HIDDEN in str(heard) and HIDDEN in caplog.text
+    assert KEY not in str(heard) + caplog.text + json.dumps([str(item) for item in heard])
