@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from plugbay.model.errors import Code, Failure
-from plugbay.sdk import Plugin, ToolError
+from plugbay.sdk import Plugin, ServiceError, ToolError
+from tests.support.requirements import requirement
 
 plugin = Plugin("p", "1.0", capabilities=["c"])
 
@@ -108,8 +109,91 @@ def test_names_and_descriptions_come_from_the_function_unless_given() -> None:
 def test_what_can_never_answer_is_refused_when_it_is_declared() -> None:
     with pytest.raises(TypeError, match="with parentheses"):
         plugin.tool(add)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="plain function"):
+    with pytest.raises(TypeError, match="a tool must be a plain function"):
         plugin.tool("method")(plugin.invoke)
+    with pytest.raises(TypeError, match="a method must be a plain function"):
+        plugin.method("a.b")(plugin.invoke)
+    with pytest.raises(TypeError, match=r"@plugin\.method\(\) with parentheses"):
+        plugin.method(add)  # type: ignore[arg-type]
+
+
+MANIFEST = """
+[plugin]
+id = "slackish"
+version = "1.2.3"
+name = "Slackish"
+description = "Talks."
+
+[plugin.extends]
+tools = ["slackish_forecast"]
+"""
+
+
+@requirement("nexo:sdk-declared-tools")
+def test_a_plugin_can_be_what_its_manifest_says() -> None:
+    made = Plugin.from_manifest(MANIFEST, capabilities=["c"], server_version="x")
+    assert (made.id, made.version, made.name, made.description) == ("slackish", "1.2.3", "Slackish", "Talks.")
+    assert (made.capabilities, made.server_version) == (("c",), "x")
+    made.tool("forecast")(whole)
+    with pytest.raises(ValueError, match="does not declare 'slackish_other'"):
+        made.tool("other")(whole)
+    with pytest.raises(ValueError, match="does not declare"):
+        Plugin("p", manifest={"plugin": {"id": "p"}}).tool()(whole)
+
+
+def test_everything_else_is_declared_by_name_once() -> None:
+    class Thing: ...
+
+    made, thing = Plugin("p"), Thing()
+    assert made.hook("before_message")(whole) is whole
+    assert made.llm_provider("cohere")(whole) is whole
+    assert made.channel("slack")(Thing) is Thing
+    assert isinstance(made.channels["slack"], Thing)
+    assert made.vector_backend("qdrant")(thing) is thing
+    assert made.vector_backends == {"qdrant": thing}
+    assert made.on_event()(whole) is made.on_event("a.>")(whole)
+    assert [pattern for pattern, _ in made.events] == [None, "a.>"]
+    assert made.on_ready(whole) is made.on_shutdown(whole)
+    assert len(made.welcomes) == len(made.farewells) == 1
+    with pytest.raises(ValueError, match="two hooks are called 'before_message'"):
+        made.hook("before_message")(whole)
+    with pytest.raises(ValueError, match="two channels are called 'slack'"):
+        made.channel("slack")(thing)
+    with pytest.raises(TypeError, match=r"@plugin\.on_event\(\) with parentheses"):
+        made.on_event(whole)  # type: ignore[arg-type]
+
+
+@requirement("kaged:sdk-declarations")
+def test_what_only_some_contracts_carry_is_declared_all_the_same() -> None:
+    made = Plugin("p", config_schema={"type": "object"}, secrets_schema={"type": "object"})
+    assert (made.config_schema, made.secrets_schema) == ({"type": "object"}, {"type": "object"})
+    assert made.method("index.rebuild")(whole) is whole
+    assert made.compactor(whole) is whole
+    made.notifies("changed", "gone", "changed")
+    made.notifies("changed")
+    made.knob("depth", type="int_range", label="Depth", min=1, max=9)
+    made.knob("deep", type="boolean", label="Deep", binds_to="config.deeper", default=False)
+    assert list(made.methods) == ["index.rebuild"]
+    assert made.notifications == ["changed", "gone"]
+    assert made.knobs == {
+        "depth": {"type": "int_range", "label": "Depth", "binds_to": "depth", "min": 1, "max": 9},
+        "deep": {"type": "boolean", "label": "Deep", "binds_to": "config.deeper", "default": False},
+    }
+    with pytest.raises(ValueError, match="two methods are called"):
+        made.method("index.rebuild")(whole)
+    with pytest.raises(ValueError, match="one compactor"):
+        made.compactor(whole)
+    with pytest.raises(ValueError, match="two knobs are called 'depth'"):
+        made.knob("depth", type="boolean", label="Again")
+
+
+def test_without_a_host_there_are_no_settings() -> None:
+    assert (dict(Plugin("p").config), dict(Plugin("p").secrets)) == ({}, {})
+
+
+def test_without_a_host_there_are_no_services() -> None:
+    with pytest.raises(ServiceError, match="this host has no event bus"):
+        Plugin("p").host.events.publish("t", 1)
 
 
 def test_two_tools_with_one_name_are_refused() -> None:

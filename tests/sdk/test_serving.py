@@ -45,6 +45,14 @@ def misbehave(kind):
         time.sleep(60)
     raise ToolError("\\udcff" if kind == "surrogate" else "x" * 2_000_000)
 
+@plugin.tool()
+def modules():
+    return sorted(sys.modules)
+
+@plugin.tool()
+def run_again():
+    plugin.run()
+
 plugin.run()
 """
 
@@ -90,7 +98,7 @@ def test_a_plugin_answers_in_an_empty_environment_and_leaves_when_its_input_ends
             "plugin_id": "p",
             "plugin_version": "2",
             "protocol_version": "rterm.plugin.v1",
-            "exposed_tools": ["echo", "huge", "misbehave"],
+            "exposed_tools": ["echo", "huge", "misbehave", "modules", "run_again"],
             "capabilities": [],
         }
         answer = ask(process, request("echo", {"text": "ü€😀"}))
@@ -118,12 +126,60 @@ def test_a_plugin_whose_host_goes_away_leaves_quietly(tmp_path: Path, spoken: by
         assert err == b"noise at import\n"
 
 
-@pytest.mark.parametrize("spoken", [b"hello?\n", b'{"bad" 1}\n', b"[1 2]\n"])
+@pytest.mark.parametrize("spoken", [b'{"type":"request"}\n', b'\n{"type":"handshake"}\n', HANDSHAKE + b"[1 2]\n"])
 def test_a_host_that_breaks_the_contract_is_told_on_stderr_and_the_plugin_fails(tmp_path: Path, spoken: bytes) -> None:
     with plugin_process(tmp_path) as process:
         _, err = process.communicate(spoken, timeout=10)
         assert process.returncode == 1
         assert b"p: the host broke the contract" in err
+
+
+@pytest.mark.parametrize("spoken", [b"hello?\n", b'{"bad" 1}\n', b"[1 2]\n"])
+@requirement("nexo:sdk-noise")
+def test_a_first_line_that_is_no_contract_is_skipped_with_a_word_on_stderr(tmp_path: Path, spoken: bytes) -> None:
+    with plugin_process(tmp_path) as process:
+        out, err = process.communicate(spoken, timeout=10)
+        assert (out, process.returncode) == (b"", 0)
+        assert b"p: malformed" in err
+
+
+@requirement("nexo:sdk-one-source", "kaged:sdk-one-source")
+def test_one_source_serves_whichever_contract_greets_it(tmp_path: Path) -> None:
+    with plugin_process(tmp_path) as process:
+        assert ask(process, HANDSHAKE)["type"] == "handshake"
+        assert ask(process, request("echo", 7))["output"] == 7
+    with plugin_process(tmp_path) as process:
+        invoke = {"jsonrpc": "2.0", "id": 1, "method": "tool.invoke", "params": {"tool_name": "p_echo", "args": 7}}
+        assert ask(process, json.dumps(invoke).encode() + b"\n")["result"] == 7
+    with plugin_process(tmp_path) as process:
+        echo = {"jsonrpc": "2.0", "id": 1, "method": "p.echo", "params": {"n": 7}}
+        assert ask(process, json.dumps(echo).encode() + b"\n")["result"] == {"n": 7}
+
+
+def test_a_first_line_in_pieces_is_still_one_line(tmp_path: Path) -> None:
+    with plugin_process(tmp_path) as process:
+        assert process.stdin is not None
+        for byte in HANDSHAKE[:-1]:
+            process.stdin.write(bytes([byte]))
+            process.stdin.flush()
+        assert ask(process, HANDSHAKE[-1:])["type"] == "handshake"
+
+
+def test_what_rune_does_not_need_is_not_loaded(tmp_path: Path) -> None:
+    with plugin_process(tmp_path) as process:
+        ask(process, HANDSHAKE)
+        loaded = set(ask(process, request("modules", {}))["output"])
+        ours = {name for name in loaded if name.startswith("plugbay.sdk.")}
+        assert ours == {f"plugbay.sdk.{name}" for name in ("detect", "handlers", "plugin", "serving", "stdio")}
+        assert not loaded & {"threading", "_queue", "asyncio", "json", "re", "typing"}
+        assert not {name for name in loaded if name.startswith(("plugbay.contracts.nexo", "plugbay.contracts.kaged"))}
+
+
+def test_a_process_serves_once(tmp_path: Path) -> None:
+    with plugin_process(tmp_path) as process:
+        ask(process, HANDSHAKE)
+        answer = ask(process, request("run_again", {}))
+        assert "serves a plugin already" in answer["error"]["message"]
 
 
 def test_a_request_that_ends_with_the_input_instead_of_a_newline_is_still_answered(tmp_path: Path) -> None:

@@ -71,6 +71,53 @@ claim().write(claim().read())
     assert done.stdout == b"kept", done.stderr
 
 
+def test_a_host_may_close_what_it_does_not_read(tmp_path: Path) -> None:
+    script = """
+import os
+from plugbay.sdk.stdio import claim
+wire = claim()
+print("nobody hears this")
+os.system("echo nor this >&2")
+wire.write(wire.read() if os.fstat(2) else b"")
+"""
+    (tmp_path / "script.py").write_text(f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{script}")
+    command = ["/bin/sh", "-c", f"exec '{sys.executable}' -S script.py 2>&-"]
+    done = subprocess.run(command, cwd=tmp_path, input=b"kept", stdout=subprocess.PIPE, timeout=20, check=True)
+    assert done.stdout == b"kept"
+
+
+def test_a_copy_of_the_process_has_no_wire(tmp_path: Path) -> None:
+    done = run_script(
+        """
+import os
+from plugbay.sdk.stdio import claim
+wire = claim()
+copy = os.fork()
+if copy == 0:
+    wire.write(b"twice")
+    wire.write(b"never reached")
+wire.write(b"status %d" % os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
+""",
+        tmp_path,
+    )
+    assert (done.stdout, done.stderr) == (b"status 1", b"")
+
+
 def test_a_frame_larger_than_the_pipe_is_written_whole(tmp_path: Path) -> None:
     done = run_script("from plugbay.sdk.stdio import claim\nclaim().write(b'x' * 3_000_000)\n", tmp_path)
     assert len(done.stdout) == 3_000_000
+
+
+def test_a_note_is_one_line_on_stderr_and_leaving_keeps_it(tmp_path: Path) -> None:
+    done = run_script(
+        """
+from plugbay.sdk.stdio import leave, note
+note("a word")
+sys.stdout.write("half a line")
+sys.stderr.close()
+note("nobody hears this")
+leave(3)
+""",
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"", b"a word\nhalf a line")

@@ -1,4 +1,4 @@
-"""`Plugin`: what an author writes. Tools are plain functions; `run()` speaks the contract.
+"""`Plugin`: what an author writes. Handlers are plain or async functions; `run()` speaks the contract that greets it.
 
     from plugbay.sdk import Plugin
 
@@ -10,7 +10,7 @@
 
     plugin.run()
 
-Owns the author's declarations and how an input becomes a handler's arguments. Knows no wire format.
+Owns the author's declarations. Knows no wire format, and nothing of when a handler runs.
 """
 
 from __future__ import annotations
@@ -19,100 +19,219 @@ import os
 import sys
 
 from plugbay.model.errors import Code, Failure, Origin
+from plugbay.sdk.handlers import Handler, Tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any, NoReturn, TypeVar
 
+    from plugbay.sdk.context import Context
+
     Function = TypeVar("Function", bound=Callable[..., Any])
-
-_VARKEYWORDS = 0x08
-"""A code flag, as in `inspect`, which costs 27 ms to import."""
-
-
-class ToolError(Exception):
-    """Raise it in a tool to answer with an error of your own; `code` is yours to choose."""
-
-    def __init__(self, message: str, code: str = "plugin_error") -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class Tool:
-    """One declared tool."""
-
-    __slots__ = ("description", "function", "name")
-
-    def __init__(self, name: str, description: str, function: Callable[..., Any]) -> None:
-        self.name = name
-        self.description = description
-        self.function = function
-
-    def invoke(self, given: Any, context: Mapping[str, Any]) -> Any:
-        """Run the tool; the result is its value or a `Failure`."""
-        arguments = self._arguments(given, context)
-        if isinstance(arguments, Failure):
-            return arguments
-        try:
-            value = self.function(**arguments)
-            if hasattr(value, "__await__"):
-                import asyncio
-
-                value = asyncio.run(_awaited(value))
-        except ToolError as error:
-            code = error.code if error.code in (Code.INVALID_INPUT, Code.NOT_FOUND) else Code.PLUGIN_ERROR
-            return Failure(code, str(error), origin=Origin.PLUGIN, detail={"plugin_code": error.code})
-        except BaseException as error:  # SystemExit too: argparse in a tool must not look like a crash
-            _print_traceback()
-            text = f"{type(error).__name__}: {_text(error)}"
-            return Failure(Code.PLUGIN_ERROR, text, origin=Origin.PLUGIN, detail={"plugin_code": "internal"})
-        return value
-
-    def _arguments(self, given: Any, context: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """The input object as keyword arguments; a parameter called `input` takes the whole input instead."""
-        names, required, open_ended = _parameters(self.function)
-        extra = {"context": dict(context)} if "context" in names else {}
-        names = [name for name in names if name != "context"]
-        if names == ["input"]:
-            return {"input": given, **extra}
-        if not isinstance(given, dict):
-            return _invalid(f"the input must be an object with {', '.join(names) or 'no keys'}")
-        missing = [name for name in names if name in required and name not in given]
-        if missing:
-            return _invalid(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required")
-        unknown = [] if open_ended else [name for name in given if name not in names]
-        if unknown:
-            return _invalid(f"unknown: {', '.join(unknown)}; this tool takes {', '.join(names) or 'nothing'}")
-        return {**given, **extra}
+    Thing = TypeVar("Thing")
 
 
 class Plugin:
-    """A plugin: an id, a version, and the tools it offers."""
+    """A plugin: an id, a version, and what it offers.
 
-    def __init__(self, id: str, version: str = "0.1.0", *, capabilities: Iterable[str] = ()) -> None:
+    `manifest` is what a nexo host is shown instead of these few fields; `server_version` names the running program.
+    `config_schema` and `secrets_schema` are JSON Schemas of what an operator may set. What a contract cannot carry is
+    not offered to its hosts.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        version: str = "0.1.0",
+        *,
+        name: str = "",
+        description: str = "",
+        capabilities: Iterable[str] = (),
+        manifest: dict[str, Any] | None = None,
+        server_version: str | None = None,
+        config_schema: Mapping[str, Any] | None = None,
+        secrets_schema: Mapping[str, Any] | None = None,
+    ) -> None:
         self.id = id
         self.version = version
+        self.name = name
+        self.description = description
         self.capabilities = tuple(capabilities)
+        self.manifest = manifest
+        self.server_version = server_version
+        self.config_schema = None if config_schema is None else dict(config_schema)
+        self.secrets_schema = None if secrets_schema is None else dict(secrets_schema)
         self.tools: dict[str, Tool] = {}
+        self.methods: dict[str, Tool] = {}
+        self.notifications: list[str] = []
+        self.knobs: dict[str, dict[str, Any]] = {}
+        self.compaction: Handler | None = None
+        self.events: list[tuple[str | None, Handler]] = []
+        self.hooks: dict[str, Handler] = {}
+        self.channels: dict[str, object] = {}
+        self.llm_providers: dict[str, Handler] = {}
+        self.vector_backends: dict[str, object] = {}
+        self.welcomes: list[Handler] = []
+        self.farewells: list[Handler] = []
+        self._host: Context | None = None
 
-    def tool(self, name: str | None = None, *, description: str = "") -> Callable[[Function], Function]:
+    @classmethod
+    def from_manifest(cls, text: str, *, capabilities: Iterable[str] = (), server_version: str | None = None) -> Plugin:
+        """A plugin that is what its `nexo-plugin.toml` says; a tool that is not declared there is refused."""
+        from plugbay.sdk.manifest import parse
+
+        manifest = parse(text)
+        table = manifest["plugin"]
+        return cls(
+            table["id"],
+            table["version"],
+            name=str(table.get("name", "")),
+            description=str(table.get("description", "")),
+            capabilities=capabilities,
+            manifest=manifest,
+            server_version=server_version,
+        )
+
+    # What an author declares.
+
+    def tool(
+        self, name: str | None = None, *, description: str = "", input_schema: Mapping[str, Any] | None = None
+    ) -> Callable[[Function], Function]:
         """Offer a function as a tool; its name and docstring are the defaults."""
-
-        if name is not None and not isinstance(name, str):
-            raise TypeError("write @plugin.tool() with parentheses")
+        _refuse_function("tool", name)
 
         def register(function: Function) -> Function:
-            if not hasattr(function, "__code__") or hasattr(function, "__self__"):
-                raise TypeError(f"a tool must be a plain function, not {function!r}; wrap it in one")
+            _refuse_object("tool", function)
             called = name or function.__name__
-            if called in self.tools:
-                raise ValueError(f"two tools are called {called!r}")
+            self._refuse_undeclared(called)
             text = description or (function.__doc__ or "").strip().split("\n")[0]
-            self.tools[called] = Tool(called, text, function)
+            _add(self.tools, "tools", called, Tool(called, text, function, input_schema))
             return function
 
         return register
+
+    def method(self, name: str) -> Callable[[Function], Function]:
+        """Answer a method of your own, such as `index.rebuild`; its parameters are given as those of a tool are."""
+        _refuse_function("method", name)
+
+        def register(function: Function) -> Function:
+            _refuse_object("method", function)
+            _add(self.methods, "methods", name, Tool(name, "", function))
+            return function
+
+        return register
+
+    def on_event(self, pattern: str | None = None) -> Callable[[Function], Function]:
+        """Hear the events whose topic the pattern covers (`*` one segment, `>` the rest); without one, every event."""
+        _refuse_function("on_event", pattern)
+
+        def register(function: Function) -> Function:
+            self.events.append((pattern, Handler(function)))
+            return function
+
+        return register
+
+    def hook(self, name: str) -> Callable[[Function], Function]:
+        """Have a say before or after something happens.
+
+        Return `block`, `transform`, `override`, `inject` or nothing; in a hook of a session, a text is injected.
+        """
+        return self._handler(self.hooks, "hook", name)
+
+    def compactor(self, function: Function) -> Function:
+        """Make a conversation shorter: take a list of messages, return another, or None to leave it to the host."""
+        if self.compaction is not None:
+            raise ValueError("a plugin has one compactor")
+        self.compaction = Handler(function)
+        return function
+
+    def notifies(self, *names: str) -> None:
+        """Declare what may be published where hosts want to know that beforehand."""
+        self.notifications += [name for name in dict.fromkeys(names) if name not in self.notifications]
+
+    def knob(self, name: str, *, type: str, label: str, binds_to: str = "", default: Any = None, **facts: Any) -> None:
+        """Offer an operator a control for a field of the config, by default the field of the same name.
+
+        `facts` are what the type needs: `min`, `max`, `step`; `values`, `labels`; `max_length`; `prefixes`.
+        """
+        common = {"type": type, "label": label, "binds_to": binds_to or name, "default": default, **facts}
+        _add(self.knobs, "knobs", name, {key: value for key, value in common.items() if value is not None})
+
+    def llm_provider(self, name: str) -> Callable[[Function], Function]:
+        """Answer for a language model: return the text, the whole result, or yield pieces of either."""
+        return self._handler(self.llm_providers, "llm_provider", name)
+
+    def channel(self, kind: str) -> Callable[[Thing], Thing]:
+        """Carry messages: a class, or an instance of one, with `start(instance)`, `stop()` and `send(message)`."""
+        return self._object(self.channels, "channel", kind)
+
+    def vector_backend(self, name: str) -> Callable[[Thing], Thing]:
+        """Store vectors: a class, or an instance, with `upsert`, `search` and `delete` of a collection."""
+        return self._object(self.vector_backends, "vector_backend", name)
+
+    def on_ready(self, function: Function) -> Function:
+        """Run the function once the host has greeted us."""
+        self.welcomes.append(Handler(function))
+        return function
+
+    def on_shutdown(self, function: Function) -> Function:
+        """Run the function before we leave; what it raises is told to the host."""
+        self.farewells.append(Handler(function))
+        return function
+
+    def _handler(self, declared: dict[str, Handler], what: str, name: str) -> Callable[[Function], Function]:
+        _refuse_function(what, name)
+
+        def register(function: Function) -> Function:
+            _add(declared, f"{what}s", name, Handler(function))
+            return function
+
+        return register
+
+    def _object(self, declared: dict[str, object], what: str, name: str) -> Callable[[Thing], Thing]:
+        _refuse_function(what, name)
+
+        def register(thing: Thing) -> Thing:
+            _add(declared, f"{what}s", name, thing() if isinstance(thing, type) else thing)
+            return thing
+
+        return register
+
+    def _refuse_undeclared(self, tool: str) -> None:
+        """A host turns away a plugin that offers what its manifest does not declare; better to hear it now."""
+        if self.manifest is None:
+            return
+        from plugbay.sdk.manifest import declared_tools, offered_name
+
+        offered = offered_name(self.manifest["plugin"]["id"], tool)
+        if offered not in declared_tools(self.manifest):
+            raise ValueError(f"the manifest does not declare {offered!r} in plugin.extends.tools")
+
+    # What serves it.
+
+    @property
+    def host(self) -> Context:
+        """The host's services for code outside handlers, such as a channel's own threads."""
+        if self._host is None:
+            from plugbay.sdk.context import unconnected
+
+            return unconnected(self.id)
+        return self._host
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """What the operator configured, once the host has said it."""
+        return self.host.config
+
+    @property
+    def secrets(self) -> Mapping[str, Any]:
+        """What the operator keeps secret, once the host has said it; masked when it is printed."""
+        return self.host.secrets
+
+    def connect(self, host: Context) -> None:
+        """From now on there is a host with services."""
+        self._host = host
 
     def invoke(self, tool: str, given: Any, context: Mapping[str, Any]) -> Any:
         """What the wire asks for: the tool's value, or a `Failure`."""
@@ -141,36 +260,17 @@ Tools: {tools}
 """
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[list[str], set[str], bool]:
-    """(names, the required ones, whether it takes any keyword), without importing `inspect`."""
-    code = function.__code__
-    count = code.co_argcount + code.co_kwonlyargcount
-    names = list(code.co_varnames[:count])
-    positional = names[: code.co_argcount]
-    optional = set(positional[len(positional) - len(function.__defaults__ or ()) :]) if function.__defaults__ else set()
-    optional |= set(function.__kwdefaults__ or ())
-    return names, set(names) - optional, bool(code.co_flags & _VARKEYWORDS)
+def _refuse_function(what: str, name: object) -> None:
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"write @plugin.{what}() with parentheses")
 
 
-def _invalid(message: str) -> Failure:
-    return Failure(Code.INVALID_INPUT, message, origin=Origin.PLUGIN, detail={"plugin_code": "invalid_input"})
+def _refuse_object(what: str, function: Any) -> None:
+    if not hasattr(function, "__code__") or hasattr(function, "__self__"):
+        raise TypeError(f"a {what} must be a plain function, not {function!r}; wrap it in one")
 
 
-async def _awaited(value: Any) -> Any:
-    return await value
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "(its text cannot be read)"
-
-
-def _print_traceback() -> None:
-    import traceback
-
-    try:
-        traceback.print_exc()
-    except (OSError, ValueError):
-        pass  # stderr is closed; the answer still says what happened
+def _add(declared: dict[str, Any], what: str, name: str, thing: object) -> None:
+    if name in declared:
+        raise ValueError(f"two {what} are called {name!r}")
+    declared[name] = thing

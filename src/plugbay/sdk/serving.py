@@ -1,13 +1,12 @@
-"""The loop inside a plugin: bytes in, machine, handler, bytes out. Blocking, one thread, no asyncio.
+"""Where a plugin's conversation begins: hear the host's first line, and speak its contract.
 
-After its answer a rune plugin waits for the end of its input before it leaves: real hosts reap the child while they
-still read from it, and a plugin that exits at once is sometimes reported as crashed.
+The rune loop is here too, because it is all that most plugins need: blocking, one thread, no asyncio. Every other
+contract is loaded when its host has spoken. After its answer a rune plugin waits for the end of its input before it
+leaves: real hosts reap the child while they still read from it, and a plugin that exits at once is sometimes reported
+as crashed.
 """
 
 from __future__ import annotations
-
-import os
-import sys
 
 from plugbay.contracts.base import Role
 from plugbay.contracts.rune.machine import RuneMachine
@@ -15,55 +14,84 @@ from plugbay.contracts.rune.messages import Identity
 from plugbay.model.errors import Failure
 from plugbay.model.events import CallArrived, Fault
 from plugbay.model.operations import InvokeTool
-from plugbay.sdk.stdio import claim
+from plugbay.sdk.detect import KAGED, NEXO, detect
+from plugbay.sdk.stdio import claim, leave, note
 from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Any, NoReturn, Protocol
 
     from plugbay.contracts.base import Machine
     from plugbay.model.events import Event
+    from plugbay.sdk import kaged, nexo
     from plugbay.sdk.stdio import Wire
+    from plugbay.wire.strict_json import Codec
 
-    class Plugin(Protocol):
+    class Plugin(nexo.Plugin, kaged.Plugin, Protocol):
         """What is served: an identity, and something that answers."""
 
-        @property
-        def id(self) -> str: ...
-        @property
-        def version(self) -> str: ...
-        @property
-        def capabilities(self) -> tuple[str, ...]: ...
-        @property
-        def tools(self) -> Iterable[str]: ...
         def invoke(self, tool: str, given: Any, context: Mapping[str, Any]) -> Any: ...
 
 
+_serving = False
+
+
 def serve(plugin: Plugin) -> NoReturn:
-    """Talk until the host closes our input, then leave at once, skipping the interpreter's farewell."""
-    wire = claim()
+    """Talk until the conversation is over, then leave at once. A process has one wire, so it serves once."""
+    global _serving
+    if _serving:
+        raise RuntimeError("this process serves a plugin already; run() is called once")
+    _serving = True
+    wire, codec = claim(), stdlib_codec()
+    contract, first = greeting(wire, codec, plugin)
+    if contract == KAGED:
+        from plugbay.sdk import kaged
+
+        kaged.serve(plugin, wire, codec, first)
+    if contract == NEXO:
+        from plugbay.sdk import nexo
+
+        nexo.serve(plugin, wire, codec, first)
     identity = Identity(plugin.id, plugin.version, tuple(plugin.tools), plugin.capabilities)
-    machine = RuneMachine(Role.PLUGIN, stdlib_codec(), identity=identity)
+    machine = RuneMachine(Role.PLUGIN, codec, identity=identity)
     machine.greet()
-    leave(converse(machine, wire, plugin))
+    leave(converse(machine, wire, plugin, first))
 
 
-def converse(machine: Machine, wire: Wire, plugin: Plugin) -> int:
-    """The exit status after the conversation has ended."""
+def greeting(wire: Wire, codec: Codec, plugin: Plugin) -> tuple[str, bytes]:
+    """The contract the host speaks, and everything it has said so far."""
+
+    def owns(method: str) -> bool:
+        from plugbay.sdk.kaged_names import is_own_method
+
+        return is_own_method(plugin, method)
+
+    first = b""
+    while True:
+        data = wire.read()
+        first += data
+        contract = detect(codec, first, not data, owns)
+        if contract is not None:
+            return contract, first
+
+
+def converse(machine: Machine, wire: Wire, plugin: Plugin, first: bytes) -> int:
+    """The exit status after the conversation has ended. `first` was read already; empty if that was the end."""
+    data = first
     while True:
         try:
-            data = wire.read()
             fault = react(machine, data, plugin)
             wire.write(machine.outgoing())
         except BrokenPipeError:
             return 0
         if fault is not None:
-            sys.stderr.write(f"{plugin.id}: the host broke the contract: {fault.message}\n")
+            note(f"{plugin.id}: the host broke the contract: {fault.message}")
             return 1
         if not data:
             return 0
+        data = wire.read()
 
 
 def react(machine: Machine, data: bytes, plugin: Plugin) -> Failure | None:
@@ -82,12 +110,3 @@ def answer(machine: Machine, event: Event, plugin: Plugin) -> None:
             machine.finish(event.id, None, result)
         else:
             machine.finish(event.id, result)
-
-
-def leave(status: int) -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):  # None, when the descriptor was closed before we started
-            pass
-    os._exit(status)

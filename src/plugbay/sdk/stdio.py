@@ -1,4 +1,6 @@
-"""The wire, out of reach of `print`. Moves the protocol to private descriptors and points stdout at stderr.
+"""The wire, out of reach of `print`, and the way out of the process.
+
+Moves the protocol to private descriptors and points stdout at stderr.
 
 A stray `print`, a chatty library or a child process then writes to stderr and cannot corrupt a frame. This happens once
 per process: when a script that is the plugin imports the SDK with pipes on both sides, and otherwise in `run()`.
@@ -10,6 +12,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 READ_SIZE = 65_536
 
@@ -28,9 +34,17 @@ class Wire:
         return os.read(self._in, READ_SIZE)
 
     def write(self, data: bytes) -> None:
-        """All of it, however small the pipe's bites."""
+        """All of it, however small the pipe's bites. The copy of a process that forked has nobody to say it to."""
+        if self._out < 0:
+            leave(1)
         while data:
             data = data[os.write(self._out, data) :]
+
+    def drop(self) -> None:
+        """Let go of both ends: this process is a copy, and the conversation belongs to the original."""
+        os.close(self._in)
+        os.close(self._out)
+        self._in = self._out = -1
 
 
 _claimed: Wire | None = None
@@ -40,8 +54,9 @@ def claim() -> Wire:
     """Take stdin and stdout for the protocol; afterwards descriptor 0 is empty and descriptor 1 is stderr."""
     global _claimed
     if _claimed is None:
+        nothing = _nothing()
         _claimed = Wire(os.dup(0), os.dup(1))
-        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.register_at_fork(after_in_child=_claimed.drop)
         os.dup2(nothing, 0)
         os.close(nothing)
         os.dup2(2, 1)
@@ -51,10 +66,35 @@ def claim() -> Wire:
     return _claimed
 
 
+def _nothing() -> int:
+    """A descriptor of the empty file, above the three standard ones, of which a host may have closed some."""
+    while (nothing := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(nothing, True)
+    return nothing
+
+
 def claim_early() -> None:
     """Claim at import, so that prints at module level are harmless too; only in a script that a host has started."""
     if _imported_by_main() and _is_pipe(0) and _is_pipe(1):
         claim()
+
+
+def note(text: str) -> None:
+    """One line on stderr, in one piece; a closed stderr is no reason to fail."""
+    try:
+        sys.stderr.write(f"{text}\n")
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+def leave(status: int) -> NoReturn:
+    """End the process at once, skipping the interpreter's farewell."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # None, when the descriptor was closed before we started
+            pass
+    os._exit(status)
 
 
 def _imported_by_main() -> bool:

@@ -1,0 +1,162 @@
+"""Async handlers: one asyncio loop on a thread of its own, started by the first of them, and services to await.
+
+The only file here that loads asyncio, and only inside functions: 50 ms that a plugin without async handlers never pays.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock, start_new_thread
+
+from plugbay.model.events import CallFinished
+from plugbay.sdk.exchange import answer, timed_out
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine, Generator
+    from typing import Any
+
+    from plugbay.model.operations import HostOp
+    from plugbay.sdk.exchange import Exchange, Heard
+
+    Job = Callable[[], Coroutine[Any, Any, None]]
+
+MAX_TASKS = 1_024
+"""Async handlers in flight. They cost little, but not nothing, and a host may ask without end."""
+
+
+class Bridge:
+    """Where coroutines run."""
+
+    __slots__ = ("_early", "_lock", "_loop", "_open", "_tasks")
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._early: list[Job] | None = None
+        """Jobs that came while the loop was being started; None before the first one."""
+        self._open = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, job: Job) -> bool:
+        """Have the coroutine run soon; False when too many do already."""
+        with self._lock:
+            if self._open >= MAX_TASKS:
+                return False
+            self._open += 1
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._begin, job)
+            elif self._early is not None:
+                self._early.append(job)
+            else:
+                self._early = [job]
+                start_new_thread(self._run, ())
+        return True
+
+    def _run(self) -> None:
+        import asyncio
+
+        loop = asyncio.new_event_loop()
+        with self._lock:
+            for job in self._early or ():
+                loop.call_soon(self._begin, job)
+            self._loop = loop
+        loop.run_forever()
+
+    def _begin(self, job: Job) -> None:
+        assert self._loop is not None
+        task = self._loop.create_task(job())
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        with self._lock:
+            self._open -= 1
+
+
+class AwaitableLine:
+    """Services for async handlers: ask, and await the answer."""
+
+    __slots__ = ("_exchange",)
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
+        replies = _Replies(self._exchange, op, timeout)
+        return read(answer(await replies.next()))
+
+    def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> AwaitableStream:
+        return AwaitableStream(_Replies(self._exchange, op, timeout), read)
+
+    def tell(self, op: HostOp) -> Done:
+        """Told at once; that it can be awaited is for symmetry, so a forgotten `await` loses nothing."""
+        self._exchange.tell(op)
+        return Done()
+
+
+class Done:
+    """Something to await that is over already."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+class _Replies:
+    """What the host says to one question, on the loop that asked it."""
+
+    __slots__ = ("_exchange", "_id", "_inbox", "_loop", "_op", "_timeout")
+
+    def __init__(self, exchange: Exchange, op: HostOp, timeout: float) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self._inbox: asyncio.Queue[Heard] = asyncio.Queue()
+        self._exchange = exchange
+        self._op = op
+        self._timeout = timeout
+        self._id = exchange.ask(op, self._put)
+
+    def _put(self, heard: Heard) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._inbox.put_nowait, heard)
+        except RuntimeError:
+            pass  # that loop was the author's own, and is closed: nobody waits any more
+
+    async def next(self) -> Heard:
+        import asyncio
+
+        try:
+            return await asyncio.wait_for(self._inbox.get(), self._timeout)
+        except TimeoutError:
+            self._exchange.give_up(self._id)
+            raise timed_out(self._op, self._timeout) from None
+        except asyncio.CancelledError:
+            self._exchange.give_up(self._id)
+            raise
+
+
+class AwaitableStream:
+    """Pieces of text as they come; `result` is the rest of the answer, once they are all there."""
+
+    __slots__ = ("_read", "_replies", "result")
+
+    def __init__(self, replies: _Replies, read: Callable[[Any], Any]) -> None:
+        self._replies = replies
+        self._read = read
+        self.result: Any = None
+
+    def __aiter__(self) -> AwaitableStream:
+        return self
+
+    async def __anext__(self) -> str:
+        if self.result is not None:
+            raise StopAsyncIteration
+        heard = await self._replies.next()
+        if not isinstance(heard, CallFinished):
+            return str(heard.item)
+        self.result = self._read(answer(heard))
+        raise StopAsyncIteration

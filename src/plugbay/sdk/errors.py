@@ -1,0 +1,257 @@
+"""What a handler raises to answer with an error of its own, and what the host's services raise.
+
+    HandlerError                     a handler's own answer; `code` names it
+    ├── ToolError                    a tool's, with a code of the author's choice
+    │   └── ToolNotFound, ToolArgumentInvalid, ToolExecutionFailed, ToolUnavailable, ToolDenied
+    ├── ChannelConnectionFailed, ChannelAuthenticationFailed, RecipientInvalid, UnsupportedFeature
+    ├── LlmConnectionFailed, LlmAuthenticationFailed, ModelNotFound, ContextOverflow
+    ├── CollectionNotFound, DimensionMismatch, WriteFailed
+    ├── RateLimited                  of a channel, a model or a vector store
+    └── MethodMissing                the plugin offers the thing, but not this part of it
+    ServiceError                     the host did not do what the plugin asked
+
+Each class is a row of a table: its name for every contract (`kind`), our failure code, whether trying again may help.
+Which number that is on a wire is the contract's to know. Loaded only when somebody names an error or one happens.
+"""
+
+from __future__ import annotations
+
+from plugbay.model.errors import Code, Failure, Origin, PlugbayError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+INTERNAL = "internal"
+"""The code of what nobody meant to raise."""
+
+
+class HandlerError(PlugbayError):
+    """Raised by a handler, it is the answer. `data` holds what the error carries beside its message."""
+
+    kind = ""
+    meaning = Code.PLUGIN_ERROR
+    retryable = False
+
+    def __init__(self, message: str = "", **data: Any) -> None:
+        super().__init__(message or self.kind.replace("_", " "))
+        self.code = self.kind
+        self.data = {key: value for key, value in data.items() if value is not None}
+
+    def failure(self) -> Failure:
+        """The error as every contract's machine takes it."""
+        named = {"kind": self.kind} if self.kind else {}
+        return Failure(
+            self.meaning,
+            str(self),
+            origin=Origin.PLUGIN,
+            detail={"plugin_code": self.code, **named, **self.data},
+            retryable=self.retryable,
+            retry_after_ms=self._retry_after_ms(),
+        )
+
+    def _retry_after_ms(self) -> int | None:
+        if "retry_after_secs" in self.data:
+            return int(self.data["retry_after_secs"] * 1000)
+        return self.data.get("retry_after_ms")
+
+
+class ToolError(HandlerError):
+    """Raise it in a tool to answer with an error of your own; `code` is yours to choose."""
+
+    def __init__(self, message: str = "", code: str = "plugin_error", **data: Any) -> None:
+        super().__init__(message, **data)
+        self.code = self.kind or code
+        if code in (Code.INVALID_INPUT, Code.NOT_FOUND):
+            self.meaning = code
+
+
+class ToolNotFound(ToolError):
+    """The tool is offered, but there is nothing behind it."""
+
+    kind, meaning = "tool_not_found", Code.TOOL_NOT_EXPOSED
+
+
+class ToolArgumentInvalid(ToolError):
+    """The arguments cannot be used; `details` says which, in any JSON shape."""
+
+    kind, meaning = "tool_argument_invalid", Code.INVALID_INPUT
+
+    def __init__(self, message: str = "", details: Any = None) -> None:
+        super().__init__(message, details=details)
+
+
+class ToolExecutionFailed(ToolError):
+    """The tool ran and did not succeed."""
+
+    kind = "tool_execution_failed"
+
+
+class ToolUnavailable(ToolError):
+    """Not now; `retry_after_ms` says when, if that is known."""
+
+    kind, meaning, retryable = "tool_unavailable", Code.UNAVAILABLE, True
+
+    def __init__(self, message: str = "", retry_after_ms: int | None = None) -> None:
+        super().__init__(message, retry_after_ms=retry_after_ms)
+
+
+class ToolDenied(ToolError):
+    """Whoever asks may not."""
+
+    kind, meaning = "tool_denied", Code.CAPABILITY_NOT_ALLOWED
+
+
+class ChannelConnectionFailed(HandlerError):
+    """The service behind the channel cannot be reached."""
+
+    kind, meaning, retryable = "connection_failed", Code.UNAVAILABLE, True
+
+
+class ChannelAuthenticationFailed(HandlerError):
+    """The service behind the channel refuses our credentials."""
+
+    kind = "authentication_failed"
+
+
+class RecipientInvalid(HandlerError):
+    """The message cannot go to `recipient`."""
+
+    kind, meaning = "recipient_invalid", Code.INVALID_INPUT
+
+    def __init__(self, recipient: str, reason: str) -> None:
+        super().__init__(f"{recipient}: {reason}", recipient=recipient, reason=reason)
+
+
+class UnsupportedFeature(HandlerError):
+    """The channel cannot do `feature`."""
+
+    kind, meaning = "unsupported_feature", Code.NOT_FOUND
+
+    def __init__(self, feature: str) -> None:
+        super().__init__(f"{feature} is not supported", feature=feature)
+
+
+class LlmConnectionFailed(HandlerError):
+    """The model's service cannot be reached."""
+
+    kind, meaning, retryable = "connection_failed", Code.UNAVAILABLE, True
+
+
+class LlmAuthenticationFailed(HandlerError):
+    """The model's service refuses our credentials."""
+
+    kind = "authentication_failed"
+
+
+class ModelNotFound(HandlerError):
+    """There is no such model."""
+
+    kind, meaning = "model_not_found", Code.NOT_FOUND
+
+
+class ContextOverflow(HandlerError):
+    """The conversation is longer than the model can take."""
+
+    kind, meaning = "context_overflow", Code.INVALID_INPUT
+
+
+class CollectionNotFound(HandlerError):
+    """There is no such collection of vectors."""
+
+    kind, meaning = "collection_not_found", Code.NOT_FOUND
+
+    def __init__(self, collection: str) -> None:
+        super().__init__(f"there is no collection {collection!r}", collection=collection)
+
+
+class DimensionMismatch(HandlerError):
+    """A vector has another length than its collection."""
+
+    kind, meaning = "dimension_mismatch", Code.INVALID_INPUT
+
+    def __init__(self, expected: int, got: int) -> None:
+        super().__init__(f"a vector of {got} dimensions where {expected} are expected", expected=expected, got=got)
+
+
+class WriteFailed(HandlerError):
+    """The vectors could not be stored."""
+
+    kind = "write_failed"
+
+
+class RateLimited(HandlerError):
+    """Too many requests; `retry_after_secs` says how long to wait, if that is known."""
+
+    kind, meaning, retryable = "rate_limited", Code.OVERLOADED, True
+
+    def __init__(self, retry_after_secs: float | None = None, message: str = "") -> None:
+        super().__init__(message, retry_after_secs=retry_after_secs)
+
+
+class MethodMissing(HandlerError):
+    """What was asked for has no handler. The SDK raises it; a handler may too."""
+
+    kind, meaning = "method_not_found", Code.NOT_FOUND
+
+
+class ServiceError(PlugbayError):
+    """The host did not do what the plugin asked. `code` says why:
+
+    `timeout` no answer in time · `unavailable` the host is gone or going, or could not · `not_found` this contract has
+    no such service · anything else as the host said. `rpc_code` is the number of an error the host answered with.
+    """
+
+    def __init__(self, code: str, message: str, rpc_code: int | None = None) -> None:
+        self.code = code
+        self.rpc_code = rpc_code
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, str(self), self.rpc_code)
+
+
+def service_error(failure: Failure) -> ServiceError:
+    """A failure as what the caller of a service sees."""
+    number = failure.detail.get("plugin_code")
+    return ServiceError(failure.code, failure.message, number if type(number) is int else None)
+
+
+_NOT_GIVEN = frozenset(
+    (Code.UNAVAILABLE, Code.TIMEOUT, Code.NOT_FOUND, Code.OVERLOADED, Code.CAPABILITY_NOT_ALLOWED, Code.CANCELLED)
+)
+"""Why a service was not given, as opposed to asked for in a way that cannot be."""
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What a handler raised, as its answer. A bug is a short text for the host and a traceback on stderr.
+
+    A service that the host does not have or did not give is no bug of the author's.
+    """
+    if isinstance(error, ServiceError) and error.code in _NOT_GIVEN:
+        return Failure(Code.UNAVAILABLE, f"it needs the host: {error}", origin=Origin.PLUGIN)
+    try:
+        if isinstance(error, HandlerError):
+            return error.failure()
+    except Exception as bug:  # an error made of the wrong things is a bug, too
+        error = bug
+    _print_traceback(error)
+    text = f"{type(error).__name__}: {_text(error)}"
+    return Failure(Code.PLUGIN_ERROR, text, origin=Origin.PLUGIN, detail={"plugin_code": INTERNAL})
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be read)"
+
+
+def _print_traceback(error: BaseException) -> None:
+    import traceback
+
+    try:
+        traceback.print_exception(error)
+    except Exception:
+        pass  # stderr is closed, or the error cannot be printed; the answer still says what happened

@@ -1,0 +1,327 @@
+"""A resident plugin process: many things at once, and every way of leaving."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.sdk.processes import Plugin, gate, open_gate, running
+from tests.support.requirements import requirement
+
+PLUGIN = """
+plugin = Plugin("p", "1.0")
+
+def hold():
+    open("gate").read()
+
+@plugin.tool()
+def echo(input):
+    return input
+
+@plugin.tool()
+async def echo_later(input):
+    return input
+
+@plugin.tool()
+def held():
+    hold()
+    return "held"
+
+@plugin.tool()
+def held_at(name):
+    open(name).read()
+
+@plugin.tool()
+async def held_later():
+    import asyncio
+    await asyncio.to_thread(hold)
+    return "held"
+
+@plugin.tool()
+def recalls(ctx):
+    return ctx.memory.recall("a", "q")
+
+@plugin.tool()
+async def recalls_later(ctx):
+    return await ctx.memory.recall("a", "q")
+
+@plugin.tool()
+def recalls_twice(ctx):
+    try:
+        ctx.memory.recall("a", "q")
+    except ServiceError as first:
+        try:
+            ctx.memory.recall("a", "q")
+        except ServiceError as second:
+            return [first.code, second.code]
+
+@plugin.tool()
+def raises_exit():
+    sys.exit(3)
+
+@plugin.on_event()
+def deliver(event, ctx):
+    if event.payload == "held":
+        hold()
+    if event.payload == "raise":
+        raise ToolError("not this one")
+    ctx.events.publish("plugin.inbound.p", event.payload)
+"""
+
+
+def shutdown(plugin: Plugin) -> int:
+    return plugin.request("shutdown", reason="test")
+
+
+def tool(plugin: Plugin, name: str) -> int:
+    return plugin.request("tool.invoke", tool_name=f"p_{name}")
+
+
+BOTH = pytest.mark.parametrize("way", ["", "_later"], ids=["plain", "async"])
+
+
+@BOTH
+@requirement("nexo:sdk-concurrent")
+def test_a_handler_that_waits_holds_up_nobody(tmp_path: Path, way: str) -> None:
+    with running(tmp_path, PLUGIN) as plugin:
+        waiting = [tool(plugin, f"recalls{way}") for _ in range(40 if way else 31)]
+        questions = [plugin.read() for _ in waiting]
+        assert plugin.tool("echo", 1) == 1
+        assert plugin.tool("echo_later", 2) == 2
+        for question in reversed(questions):
+            assert question["method"] == "memory.recall"
+            plugin.send(id=question["id"], result={"entries": []})
+        answers = [plugin.read() for _ in waiting]
+        assert {answer["id"] for answer in answers} == set(waiting)
+        assert all(answer["result"] == [] for answer in answers)
+
+
+@requirement("nexo:sdk-overload")
+def test_a_host_that_asks_too_much_at_once_is_told_and_events_are_dropped(tmp_path: Path) -> None:
+    gates = [gate(tmp_path, name) for name in ("first", "second", "third")]  # two readers of one would share its end
+    small = "import plugbay.sdk.workers as w; w.Workers.__init__.__defaults__ = (2, 1)"
+    with running(tmp_path, f"{PLUGIN}\n{small}") as plugin:
+        held = [plugin.request("tool.invoke", tool_name="p_held_at", args={"name": path.name}) for path in gates]
+        refused = tool(plugin, "held")
+        answer = plugin.read()
+        assert (answer["id"], answer["error"]["code"]) == (refused, -33404)
+        assert answer["error"]["data"] == {"retry_after_ms": 1000}
+        plugin.event("a.b", 1)
+        assert plugin.stderr_line() == "p: dropped an event on a.b: too many handlers are busy\n"
+        for id, path in zip(held, gates, strict=True):  # two run, and the third follows
+            open_gate(path)
+            assert plugin.read()["id"] == id
+
+
+def test_events_reach_their_handlers_and_a_failing_one_is_told_on_stderr(tmp_path: Path) -> None:
+    with running(tmp_path, PLUGIN) as plugin:
+        plugin.event("a", "raise")
+        assert plugin.stderr_line() == "p: the handler of a failed: not this one\n"
+        plugin.event("a", {"x": 1})
+        event = {"topic": "plugin.inbound.p", "source": "p", "payload": {"x": 1}}
+        published = {"topic": "plugin.inbound.p", "event": event}
+        assert plugin.read() == {"jsonrpc": "2.0", "method": "broker.publish", "params": published}
+
+
+def test_a_tool_that_exits_answers_instead(tmp_path: Path) -> None:
+    with running(tmp_path, PLUGIN) as plugin:
+        assert plugin.tool("raises_exit")["code"] == -33403
+        assert plugin.tool("echo", 1) == 1
+
+
+@BOTH
+@requirement("nexo:sdk-shutdown-drain")
+def test_shutdown_waits_for_handlers_then_answers_then_leaves_without_the_end_of_input(
+    tmp_path: Path, way: str
+) -> None:
+    path = gate(tmp_path)
+    with running(tmp_path, PLUGIN) as plugin:
+        call = tool(plugin, f"held{way}")
+        goodbye = shutdown(plugin)
+        late = tool(plugin, "echo")
+        assert plugin.read()["error"]["code"] == -33404, late  # heard while handlers finish
+        plugin.event("a", "late")
+        open_gate(path)
+        assert plugin.read() == {"jsonrpc": "2.0", "id": call, "result": "held"}
+        assert plugin.read() == {"jsonrpc": "2.0", "id": goodbye, "result": {"ok": True}}
+        assert plugin.status() == 0
+
+
+@BOTH
+@requirement("nexo:sdk-abandon")
+def test_what_waits_for_the_host_fails_at_once_when_it_says_good_bye(tmp_path: Path, way: str) -> None:
+    with running(tmp_path, PLUGIN) as plugin:
+        call = tool(plugin, f"recalls{way}")
+        assert plugin.read()["method"] == "memory.recall"
+        goodbye = shutdown(plugin)
+        answer = plugin.read()
+        assert (answer["id"], answer["error"]["code"]) == (call, -33404)
+        assert "the host asked us to leave" in answer["error"]["message"]
+        assert plugin.read()["id"] == goodbye
+        assert plugin.status() == 0
+
+
+def test_a_service_asked_for_while_leaving_is_refused_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, PLUGIN) as plugin:
+        tool(plugin, "recalls_twice")
+        plugin.read()
+        shutdown(plugin)
+        assert plugin.read()["result"] == ["unavailable", "unavailable"]
+
+
+@requirement("nexo:sdk-shutdown-bound")
+def test_a_handler_that_never_ends_does_not_keep_the_plugin(tmp_path: Path) -> None:
+    gate(tmp_path)
+    with running(tmp_path, f"{PLUGIN}\nimport plugbay.sdk.resident as r; r.DRAIN_SECONDS = 0.05") as plugin:
+        tool(plugin, "held")
+        shutdown(plugin)
+        assert plugin.read()["result"] == {"ok": True}
+        assert plugin.status() == 0
+        assert "p: 1 handlers did not finish within 0.05 s" in plugin.errors()
+
+
+UNREAD = """
+plugin = Plugin("p")
+
+@plugin.tool()
+def talks():
+    return "x" * 1_000_000
+
+@plugin.tool()
+def complains():
+    sys.stderr.write("x" * 1_000_000)
+
+@plugin.on_shutdown
+def bye():
+    open("bye", "w").close()
+
+import plugbay.sdk.resident as r
+r.DRAIN_SECONDS, r.LEAVE_SECONDS, r.LAST_SECONDS = 0.05, 5.0, 1.0
+"""
+
+
+@pytest.mark.parametrize("name", ["talks", "complains"])
+@pytest.mark.parametrize("how", ["shutdown", "end of input"])
+@requirement("nexo:sdk-shutdown-bound")
+def test_a_host_that_reads_nothing_keeps_nobody(tmp_path: Path, name: str, how: str) -> None:
+    with running(tmp_path, UNREAD) as plugin:
+        plugin.ask("initialize")
+        tool(plugin, name)
+        if how == "shutdown":
+            shutdown(plugin)
+        else:
+            plugin.close()
+        assert plugin.status() in (0, 1)
+        assert (tmp_path / "bye").exists() or name == "complains"
+
+
+FAREWELL = """
+plugin = Plugin("p")
+
+@plugin.on_shutdown
+def first():
+    print("first")
+
+@plugin.on_shutdown
+async def second(ctx):
+    await ctx.events.publish("t", "bye")
+    {last}
+"""
+
+
+@requirement("nexo:sdk-shutdown-answer")
+def test_the_authors_farewell_runs_before_the_answer(tmp_path: Path) -> None:
+    with running(tmp_path, FAREWELL.format(last="")) as plugin:
+        shutdown(plugin)
+        assert plugin.read()["params"]["event"]["payload"] == "bye"
+        assert plugin.read()["result"] == {"ok": True}
+        assert plugin.status() == 0
+        assert plugin.errors() == "first\n"
+
+
+@requirement("nexo:sdk-shutdown-error")
+@pytest.mark.parametrize("last", ['raise OSError("disk full")', "import asyncio; await asyncio.Event().wait()"])
+def test_a_farewell_that_fails_is_the_answer(tmp_path: Path, last: str) -> None:
+    soon = "import plugbay.sdk.resident as r; r.LEAVE_SECONDS = 1.0"
+    with running(tmp_path, f"{FAREWELL.format(last=last)}\n{soon}") as plugin:
+        shutdown(plugin)
+        plugin.read()
+        error = plugin.read()["error"]
+        assert error["code"] == -32000
+        assert error["message"] in ("OSError: disk full", "on_shutdown did not finish in time")
+        assert plugin.status() == 0
+
+
+def test_a_good_bye_that_wants_no_answer_gets_none(tmp_path: Path) -> None:
+    with running(tmp_path, PLUGIN) as plugin:
+        plugin.send(method="shutdown")
+        assert plugin.status() == 0
+        assert plugin.process.stdout is not None
+        assert plugin.process.stdout.read() == b""
+
+
+@BOTH
+@requirement("nexo:sdk-eof")
+def test_the_end_of_input_is_a_good_bye_too_and_answers_are_still_written(tmp_path: Path, way: str) -> None:
+    path = gate(tmp_path)
+    with running(tmp_path, PLUGIN) as plugin:
+        call = tool(plugin, f"held{way}")
+        tool(plugin, "recalls")
+        assert plugin.read()["method"] == "memory.recall"
+        plugin.close()
+        answer = plugin.read()
+        assert "the host closed our input" in answer["error"]["message"]
+        open_gate(path)
+        assert plugin.read() == {"jsonrpc": "2.0", "id": call, "result": "held"}
+        assert plugin.status() == 0
+
+
+def test_input_that_ends_during_the_good_bye_changes_nothing(tmp_path: Path) -> None:
+    path = gate(tmp_path)
+    with running(tmp_path, PLUGIN) as plugin:
+        tool(plugin, "held")
+        goodbye = shutdown(plugin)
+        plugin.close()
+        open_gate(path)
+        assert plugin.read()["result"] == "held"
+        assert plugin.read()["id"] == goodbye
+        assert plugin.status() == 0
+
+
+@requirement("nexo:sdk-signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_plugin_in_good_order_and_without_a_word_on_the_wire(tmp_path: Path, number: int) -> None:
+    path = gate(tmp_path)
+    with running(tmp_path, f'{PLUGIN}\nplugin.on_shutdown(lambda: print("bye"))') as plugin:
+        plugin.tool("echo", 1)
+        call = tool(plugin, "held")
+        with path.open("wb"):  # the handler is at the gate
+            plugin.process.send_signal(number)
+        assert plugin.read()["id"] == call
+        assert plugin.status() == 0
+        assert plugin.process.stdout is not None
+        assert plugin.process.stdout.read() == b""
+        assert plugin.errors() == "bye\n"
+
+
+@requirement("nexo:sdk-noise")
+def test_lines_that_cannot_be_read_are_noted_on_stderr_and_never_answered(tmp_path: Path) -> None:
+    with running(tmp_path, PLUGIN) as plugin:
+        plugin.write(b"x" * 1_060_000 + b"\n")
+        assert "max" in plugin.stderr_line()
+        plugin.write(b"not json at all\n")
+        assert "malformed" in plugin.stderr_line()
+        assert plugin.tool("echo", 1) == 1
+
+
+def test_a_host_that_stops_reading_is_told_about_on_stderr_only(tmp_path: Path) -> None:
+    with running(tmp_path, PLUGIN) as plugin:
+        plugin.tool("echo", 1)
+        assert plugin.process.stdout is not None
+        plugin.process.stdout.close()
+        tool(plugin, "echo")
+        assert "no longer reads" in plugin.stderr_line()
+        plugin.close()
+        assert plugin.status() == 0
