@@ -8,21 +8,29 @@ from typing import Any
 import pytest
 
 from plugbay.conformance.conversation import Broken, Conversation, Untried, encode
+from plugbay.conformance.dialects import Reaction
 from plugbay.conformance.scenario import parse
 from plugbay.conformance.subject import Subject
 from plugbay.conformance.template import text
 from tests.conformance.test_subject import with_subject
 
-NAMED = {"tool": "example.echo", "request_id": "plugin_req_1"}
+NAMED: dict[str, Any] = {"tool": "example.echo", "request_id": "plugin_req_1", "shutdown_timeout": 10}
 ECHO = "exec cat"
 
 
-def converse(script: str, *steps: dict[str, Any]) -> int:
+HOST = (
+    Reaction({"repeat": "$any"}, ({"id": "$asked", "heard": "$asked_with"},)),
+    Reaction({"ask": "$any"}, ({"id": "$asked", "got": "$tool"}, {"more": 1})),
+    Reaction({"tell": "$any"}, ()),
+)
+
+
+def converse(script: str, *steps: dict[str, Any], host: tuple[Reaction, ...] = ()) -> int:
     """Carry out the steps against a shell script; how many were begun."""
     scenario = parse(json.dumps({"id": "rune.a.test", "title": "t", "clause": "c", "steps": steps}))
 
     async def story(subject: Subject) -> int:
-        conversation = Conversation(subject, NAMED, {"text": text})
+        conversation = Conversation(subject, NAMED, {"text": text}, host)
         await conversation.carry_out(scenario.steps)
         return conversation.at
 
@@ -41,6 +49,32 @@ GOOD: dict[str, tuple[str, list[dict[str, Any]]]] = {
         ECHO,
         [{"send": {"a": 1}}, {"expect": {}, "within": 10}, {"skip_unless": {"a": 1}, "because": "x"}],
     ),
+    "send_all": (
+        ECHO,
+        [{"send_all": [{"a": 1}, {"a": 2}]}, {"expect": {"a": 1}, "within": 10}, {"expect": {"a": 2}, "within": 10}],
+    ),
+    "remember": (
+        ECHO,
+        [
+            {"send": {"id": 41}},
+            {"expect": {}, "within": 10, "remember": {"asked": "id"}},
+            {"send": {"id": "$asked", "b": 1}},
+            {"expect": {"id": 41, "b": 1}, "within": 10},
+        ],
+    ),
+    "find": (ECHO, [{"send_all": [{"a": 1}, {"a": 2}]}, {"find": {"a": 2}, "within": 10}, {"last": {"a": 2}}]),
+    "every": (
+        ECHO,
+        [
+            {"send_all": [{"n": 1}, {"end": 1}, {"n": 2}]},
+            {"every": {"n": "$any"}, "must": {"n": "$count"}, "until": {"end": 1}, "within": 10},
+            {"last": {"end": 1}},
+        ],
+    ),
+    "stderr": ("echo Too LONG >&2; exec cat", [{"expect_stderr": {"contains": "too long", "within": 10}}]),
+    "at_most": (ECHO, [{"send_all": [{"n": 1}, {"m": 1}]}, {"at_most": 1, "lines": {"n": 1}, "within": 0.1}]),
+    "at_most_of_the_dead": ("echo '{}'", [{"at_most": 1, "lines": {}, "within": 10}]),
+    "terminate": (ECHO, [{"terminate": True}, {"expect_exit": {"within": "$shutdown_timeout"}}]),
     "silence": (ECHO, [{"expect_silence": 0.05}]),
     "silence_of_the_dead": ("exit 0", [{"expect_silence": 10}]),
     "running": (ECHO, [{"expect_running": 0.05}]),
@@ -63,8 +97,37 @@ BROKEN: dict[str, tuple[str, list[dict[str, Any]], str]] = {
     "closed": ("exec >&-; exec sleep 600", [{"expect": {}, "within": 10}], "its output ended"),
     "no_json": ("echo hi", [{"expect": {}, "within": 10}], "not one JSON object on one line"),
     "mismatch": ("echo '{}'", [{"expect": {"a": "$tool"}, "within": 10}], '$.a: expected "example.echo", got nothing'),
+    "not_found": (ECHO, [{"find": {"a": 1}, "within": 0.05}], "nothing came within 0.05 s"),
+    "found_junk": ("echo hi", [{"find": {}, "within": 10}], "not one JSON object on one line"),
+    "every_but_one": (
+        ECHO,
+        [
+            {"send_all": [{"n": 1}, {"n": -1}]},
+            {"every": {"n": "$any"}, "must": {"n": "$count"}, "until": {"end": 1}, "within": 10},
+        ],
+        "$.n: expected an integer that is not negative, got -1",
+    ),
+    "every_without_end": (
+        ECHO,
+        [{"send": {"n": 1}}, {"every": {"n": 1}, "must": {}, "until": {"end": 1}, "within": 0.05}],
+        "nothing came",
+    ),
+    "last_differs": (ECHO, [{"send": {"a": 1}}, {"expect": {}, "within": 10}, {"last": {"a": 2}}], "$.a: expected 2"),
+    "last_of_nothing": (ECHO, [{"last": {}}], "it has said nothing yet"),
+    "stderr_silent": (ECHO, [{"expect_stderr": {"contains": "max", "within": 0.05}}], "'max' did not come on stderr"),
     "noise": ("echo hi", [{"expect_silence": 10}], "it wrote something although nothing was asked"),
     "gone": ("exit 0", [{"expect_running": 10}], "it left by itself (exit code 0)"),
+    "too_many": (
+        ECHO,
+        [{"send_all": [{}, {}]}, {"at_most": 1, "lines": {}, "within": 10}],
+        "more than 1 of them within",
+    ),
+    "counted_junk": ("echo hi", [{"at_most": 1, "lines": {}, "within": 10}], "not one JSON object on one line"),
+    "ignores_term": (
+        "trap '' TERM; echo '{}'; while :; do sleep 600; done",
+        [{"expect": {}, "within": 10}, {"terminate": True}, {"expect_exit": {"within": 0.05}}],
+        "it was still running 0.05 s later",
+    ),
     "stays": (ECHO, [{"expect_exit": {"within": 0.05}}], "it was still running 0.05 s later"),
     "code": ("exit 3", [{"expect_exit": {"code": 0, "within": 10}}], "exit code 3, not with exit code 0"),
     "signal": ("kill -9 $$", [{"expect_exit": {"code": 0, "within": 10}}], "killed by SIGKILL, not with exit code 0"),
@@ -94,11 +157,64 @@ def test_a_broken_step_shows_the_line_that_broke_it() -> None:
     assert caught.value.frame.line == b"hi"
 
 
+def test_raw_text_may_be_a_named_value() -> None:
+    with pytest.raises(Broken) as caught:
+        converse(ECHO, {"send_raw": "$tool"}, {"close_stdin": True}, {"expect": {}, "within": 10})
+    assert caught.value.frame is not None
+    assert caught.value.frame.line == b"example.echo"
+
+
 def test_a_rule_whose_condition_is_not_met_is_untried() -> None:
     with pytest.raises(Untried, match="it must be ok"):
         converse("echo '{}'", {"expect": {}, "within": 10}, {"skip_unless": {"a": 1}, "because": "it must be ok"})
     with pytest.raises(Untried):
         converse(ECHO, {"skip_unless": {"a": 1}, "because": "nothing was said"})
+
+
+def test_a_rule_about_what_never_comes_is_untried() -> None:
+    with pytest.raises(Untried, match="it asks nothing"):
+        converse(ECHO, {"find": {"a": 1}, "within": 0.05, "or_skip": "it asks nothing"})
+    with pytest.raises(Untried, match="it asks nothing"):
+        converse(
+            ECHO,
+            {"send": {"end": 1}},
+            {"find": {"a": 1}, "until": {"end": 1}, "within": 30, "or_skip": "it asks nothing"},
+        )
+    with pytest.raises(Untried, match="it asks nothing"):
+        converse(
+            ECHO,
+            {"send": {"end": 1}},
+            {"every": {"a": 1}, "must": {}, "until": {"end": 1}, "within": 10, "or_skip": "it asks nothing"},
+        )
+
+
+def test_the_host_that_stands_by_answers_what_the_plugin_asks_and_its_line_answers_nothing() -> None:
+    steps: list[dict[str, Any]] = [
+        {"send_all": [{"ask": 1, "id": 7}, {"tell": 1}, {"a": 1}]},
+        {"expect": {"a": 1}, "within": 10},
+        {"expect": {"id": 7, "got": "example.echo"}, "within": 10},
+        {"expect": {"more": 1}, "within": 10},
+        {"send": {"tell": 2}},
+        {"expect_silence": 0.1},
+    ]
+    assert converse(ECHO, *steps, host=HOST) == len(steps)
+    with pytest.raises(Broken, match=r"\$\.a: expected 1, got nothing"):
+        converse(ECHO, *steps)
+
+
+def test_the_host_that_stands_by_knows_what_it_is_asked_with() -> None:
+    asked = {"repeat": 1, "id": 7, "params": {"key": "k"}}
+    answered = {"expect": {"id": 7, "heard": {"key": "k"}}, "within": 10}
+    assert converse(ECHO, {"send": asked}, answered, host=HOST) == 2
+
+
+def test_what_the_plugin_asks_on_its_own_can_be_found() -> None:
+    converse(ECHO, {"send": {"ask": 1, "id": 7}}, {"find": {"ask": 1}, "within": 10}, host=HOST)
+
+
+def test_after_the_end_even_what_the_host_stands_by_for_is_too_much() -> None:
+    with pytest.raises(Broken, match="one more line"):
+        converse("echo '{\"tell\":1}'", {"expect_exit": {"within": 10}}, {"expect_no_more_output": True}, host=HOST)
 
 
 @pytest.mark.parametrize(

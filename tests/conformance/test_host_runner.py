@@ -1,127 +1,22 @@
-"""The catalogue of bad plugins is complete and sound, and the runner judges a host by it."""
+"""The runner judges a host by the catalogue of bad plugins."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from plugbay.conformance.host_runner import (
-    FOLDER,
-    INTERPRETERS,
-    VERDICTS,
-    Entry,
-    Expected,
-    Observed,
-    Situation,
-    load_catalog,
-    prepare,
-    run_catalog,
-    verdict,
-)
+from plugbay.conformance.catalogue import Entry, Expected, Situation, load_catalog
+from plugbay.conformance.host_runner import Observed, run_catalog, verdict
 from plugbay.conformance.report import AxisResult, Status
-from plugbay.contracts.rune.manifest import FILE_NAME, parse
-from plugbay.model.errors import CODES
+from plugbay.contracts.nexo import manifest as nexo_manifest
+from plugbay.contracts.rune.manifest import FILE_NAME
+from tests.support.requirements import requirement
 
-RUNE = FOLDER / "rune"
 CATALOG = load_catalog("rune")
-
-
-# The catalogue.
-
-
-def test_every_row_of_the_table_of_situations_has_an_entry() -> None:
-    assert {entry.row for entry in CATALOG if entry.row.startswith("5.")} == {f"5.{row}" for row in range(1, 41)}
-
-
-def test_every_capability_rule_has_an_entry() -> None:
-    assert {entry.row for entry in CATALOG if entry.row.startswith("6.")} == {f"6.{rule}" for rule in range(1, 8)}
-
-
-def test_each_of_the_nine_codes_is_expected_somewhere() -> None:
-    assert {entry.expect.code for entry in CATALOG} >= VERDICTS
-    assert len(VERDICTS) == 9
-    assert VERDICTS < CODES
-
-
-def test_every_file_is_used_and_every_used_file_is_there() -> None:
-    used = {entry.file for entry in CATALOG if entry.file is not None}
-    assert used == {path.name for path in RUNE.iterdir() if path.is_file()} - {"catalog.json"}
-
-
-def test_no_two_entries_share_a_name() -> None:
-    names = [entry.name for entry in CATALOG]
-    assert len(names) == len(set(names))
-
-
-@pytest.mark.parametrize("path", sorted(RUNE.glob("*.sh")) + sorted(RUNE.glob("*.py")), ids=lambda path: path.name)
-def test_a_bad_plugin_opens_by_saying_what_it_does_wrong_and_what_must_come_of_it(path: Path) -> None:
-    head = "\n".join(path.read_text("utf-8").splitlines()[:4])
-    outcome = "|".join(
-        (
-            *VERDICTS,
-            "accepted",
-            "plugin's own error",
-            "positive control",
-            "recorded as",
-            "not executable",
-            "execute bit",
-        )
-    )
-    assert re.search(outcome, head), head
-
-
-@pytest.mark.parametrize("entry", CATALOG, ids=lambda entry: entry.name)
-def test_an_entry_becomes_a_folder_whose_manifest_is_right_where_it_should_be(entry: Entry, tmp_path: Path) -> None:
-    root = prepare(entry, tmp_path)
-    spec, problems = parse((root / FILE_NAME).read_text("utf-8"), root)
-    if entry.expect.outcome == "refused" and entry.tool:
-        assert spec is None
-        return
-    assert spec is not None, problems
-    assert spec.id == entry.plugin_id
-    assert entry.tool in [export.name for export in spec.exports] or not entry.tool
-    if entry.file is not None:
-        assert ((root / entry.file).stat().st_mode & 0o111 != 0) is entry.executable
-
-
-def test_a_script_is_handed_to_its_interpreter(tmp_path: Path) -> None:
-    by_name = {entry.name: entry for entry in CATALOG}
-    for name, file in (("good", "good.sh"), ("deep_json", "deep_json.py")):
-        root = prepare(by_name[name], tmp_path)
-        process = json.loads((root / FILE_NAME).read_text("utf-8"))["process"]
-        assert [process["command"], *process["args"]] == [*INTERPRETERS[Path(file).suffix], file]
-
-
-BASE = {"name": "x", "file": None, "row": "5.1", "what": "does it wrong", "expect": {"code": "timeout"}}
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"expect": {"code": "tiemout"}}, "'tiemout' is not a failure code"),
-        ({"expect": {}}, "give either code or outcome"),
-        ({"expect": {"code": "timeout", "outcome": "succeeded"}}, "give either code or outcome"),
-        ({"situation": "earthquake"}, "situation"),
-        ({"timeouts": {"handshke": 1}}, "there is no timeout called 'handshke'"),
-        ({"input": {"$txt": 5}}, "is not a generator"),
-        ({"rwo": "5.2"}, "rwo"),
-    ],
-)
-def test_an_entry_that_means_nothing_is_refused(change: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError, match=re.escape(problem)):
-        Entry.model_validate({**BASE, **change})
-
-
-def test_an_input_is_made_as_large_as_it_says() -> None:
-    entry = Entry.model_validate({**BASE, "input": {"text": {"$text": 100_000}}})
-    assert len(entry.given()["text"]) == 100_000
 
 
 # The verdict.
@@ -140,6 +35,62 @@ def test_an_input_is_made_as_large_as_it_says() -> None:
 )
 def test_what_is_expected_is_no_problem(expected: dict[str, Any], observed: Observed) -> None:
     assert verdict(Expected.model_validate(expected), observed) == ""
+
+
+STAYED = Observed(
+    None,
+    1,
+    chunks=({"delta": "a"},),
+    published=({"topic": "t", "source": "bad"},),
+    counts={"noise": 3},
+    next="same",
+    parting="ok",
+)
+FAILED = Observed("overloaded", failure={"code": "overloaded", "retry_after_ms": 5, "detail": {"plugin_code": -33004}})
+GOOD = {"outcome": "succeeded"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"chunks": [{"delta": "$any_string"}]},
+        {"published": [{"topic": "t"}]},
+        {"counts": {"noise": 3}},
+        {"next": "same"},
+        {"parting": "ok"},
+    ],
+)
+def test_what_is_seen_of_a_plugin_that_stays_is_no_problem_when_it_is_expected(more: dict[str, Any]) -> None:
+    assert verdict(Expected.model_validate({**GOOD, **more}), STAYED) == ""
+
+
+@requirement("nexo:kit-host-verdicts")
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"chunks": []}, "its pieces differs: $: expected an array of 0"),
+        ({"published": [{"source": "good"}]}, 'what it published differs: $[0].source: expected "good", got "bad"'),
+        ({"counts": {"noise": 4}}, "noise was counted 3 times, not 4 or more"),
+        ({"counts": {"late_answers": 1}}, "late_answers was counted 0 times, not 1 or more"),
+        ({"next": "new"}, 'the next call differs: $: expected "new", got "same"'),
+        ({"parting": "timeout"}, 'its leaving differs: $: expected "timeout", got "ok"'),
+    ],
+)
+def test_what_is_seen_of_a_plugin_that_stays_is_told_when_it_is_not_expected(
+    more: dict[str, Any], problem: str
+) -> None:
+    assert verdict(Expected.model_validate({**GOOD, **more}), STAYED).startswith(
+        f"succeeded, as expected, but {problem}"
+    )
+
+
+def test_a_failure_is_compared_as_a_whole() -> None:
+    expected = {"code": "overloaded", "failure": {"retry_after_ms": 5, "detail": {"plugin_code": -33004}}}
+    assert verdict(Expected.model_validate(expected), FAILED) == ""
+    expected["failure"] = {"retry_after_ms": 6}
+    assert "its failure differs: $.retry_after_ms: expected 6, got 5" in verdict(
+        Expected.model_validate(expected), FAILED
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +127,7 @@ class ScriptedHost:
     async def call(
         self, folder: Path, tool: str, input: Any, *, grants: Sequence[str], timeouts: Mapping[str, float]
     ) -> Observed:
-        assert (folder / FILE_NAME).is_file()
+        assert any((folder / name).is_file() for name in (FILE_NAME, nexo_manifest.FILE_NAME))
         self.calls.append((folder.name, tool, input, list(grants), dict(timeouts)))
         return self.script[folder.name]
 
@@ -192,6 +143,12 @@ class HostWithSituations(ScriptedHost):
         timeouts: Mapping[str, float],
     ) -> Observed:
         return Observed("timeout" if situation == "caller_cancels" else "internal")
+
+
+class HostOfResidents(ScriptedHost):
+    async def visit(self, folder: Path, entry: Entry) -> Observed:
+        assert (folder / nexo_manifest.FILE_NAME).is_file()
+        return self.script[entry.name]
 
 
 def entries(*names: str) -> list[Entry]:
@@ -225,6 +182,22 @@ def test_a_situation_needs_a_port_that_can_bring_it_about(tmp_path: Path) -> Non
     assert report.axes[0].detail == "the port cannot bring about slow_spawn"
     report = asyncio.run(run_catalog(HostWithSituations(), chosen, tmp_path / "two"))
     assert [axis.status for axis in report.axes] == [Status.FAILED, Status.PASSED]
+
+
+def test_a_plugin_that_stays_needs_a_port_that_can_look_at_it(tmp_path: Path) -> None:
+    chosen = [entry for entry in load_catalog("nexo") if entry.name in ("answer_twice", "tool_not_offered")]
+    seen = {
+        "answer_twice": Observed(None, {"said": "hello"}, counts={"late_answers": 1}, next="same"),
+        "tool_not_offered": Observed("tool_not_exposed"),
+    }
+    report = asyncio.run(run_catalog(ScriptedHost(**seen), chosen, tmp_path / "one", contract="nexo"))
+    assert [(axis.id, axis.status) for axis in report.axes] == [
+        ("nexo.host.4.1.1.tool_not_offered", Status.PASSED),
+        ("nexo.host.3.answer_twice", Status.SKIPPED),
+    ]
+    assert report.axes[1].detail == "the port cannot look at a plugin that stays"
+    report = asyncio.run(run_catalog(HostOfResidents(**seen), chosen, tmp_path / "two", contract="nexo"))
+    assert report.passed == 2
 
 
 def test_a_host_that_never_comes_back_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

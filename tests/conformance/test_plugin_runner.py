@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.plugin_runner import AxisResult, Status, run_conformance, tools_to_call
+from plugbay.conformance.plugin_runner import AxisResult, Status, run_conformance
 from plugbay.conformance.scenario import load_all
 from plugbay.model.errors import PlugbayError
+from tests.conformance import nexo_plugins as nexo
 from tests.conformance.plugins import MANIFEST, PYTHON, SDK, SHELL, SOURCE, mutated, plugin_spec
+from tests.support.requirements import requirement
 
 EVERY_AXIS = [scenario.id for scenario in load_all("rune")]
 SDK_PROCESS = {**MANIFEST["process"], "args": ["plugin.py"], "env": [f"PYTHONPATH={SOURCE}"]}
@@ -262,8 +264,8 @@ def test_a_tool_that_changes_things_is_called_only_with_an_example_of_its_author
         {"name": "example.size"},
         {"name": "example.echo", "mutating": True, "input_schema": example},
     ]
-    spec = plugin_spec(tmp_path, tools=tools)
-    assert [tool.name for tool in tools_to_call(spec)] == ["example.echo", "example.size"]
+    report = run_conformance(plugin_spec(tmp_path, tools=tools), only=["rune.request.every_tool"])
+    assert report.axis("rune.request.every_tool").status is Status.PASSED
     refused = plugin_spec(tmp_path, tools=tools[:2])
     report = run_conformance(refused, only=["rune.request.answers"])
     assert report.axis("rune.request.answers").status is Status.SKIPPED
@@ -316,3 +318,276 @@ def test_a_run_needs_a_loop_of_its_own(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="running event loop"):
         asyncio.run(inside())
+
+
+# nexo
+
+
+NEXO_AXES = [scenario.id for scenario in load_all("nexo")]
+
+
+AREAS: dict[str, tuple[str, ...]] = {
+    "talking": ("initialize", "request", "line", "shutdown", "leave"),
+    "offering": ("tool", "channel", "llm", "hook", "vector", "event"),
+    "asking": ("publish", "recall", "complete"),
+}
+
+
+def axes_of(area: str) -> list[str]:
+    return [axis_id for axis_id in NEXO_AXES if axis_id.split(".")[1] in AREAS[area]]
+
+
+@requirement("nexo:kit-plugin-axes")
+@pytest.mark.parametrize("area", sorted(AREAS))
+def test_a_good_nexo_plugin_passes_every_axis_that_concerns_it(area: str, tmp_path: Path) -> None:
+    report = run_conformance(nexo.nexo_spec(tmp_path), only=axes_of(area))
+    assert [(axis.id, axis.detail) for axis in report.axes if axis.status is Status.FAILED] == []
+    skipped = {axis.id: axis.detail for axis in report.axes if axis.status is Status.SKIPPED}
+    assert skipped == ({"nexo.tool.none": "the manifest declares tools"} if area == "offering" else {})
+    assert {axis.id for axis in report.axes} >= {*axes_of(area)}
+
+
+def test_every_nexo_axis_belongs_to_an_area() -> None:
+    assert sorted(axis_id for area in AREAS for axis_id in axes_of(area)) == sorted(NEXO_AXES)
+
+
+@requirement("nexo:kit-skips")
+def test_a_nexo_plugin_that_offers_nothing_is_held_to_the_rules_for_all_and_told_why_the_others_are_skipped(
+    tmp_path: Path,
+) -> None:
+    report = run_conformance(nexo.nexo_spec(tmp_path, nexo.BARE, ""))
+    assert report.failed == 0
+    passed = {axis.id for axis in report.axes if axis.status is Status.PASSED}
+    assert passed >= {"nexo.initialize.answers", "nexo.tool.none", "nexo.shutdown.answers", "nexo.line.oversize"}
+    reasons = {
+        "nexo.initialize.catalogue": "the manifest declares no tool",
+        "nexo.tool.answers": "the plugin offers no tool",
+        "nexo.channel.send": "the manifest declares no channel",
+        "nexo.llm.stream": "the manifest declares no LLM provider",
+        "nexo.hook.answers": "the manifest declares no hook",
+        "nexo.vector.search": "the manifest declares no memory backend",
+        "nexo.event.survives": "the manifest registers no channel, so no event reaches the plugin",
+        "nexo.recall.asks": "there is nothing the plugin can be asked",
+    }
+    assert {axis_id: report.axis(axis_id).detail for axis_id in reasons} == reasons
+
+
+def test_a_nexo_plugin_that_never_asks_for_memory_has_those_axes_skipped(tmp_path: Path) -> None:
+    source = mutated(
+        'return ask("memory.recall", agent_id="a", query="q", limit=5)["entries"]', "return 1", nexo.SOURCE
+    )
+    report = run_conformance(nexo.nexo_spec(tmp_path, source), only=["nexo.recall.refused", "nexo.complete.asks"])
+    assert report.axis("nexo.recall.asks").detail == "it asks for no memory"
+    assert report.axis("nexo.recall.refused").detail == "not tried, because nexo.recall.asks did not pass"
+    assert report.axis("nexo.complete.asks").status is Status.PASSED
+
+
+RESULT = "        say(id=id, result=result)"
+DISPATCH = '    method, id = message.get("method"), message.get("id")'
+LEAVE = "def leave(id):\n    say(id=id, result=OK)\n"
+PARSED = "        if isinstance(message, dict):\n            yield message"
+
+
+def before(method: str, code: str) -> str:
+    """Something wrong that happens when this method arrives."""
+    return DISPATCH + f"\n    if method == {method!r}:\n        {code}"
+
+
+NEXO_MUTATIONS: dict[str, tuple[str, str, str]] = {
+    "nexo.initialize.answers": ('{"id": "good", "version"', '{"id": "evil", "version"', "$.result.manifest.plugin.id"),
+    "nexo.initialize.matches_manifest": ('"version": "1.0.0"', '"version": "2.0.0"', 'expected "1.0.0"'),
+    "nexo.initialize.catalogue": ('"tools": TOOLS}', '"tools": []}', "not empty"),
+    "nexo.initialize.catalogue_entries": ('"name": "good_echo"', '"name": "good_drift"', 'got "good_drift"'),
+    "nexo.initialize.any_params": (DISPATCH, before("initialize", 'message["params"]["nexo_version"]'), "KeyError"),
+    "nexo.initialize.once": (
+        RESULT,
+        RESULT + '\n        print("hello", flush=True) if id == 1 else None',
+        "line: hello",
+    ),
+    "nexo.request.unknown_method": ('"code": -32601', '"code": -32600', "$.error.code"),
+    "nexo.request.unknown_notification": (
+        "    if method is None or id is None:\n",
+        '    if method and id is None and method[:7] == "plugbay":\n        say(id=None, result={})\n'
+        "    if method is None or id is None:\n",
+        "$.id: expected 90, got null",
+    ),
+    "nexo.request.string_id": (DISPATCH, DISPATCH + '\n    id = int(id) if id == "1" else id', "$.id: expected"),
+    "nexo.request.large_id": (DISPATCH, DISPATCH + "\n    id = id & 0xFFFFFFFF if type(id) is int else id", "$.id"),
+    "nexo.request.before_initialize": (DISPATCH, DISPATCH + "\n    if id == 5:\n        return", "nothing came"),
+    "nexo.request.unasked_reply": (
+        DISPATCH,
+        DISPATCH + '\n    if method is None:\n        raise KeyError("unasked")',
+        "KeyError",
+    ),
+    "nexo.line.blank": (
+        "if len(line) > 1 << 20 or not line.strip():\n            continue",
+        "if not line.strip():\n            sys.exit(1)",
+        "exit code 1",
+    ),
+    "nexo.line.crlf": (
+        "        try:\n",
+        '        assert not line.endswith(b"\\r\\n")\n        try:\n',
+        "AssertionError",
+    ),
+    "nexo.line.byte_by_byte": (
+        "for line in sys.stdin.buffer:",
+        'for line in iter(lambda: os.read(0, 65536), b""):',
+        "nothing came",
+    ),
+    "nexo.line.any_spelling": (
+        "        try:\n",
+        "        assert line.startswith(b'{\"jsonrpc\"')\n        try:\n",
+        "AssertionError",
+    ),
+    "nexo.line.pipe_buffer": ("len(line) > 1 << 20", "len(line) > 2000", "nothing came"),
+    "nexo.line.several_at_once": ("sys.stdin.buffer:", "[sys.stdin.buffer.readline()]:", "its output ended"),
+    "nexo.line.malformed": ('print("malformed", file=sys.stderr)', "raise", "its output ended"),
+    "nexo.line.not_an_object": ("if isinstance(message, dict)", "if True", "its output ended"),
+    "nexo.line.oversize": (
+        "if len(line) > 1 << 20 or not line.strip():\n            continue",
+        "if not line.strip():\n            continue\n        if len(line) > 1 << 20:\n            sys.exit(1)",
+        "exit code 1",
+    ),
+    "nexo.tool.answers": (
+        '    if name == "good_echo":\n',
+        '    if name == "good_echo":\n        raise Error(-1, "no")\n',
+        '"code": -1',
+    ),
+    "nexo.tool.once": (RESULT, RESULT + "\n        say(id=id, result=result) if id == 100 else None", "line: "),
+    "nexo.tool.string_id": (DISPATCH, DISPATCH + '\n    id = 1 if id == "call-a" else id', '"call-a"'),
+    "nexo.tool.without_args": ('args = params.get("args")', 'args = params["args"]', "KeyError"),
+    "nexo.tool.odd_args": ("not isinstance(args, dict) or", "args is None or", "case: with"),
+    "nexo.tool.extra_params": (
+        '    args = params.get("args")',
+        "    args = (lambda plugin_id, tool_name, args, agent_id: args)(**params)",
+        "TypeError",
+    ),
+    "nexo.tool.unknown": ("raise Error(-33401", "raise Error(-33403", "$.error.code"),
+    "nexo.tool.without_name": ('raise Error(-32602, "no tool_name")', "raise KeyError", "KeyError"),
+    "nexo.tool.several": (DISPATCH, DISPATCH + "\n    if id == 101:\n        return", "nothing came"),
+    "nexo.tool.before_initialize": (
+        DISPATCH,
+        DISPATCH + "\n    if id == 1:\n        METHODS[1] = 1\n    if id == 100 and 1 not in METHODS:\n        return",
+        "nothing came",
+    ),
+    "nexo.tool.unicode_raw": ("json.loads(line)", 'json.loads(line.decode("latin-1"))', "unchanged"),
+    "nexo.tool.unicode_escaped": ("json.loads(line)", 'json.loads(line.replace(b"\\\\u", b"u"))', "unchanged"),
+    "nexo.channel.start": ('    "channel.start": channel,\n', "", "-32601"),
+    "nexo.channel.stop": (
+        DISPATCH,
+        before(
+            "channel.stop",
+            "return say(id=id, error={'code': -33001, 'message': 'no'}) if id == 102 else say(id=id, result=OK)",
+        ),
+        "$.result",
+    ),
+    "nexo.channel.stop_unstarted": ('    "channel.stop": channel,\n', "", "-32601"),
+    "nexo.channel.send": ('"message_id": "m1", ', "", "message_id"),
+    "nexo.channel.unknown_kind": ('params["kind"] != "pigeon"', "False", "$.result: expected nothing"),
+    "nexo.llm.chat": ('"usage": usage, ', "", "usage"),
+    "nexo.llm.stream": ('"type": "text_delta"', '"type": "text"', "text_delta"),
+    "nexo.llm.end": (
+        RESULT,
+        RESULT
+        + '\n        chunk = {"type": "text_delta", "delta": "late"}'
+        + '\n        if method == "llm.chat":'
+        + '\n            say(method="llm.chat.delta", params={"request_id": id, "chunk": chunk})',
+        "late",
+    ),
+    "nexo.llm.unknown_provider": ('params["provider"] != "parrot"', "False", "$.result: expected nothing"),
+    "nexo.hook.answers": ('return {"abort": False, "decision": "allow"}', 'return {"abort": "no"}', "abort"),
+    "nexo.hook.odd_event": ("def hook(params):", 'def hook(params):\n    params["event"]["sender"]', "KeyError"),
+    "nexo.vector.upsert": ('return {"count": len(params["records"])}', "return 1", "count"),
+    "nexo.vector.search": ('return {"matches": [match]}', "return [match]", "matches"),
+    "nexo.vector.delete": ('return {"count": 0}', 'return {"count": "none"}', "count"),
+    "nexo.event.survives": (
+        "def on_event(params):",
+        'def on_event(params):\n    params["event"]["payload"]["text"]',
+        "Error",
+    ),
+    "nexo.event.no_reply": (
+        "def on_event(params):",
+        "def on_event(params):\n    say(id=None, result={})",
+        "$.id: expected 90, got null",
+    ),
+    "nexo.publish.allowed": (
+        'params={"topic": "plugin.inbound.pigeon"',
+        'params={"topic": "agent.route.x"',
+        "agent.route.x",
+    ),
+    "nexo.recall.asks": ('agent_id="a", query="q"', 'agent_id=7, query="q"', "$.params.agent_id"),
+    "nexo.recall.refused": (
+        "    except Refused as error:\n        say",
+        "    except Refused as error:\n        raise\n        say",
+        "Refused",
+    ),
+    "nexo.recall.unanswered": (
+        '        if message.get("method") == "shutdown":\n            leave(message["id"])\n',
+        "",
+        "nothing came",
+    ),
+    "nexo.complete.asks": ("messages=say_it, max_tokens=9", "messages=[], max_tokens=9", "$.params.messages"),
+    "nexo.complete.refused": (
+        "    except Refused as error:\n        say",
+        "    except Refused as error:\n        raise\n        say",
+        "Refused",
+    ),
+    "nexo.complete.unanswered": (
+        '        if message.get("method") == "shutdown":\n            leave(message["id"])\n',
+        "",
+        "nothing came",
+    ),
+    "nexo.complete.streamed": (
+        '        if message.get("method") == "llm.complete.delta":\n            continue\n',
+        '        if message.get("method") == "llm.complete.delta":\n            sys.exit(3)\n',
+        "exit code 3",
+    ),
+    "nexo.shutdown.answers": (LEAVE, LEAVE + "    time.sleep(60)\n", "still running 1 s later"),
+    "nexo.shutdown.any_params": (DISPATCH, before("shutdown", 'message["params"]["reason"]'), "Error"),
+    "nexo.shutdown.before_initialize": (
+        DISPATCH,
+        DISPATCH + "\n    if id == 1:\n        METHODS[1] = 1\n    if id == 200 and 1 not in METHODS:\n        return",
+        "nothing came",
+    ),
+    "nexo.shutdown.after_call": (
+        RESULT,
+        "        import threading\n        seconds = 0.3 if id == 100 else 0\n"
+        "        timer = threading.Timer(seconds, say, kwargs={'id': id, 'result': result})\n"
+        "        timer.start()\n        seconds or timer.join()",
+        "$.id: expected 100, got 200",
+    ),
+    "nexo.shutdown.no_orphans": (
+        LEAVE,
+        LEAVE + '    os.spawnv(os.P_NOWAIT, "/bin/sleep", ["sleep", "600"])\n',
+        "it left, but not what it started",
+    ),
+    "nexo.leave.end_of_input": (
+        "        break\n    serve",
+        "        sys.exit(4)\n    serve",
+        "exit code 4, not with exit code 0",
+    ),
+    "nexo.leave.before_initialize": (
+        "        break\n    serve",
+        "        time.sleep(60)\n    serve",
+        "still running 5 s later",
+    ),
+    "nexo.leave.not_early": (RESULT, RESULT + "\n        sys.exit(0) if id == 1 else None", "it left by itself"),
+}
+
+
+@requirement("nexo:kit-axes-catch")
+@pytest.mark.parametrize("axis_id", [axis_id for axis_id in NEXO_AXES if axis_id != "nexo.tool.none"])
+def test_each_nexo_axis_catches_a_plugin_that_breaks_its_rule(axis_id: str, tmp_path: Path) -> None:
+    old, new, words = NEXO_MUTATIONS[axis_id]
+    spec = nexo.nexo_spec(tmp_path, mutated(old, new, nexo.SOURCE))
+    axis = run_conformance(spec, only=[axis_id]).axis(axis_id)
+    clause = next(scenario.clause for scenario in load_all("nexo") if scenario.id == axis_id)
+    assert axis.status is Status.FAILED, axis.detail
+    assert words in axis.detail
+    assert f"rule: {clause}" in axis.detail
+
+
+def test_a_nexo_plugin_without_tools_that_answers_a_call_is_caught(tmp_path: Path) -> None:
+    source = mutated('elif method == "shutdown":', 'elif method in ("shutdown", "tool.invoke"):', nexo.BARE)
+    report = run_conformance(nexo.nexo_spec(tmp_path, source, ""), only=["nexo.tool.none"])
+    assert "$.result: expected nothing" in report.axis("nexo.tool.none").detail

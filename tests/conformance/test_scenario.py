@@ -8,17 +8,8 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.scenario import (
-    FOLDER,
-    STEPS,
-    Expect,
-    ScenarioInvalid,
-    Send,
-    load,
-    load_all,
-    parse,
-    verb_of,
-)
+from plugbay.conformance.scenario import FOLDER, Fixture, ScenarioInvalid, load, load_all, parse
+from plugbay.conformance.steps import STEPS, Expect, Send, verb_of
 
 GOOD: dict[str, Any] = {
     "id": "rune.some.rule",
@@ -50,24 +41,18 @@ def test_a_scenario_is_read_with_its_steps_in_order() -> None:
     assert scenario.environment == "usual"
 
 
-EVERY_STEP: list[dict[str, Any]] = [
-    {"send": {"a": "$tool"}, "ending": "\r\n", "escape": "ascii"},
-    {"send_raw": "text"},
-    {"send_chunked": {"message": {}, "bytes": 1, "pause": 0.001}},
-    {"expect": "$any", "within": 0.5},
-    {"skip_unless": {"status": "ok"}, "because": "it must be ok"},
-    {"expect_silence": 0.2},
-    {"expect_running": 0.2},
-    {"close_stdin": True},
-    {"expect_exit": {"code": 0, "within": 0.5}},
-    {"expect_no_more_output": True},
-    {"expect_no_orphans": {"within": 1}},
-]
-
-
-def test_every_kind_of_step_can_be_written() -> None:
-    scenario = parse(json.dumps({**GOOD, "steps": EVERY_STEP}))
-    assert [verb_of(step) for step in scenario.steps] == list(STEPS)
+def test_what_concerns_the_whole_scenario_is_read() -> None:
+    more = {
+        "host": "refusing",
+        "for_each": "question",
+        "skip_when": "all",
+        "learn": {"tool": "result.tools"},
+        "fixture": {"manifest": "x = 1", "capabilities": ["llm"]},
+    }
+    scenario = parse(json.dumps({**GOOD, **more}))
+    assert (scenario.host, scenario.for_each, scenario.skip_when) == ("refusing", "question", "all")
+    assert scenario.learn == {"tool": "result.tools"}
+    assert scenario.fixture == Fixture(manifest="x = 1", config={}, capabilities=["llm"])
 
 
 @pytest.mark.parametrize(
@@ -87,6 +72,14 @@ def test_every_kind_of_step_can_be_written() -> None:
         ({"send_chunked": {"message": "$nope", "bytes": 1}}, "steps[0]: '$nope' is not a named value"),
         ({"close_stdin": False}, "steps[0].close_stdin: input should be True, got False"),
         ({"send_raw": 7}, "steps[0].send_raw: input should be a valid string, got 7"),
+        ({"send_raw": "$nope"}, "steps[0]: '$nope' is not a named value"),
+        ({"send_all": ["$nope"]}, "steps[0]: '$nope' is not a named value"),
+        (
+            {"every": "$nope", "must": 1, "until": 1, "within": 1},
+            "steps[0]: '$nope' is neither a matcher nor a named value",
+        ),
+        ({"find": {}, "until": "$nope", "within": 1}, "steps[0]: '$nope' is neither a matcher nor a named value"),
+        ({"last": "$nope"}, "steps[0]: '$nope' is neither a matcher nor a named value"),
     ],
 )
 def test_a_step_that_cannot_be_carried_out_is_refused(step: Any, problem: str) -> None:
@@ -102,6 +95,9 @@ def test_a_step_that_cannot_be_carried_out_is_refused(step: Any, problem: str) -
         ({"needs": ["money"]}, "needs[0]: input should be"),
         ({"environment": "mars"}, "environment: input should be 'usual' or 'manifest'"),
         ({"cases": []}, "cases: list should have at least 1 item"),
+        ({"for_each": "planet"}, "for_each: input should be"),
+        ({"skip_when": "never"}, "skip_when: input should be 'any' or 'all'"),
+        ({"fixture": {"config": {}}}, "fixture.manifest: required, but missing"),
         ({"tilte": "x"}, "tilte: unknown key; did you mean 'title'?"),
     ],
 )
@@ -169,12 +165,30 @@ def test_the_files_of_a_contract_must_fit_together(change: dict[str, Any], probl
     assert [found.message for found in caught.value.problems] == [problem]
 
 
-def test_the_shipped_scenarios_are_sound_and_every_file_is_used() -> None:
-    scenarios = load_all("rune")
-    assert len(scenarios) == len(list((FOLDER / "rune").iterdir())) >= 25
+def test_what_a_step_remembers_may_be_used_in_the_steps() -> None:
+    steps = [
+        {"expect": {"id": "$any"}, "within": 1, "remember": {"asked": "id"}},
+        {"send": {"id": "$asked"}},
+    ]
+    assert len(parse(json.dumps({**GOOD, "steps": steps})).steps) == 2
+    assert len(problems_of(json.dumps({**GOOD, "steps": steps[1:]}))) == 1
+
+
+SHIPPED = {"rune": 25, "nexo": 60, "nexo/fixture": 19, "kaged": 59}
+
+
+@pytest.mark.parametrize("suite", sorted(SHIPPED))
+def test_the_shipped_scenarios_are_sound_and_every_file_is_used(suite: str) -> None:
+    scenarios = load_all(suite)
+    assert len(scenarios) == len([path for path in (FOLDER / suite).iterdir() if path.is_file()]) >= SHIPPED[suite]
     assert all(scenario.clause and scenario.title for scenario in scenarios)
 
 
 def test_the_shipped_scenarios_use_every_kind_of_step() -> None:
-    used = {verb_of(step) for scenario in load_all("rune") for step in scenario.steps}
+    used = {verb_of(step) for suite in SHIPPED for scenario in load_all(suite) for step in scenario.steps}
     assert used == set(STEPS)
+
+
+def test_a_scenario_for_fixtures_says_how_the_fixture_is_set_up_and_no_other_does() -> None:
+    assert all(scenario.fixture is not None for scenario in load_all("nexo/fixture"))
+    assert all(scenario.fixture is None for suite in ("rune", "nexo", "kaged") for scenario in load_all(suite))

@@ -103,7 +103,7 @@ def test_lines_that_nobody_looked_at_are_kept_up_to_a_bound() -> None:
         assert isinstance(await subject.next_frame(PATIENCE), Frame)
         return len(subject.unread())
 
-    assert with_subject("echo '{}'; echo '{}'; exec cat", story) == 1
+    assert with_subject("printf '{}\\n{}\\n'; exec cat", story) == 1, "both lines come in one piece"
     assert UNREAD <= with_subject("yes '{}'", story) < UNREAD + 100_000
 
 

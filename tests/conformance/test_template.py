@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.template import fill, template_problems, text
+from plugbay.conformance.template import PURE, at, fill, template_problems, text
 
 NAMED = {"tool": "example.echo", "input": {"text": "$tool"}}
-GENERATORS = {"text": text, "twice": lambda value: [value, value]}
+GENERATORS = {**PURE, "twice": lambda value: [value, value]}
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,11 @@ GENERATORS = {"text": text, "twice": lambda value: [value, value]}
         ({"$twice": {"$text": 3}}, ["The", "The"]),
         ({"$twice": "$tool"}, ["example.echo", "example.echo"]),
         ("$input", {"text": "$tool"}),
+        ({"$joined": ["say.", "$tool"]}, "say.example.echo"),
+        ({"$joined": []}, ""),
+        ({"$merged": ["$input", {"more": "$tool"}]}, {"text": "$tool", "more": "example.echo"}),
+        ({"$merged": [{"a": 1, "b": 1}, {"b": {"$text": 3}}]}, {"a": 1, "b": "The"}),
+        ({"$merged": [7, {"a": 1}, None]}, {"a": 1}),
     ],
 )
 def test_each_hole_is_filled_once(template: Any, filled: Any) -> None:
@@ -53,3 +58,12 @@ def test_a_hole_that_nothing_can_fill_is_refused(template: Any, problem: str) ->
 @pytest.mark.parametrize("length", [0, 1, 44, 45, 46, 100_000])
 def test_a_text_has_exactly_the_length_that_was_asked_for(length: int) -> None:
     assert len(text(length).encode()) == length
+
+
+def test_a_path_leads_into_a_value_or_to_nothing() -> None:
+    value = {"result": {"tools": [1], "none": None}}
+    assert at(value, "result.tools") == [1]
+    assert at(value, "result") == value["result"]
+    assert at(value, "result.tools.x") is None
+    assert at(value, "nowhere.at.all") is None
+    assert at(7, "x") is None

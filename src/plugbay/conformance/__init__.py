@@ -1,11 +1,13 @@
 """The conformance kit: does a plugin keep its contract, and does a host survive plugins that do not?
 
-    scenario, template, matchers   conversations as data: the format, what is filled in, what counts as right
-    inputs                         an input for a tool that nobody gave one for
-    subject, conversation          one process of a plugin, and the steps of one scenario against it
-    plugin_runner                  every scenario against one plugin
-    host_runner, badplugins/       plugins that misbehave on purpose, and any host against them
-    report                         what came out, for people, scripts and CI
+    scenario, steps, template, matchers   conversations as data: the format, what is filled in, what counts as right
+    dialects                              what differs between contracts, and the host that stands by
+    inputs, surface                       an input for a tool that nobody gave one for, and what a plugin offers
+    subject, conversation, trial          one process, the steps of one scenario against it, all of a scenario
+    plugin_runner, fixture_runner         every scenario against one plugin, or against the fixture of an SDK
+    rounds                                which of them are tried together, and which once more and alone
+    catalogue, badplugins/, host_runner   plugins that misbehave on purpose, and any host against them
+    report                                what came out, for people, scripts and CI
 
 Blind to the host and to the SDK of this package: a plugin in any language and a host of any maker can be
 tested with it.

@@ -1,8 +1,7 @@
 """Any host against plugins that misbehave on purpose.
 
-Owns the catalogue of bad plugins (`badplugins/<contract>/catalog.json`), the folder that is made of an entry,
-and the comparison of what a host observed with what the contract says. Refuses to know a host: the one under
-test comes in through `HostPort`.
+Owns what is asked of a host under test, and the comparison of what it observed with what the contract says. Refuses to
+know a host: the one under test comes in through `HostPort`. The plugins are those of a `catalogue`.
 
     report = await run_catalog(MyPort(), load_catalog("rune"), tmp)
 """
@@ -10,24 +9,18 @@ test comes in through `HostPort`.
 from __future__ import annotations
 
 import asyncio
-import json
-import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, model_validator
-
-from plugbay.conformance.matchers import same, shown
+from plugbay.conformance.catalogue import FOLDER, Entry, Expected, Situation, load_catalog, prepare
+from plugbay.conformance.matchers import match, same, shown
 from plugbay.conformance.report import AxisResult, OnAxis, Report, Status
-from plugbay.conformance.template import fill, template_problems, text
-from plugbay.contracts.rune.manifest import FILE_NAME
-from plugbay.contracts.rune.messages import PROTOCOL
-from plugbay.model.errors import CODES, Code
+from plugbay.model.errors import Code
 
-FOLDER = Path(__file__).parent / "badplugins"
+__all__ = ["Entry", "Expected", "Situation", "load_catalog", "prepare"]
 
 VERDICTS = frozenset(
     {
@@ -42,89 +35,10 @@ VERDICTS = frozenset(
         Code.CAPABILITY_NOT_ALLOWED,
     }
 )
-"""The nine codes with which a rune host judges a plugin process."""
-
-Situation = Literal["slow_spawn", "caller_cancels", "input_not_json"]
-"""What a call alone cannot bring about:
-
-slow_spawn        starting the process takes longer than the launch timeout
-caller_cancels    the caller gives up once the plugin has made the file `reached` in its folder
-input_not_json    the caller's input is something that JSON cannot say
-"""
-
-TIMEOUTS = frozenset({"launch", "handshake", "call", "teardown"})
-
-INTERPRETERS: dict[str, tuple[str, ...]] = {".sh": ("/bin/sh",), ".py": ("python3", "-I", "-S")}
-"""A bad plugin is handed to its interpreter, so that starting it needs no permission and no copy is busy."""
+"""The nine codes with which a host judges a plugin process."""
 
 CALL_SECONDS = 60.0
 """After which a host that does not come back has failed the entry."""
-
-
-class Expected(BaseModel):
-    """How the call must end: with a code, or in one of three other ways."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    code: str | None = None
-    outcome: Literal["succeeded", "plugin_error", "refused"] | None = None
-    """refused: an error that blames no plugin process, so none of the nine codes."""
-    output: Any = None
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Expected:
-        if (self.code is None) == (self.outcome is None):
-            raise ValueError("give either code or outcome")
-        if self.code is not None and self.code not in CODES:
-            raise ValueError(f"{self.code!r} is not a failure code")
-        return self
-
-    def __str__(self) -> str:
-        output = f" with {shown(self.output)}" if self.says_output else ""
-        return f"{self.code or self.outcome}{output}"
-
-    @property
-    def says_output(self) -> bool:
-        return "output" in self.model_fields_set
-
-
-class Entry(BaseModel):
-    """One bad plugin, how it is called, and how that must end."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    file: str | None
-    """In the catalogue's folder; None when there is nothing to run."""
-    row: str
-    """Which rule it is about: `5.13` is row 13 of the table of situations, `6.2` is about capabilities."""
-    what: str
-    """What the plugin does wrong."""
-    expect: Expected
-    executable: bool = False
-    situation: Situation | None = None
-    timeouts: dict[str, float] = {}
-    grants: list[str] = []
-    manifest: dict[str, Any] = {}
-    """Laid over the manifest that `prepare` writes; `process` is laid over field by field."""
-    tool: str = "bad.tool"
-    input: Any = {}
-
-    @model_validator(mode="after")
-    def _can_be_used(self) -> Entry:
-        problems = template_problems(self.input, (), ("text",))
-        problems += [f"there is no timeout called {name!r}" for name in self.timeouts if name not in TIMEOUTS]
-        if problems:
-            raise ValueError("; ".join(problems))
-        return self
-
-    @property
-    def plugin_id(self) -> str:
-        return str(self.manifest.get("plugin_id", "bad.plugin"))
-
-    def given(self) -> Any:
-        """The input, made large where it says so."""
-        return fill(self.input, {}, {"text": text})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +49,17 @@ class Observed:
     output: Any = None
     message: str = ""
     left_running: tuple[str, ...] = field(default=())
-    """What was still there after the call, if the port can tell."""
+    """What was still there afterwards, if the port can tell."""
+    failure: Mapping[str, Any] | None = None
+    """The failure in its public form. This and what follows is filled in by `ResidentPort.visit` alone."""
+    chunks: tuple[Any, ...] = ()
+    published: tuple[Any, ...] = ()
+    """Events of the plugin that reached the bus, in their public form."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    next: str = ""
+    """`same`, `new` or `refused`; empty when it was not tried."""
+    parting: str = ""
+    """`ok` or a failure code."""
 
 
 class HostPort(Protocol):
@@ -167,42 +91,15 @@ class SituationPort(HostPort, Protocol):
     ) -> Observed: ...
 
 
-def load_catalog(contract: str, folder: Path = FOLDER) -> list[Entry]:
-    """Every entry of a contract's catalogue; raises pydantic's ValidationError for a broken one."""
-    entries = json.loads((folder / contract / "catalog.json").read_text("utf-8"))
-    return [Entry.model_validate(entry) for entry in entries]
+@runtime_checkable
+class ResidentPort(HostPort, Protocol):
+    """A host of plugins that stay, of which more can be seen than how a call ends."""
 
+    async def visit(self, folder: Path, entry: Entry) -> Observed:
+        """Host the plugin in `folder`, do what the entry says, call once more if it says what that must meet, stop.
 
-def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
-    """A folder with the plugin of this entry and a manifest that is correct but for what the entry says."""
-    root = tmp / entry.name
-    root.mkdir(parents=True)
-    if entry.file is not None:
-        target = root / entry.file
-        shutil.copyfile(folder / entry.file, target)
-        target.chmod(0o755 if entry.executable else 0o644)
-    (root / FILE_NAME).write_text(json.dumps(_manifest(entry), indent=2), "utf-8")
-    return root
-
-
-def _manifest(entry: Entry) -> dict[str, Any]:
-    given = entry.manifest
-    tools = [tool if isinstance(tool, dict) else {"name": tool} for tool in given.get("tools", ["bad.tool"])]
-    return {
-        "plugin_id": "bad.plugin",
-        "plugin_version": "1.0.0",
-        "protocol_version": PROTOCOL,
-        **{key: value for key, value in given.items() if key not in ("process", "tools")},
-        "process": {**_process(entry.file), **given.get("process", {})},
-        "tools": tools,
-    }
-
-
-def _process(file: str | None) -> dict[str, Any]:
-    if file is None:
-        return {"command": "plugbay-nothing-to-run", "args": []}
-    command, *args = *INTERPRETERS.get(Path(file).suffix, ()), file
-    return {"command": command, "args": args}
+        Whatever is counted, and whatever reaches the bus, is looked at until what the entry expects is there.
+        """
 
 
 async def run_catalog(
@@ -217,7 +114,7 @@ async def run_catalog(
     axes: list[AxisResult] = []
     for entry in entries:
         began = time.monotonic()
-        status, detail = await _try(port, entry, prepare(entry, tmp))
+        status, detail = await _try(port, entry, prepare(entry, tmp, FOLDER / contract))
         axis_id = f"{contract}.host.{entry.row}.{entry.name}"
         axes.append(AxisResult(axis_id, entry.what, status, detail, time.monotonic() - began))
         if on_axis is not None:
@@ -228,6 +125,8 @@ async def run_catalog(
 async def _try(port: HostPort, entry: Entry, root: Path) -> tuple[Status, str]:
     if entry.situation is not None and not isinstance(port, SituationPort):
         return Status.SKIPPED, f"the port cannot bring about {entry.situation}"
+    if entry.needs_visit and not isinstance(port, ResidentPort):
+        return Status.SKIPPED, "the port cannot look at a plugin that stays"
     try:
         async with asyncio.timeout(CALL_SECONDS):
             observed = await observe(port, entry, root)
@@ -242,6 +141,9 @@ async def observe(port: HostPort, entry: Entry, root: Path) -> Observed:
     if entry.situation is not None:
         assert isinstance(port, SituationPort)
         return await port.call_in(entry.situation, root, entry.tool, grants=entry.grants, timeouts=entry.timeouts)
+    if entry.needs_visit:
+        assert isinstance(port, ResidentPort)
+        return await port.visit(root, entry)
     return await port.call(root, entry.tool, entry.given(), grants=entry.grants, timeouts=entry.timeouts)
 
 
@@ -251,6 +153,9 @@ def verdict(expected: Expected, observed: Observed) -> str:
     words = f"expected {expected}, got {got}" + (f": {observed.message}" if observed.message else "")
     if not _as_expected(expected, observed):
         return words
+    differences = _differences(expected, observed)
+    if differences:
+        return f"{expected}, as expected, but {'; '.join(differences)}"
     if observed.left_running:
         return f"{expected}, as expected, but left running: {', '.join(observed.left_running)}"
     return ""
@@ -265,3 +170,25 @@ def _as_expected(expected: Expected, observed: Observed) -> bool:
         return observed.code == Code.PLUGIN_ERROR
     fits = not expected.says_output or same(expected.output, observed.output)
     return observed.code is None and fits
+
+
+def _differences(expected: Expected, observed: Observed) -> list[str]:
+    """What is not as it should be about everything but the call's end."""
+    parts = [
+        ("its failure", expected.failure, observed.failure),
+        ("its pieces", expected.chunks, list(observed.chunks)),
+        ("what it published", expected.published, list(observed.published)),
+        ("the next call", expected.next, observed.next),
+        ("its leaving", expected.parting, observed.parting),
+    ]
+    found = [
+        f"{name} differs: {miss}"
+        for name, pattern, value in parts
+        if pattern is not None
+        for miss in match(pattern, value)
+    ]
+    return found + [
+        f"{name} was counted {observed.counts.get(name, 0)} times, not {least} or more"
+        for name, least in expected.counts.items()
+        if observed.counts.get(name, 0) < least
+    ]

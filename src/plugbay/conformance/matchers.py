@@ -6,6 +6,7 @@ to know what a message is for.
     "text", 1, true, null      that very value; a number never equals a boolean
     [p, q]                     exactly these items
     {"key": p, "other?": q}    `key` must be there, `other` may be; keys not named here are fine
+    {"key": "$absent"}         `key` must not be there
     "$name"                    the named value of the run (`$plugin_id`)
     "$nonblank"                one of WORDS
     {"$one_of": [p, q]}        one of OPERATORS
@@ -53,7 +54,8 @@ def pattern_problems(pattern: Any, names: Collection[str]) -> list[str]:
         return []
     operators = [key for key in pattern if key.startswith("$")]
     if not operators:
-        return [problem for item in pattern.values() for problem in pattern_problems(item, names)]
+        inner = [item for item in pattern.values() if item != ABSENT]
+        return [problem for item in inner for problem in pattern_problems(item, names)]
     if len(pattern) > 1:
         return [f"{operators[0]!r} must be the only key of its object"]
     return _operator_problems(operators[0], pattern[operators[0]], names)
@@ -74,9 +76,11 @@ def _operator_problems(operator: str, argument: Any, names: Collection[str]) -> 
         named = isinstance(argument, str) and argument.startswith("$") and argument[1:] in names
         fits = named or isinstance(argument, list)
         return [] if fits else [f"{operator!r} needs a list or the name of one"]
-    if operator == "$undamaged":
-        fits = isinstance(argument, str) and len(argument.split()) > 1
-        return [] if fits else ["'$undamaged' needs a text of at least two words"]
+    if operator == "$only" and not isinstance(argument, dict):
+        return ["'$only' needs an object"]
+    if operator in _OF_ITS_OWN:
+        test, wants = _OF_ITS_OWN[operator]
+        return [] if test(argument) else [f"{operator!r} needs {wants}"]
     if operator in OPERATORS:
         return pattern_problems(argument, names)
     return [f"{operator!r} is not an operator"]
@@ -115,7 +119,9 @@ def _match_object(pattern: dict[str, Any], value: Any, path: str, named: Named) 
     for key, inner in pattern.items():
         name = key.removesuffix("?")
         where = f"{path}.{name}"
-        if name in value:
+        if inner == ABSENT:
+            found += [Mismatch(where, "nothing", shown(value[name]))] if name in value else []
+        elif name in value:
             found += _match(inner, value[name], where, named)
         elif name == key:
             found.append(Mismatch(where, _described(inner, named), "nothing"))
@@ -169,6 +175,72 @@ def _superset_of(argument: Any, value: Any, path: str, named: Named) -> list[Mis
     return [Mismatch(path, f"{shown(one)} among its items", shown(value)) for one in missing]
 
 
+def _among(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    allowed = _values(argument, named)
+    fits = any(same(value, one) for one in allowed)
+    return [] if fits else [Mismatch(path, f"one of {shown(allowed)}", shown(value))]
+
+
+def _begins_with(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    beginnings = _values(argument, named)
+    fits = isinstance(value, str) and value.startswith(tuple(beginnings))
+    return [] if fits else [Mismatch(path, f"a text that begins with one of {shown(beginnings)}", shown(value))]
+
+
+def _only(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    """The object has no keys but those of the pattern."""
+    known = {key.removesuffix("?") for key in pattern}
+    others = [key for key in value if key not in known] if isinstance(value, dict) else []
+    return [
+        *_match_object(pattern, value, path, named),
+        *(Mismatch(f"{path}.{key}", "nothing", shown(value[key])) for key in others),
+    ]
+
+
+def _distinct(key: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    """No two objects of the array have the same value under this key."""
+    items = [item.get(key) for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [
+        Mismatch(f"{path}[].{key}", "a value that no other item has", shown(item))
+        for at, item in enumerate(items)
+        if any(same(item, earlier) for earlier in items[:at])
+    ]
+
+
+def _between(bounds: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    low, high = bounds
+    fits = _is_integer(value) and low <= value <= high
+    return [] if fits else [Mismatch(path, f"an integer from {low} to {high}", shown(value))]
+
+
+def _bytes(bounds: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    low, high = bounds
+    fits = isinstance(value, str) and low <= len(value.encode("utf-8", "surrogatepass")) <= high
+    return [] if fits else [Mismatch(path, f"a text of {low} to {high} bytes", shown(value))]
+
+
+def _topic_among(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    """A topic without wildcards that one of these patterns covers."""
+    patterns = _values(argument, named)
+    fits = isinstance(value, str) and any(topic_matches(pattern, value) for pattern in patterns)
+    return [] if fits else [Mismatch(path, f"a topic covered by one of {shown(patterns)}", shown(value))]
+
+
+def topic_matches(pattern: str, topic: str) -> bool:
+    """Dotted names: `*` stands for one segment, a last `>` for one or more. The topic itself may have neither."""
+    wanted, segments = pattern.split("."), topic.split(".")
+    if any(segment in ("", "*", ">") for segment in segments):
+        return False
+    if wanted[-1] == ">":
+        wanted.pop()
+        segments = segments[: len(wanted)] if len(segments) > len(wanted) else []
+    return len(wanted) == len(segments) and all(map(_segment_fits, wanted, segments))
+
+
+def _segment_fits(wanted: str, segment: str) -> bool:
+    return wanted in ("*", segment)
+
+
 def _contains(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     if isinstance(value, list) and any(not _match(pattern, item, path, named) for item in value):
         return []
@@ -214,12 +286,37 @@ OPERATORS: dict[str, Operator] = {
     "$each": _each,
     "$subset_of": _subset_of,
     "$superset_of": _superset_of,
+    "$among": _among,
+    "$begins_with": _begins_with,
+    "$topic_among": _topic_among,
+    "$only": _only,
+    "$distinct": _distinct,
+    "$between": _between,
+    "$bytes": _bytes,
     "$contains": _contains,
     "$undamaged": _undamaged,
 }
 
+ABSENT = "$absent"
+"""As the value of a key: the key must not be there."""
+
 _OF_PATTERNS = frozenset({"$one_of", "$all_of"})
-_OF_VALUES = frozenset({"$subset_of", "$superset_of"})
+_OF_VALUES = frozenset({"$subset_of", "$superset_of", "$among", "$begins_with", "$topic_among"})
+_OF_ITS_OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "$undamaged": (lambda text: isinstance(text, str) and len(text.split()) > 1, "a text of at least two words"),
+    "$distinct": (lambda key: isinstance(key, str), "the name of a key"),
+    "$between": (lambda ends: _are_two_integers(ends), "two integers"),
+    "$bytes": (lambda ends: _are_two_integers(ends), "two integers"),
+}
+"""Operators whose argument is no pattern: whether one fits, and what is needed, in words."""
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _are_two_integers(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_integer, value))
 
 
 def _is_text(value: Any) -> bool:
@@ -240,6 +337,10 @@ WORDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "a string without blanks around it",
         lambda value: _is_text(value) and value == value.strip(),
     ),
+    "$any_boolean": ("true or false", lambda value: isinstance(value, bool)),
+    "$any_integer": ("an integer", lambda value: _is_integer(value)),
+    "$any_number": ("a number", lambda value: _is_integer(value) or isinstance(value, float)),
+    "$count": ("an integer that is not negative", lambda value: _is_integer(value) and value >= 0),
     "$any_object": ("an object", lambda value: isinstance(value, dict)),
     "$any_array": ("an array", lambda value: isinstance(value, list)),
     "$nonempty": ("an array that is not empty", lambda value: isinstance(value, list) and bool(value)),

@@ -7,169 +7,86 @@
      "steps": [{"send": {"type": "handshake", "protocol_version": "$protocol"}},
                {"expect": {"type": "handshake"}, "within": 2}]}
 
-Owns the format of the files, every check of them, and where they are. Refuses to know how a step is carried
-out. What is sent is a `template`, what is expected a pattern of `matchers`.
+Owns the format of the files, every check of them, and where they are. Refuses to know the steps (`steps`) and how
+one is carried out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from plugbay.conformance.matchers import pattern_problems
-from plugbay.conformance.template import template_problems
+from plugbay.conformance.steps import STEPS, Step, Strict, Text, patterns_of, templates_of
+from plugbay.conformance.template import PURE, template_problems
 from plugbay.contracts.document import Document, dotted, parse_json
 from plugbay.contracts.validation import suggestion, validate
 from plugbay.model.errors import PlugbayError, Problem
 
 FOLDER = Path(__file__).parent / "scenarios"
 
-NAMES = frozenset("plugin_id plugin_version protocol tool tools capabilities request_id input".split())
-"""Named values that every run has; the cases of a scenario add their own."""
+NAMES = frozenset(
+    "plugin_id plugin_version protocol tool tools capabilities request_id input question namespaces "
+    "channel llm_provider hook vector_backend topic publishes "
+    "method methods notifications storage_methods shutdown_timeout hook_timeout".split()
+)
+"""Named values that every run has; the cases of a scenario and what its steps remember add to them."""
 
-GENERATORS = frozenset({"text", "input_with_string"})
+GENERATORS = frozenset({*PURE, "input_with_string", "stored"})
 
-Need = Literal["tool_to_call", "string_input", "capabilities"]
+Need = Literal[
+    "tool_to_call",
+    "string_input",
+    "capabilities",
+    "tool",
+    "no_tool",
+    "channel",
+    "llm_provider",
+    "hook",
+    "vector_backend",
+    "topic",
+    "question",
+    "method",
+    "notification",
+    "compactor",
+    "on_session_start",
+    "on_session_idle",
+    "pre_compact",
+    "post_compact",
+]
 """Parts of a plugin's surface without which a rule does not concern it."""
 
-Seconds = Annotated[float, Field(gt=0, le=30, strict=False)]
-"""No scenario waits longer than this for one thing; a run has to stay a coffee's length."""
-
-Text = Annotated[str, Field(min_length=1)]
+Each = Literal["tool", "method", "channel", "llm_provider", "hook", "vector_backend", "topic", "question"]
+"""What a scenario can be repeated for; `question`: each thing the plugin can be asked, of any kind."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Fixture(Strict):
+    """How the program of an SDK's fixture is set up for a scenario."""
+
+    manifest: Text
+    """The text of the manifest it is given."""
+    config: dict[str, Any] = {}
+    capabilities: list[Text] = []
+    """What the SDK must have, or the rule does not concern it."""
 
 
-class Send(_Strict):
-    """Write one JSON line. `escape` chooses between spellings of the same text that hosts really use."""
-
-    send: Any
-    ending: Literal["\n", "\r\n"] = "\n"
-    escape: Literal["", "ascii", "html"] = ""
-
-
-class SendRaw(_Strict):
-    """Write this very text; no newline is added."""
-
-    send_raw: Text
-
-
-class Chunks(_Strict):
-    message: Any
-    bytes: Annotated[int, Field(ge=1)]
-    pause: Annotated[float, Field(ge=0, le=0.1, strict=False)] = 0.0
-
-
-class SendChunked(_Strict):
-    """Write one JSON line in pieces of `bytes`, with a pause after each."""
-
-    send_chunked: Chunks
-
-
-class Expect(_Strict):
-    """The next line must come in time, be one JSON object, and match."""
-
-    expect: Any
-    within: Seconds
-
-
-class SkipUnless(_Strict):
-    """The rule can only be tried if the last line matches this too."""
-
-    skip_unless: Any
-    because: Text
-
-
-class ExpectSilence(_Strict):
-    """Nothing may be written for so many seconds, or until the output ends."""
-
-    expect_silence: Seconds
-
-
-class ExpectRunning(_Strict):
-    """The process must still be there after so many seconds."""
-
-    expect_running: Seconds
-
-
-class CloseStdin(_Strict):
-    """Say good-bye: no more input will come."""
-
-    close_stdin: Literal[True]
-
-
-class Exit(_Strict):
-    code: int | None = None
-    within: Seconds
-
-
-class ExpectExit(_Strict):
-    """The process must leave in time, with this code if one is given."""
-
-    expect_exit: Exit
-
-
-class ExpectNoMoreOutput(_Strict):
-    """Everything that was written must have been expected."""
-
-    expect_no_more_output: Literal[True]
-
-
-class ExpectNoOrphans(_Strict):
-    """The process must leave in time, and nothing it started may be left at that moment."""
-
-    expect_no_orphans: Annotated[dict[Literal["within"], Seconds], Field(min_length=1)]
-
-
-Step = (
-    Send
-    | SendRaw
-    | SendChunked
-    | Expect
-    | SkipUnless
-    | ExpectSilence
-    | ExpectRunning
-    | CloseStdin
-    | ExpectExit
-    | ExpectNoMoreOutput
-    | ExpectNoOrphans
-)
-
-STEPS: dict[str, type[Step]] = {
-    "send": Send,
-    "send_raw": SendRaw,
-    "send_chunked": SendChunked,
-    "expect": Expect,
-    "skip_unless": SkipUnless,
-    "expect_silence": ExpectSilence,
-    "expect_running": ExpectRunning,
-    "close_stdin": CloseStdin,
-    "expect_exit": ExpectExit,
-    "expect_no_more_output": ExpectNoMoreOutput,
-    "expect_no_orphans": ExpectNoOrphans,
-}
-"""The verb of a step, and the shape of a step with that verb."""
-
-
-def verb_of(step: Step) -> str:
-    return next(verb for verb, kind in STEPS.items() if type(step) is kind)
-
-
-class _File(_Strict):
+class _File(Strict):
     id: Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+){2,}$")]
     title: Text
     clause: Text
     after: list[str] = []
     needs: list[Need] = []
     environment: Literal["usual", "manifest"] = "usual"
-    for_each: Literal["tool"] | None = None
+    host: Text | None = None
+    for_each: Each | None = None
     cases: Annotated[list[dict[str, Any]], Field(min_length=1)] = [{}]
+    skip_when: Literal["any", "all"] = "any"
+    learn: dict[str, Text] = {}
+    fixture: Fixture | None = None
     steps: Annotated[list[Any], Field(min_length=1)]
 
 
@@ -187,9 +104,16 @@ class Scenario:
     needs: tuple[str, ...] = ()
     environment: str = "usual"
     """`usual`: what a login gives a program; `manifest`: exactly what the manifest names."""
+    host: str | None = None
+    """Which host answers what the plugin asks on its own; None for the usual one of the contract."""
     for_each: str | None = None
     cases: tuple[Mapping[str, Any], ...] = ({},)
     """The steps are carried out once per case, each in a new process, with the case's named values."""
+    skip_when: str = "any"
+    """The rule counts as untried when `any` or only when `all` of its conversations were."""
+    learn: Mapping[str, str] = field(default_factory=dict)
+    """Kind of export → where the last line of the conversation describes the exports of that kind."""
+    fixture: Fixture | None = None
 
 
 class ScenarioInvalid(PlugbayError):
@@ -202,7 +126,7 @@ class ScenarioInvalid(PlugbayError):
 
 
 def load_all(contract: str, folder: Path = FOLDER) -> list[Scenario]:
-    """The scenarios of a contract, in the order of their file names."""
+    """The scenarios of a contract, in the order of their file names; `nexo/fixture` are those in a folder of it."""
     scenarios: list[Scenario] = []
     for path in sorted((folder / contract).glob("*.json")):
         scenario = load(path)
@@ -214,8 +138,9 @@ def load_all(contract: str, folder: Path = FOLDER) -> list[Scenario]:
         ]
         if scenario.id in known:
             problems.append(Problem("duplicate_id", "id", f"{scenario.id!r} is the id of an earlier file, too"))
-        if not scenario.id.startswith(f"{contract}."):
-            problems.append(Problem("invalid_value", "id", f"must begin with '{contract}.'"))
+        prefix = f"{contract.replace('/', '.')}."
+        if not scenario.id.startswith(prefix):
+            problems.append(Problem("invalid_value", "id", f"must begin with {prefix!r}"))
         if problems:
             raise ScenarioInvalid(str(path), problems)
         scenarios.append(scenario)
@@ -248,8 +173,12 @@ def parse(text: str, source: str = "scenario") -> Scenario:
         after=tuple(file.after),
         needs=tuple(file.needs),
         environment=file.environment,
+        host=file.host,
         for_each=file.for_each,
         cases=tuple(file.cases),
+        skip_when=file.skip_when,
+        learn=dict(file.learn),
+        fixture=file.fixture,
     )
 
 
@@ -257,7 +186,7 @@ def _steps(document: Document) -> tuple[list[Step], list[Problem]]:
     """The steps of a file and what is wrong with them, as far as they can be read at all."""
     value = document.value if isinstance(document.value, dict) else {}
     raw = value.get("steps")
-    names = NAMES | _case_names(value.get("cases"))
+    names = NAMES | _case_names(value.get("cases")) | _remembered(raw)
     steps: list[Step] = []
     problems: list[Problem] = []
     for position, item in enumerate(raw if isinstance(raw, list) else []):
@@ -287,16 +216,10 @@ def _step(item: Any) -> str | type[Step]:
 
 def _checked(kind: type[Step], item: dict[str, Any], names: frozenset[str]) -> tuple[Step | None, list[Problem]]:
     step, problems = validate(kind, Document(item))
-    texts: list[str] = []
-    match step:
-        case Send():
-            texts = template_problems(step.send, names, GENERATORS)
-        case SendChunked():
-            texts = template_problems(step.send_chunked.message, names, GENERATORS)
-        case Expect():
-            texts = pattern_problems(step.expect, names)
-        case SkipUnless():
-            texts = pattern_problems(step.skip_unless, names)
+    if step is None:
+        return None, problems
+    texts = [text for part in templates_of(step) for text in template_problems(part, names, GENERATORS)]
+    texts += [text for part in patterns_of(step) for text in pattern_problems(part, names)]
     return step, problems + [Problem("invalid_value", "", text) for text in texts]
 
 
@@ -310,3 +233,8 @@ def _moved(problem: Problem, position: int, document: Document) -> Problem:
 def _case_names(cases: Any) -> frozenset[str]:
     tables = [case for case in cases if isinstance(case, dict)] if isinstance(cases, list) else []
     return frozenset(name for case in tables for name in case)
+
+
+def _remembered(steps: Any) -> frozenset[str]:
+    tables = [step.get("remember") for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+    return frozenset(name for table in tables if isinstance(table, dict) for name in table)

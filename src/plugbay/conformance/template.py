@@ -4,6 +4,7 @@ Owns the holes. Pure: values and generators come in. Refuses to know messages.
 
     "$tool"                          the named value of the run
     {"$text": 70000}                 what a generator makes of its argument
+    {"$joined": ["$plugin_id", "."]}
     "$$text"                         the text `$text`
 """
 
@@ -20,6 +21,20 @@ PANGRAM = "The quick brown fox jumps over the lazy dog. "
 def text(length: int) -> str:
     """Readable text of exactly this many characters, each one byte long."""
     return (PANGRAM * (length // len(PANGRAM) + 1))[:length]
+
+
+def joined(parts: list[str]) -> str:
+    """These texts as one."""
+    return "".join(parts)
+
+
+def merged(parts: list[Any]) -> dict[str, Any]:
+    """These objects as one, later ones laid over earlier ones; what is no object adds nothing."""
+    return {key: value for part in parts if isinstance(part, dict) for key, value in part.items()}
+
+
+PURE: dict[str, Generator] = {"text": text, "joined": joined, "merged": merged}
+"""The generators that need to know nothing but their argument."""
 
 
 def fill(template: Any, named: Mapping[str, Any], generators: Mapping[str, Generator]) -> Any:
@@ -49,6 +64,13 @@ def template_problems(template: Any, names: Collection[str], generators: Collect
     if generator is not None and (generator[1:] not in generators or len(template) > 1):
         return [f"{generator!r} is not a generator that stands alone in its object"]
     return [problem for item in template.values() for problem in template_problems(item, names, generators)]
+
+
+def at(value: Any, path: str) -> Any:
+    """What is in a JSON value under these dotted keys; None when nothing is."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _generator_in(template: dict[str, Any]) -> str | None:

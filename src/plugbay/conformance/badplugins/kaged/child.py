@@ -1,0 +1,89 @@
+"""What the bad plugins share: reading, writing and a greeting as the contract wants it.
+
+Nothing here is wrong; what is wrong is in the file that imports it, which may do one of several things wrong: the
+manifest's env says which, in KIND.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Message = dict[str, Any]
+
+KIND = os.environ.get("KIND", "")
+SAID = {"said": "hello"}
+WELL = {"status": "ok"}
+IDENTITY = {
+    "name": "bad",
+    "version": "1.0.0",
+    "api_version": 1,
+    "methods": ["bad.bad_tool", "bad.look.around"],
+    "notifications": ["changed"],
+    "capabilities_used": ["kaged:storage:read"],
+}
+
+
+def read() -> Message:
+    """The next message; leaves when there is none."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        sys.exit(0)
+    message: Message = json.loads(line)
+    return message
+
+
+def write(data: bytes) -> None:
+    """These very bytes, all of them."""
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def say(**message: Any) -> None:
+    write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+
+def answer(request: Message, result: Any = SAID) -> None:
+    say(id=request["id"], result=result)
+
+
+def refuse(request: Message, code: int) -> None:
+    say(id=request["id"], error={"code": code, "message": "no"})
+
+
+def greet(**over: Any) -> None:
+    """Answer initialize."""
+    answer(read(), {**IDENTITY, **over})
+
+
+def asked() -> Message:
+    """The next request for what the plugin offers; its life goes on in between."""
+    while True:
+        message = read()
+        if message.get("method") in ("health.check", "shutdown"):
+            answer(message, WELL)
+        elif "method" in message and "id" in message:
+            return message
+
+
+def answers() -> Message:
+    """The next answer of the host."""
+    while True:
+        message = read()
+        if "method" not in message:
+            return message
+
+
+def ask(id: Any, method: str, params: Any) -> Message:
+    """Ask the host, and wait for its answer."""
+    say(id=id, method=method, params=params)
+    return answers()
+
+
+def serve(handle: Callable[[Message], object] = answer) -> None:
+    """Answer everything with `handle`, or with a friendly word, until asked to leave."""
+    while True:
+        handle(asked())

@@ -1,0 +1,13 @@
+"""Answers with bytes in a text that are not UTF-8.
+
+The line cannot be read, so there is no answer: timeout.
+"""
+
+from __future__ import annotations
+
+import child
+
+child.greet()
+request = child.asked()
+child.write(b'{"jsonrpc":"2.0","id":%d,"result":"\xff"}\n' % request["id"])
+child.serve()

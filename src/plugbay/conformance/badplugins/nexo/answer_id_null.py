@@ -1,0 +1,13 @@
+"""Answers with null as id.
+
+An answer to no call: timeout.
+"""
+
+from __future__ import annotations
+
+import child
+
+child.greet()
+request = child.asked()
+child.say(id=None, result=child.SAID)
+child.serve()

@@ -1,0 +1,27 @@
+"""Sends pieces that are none.
+
+Counted as noise: accepted.
+"""
+
+from __future__ import annotations
+
+import child
+
+WHOLE = {
+    "content": {"type": "text", "text": "hi"},
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+    "finish_reason": {"kind": "stop"},
+}
+
+
+def delta(id: object, chunk: object) -> None:
+    child.say(method="llm.chat.delta", params={"request_id": id, "chunk": chunk})
+
+
+child.greet()
+request = child.asked("llm.chat")
+delta(request["id"], "h")
+child.say(method="llm.chat.delta", params=[])
+child.say(method="llm.chat.delta")
+child.say(id=request["id"], result=WHOLE)
+child.serve()

@@ -1,0 +1,13 @@
+"""Answers hook.on_hook with null.
+
+The answer must have its shape: malformed_response.
+"""
+
+from __future__ import annotations
+
+import child
+
+child.greet()
+request = child.asked("hook.on_hook")
+child.say(id=request["id"], result=None)
+child.serve()

@@ -1,0 +1,14 @@
+"""Prints half a JSON object before its answer.
+
+A line that is no message is counted and read past: accepted.
+"""
+
+from __future__ import annotations
+
+import child
+
+child.greet()
+request = child.asked()
+child.write(b'{"jsonrpc": "2.0", "id":\n')
+child.say(id=request["id"], result=child.SAID)
+child.serve()

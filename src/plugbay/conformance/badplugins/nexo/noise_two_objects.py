@@ -1,0 +1,14 @@
+"""Writes two objects in one line before its answer.
+
+A line that is no message is counted and read past: accepted.
+"""
+
+from __future__ import annotations
+
+import child
+
+child.greet()
+request = child.asked()
+child.write(b"{} {}\n")
+child.say(id=request["id"], result=child.SAID)
+child.serve()

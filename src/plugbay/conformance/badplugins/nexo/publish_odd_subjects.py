@@ -1,0 +1,16 @@
+"""Publishes to subjects with empty parts.
+
+Not a subject; dropped and counted: accepted.
+"""
+
+from __future__ import annotations
+
+import child
+
+EVENT = {"topic": "plugin.inbound.pigeon", "source": "bad", "payload": 1}
+child.greet()
+request = child.asked()
+for topic in ("plugin.inbound.pigeon.", "plugin.inbound.pigeon..a", ".plugin.inbound.pigeon"):
+    child.publish(topic, EVENT)
+child.say(id=request["id"], result=child.SAID)
+child.serve()
