@@ -1,37 +1,75 @@
-"""`make run`: every example plugin, called once, with what came back.
+"""`make run`: every example plugin at work, with what came back.
 
-A tour for the eye: which plugins there are, in which language, what each answers, and how a refusal looks.
+A tour for the eye: which plugins there are, in which language, what each answers, how a refusal looks, and what happens
+between plugins and their host without anybody calling.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from plugbay import Host
-from plugbay.host.host import CallResult
+from plugbay.host.calls import CallResult
+from plugbay.model.spec import PluginSpec
 
 HERE = Path(__file__).parent
+
+CONFIG = """\
+[host]
+state_dir = "state"
+
+[memory]
+path = "memory.db"
+
+[plugins."example.greeter"]
+grants = ["tool.execute"]
+
+[plugins.memory_notes]
+grants = ["memory.recall", "llm.complete"]
+
+[plugins.session-memory]
+grants = ["kaged:storage:read", "kaged:storage:write", "net:[]"]
+
+[plugins.price-notifier]
+grants = ["net:[]"]
+config = { seconds = 0.1 }
+
+[plugins.window-compactor]
+config = { keep = 2, threshold = 5 }
+"""
+
+QUESTION = {"question": "What does Ada drink?", "provider": "toy", "model": "quote", "stream": True}
 
 CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("Python, with the plugbay SDK", "greet", {"name": "Ada", "excited": True}),
     ("POSIX shell, no SDK", "facts", {}),
     ("Perl, no SDK", "stats", {"numbers": [3, 1, 4, 1, 5]}),
+    ("JavaScript, no SDK", "text_tools_slug", {"text": "Crème brûlée, twice!"}),
+    ("Python, with nexo's own SDK\n[dim]asks for memory and a model[/]", "memory_notes_ask", QUESTION),
+    ("Python, a kaged plugin\n[dim]keeps it with the host[/]", "remember", {"text": "Ada is allergic to nuts."}),
     ("… the plugin's own refusal", "divide", {"dividend": 1, "divisor": 0}),
     ("… stopped before it starts", "stats", {"numbers": "many"}),
 ]
 
+MESSAGE = {"sender": "Ada", "body": "write to ada@example.org"}
+
+TALK = ["A cake for Ada?", "With nuts?", "Better not.", "With poppy seeds?", "Fine.", "For how many?", "For six."]
 
 NEXT = """\
 [bold]Next[/], with .venv/bin on your PATH
-  plugbay inspect examples/greeter
+  plugbay inspect examples/relay-channel
   plugbay call examples/greeter greet '{"name": "you"}' --grant tool.execute
+  plugbay call examples/text-tools-js text_tools_count '{"text": "one two three"}'
+  plugbay config show examples/session-memory
   plugbay conform examples/machine-facts"""
 
 
@@ -39,26 +77,121 @@ def table(*columns: str) -> Table:
     return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan")
 
 
+def exports(spec: PluginSpec) -> str:
+    """A line for each kind of export; tools go without saying."""
+    kinds: dict[str, list[str]] = {}
+    for export in spec.exports:
+        kinds.setdefault(export.kind.replace("llm_provider", "model"), []).append(export.name)
+    lines = {kind: ", ".join(names) for kind, names in kinds.items()}
+    return "\n".join(line if kind == "tool" else f"[dim]{kind}[/] {line}" for kind, line in lines.items())
+
+
+def plugins(host: Host) -> Table:
+    shown = table("plugin", "version", "contract", "exports", "granted")
+    for status in sorted(
+        host.plugins(), key=lambda status: (status.spec.lifetime, status.spec.contract, status.spec.id)
+    ):
+        spec = status.spec
+        granted = ", ".join(status.granted) or "[dim]nothing[/]"
+        shown.add_row(spec.id, spec.version, spec.contract, exports(spec), granted)
+    return shown
+
+
 def row(what: str, name: str, given: dict[str, Any], result: CallResult) -> tuple[str, str, str, str]:
     failure = result.failure
-    outcome = f"[red]{failure.code}[/]\n{failure.message}" if failure else f"[green]{json.dumps(result.value())}[/]"
-    return what, f"{name}\n[dim]{json.dumps(given)}[/]", outcome, f"{result.record.duration_ms:.0f} ms"
+    outcome = f"[red]{failure.code}[/]\n{failure.message}" if failure else f"[green]{show(result.value())}[/]"
+    return what, about(name, given), outcome, f"{result.record.duration_ms:.0f} ms"
 
 
-async def main() -> None:
-    console = Console()
-    async with Host.load(HERE, grants=["tool.execute"]) as host:
-        plugins = table("plugin", "version", "contract", "exports", "granted")
-        for status in host.plugins():
-            spec = status.spec
-            exports = ", ".join(export.name for export in spec.exports)
-            plugins.add_row(spec.id, spec.version, spec.contract, exports, ", ".join(status.granted) or "nothing")
-        calls = table("written in", "call", "answer", "took")
-        for what, name, given in CALLS:
-            calls.add_row(*row(what, name, given, await host.attempt(name, given)), end_section=True)
-        console.print(plugins, calls)
+def show(value: Any) -> str:
+    return escape(json.dumps(value, ensure_ascii=False))
+
+
+async def calls(host: Host) -> Table:
+    assert host.memory is not None
+    await host.memory.remember("demo", "Ada drinks tea without milk.")
+    shown = table("written in", "call", "answer", "took")
+    for what, name, given in CALLS:
+        shown.add_row(*row(what, name, given, await host.attempt(name, given)), end_section=True)
+    return shown
+
+
+async def happenings(host: Host, project: Path) -> Table:
+    """Hooks, a conversation made shorter, events in either direction, and one that a file brings about."""
+    shown = table("nobody calls", "what happens", "what comes of it")
+    for cells in [*await hooks(host), *await events(host), await crossing(host, project / "prices.json")]:
+        shown.add_row(*cells, end_section=True)
+    return shown
+
+
+Row = tuple[str, str, str]
+
+
+async def hooks(host: Host) -> list[Row]:
+    """Before a message, at the start of a session, and when a conversation has grown too long."""
+    changed = await host.fire("before_message", MESSAGE)
+    told = await host.fire("on_session_start", {})
+    talk = [{"role": "user" if at % 2 == 0 else "assistant", "content": said} for at, said in enumerate(TALK)]
+    short = await host.compact(talk, trigger="token_limit")
+    left = f"{short.compacted_by}: {len(talk)} → {len(short.messages)}"
+    return [
+        ("a hook has its say", about("before_message", MESSAGE), came("the body", changed.event["body"])),
+        ("a session is told", about("on_session_start", {}), came("injected", told.injections[0][1])),
+        ("a talk is made shorter", about("host.compact", TALK), came(left, short.messages[1]["content"])),
+    ]
+
+
+async def events(host: Host) -> list[Row]:
+    """From somebody at a real socket through the relay, and back."""
+    async with host.subscribe("plugin.inbound.relay") as inbound:
+        await host.channels["relay"].start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", (await anext(inbound)).payload["port"])
+        await reader.readline()  # it says who we are
+        writer.write(b"anybody there?\n")
+        event = await anext(inbound)
+        rows = [("a line becomes an event", about("typed", "anybody there?"), came(event.topic, event.payload))]
+        answer = {"text": "Always.", "to": event.payload["from"]}
+        host.publish("plugin.outbound.relay", answer)
+        line = (await reader.readline()).decode().strip()
+        rows += [("an event becomes a line", about("plugin.outbound.relay", answer), came("read", line))]
+        writer.close()
+        await writer.wait_closed()
+    return rows
+
+
+async def crossing(host: Host, prices: Path) -> Row:
+    """A plugin watches a file of the project, and speaks up by itself."""
+    write = asyncio.to_thread
+    await write(prices.write_text, '{"tea": 4.2}')
+    await host.call("watch", {"item": "tea", "above": 5})
+    await host.call("prices.refresh")
+    async with host.subscribe("plugin.price-notifier.crossed") as notified:
+        await write(prices.write_text, '{"tea": 5.5}')
+        event = await anext(notified)
+    return "a file changes", about(prices.name, {"tea": 5.5}), came(event.topic, event.payload)
+
+
+def about(name: str, given: Any) -> str:
+    return f"{name}\n[dim]{show(given)}[/]"
+
+
+def came(where: str, value: Any) -> str:
+    return f"{where}\n[green]{show(value)}[/]"
+
+
+async def tour(console: Console, config: Path) -> None:
+    async with Host.load(HERE, config=config) as host:
+        await host.settled()
+        console.print(plugins(host), await calls(host), await happenings(host, config.parent))
     console.print(NEXT, highlight=False)
 
 
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "plugbay.toml")
+        config.write_text(CONFIG)
+        asyncio.run(tour(Console(), config))
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -16,6 +16,23 @@ from plugbay.host.discovery import inspect
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/rterm-plugin.json"))
 
+SHOWN = (
+    "example.greeter",
+    "Hello, Ada!",
+    "Linux",
+    '"mean": 2.8',
+    "creme-brulee-twice",
+    "Ada drinks tea without milk.",
+    "the divisor must not be 0",
+    '"write to [e-mail]"',
+    '{"type": "message", "from": "guest1", "text": "anybody there?"}',
+    '"Always."',
+    "What you remember:\\n- Ada is allergic to nuts.",
+    "window-compactor: 7 → 4",
+    '{"item": "tea", "price": 5.5, "before": 4.2, "above": 5}',
+)
+"""What the demo shows: an answer of every plugin, both refusals, hooks, a compaction and events of every kind."""
+
 
 def test_there_are_examples_with_and_without_the_sdk() -> None:
     assert {"greeter", "machine-facts", "number-stats"} <= {path.name for path in EXAMPLES}
@@ -37,7 +54,7 @@ def test_an_example_conforms(folder: Path) -> None:
 
 
 def test_every_tool_answers_its_own_example_input() -> None:
-    with SyncHost.load(ROOT / "examples", grant_all=True) as host:
+    with SyncHost.load(*EXAMPLES, grant_all=True) as host:
         for name, export in host.exports().items():
             result = host.attempt(name, export.input_schema["examples"][0])
             assert result.failure is None, (name, result.failure)
@@ -54,5 +71,5 @@ def test_the_demo_shows_every_plugin_and_its_answers() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for words in ("example.greeter", "Hello, Ada!", "Linux", '"mean": 2.8', "the divisor must not be 0"):
+    for words in SHOWN:
         assert words in done.stdout
