@@ -28,7 +28,7 @@ run: setup ## start the demo: every example plugin, called once
 	@$(BIN)/python -m examples.demo
 
 test: setup ## run all tests (PYTEST_ARGS="-k name" narrows)
-	@$(BIN)/python -m pytest $(PYTEST_ARGS) </dev/null
+	@$(BIN)/python -m pytest -n auto $(PYTEST_ARGS) </dev/null
 
 check: setup ## format, lint, types, import rules, generated files
 	@echo "check: format"
