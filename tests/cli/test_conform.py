@@ -152,7 +152,7 @@ def test_an_axis_is_one_line_with_the_detail_under_failures(shown: Callable[[Axi
 def test_a_signal_ends_the_run_and_leaves_no_process_behind(
     make_plugin: MakePlugin, cwd: Path, number: int, status: int
 ) -> None:
-    plugin = make_plugin(answer="echo $$ > pid; sleep 60", tools=TOOLS)
+    plugin = make_plugin(answer="echo $$ >> pids; sleep 60", tools=TOOLS)
     process = subprocess.Popen(
         command("conform", plugin),
         stdout=subprocess.PIPE,
@@ -160,9 +160,9 @@ def test_a_signal_ends_the_run_and_leaves_no_process_behind(
         cwd=cwd,
         env=environment(cwd),
     )
-    file = cwd / plugin / "pid"
-    wait_until(lambda: file.exists() and file.read_text().strip(), "the plugin to be called")
-    child = int(file.read_text())
+    file = cwd / plugin / "pids"  # axes run side by side, so there may be several
+    wait_until(lambda: file.exists() and file.read_text().endswith("\n"), "the plugin to be called")
+    child = int(file.read_text().split()[0])
     process.send_signal(number)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == status
