@@ -121,7 +121,7 @@ def test_a_dead_host_of_this_namespace_is_recognised() -> None:
     namespace = warden_main.pid_namespace()
     mark = f"{os.getpid()}.1.{namespace:x}-t"
     with subprocess.Popen(["/bin/sleep", "600"], env={"PLUGBAY_HOST": mark}) as process:
-        assert sweep_orphans() >= 1
+        sweep_orphans()  # or the host of another test, which is as good a sweeper
         assert process.wait(PATIENCE) == -signal.SIGKILL
 
 
