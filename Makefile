@@ -28,7 +28,9 @@ run: setup ## start the demo: every example plugin, called once
 	@$(BIN)/python -m examples.demo
 
 test: setup ## run all tests (PYTEST_ARGS="-k name" narrows)
-	@$(BIN)/python -m pytest -n auto $(PYTEST_ARGS) </dev/null
+	@alone=0; \
+	$(BIN)/python -m pytest -q -m alone $(PYTEST_ARGS) </dev/null && alone=1 || [ $$? -eq 5 ]; \
+	$(BIN)/python -m pytest -n auto -m "not alone" $(PYTEST_ARGS) </dev/null || [ $$? -eq 5 -a $$alone -eq 1 ]
 
 check: setup ## format, lint, types, import rules, generated files
 	@echo "check: format"
