@@ -95,7 +95,15 @@ def test_a_plugin_that_asks_to_be_confined_is_not_started_unless_the_operator_sa
 
 
 def test_access_is_what_the_granted_capabilities_stand_for() -> None:
-    wanted = (Access("storage_read"), Access("storage_write"))
+    wanted = (Access("storage_read", capability="r"), Access("storage_write", capability="w"))
     spec = PluginSpec("p", "1", "kaged", Path("/"), ("x",), capabilities=("r", "w"), access=wanted)
-    assert access(spec, ("r",)) == {"storage_read"}
-    assert access(spec, ()) == frozenset()
+    assert access(spec, ("r",)) == wanted[:1]
+    assert access(spec, ()) == ()
+
+
+def test_a_grant_covers_the_narrower_requests_of_its_name_and_never_a_wider_one() -> None:
+    wanted = ("network=a.example", "network=b.example", "event_bus")
+    spec = PluginSpec("p", "1", "ainb", Path("/"), ("x",), capabilities=wanted)
+    assert effective(spec, Decision(grants=frozenset({"network"}))) == wanted[:2]
+    assert effective(spec, Decision(grants=frozenset({"network=b.example"}))) == wanted[1:2]
+    assert effective(spec, Decision(grants=frozenset({"event_bus=topic"}))) == ()

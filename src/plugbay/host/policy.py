@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.model.spec import Export, PluginSpec
+from plugbay.model.spec import Access, Export, PluginSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +25,20 @@ class Decision:
 
 
 def effective(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
-    """The capabilities the plugin really has: those it requested in their order, then those it may ask for."""
+    """The capabilities the plugin really has: those it requested in their order, then those it may ask for.
+
+    Granting `network` grants every `network=HOST` that was requested, and no more than these.
+    """
     possible = tuple(dict.fromkeys((*spec.capabilities, *spec.optional_capabilities)))
     if decision.grant_all:
         return possible
     granted = decision.grants or frozenset()
-    return tuple(name for name in possible if name in granted)
+    return tuple(name for name in possible if name in granted or name.partition("=")[0] in granted)
 
 
-def access(spec: PluginSpec, granted: tuple[str, ...]) -> frozenset[str]:
-    """The kinds of access the granted capabilities stand for; `spec.access` goes with `spec.capabilities`."""
-    pairs = zip(spec.capabilities, spec.access, strict=False)
-    return frozenset(item.kind for name, item in pairs if name in granted)
+def access(spec: PluginSpec, granted: tuple[str, ...]) -> tuple[Access, ...]:
+    """What the granted capabilities allow."""
+    return tuple(item for item in spec.access if item.capability in granted)
 
 
 def admit(spec: PluginSpec, decision: Decision) -> Failure | None:

@@ -137,7 +137,7 @@ class Reception:
 
     async def _stored(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:
         kind = "storage_write" if isinstance(op, SetStored | DeleteStored) else "storage_read"
-        if kind not in self._access:
+        if not any(access.kind == kind for access in self._access):
             text = f"{kind.replace('_', ' ')} access was not requested and granted"
             return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY)
         storage, plugin_id = self._services.storage, self._spec.id

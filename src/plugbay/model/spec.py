@@ -17,7 +17,7 @@ KINDS = frozenset(
 """Every kind of export, over all contracts."""
 
 
-ACCESS_KINDS = frozenset("read_path write_path run network no_network storage_read storage_write".split())
+ACCESS_KINDS = frozenset("read_path write_path run network no_network storage_read storage_write topic".split())
 """Every kind of access a capability can stand for, over all contracts."""
 
 
@@ -109,9 +109,11 @@ class Access:
     kind: str
     """One of `ACCESS_KINDS`."""
     target: str = ""
-    """A path, or a host; empty for everything of the kind."""
+    """A path, a host or a topic, `*` at its end for all that begin so; empty for everything of the kind."""
     port: int | None = None
     """None: every port of the host."""
+    capability: str = ""
+    """The manifest's word for it, which the operator grants."""
 
     def __post_init__(self) -> None:
         if self.kind not in ACCESS_KINDS:
@@ -176,6 +178,10 @@ class PluginSpec:
     """Seconds by name of operation, where the contract has its own; `timeouts.call` for all others."""
     eager: bool = False
     """Started with the host instead of with its first call."""
+    idle_seconds: float | None = None
+    """Stopped when nobody has used it for this long; None: never."""
+    exit_is_failure: bool = False
+    """True when leaving unasked counts as a failure even with status 0 (ainb)."""
     respawn: bool = False
     """Started again by the host when it crashes; otherwise by the next call that needs it."""
     restart: RestartPolicy = field(default_factory=RestartPolicy)
@@ -184,6 +190,10 @@ class PluginSpec:
     subscribes: tuple[str, ...] = ()
     publishes: tuple[str, ...] = ()
     """Patterns of bus topics the plugin is told about, and may publish to."""
+    snapshots: tuple[str, ...] = ()
+    """Snapshot topics the plugin is told about without asking, exact."""
+    latest_state: tuple[str, ...] = ()
+    """Those of `snapshots` that do not keep an idle plugin alive."""
     publish_rate: float | None = None
     """Publishes per second; what comes faster is dropped and counted. None: no limit of the contract's own."""
     sandbox: SandboxRequest | None = None

@@ -129,7 +129,11 @@ def test_a_manifest_becomes_a_spec() -> None:
     assert (spec.lifetime, spec.eager, spec.respawn) == (Lifetime.RESIDENT, True, True)
     assert spec.exports == (Export("method", "notes.list"),)
     assert spec.capabilities == ("kaged:storage:write", "read:fs:/srv", "net:*")
-    assert spec.access == (Access("storage_write"), Access("read_path", "/srv"), Access("network"))
+    assert spec.access == (
+        Access("storage_write", capability="kaged:storage:write"),
+        Access("read_path", "/srv", capability="read:fs:/srv"),
+        Access("network", capability="net:*"),
+    )
     assert spec.publishes == ("plugin.notes.added", "plugin.notes.page.torn")
     assert (spec.publish_rate, spec.roles, spec.settings) == (100.0, (), SettingsSpec())
 
@@ -165,7 +169,10 @@ def test_a_manifest_shaped_like_the_published_one_loads() -> None:
     assert spec.exports[0].description == "Writes a page, over two lines."
     assert spec.exports[0].input_schema["required"] == ["page"]
     assert spec.capabilities == ("kaged:storage:read", "net:[]")
-    assert spec.access == (Access("storage_read"), Access("no_network"))
+    assert spec.access == (
+        Access("storage_read", capability="kaged:storage:read"),
+        Access("no_network", capability="net:[]"),
+    )
     assert spec.roles == ("observer",)
     assert (
         round(spec.timeouts.farewell + spec.timeouts.teardown + spec.timeouts.term, 9),

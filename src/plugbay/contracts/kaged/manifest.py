@@ -8,6 +8,7 @@ they are ignored with a warning.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from plugbay.contracts.document import Document
@@ -133,8 +134,8 @@ def _exports(manifest: Manifest) -> tuple[Export, ...]:
 
 def _access(capabilities: Iterable[str]) -> tuple[Access, ...]:
     """One for each capability, in the same order."""
-    parsed = [parse_capability(text) for text in capabilities]
-    return tuple(access for access in parsed if isinstance(access, Access))
+    parsed = [(text, parse_capability(text)) for text in capabilities]
+    return tuple(replace(access, capability=text) for text, access in parsed if isinstance(access, Access))
 
 
 def _timeouts(shutdown: int) -> Timeouts:

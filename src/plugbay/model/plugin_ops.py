@@ -1,0 +1,223 @@
+"""What the host asks or tells a plugin, one class each. `operations` says what their fields hold."""
+
+from __future__ import annotations
+
+from plugbay.model.values import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+
+_NO_CONTEXT: dict[str, Any] = {}
+
+
+class InvokeTool(Value):
+    """Run one tool with one input and answer with its output."""
+
+    __slots__ = ("context", "input", "tool")
+
+    def __init__(self, tool: str, input: Any, context: Mapping[str, Any] | None = None) -> None:
+        self.tool = tool
+        self.input = input
+        self.context: Mapping[str, Any] = _NO_CONTEXT if context is None else context
+
+
+class DeliverEvent(Value):
+    """Tell the plugin that something happened; no answer is expected. `payload` is the whole event object."""
+
+    __slots__ = ("payload", "topic")
+
+    def __init__(self, topic: str, payload: Any) -> None:
+        self.topic = topic
+        self.payload = payload
+
+
+class RunHook(Value):
+    """Ask the plugin what it thinks of `event` before or after it happens; answered with a hook response object."""
+
+    __slots__ = ("context", "event", "hook")
+
+    def __init__(self, hook: str, event: Any, context: Mapping[str, Any] | None = None) -> None:
+        self.hook = hook
+        self.event = event
+        self.context: Mapping[str, Any] = _NO_CONTEXT if context is None else context
+
+
+class CallMethod(Value):
+    """Call a method that the plugin declares under a name of its own."""
+
+    __slots__ = ("context", "input", "method")
+
+    def __init__(self, method: str, input: Any, context: Mapping[str, Any] | None = None) -> None:
+        self.method = method
+        self.input = input
+        self.context: Mapping[str, Any] = _NO_CONTEXT if context is None else context
+
+
+class CheckHealth(Value):
+    """Is anybody there? Any answer proves life."""
+
+    __slots__ = ()
+
+
+class StartChannel(Value):
+    """Begin to carry messages of one channel kind; `instance` tells several accounts of one kind apart."""
+
+    __slots__ = ("instance", "kind")
+
+    def __init__(self, kind: str, instance: str | None = None) -> None:
+        self.kind = kind
+        self.instance = instance
+
+
+class StopChannel(Value):
+    """Stop carrying messages of one channel kind; may be asked twice."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+
+class SendOutbound(Value):
+    """Send one message out through a channel; answered with `{"message_id": str, "sent_at_unix": int}`."""
+
+    __slots__ = ("kind", "message")
+
+    def __init__(self, kind: str, message: Any) -> None:
+        self.kind = kind
+        self.message = message
+
+
+class Chat(Value):
+    """Ask the plugin's language model. When `stream`, chunks arrive as progress before the answer."""
+
+    __slots__ = ("model", "provider", "request", "stream")
+
+    def __init__(self, provider: str, model: str, request: Any, *, stream: bool = False) -> None:
+        self.provider = provider
+        self.model = model
+        self.request = request
+        self.stream = stream
+
+
+class UpsertVectors(Value):
+    """Store records `{id, content, embedding, metadata}`; answered with `{"count": int}`."""
+
+    __slots__ = ("backend", "collection", "records")
+
+    def __init__(self, backend: str, collection: str, records: Any) -> None:
+        self.backend = backend
+        self.collection = collection
+        self.records = records
+
+
+class SearchVectors(Value):
+    """Find the records nearest to `query` `{embedding, limit, filter?}`; answered with `{"matches": […]}`."""
+
+    __slots__ = ("backend", "collection", "query")
+
+    def __init__(self, backend: str, collection: str, query: Any) -> None:
+        self.backend = backend
+        self.collection = collection
+        self.query = query
+
+
+class DeleteVectors(Value):
+    """Forget records by id; answered with `{"count": int}`."""
+
+    __slots__ = ("backend", "collection", "ids")
+
+    def __init__(self, backend: str, collection: str, ids: Any) -> None:
+        self.backend = backend
+        self.collection = collection
+        self.ids = ids
+
+
+class Render(Value):
+    """Draw a screen of `width` by `height` cells; answered with `{"buffer": …, "redraw": bool, "captures_text": bool}`.
+
+    `generation` is the number of the last key or mouse event that the picture should show.
+    """
+
+    __slots__ = ("generation", "height", "screen", "width")
+
+    def __init__(self, screen: str, width: int, height: int, generation: int = 0) -> None:
+        self.screen = screen
+        self.width = width
+        self.height = height
+        self.generation = generation
+
+
+class PressKey(Value):
+    """Tell a screen that a key was pressed: `{"code": {"type": …}, "mods": int, "kind": "press"}`."""
+
+    __slots__ = ("generation", "key", "screen")
+
+    def __init__(self, screen: str, key: Mapping[str, Any], generation: int = 0) -> None:
+        self.screen = screen
+        self.key = key
+        self.generation = generation
+
+
+class UseMouse(Value):
+    """Tell a screen what the mouse did: `{"kind": {"type": …}, "col": int, "row": int, "mods": int}`."""
+
+    __slots__ = ("generation", "mouse", "screen")
+
+    def __init__(self, screen: str, mouse: Mapping[str, Any], generation: int = 0) -> None:
+        self.screen = screen
+        self.mouse = mouse
+        self.generation = generation
+
+
+class PerformAction(Value):
+    """Tell the plugin to do something it offers under a name; no answer is expected."""
+
+    __slots__ = ("action", "payload")
+
+    def __init__(self, action: str, payload: Any = None) -> None:
+        self.action = action
+        self.payload = payload
+
+
+class DispatchCli(Value):
+    """Run a command line of the plugin's namespace; answered with `{"stdout", "stderr": base64, "exit_code": int}`."""
+
+    __slots__ = ("argv", "namespace")
+
+    def __init__(self, namespace: str, argv: Sequence[str]) -> None:
+        self.namespace = namespace
+        self.argv = argv
+
+
+class DeliverSnapshot(Value):
+    """Tell the plugin what was published under a topic; no answer is expected."""
+
+    __slots__ = ("data", "topic")
+
+    def __init__(self, topic: str, data: bytes) -> None:
+        self.topic = topic
+        self.data = data
+
+
+class Shutdown(Value):
+    """Ask the plugin to finish what it does and leave; answered when it is ready to go."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
+
+
+class InvokeAction(Value):
+    """Have an action done by whoever offers it; answered with bytes. `timeout_ms` 0: the caller does not say."""
+
+    __slots__ = ("action", "data", "timeout_ms")
+
+    def __init__(self, action: str, data: bytes = b"", timeout_ms: int = 0) -> None:
+        self.action = action
+        self.data = data
+        self.timeout_ms = timeout_ms
