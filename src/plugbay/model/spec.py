@@ -203,6 +203,8 @@ class PluginSpec:
     settings: SettingsSpec = field(default_factory=SettingsSpec)
     health_interval: float | None = None
     """Seconds between health probes; None where the contract has none."""
+    commands: tuple[str, ...] = ()
+    """What a person may pick from a palette; the plugin is told with `PerformAction`."""
     roles: tuple[str, ...] = ()
     """What part the plugin takes in an agent's compaction: observer, compactor."""
     env_facts: tuple[tuple[str, str], ...] = ()
