@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from plugbay.model.plugin_ops import InvokeAction, InvokeTool, Render, Shutdown
+from plugbay.model.plugin_ops import Compact, InvokeAction, InvokeTool, Render, RunHarness, Shutdown
 
 
 def test_a_tool_call_without_context_has_an_empty_one() -> None:
     assert InvokeTool("t", {"a": 1}).context == {}
+    assert Compact("c", {}).context == RunHarness("h", {}).context == {}
     assert InvokeTool("t", 1, {"k": "v"}) == InvokeTool("t", 1, {"k": "v"})
 
 

@@ -29,6 +29,7 @@ from plugbay.model.plugin_ops import (
     CallMethod,
     Chat,
     CheckHealth,
+    Compact,
     DeleteVectors,
     DeliverEvent,
     DeliverSnapshot,
@@ -38,6 +39,7 @@ from plugbay.model.plugin_ops import (
     PerformAction,
     PressKey,
     Render,
+    RunHarness,
     RunHook,
     SearchVectors,
     SendOutbound,
@@ -52,6 +54,7 @@ __all__ = [
     "CallMethod",
     "Chat",
     "CheckHealth",
+    "Compact",
     "CompleteChat",
     "DeleteStored",
     "DeleteVectors",
@@ -72,6 +75,7 @@ __all__ = [
     "ReadFolder",
     "RecallMemory",
     "Render",
+    "RunHarness",
     "RunHook",
     "SearchVectors",
     "SendOutbound",
@@ -92,6 +96,8 @@ if TYPE_CHECKING:
         | DeliverEvent
         | RunHook
         | CallMethod
+        | Compact
+        | RunHarness
         | CheckHealth
         | StartChannel
         | StopChannel

@@ -56,6 +56,28 @@ class CallMethod(Value):
         self.context: Mapping[str, Any] = _NO_CONTEXT if context is None else context
 
 
+class Compact(Value):
+    """Make a conversation shorter: `{"compaction_id", "source", "target", "policy"}`; answered with seed blocks."""
+
+    __slots__ = ("compactor", "context", "request")
+
+    def __init__(self, compactor: str, request: Any, context: Mapping[str, Any] | None = None) -> None:
+        self.compactor = compactor
+        self.request = request
+        self.context: Mapping[str, Any] = _NO_CONTEXT if context is None else context
+
+
+class RunHarness(Value):
+    """Have a program of several steps run: `{"mode", "target", "trigger", "policy"}`; answered with its checkpoint."""
+
+    __slots__ = ("context", "harness", "request")
+
+    def __init__(self, harness: str, request: Any, context: Mapping[str, Any] | None = None) -> None:
+        self.harness = harness
+        self.request = request
+        self.context: Mapping[str, Any] = _NO_CONTEXT if context is None else context
+
+
 class CheckHealth(Value):
     """Is anybody there? Any answer proves life."""
 

@@ -64,6 +64,8 @@ class Timeouts:
     handshake: float = 10.0
     call: float = 30.0
     """The whole call, from the moment it is asked: spawn, greeting, answer and exit included."""
+    grace: float = 0.0
+    """From telling the plugin that a call is cancelled to its answer; 0: nobody waits for one."""
     farewell: float = 5.0
     """From saying good-bye to the peer's answer, where the contract has a word for it."""
     teardown: float = 2.0
