@@ -27,7 +27,23 @@ def passes(frame: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> bool:
 
 
 def test_the_limits_are_the_published_ones() -> None:
-    assert JsonLimits(depth=64, brackets=100_000, commas=500_000) == DEFAULT_LIMITS
+    assert JsonLimits(depth=64, brackets=100_000, commas=500_000, sparse=16) == DEFAULT_LIMITS
+
+
+CELL = b'[{"x":379,"y":99},{"symbol":"#","fg":{"r":1,"g":2,"b":3},"bg":{"r":4,"g":5,"b":6},"modifier":0}],'
+
+
+@pytest.mark.parametrize("cells", [38_000, 140_000])
+def test_a_large_screen_of_coloured_cells_passes(cells: int) -> None:
+    gate(b'{"cells":[' + CELL * cells + b"[]]}")
+
+
+@pytest.mark.parametrize(
+    ("item", "why"), [(b"[] ", "more than 786432 arrays"), (b'[""       ],', "arrays and objects"), (b"1,", "commas")]
+)
+def test_a_large_document_that_is_denser_than_any_screen_is_refused(item: bytes, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        gate(b"[" + item * ((16 << 20) // len(item)) + b"1]")
 
 
 def test_everything_acceptable_passes() -> None:

@@ -21,7 +21,7 @@ HEAD_BYTES = 200
 """How much of a refused header is kept: enough to recognise what wrote it, too little to fill a log."""
 
 MAX_DIGITS = 10
-"""Digits of a length, leading zeros included: more than any cap needs, too few to be costly to convert."""
+"""Digits of a length after its leading zeros: more than any cap needs, too few to be costly to convert."""
 
 _PLAIN = b"Content-Length: "
 _PLAIN_WINDOW = len(_PLAIN) + MAX_DIGITS + 4
@@ -180,11 +180,10 @@ class ContentLengthDecoder:
         digits = value[1:] if self._rules.plus_sign and value[:1] == b"+" else value
         if not digits.isdigit():
             return self._malformed("Content-Length is not a decimal number")
-        if len(digits.lstrip(b"0")) > MAX_DIGITS:
+        significant = digits.lstrip(b"0") or b"0"
+        if len(significant) > MAX_DIGITS:
             return self._too_large()
-        if len(digits) > MAX_DIGITS:
-            return self._malformed(f"Content-Length has more than {MAX_DIGITS} digits")
-        self._length = int(digits)
+        self._length = int(significant)
         return None
 
     def _end_of_block(self, items: list[bytes | FrameFault]) -> FrameFault | None:

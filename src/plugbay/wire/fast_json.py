@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
 
 
-PAYLOAD_LIMITS = JsonLimits(depth=DEFAULT_LIMITS.depth - 4)
+PAYLOAD_LIMITS = JsonLimits(depth=DEFAULT_LIMITS.depth - 4, sparse=DEFAULT_LIMITS.sparse)
 """A message adds up to four levels around a payload, and the whole of it must pass the peer's gate."""
 
 

@@ -25,17 +25,37 @@ class Malformed(ValueError):
 
 
 class JsonLimits(Value):
-    """How large a document may be besides its bytes: nesting, containers, separators."""
+    """How large a document may be besides its bytes: nesting, containers, separators.
 
-    __slots__ = ("brackets", "commas", "depth")
+    A long document may have a container for every `sparse` bytes, and twice as many commas, if that is more; 0: it may
+    not.
+    """
 
-    def __init__(self, depth: int = 64, brackets: int = 100_000, commas: int = 500_000) -> None:
+    __slots__ = ("brackets", "commas", "depth", "sparse")
+
+    def __init__(self, depth: int = 64, brackets: int = 100_000, commas: int = 500_000, sparse: int = 0) -> None:
         self.depth = depth
         self.brackets = brackets
         self.commas = commas
+        self.sparse = sparse
+
+    def for_size(self, size: int) -> JsonLimits:
+        """These limits for a document of `size` bytes."""
+        grown = min(size, MOST_GROWN) // self.sparse if self.sparse else 0
+        return self if grown <= self.brackets else JsonLimits(self.depth, grown, max(self.commas, 2 * grown))
 
 
-DEFAULT_LIMITS = JsonLimits()
+SPARSE = 16
+"""Bytes per container of the densest document that is real: a screen, whose coloured cell has five containers and ten
+commas in 95 bytes."""
+
+MOST_GROWN = 12 << 20
+"""Bytes after which the limits grow no more: 786,432 containers are 150,000 cells, and 0.2 s of parsing."""
+
+MOST_PLAIN = 1 << 20
+"""Bytes up to which no limit can have grown."""
+
+DEFAULT_LIMITS = JsonLimits(sparse=SPARSE)
 """4 MiB of `[],` take a parser 100 MiB and 0.4 s, and counting them 4 ms; no real message comes near."""
 
 
@@ -92,6 +112,8 @@ def gate(frame: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> None:
     size = len(frame)
     if size <= 2 * limits.depth:  # a level takes two bytes, so what is balanced here is not too deep
         return
+    if size > MOST_PLAIN:
+        limits = limits.for_size(size)
     if size > limits.commas and frame.count(b",") > limits.commas:
         _refuse_many_commas(frame, limits)
     if not _few_openers(frame, limits.depth):
