@@ -51,7 +51,13 @@ def test_a_fault_is_reported_once_and_remembered_in_the_state() -> None:
 
 
 def test_traffic_drops_the_newest_of_64_unless_a_contract_says_otherwise() -> None:
-    assert (Traffic().capacity, Traffic().drops, Traffic().urgent) == (64, "newest", frozenset())
+    traffic = Traffic()
+    assert (traffic.capacity, traffic.drops, traffic.max_bytes) == (64, "newest", None)
+    assert (traffic.urgent, traffic.urgent_capacity) == ((), 64)
+
+
+def test_a_good_bye_is_answered_unless_a_contract_says_otherwise() -> None:
+    assert Machine.GOOD_BYE_IS_ANSWERED is True
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=list(MACHINES))

@@ -32,3 +32,9 @@ def test_every_state_can_be_reached_from_idle() -> None:
 def test_only_an_explicit_reload_or_stop_leaves_quarantine() -> None:
     ways_out = {trigger for state, trigger in TRANSITIONS if state is State.QUARANTINED}
     assert ways_out == {Trigger.RELOADED, Trigger.STOP}
+
+
+def test_a_child_that_is_reaped_can_be_started_again_and_one_that_is_stopped_cannot() -> None:
+    parting = step(State.RUNNING, Trigger.IDLED)
+    assert (parting, step(parting, Trigger.RELEASED)) == (State.SHUTTING_DOWN, State.IDLE)
+    assert step(step(State.RUNNING, Trigger.STOP), Trigger.GONE) is State.STOPPED

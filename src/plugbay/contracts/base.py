@@ -13,7 +13,7 @@ from plugbay.model.events import Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any, ClassVar
 
     from plugbay.model.errors import Failure
@@ -34,19 +34,30 @@ class Misuse(RuntimeError):
 
 
 class Traffic:
-    """How a contract wants a full outgoing queue treated: data for the link, which enforces it.
+    """How a contract wants its outgoing notifications queued: data for the link, which enforces it.
 
-    `urgent` operations overtake queued ones but keep their order among themselves. When `capacity` notifications wait,
-    `drops` says which end gives way: "newest" (nexo's events) or "oldest" (ainb's keys). Answers and calls are never
-    dropped.
+    `urgent` lists operations that overtake all others, the first of them first; each kind has a lane of its own, in
+    order, where the oldest of `urgent_capacity` gives way. Everything else shares one lane of `capacity` notifications
+    and, where a contract has large ones, of `max_bytes`; `drops` says which end of it gives way: "newest" or "oldest".
+    Answers and calls are never dropped.
     """
 
-    __slots__ = ("capacity", "drops", "urgent")
+    __slots__ = ("capacity", "drops", "max_bytes", "urgent", "urgent_capacity")
 
-    def __init__(self, capacity: int = 64, drops: str = "newest", urgent: frozenset[type] = frozenset()) -> None:
+    def __init__(
+        self,
+        capacity: int = 64,
+        drops: str = "newest",
+        urgent: Iterable[type] = (),
+        *,
+        urgent_capacity: int = 64,
+        max_bytes: int | None = None,
+    ) -> None:
         self.capacity = capacity
         self.drops = drops
-        self.urgent = urgent
+        self.urgent = tuple(urgent)
+        self.urgent_capacity = urgent_capacity
+        self.max_bytes = max_bytes
 
 
 class Machine:
@@ -61,6 +72,8 @@ class Machine:
     SUPPORTS: ClassVar[frozenset[type]] = frozenset()
     """The operations this contract can carry from host to plugin."""
     TRAFFIC: ClassVar[Traffic] = Traffic()
+    GOOD_BYE_IS_ANSWERED: ClassVar[bool] = True
+    """Whether a plugin answers the host's good-bye; where it does not, the end of its input follows at once."""
 
     def __init__(self, role: str, codec: Codec) -> None:
         self.role = role

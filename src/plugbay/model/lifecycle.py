@@ -25,6 +25,7 @@ class Trigger(StrEnum):
     LEASED = "leased"
     READY = "ready"
     RELEASED = "released"
+    IDLED = "idled"
     FAILED = "failed"
     DELAY_OVER = "delay_over"
     GAVE_UP = "gave_up"
@@ -51,6 +52,8 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.RUNNING, Trigger.STOP): State.SHUTTING_DOWN,
     (State.BACKOFF, Trigger.STOP): State.STOPPED,
     (State.QUARANTINED, Trigger.STOP): State.STOPPED,
+    (State.RUNNING, Trigger.IDLED): State.SHUTTING_DOWN,
+    (State.SHUTTING_DOWN, Trigger.RELEASED): State.IDLE,
     (State.SHUTTING_DOWN, Trigger.GONE): State.STOPPED,
     (State.STOPPED, Trigger.RELOADED): State.IDLE,
 }

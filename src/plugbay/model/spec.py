@@ -90,6 +90,9 @@ class RestartPolicy:
     """More than `failures` within `window` seconds → quarantine."""
     healthy_after: float = 600.0
     """A run this long forgets earlier failures."""
+    refusal_is_final: bool = True
+    """A greeting that was refused, or that nobody can accept, means quarantine at once; False: it is a failure like any
+    other (ainb)."""
 
 
 @dataclass(frozen=True, slots=True)

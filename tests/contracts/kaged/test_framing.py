@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from plugbay.contracts.kaged.framing import answered_id
 from plugbay.contracts.kaged.messages import MAX_READ, MAX_SENT
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallArrived, CallFinished, Noise
@@ -42,32 +41,6 @@ def test_a_host_reads_a_line_of_four_mebibytes_and_keeps_the_plugin_after_a_long
     assert (finished.failure is None, [type(event) for event in noise]) == (taken, [] if taken else [Noise])
     assert machine.state == "ready"
     assert machine.receive(line({"id": 2, "result": 1})) == [CallFinished(1)]
-
-
-@requirement("kaged:wire-useless-answer")
-@pytest.mark.parametrize(
-    ("head", "id"),
-    [
-        (b'{"jsonrpc":"2.0","id":7,"result":"xxx', 7),
-        (b'{"jsonrpc": "2.0", "id": 7 , "error": {', 7),
-        (b'{"id":7', 7),
-        (b'{"id":0,"error":{', 0),
-        (b'{"jsonrpc":"2.0","result":{"id":7,', None),
-        (b'{"jsonrpc":"2.0","error":{"id":7,', None),
-        (b'{"method":"kaged.storage.set","params":{"id":7,', None),
-        (b'{"id":7,"method":"kaged.storage.set","params":', None),
-        (b'{"id":"7","result":', None),
-        (b'{"id":-7,"result":', None),
-        (b'{"id":7.5,"result":', None),
-        (b'{"id":77777777777777777777,"result":', None),
-        (b'{"id":', None),
-        (b"a log line", None),
-    ],
-)
-def test_an_answer_that_cannot_be_read_still_says_whose_it_is_or_nothing_is_guessed(
-    head: bytes, id: int | None
-) -> None:
-    assert answered_id(head) == id
 
 
 def input_for_frame_of(size: int) -> dict[str, str]:

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.contracts.base import Misuse, Role
-from plugbay.contracts.kaged.machine import CLOSED, CLOSING, FAILED, GREETING, READY, START, KagedMachine
+from plugbay.contracts.kaged.machine import KagedMachine
 from plugbay.contracts.kaged.messages import MAX_READ, MAX_SENT
 from plugbay.contracts.kaged.storage import READ
+from plugbay.contracts.rpc import CLOSED, CLOSING, FAILED, GREETING, READY, START
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallArrived, CallFinished, Closed, Fault, Noise, Notified, Ready
 from plugbay.model.operations import (

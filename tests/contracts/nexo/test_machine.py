@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.contracts.base import Misuse, Role
-from plugbay.contracts.nexo.machine import CLOSED, CLOSING, FAILED, GREETING, READY, START, NexoMachine
+from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.contracts.nexo.messages import MAX_EARLY_PUBLISHES
+from plugbay.contracts.rpc import CLOSED, CLOSING, FAILED, GREETING, READY, START
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallArrived, CallFinished, CallProgress, Closed, Fault, Noise, Notified, Ready
 from plugbay.model.operations import (

@@ -162,9 +162,7 @@ def test_an_answer_a_plugin_cannot_use_is_malformed(op: type, result: Any) -> No
 
 
 def shaped(op: type, value: Any, *, stream: bool = False, said: bool = False) -> Any:
-    asked = replies.Asked(1, op, stream)
-    asked.said = said
-    return replies.shaped(asked, value)
+    return replies.shaped(op, value, stream, said)
 
 
 @pytest.mark.parametrize("op", [StartChannel, StopChannel, Shutdown, Publish])

@@ -7,6 +7,7 @@ finds out itself and never in its place. Refuses to know frames and states.
 
 from __future__ import annotations
 
+from plugbay.contracts.rpc import error_text, sendable
 from plugbay.model.errors import CODES, Code, Failure, Origin
 from plugbay.model.operations import (
     CallMethod,
@@ -17,7 +18,6 @@ from plugbay.model.operations import (
     RunHook,
     SetStored,
 )
-from plugbay.model.text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 DEFINED = -32000
 """What a plugin, or its host, could not do for a reason that JSON-RPC has no number for; `data` says more."""
-
-MAX_ERROR_TEXT = 65_536
-"""Characters of a message; whatever has to be escaped in it, the line stays far below the limit."""
 
 MAX_DATA = 65_536
 """Characters of an error's `data` as Python writes it: failures are remembered, a thousand of them at a time."""
@@ -61,7 +58,7 @@ def from_wire(op: type, method: str, error: Any) -> Failure:
         size = len(str(data))
         detail |= {"data": data} if size <= MAX_DATA else {"data_left_out": size}
     origin = Origin.HOST if op in STORAGE else Origin.PLUGIN
-    return Failure(_our_code(op, number, data), _message(error.get("message"), number), origin=origin, detail=detail)
+    return Failure(_our_code(op, number, data), error_text(error), origin=origin, detail=detail)
 
 
 def _our_code(op: type, number: int | None, data: Any) -> str:
@@ -80,21 +77,12 @@ def _hosts_code(number: int | None, data: Any) -> str:
     return Code.INVALID_INPUT if number == INVALID_PARAMS else Code.UNAVAILABLE
 
 
-def _message(text: Any, number: int | None) -> str:
-    if isinstance(text, str) and text.strip():
-        return text[:MAX_ERROR_TEXT]
-    return "an error without a message" if number is None else f"error {number} without a message"
-
-
 def to_wire(op: type, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
-    """A failure as (code, message, data) for the answer to `op`; data only where there is some to give.
-
-    An error must reach the peer even when it is huge or quotes a file name that is not UTF-8.
-    """
+    """A failure as (code, message, data) for the answer to `op`; data only where there is some to give."""
     given = failure.detail.get("plugin_code")
     number = given if type(given) is int and given in WIRE_CODES else _number(op, failure)
-    message = failure.message.strip()[:MAX_ERROR_TEXT] or f"it failed with {failure.code}"
-    return number, message.encode("utf-8", "backslashreplace").decode(), _data(op, failure, given)
+    message = failure.message.strip() or f"it failed with {failure.code}"
+    return number, sendable(message), _data(op, failure, given)
 
 
 def _number(op: type, failure: Failure) -> int:
@@ -113,11 +101,6 @@ def _data(op: type, failure: Failure, given: Any) -> dict[str, Any] | None:
     )
     word = {"code": given} if isinstance(given, str) else {}
     return {**word, **more} or None
-
-
-def malformed(what: str, line: bytes, **more: Any) -> Failure:
-    """An answer that cannot be used; at most 200 bytes of it are quoted."""
-    return Failure(Code.MALFORMED_RESPONSE, what, detail={"line": printable(line[:200]), **more})
 
 
 def not_declared(kind: str, name: str, declared: Iterable[str]) -> Failure:

@@ -40,11 +40,8 @@ HEALTH_CHECK, PING = "health.check", "ping"
 HOOK = "kaged.hook."
 """What the name of a hook follows on the wire."""
 
-INITIALIZE_ID = 1
-"""The first id of all; everything else the host asks counts on from here. Other ids than numbers come back as 0."""
-
 NO_ID = 0
-"""The id of an answer to what had none that could be read."""
+"""The id of an answer to what had none that could be read, or one that is no number."""
 
 STATUS_OK = {"status": "ok"}
 

@@ -7,6 +7,7 @@ Refuses to know ids and states.
 from __future__ import annotations
 
 from plugbay.contracts.kaged import errors, storage
+from plugbay.contracts.rpc import malformed
 from plugbay.wire.strict_json import ABSENT
 
 TYPE_CHECKING = False
@@ -24,14 +25,14 @@ def outcome(op: type, method: str, message: Any, line: bytes, load: Callable[[An
         failure = errors.from_wire(op, method, error)
         if result is not ABSENT:
             what = f"the answer to {method} has both a result and an error ({failure.message})"
-            failure = errors.malformed(what, line, **failure.detail)
+            failure = malformed(what, line, **failure.detail)
         return None, failure
     if result is ABSENT:
-        return None, errors.malformed(f"the answer to {method} has neither a result nor an error", line)
+        return None, malformed(f"the answer to {method} has neither a result nor an error", line)
     if op not in errors.STORAGE:
         return result, None
     value, problem = storage.answered(op, load(result))
-    return (None, errors.malformed(f"the answer to {method}: {problem}", line)) if problem else (value, None)
+    return (None, malformed(f"the answer to {method}: {problem}", line)) if problem else (value, None)
 
 
 def is_unknown_method(error: Any) -> bool:

@@ -7,6 +7,7 @@ it beside them. Refuses to know frames and states.
 
 from __future__ import annotations
 
+from plugbay.contracts.rpc import error_text, sendable
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.operations import (
     Chat,
@@ -23,7 +24,6 @@ from plugbay.model.operations import (
     StopChannel,
     UpsertVectors,
 )
-from plugbay.model.text import printable
 from plugbay.model.values import Value
 
 TYPE_CHECKING = False
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR, SHUTDOWN_FAILED = -32601, -32602, -32603, -32000
 TOOL_NOT_FOUND, TOOL_FAILED = -33401, -33403
-
-MAX_ERROR_TEXT = 65_536
-"""Characters of a message; whatever has to be escaped in it, the line stays under the smaller of the two limits."""
 
 MAX_WAIT = 2**53
 """What a `retry_after` may say and still be a number of anything; a larger one is no advice."""
@@ -135,7 +132,7 @@ def from_wire(op: type, method: str, error: Any) -> Failure:
     code, data = error.get("code"), error.get("data")
     number: int | None = code if type(code) is int else None
     meaning = _UNNAMED if number is None else MEANINGS.get(number, _UNNAMED)
-    message = _message(error.get("message"), number)
+    message = error_text(error)
     detail = _detail(number, meaning, data if isinstance(data, dict) else {})
     _complete(detail, op, method, message)
     return Failure(
@@ -146,12 +143,6 @@ def from_wire(op: type, method: str, error: Any) -> Failure:
         retryable=meaning.retryable,
         retry_after_ms=_retry_after_ms(detail),
     )
-
-
-def _message(text: Any, number: int | None) -> str:
-    if isinstance(text, str) and text.strip():
-        return text[:MAX_ERROR_TEXT]
-    return "an error without a message" if number is None else f"error {number} without a message"
 
 
 def _detail(number: int | None, meaning: _Meaning, data: dict[str, Any]) -> dict[str, Any]:
@@ -190,15 +181,12 @@ def _retry_after_ms(detail: dict[str, Any]) -> int | None:
 
 
 def to_wire(op: type, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
-    """A handler's failure as (code, message, data) for the answer to `op`; data only where there is some to give.
-
-    An error must reach the peer even when it is huge or quotes a file name that is not UTF-8.
-    """
+    """A handler's failure as (code, message, data) for the answer to `op`; data only where there is some to give."""
     number = _number(op, failure)
-    message = failure.message.strip()[:MAX_ERROR_TEXT] or f"it failed with {failure.code}"
+    message = failure.message.strip() or f"it failed with {failure.code}"
     known = {key: _datum(failure, key) for key in MEANINGS.get(number, _UNNAMED).data}
     data = {key: value for key, value in known.items() if value is not None}
-    return number, message.encode("utf-8", "backslashreplace").decode(), data or None
+    return number, sendable(message), data or None
 
 
 def _number(op: type, failure: Failure) -> int:
@@ -225,11 +213,6 @@ def _datum(failure: Failure, key: str) -> Any:
         return failure.detail.get(key)
     waits = {"retry_after_ms": failure.retry_after_ms, "retry_after_secs": -(-failure.retry_after_ms // 1000)}
     return waits.get(key)
-
-
-def malformed(what: str, line: bytes, **more: Any) -> Failure:
-    """An answer that cannot be used; at most 200 bytes of it are quoted."""
-    return Failure(Code.MALFORMED_RESPONSE, what, detail={"line": printable(line[:200]), **more})
 
 
 def tool_not_offered(tool: str, offered: Iterable[str]) -> Failure:

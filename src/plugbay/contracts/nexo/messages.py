@@ -57,9 +57,6 @@ READS_RAW = ("params", "result")
 INITIALIZE, SHUTDOWN = "initialize", "shutdown"
 CHAT_DELTA, COMPLETE_DELTA = "llm.chat.delta", "llm.complete.delta"
 
-INITIALIZE_ID = 1
-"""The first id of all; everything else the host asks counts on from here."""
-
 
 class Identity(Value):
     """What a plugin answers to `initialize`, and which operations it has handlers for."""

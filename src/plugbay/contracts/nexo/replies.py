@@ -7,6 +7,7 @@ Refuses to know ids and states.
 from __future__ import annotations
 
 from plugbay.contracts.nexo import errors
+from plugbay.contracts.rpc import Asked, malformed
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
     Chat,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeGuard
 
     from plugbay.contracts.nexo.messages import Method
+    from plugbay.contracts.rpc import Id
+    from plugbay.model.operations import Operation
 
 OK = {"ok": True}
 
@@ -46,14 +49,14 @@ def outcome(method: Method, message: Any, line: bytes, load: Callable[[Any], Any
         failure = errors.from_wire(method.op, method.name, error)
         if result is not ABSENT:
             what = f"the answer to {method.name} has both a result and an error ({failure.message})"
-            failure = errors.malformed(what, line, **failure.detail)
+            failure = malformed(what, line, **failure.detail)
         return None, failure
     if result is ABSENT:
-        return None, errors.malformed(f"the answer to {method.name} has neither a result nor an error", line)
+        return None, malformed(f"the answer to {method.name} has neither a result nor an error", line)
     check = _CHECKS.get(method.op)
     why = None if check is None else check(load(result))
     if why is not None:
-        return None, errors.malformed(f"the answer to {method.name}: {why}", line)
+        return None, malformed(f"the answer to {method.name}: {why}", line)
     complete = _COMPLETE.get(method.op)
     return result if complete is None else complete(load(result)), None
 
@@ -147,41 +150,38 @@ _COMPLETE: dict[type, Callable[[Any], Any]] = {
 # Answers we give.
 
 
-class Asked:
+class Streamed(Asked):
     """A request of the peer that waits for our answer; `said`: whether a delta of it went out."""
 
-    __slots__ = ("id", "op", "said", "stream")
+    __slots__ = ("said", "stream")
 
-    def __init__(self, id: int | str | None, op: type, stream: bool) -> None:
-        self.id = id
-        self.op = op
-        self.stream = stream
+    def __init__(self, id: Id, op: Operation) -> None:
+        super().__init__(id, op)
+        self.stream: bool = getattr(op, "stream", False)
         self.said = False
 
 
-def shaped(asked: Asked, value: Any) -> Any:
-    """What a handler returned as the contract's result; a `Failure` when it has no form there."""
-    if asked.op in _ACKNOWLEDGED:
+def shaped(op: type, value: Any, stream: bool = False, said: bool = False) -> Any:
+    """What a handler answered `op` with as the contract's result; a `Failure` when it has no form there."""
+    if op in _ACKNOWLEDGED:
         return OK
-    if asked.op is RecallMemory:
+    if op is RecallMemory:
         return {"entries": value}
-    if asked.op is CompleteChat:
-        return _completion(value, asked)
-    return value
+    return _completion(value, stream, said) if op is CompleteChat else value
 
 
 _ACKNOWLEDGED = frozenset({StartChannel, StopChannel, Shutdown, Publish})
 
 
-def _completion(value: Any, asked: Asked) -> Any:
+def _completion(value: Any, stream: bool, said: bool) -> Any:
     if not isinstance(value, dict):
         return Failure(Code.INTERNAL, "the model's answer is not an object")
     content = value.get("content")
-    if value.get("tool_calls") and not (content or asked.said):
+    if value.get("tool_calls") and not (content or said):
         what = "not implemented: the model answered with tool calls and no text"
         return Failure(Code.NOT_FOUND, what, detail={"not_implemented": True})
     ending = {
-        "finish_reason": value.get("finish_reason") or ("other:stream-no-end" if asked.stream else "stop"),
+        "finish_reason": value.get("finish_reason") or ("other:stream-no-end" if stream else "stop"),
         "usage": value.get("usage") or NO_USAGE,
     }
-    return ending if asked.stream else {"content": content or "", **ending}
+    return ending if stream else {"content": content or "", **ending}

@@ -1,0 +1,288 @@
+"""The ainb conversation: a greeting during which the plugin may already ask, then both ends at once, then a good-bye.
+
+Owns what each frame is and what may be said when, for both roles. Refuses to know what a call means: parameters are
+`requests.py`'s, answers `results.py`'s, who a plugin may claim to be `greeting.py`'s.
+
+A body that cannot be read is skipped, since the next frame is where it is said to be; where such a body certainly
+answers a call, that call need not wait any more. A header that cannot be read ends the conversation.
+"""
+
+from __future__ import annotations
+
+from plugbay.contracts.ainb import errors, greeting, messages, requests, results
+from plugbay.contracts.ainb.messages import INIT, MAX_BODY, SHUTDOWN
+from plugbay.contracts.base import Misuse, Role, Traffic
+from plugbay.contracts.rpc import (
+    CLOSING,
+    GREETING,
+    GREETING_ID,
+    HEAD_BYTES,
+    OVER,
+    READY,
+    Asked,
+    RpcMachine,
+    answered_id,
+    malformed,
+    noise,
+    transitions,
+)
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.events import CallFinished, Noise, Notified, Ready
+from plugbay.model.operations import DispatchCli, PressKey, Shutdown, UseMouse
+from plugbay.model.text import printable
+from plugbay.wire.content_length import STRICT_HEADERS, ContentLengthDecoder, FrameFault, encode
+from plugbay.wire.json_gate import Malformed
+from plugbay.wire.jsonrpc import FIELDS, RAW_FIELDS
+from plugbay.wire.strict_json import ABSENT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
+    from plugbay.contracts.ainb.messages import Method
+    from plugbay.model.events import Event
+    from plugbay.model.operations import HostOp, PluginOp
+    from plugbay.wire.strict_json import Codec
+
+_ASKS = {Role.HOST: messages.PLUGIN_REQUESTS, Role.PLUGIN: messages.HOST_REQUESTS}
+_TELLS = {Role.HOST: messages.PLUGIN_NOTIFICATIONS, Role.PLUGIN: messages.HOST_NOTIFICATIONS}
+_PEER = {Role.HOST: Role.PLUGIN, Role.PLUGIN: Role.HOST}
+
+_ASKS_BY_OP = {role: {method.op: method for method in table} for role, table in _ASKS.items()}
+_TELLS_BY_OP = {role: {method.op: method for method in table} for role, table in _TELLS.items()}
+_IS_ASKED = {role: {method.name: method for method in _ASKS[_PEER[role]]} for role in _PEER}
+_IS_TOLD = {role: {method.name: method for method in _TELLS[_PEER[role]]} for role in _PEER}
+
+
+def _given(value: Any) -> Any:
+    """In this envelope null is the same as nothing."""
+    return None if value is ABSENT else value
+
+
+class AinbMachine(RpcMachine):
+    """One ainb conversation. HOST is bound to what the manifest says; PLUGIN has an identity."""
+
+    __slots__ = ("_decode", "_frames", "_opening", "identity", "plugin_name", "version")
+
+    CONTRACT: ClassVar[str] = "ainb"
+    TRANSITIONS: ClassVar[dict[tuple[str, str, str], str]] = transitions(
+        host_breaks=(GREETING, READY, CLOSING), plugin_breaks=(GREETING, READY, CLOSING)
+    )
+    SUPPORTS: ClassVar[frozenset[type]] = frozenset(_ASKS_BY_OP[Role.HOST]) | frozenset(_TELLS_BY_OP[Role.HOST])
+    TRAFFIC: ClassVar[Traffic] = Traffic(
+        messages.MAX_EVENTS, drops="oldest", urgent=(PressKey, UseMouse), max_bytes=messages.MAX_QUEUED
+    )
+    HELLO: ClassVar[str] = INIT
+    GOOD_BYE: ClassVar[tuple[str, bytes]] = (SHUTDOWN, results.NOTHING)
+
+    def __init__(
+        self,
+        role: str,
+        codec: Codec,
+        *,
+        plugin_name: str = "",
+        version: str = "",
+        manifest_path: str = "",
+        granted: tuple[str, ...] = (),
+        config: dict[str, Any] | None = None,
+        host_pid: int | None = None,
+        identity: messages.Identity | None = None,
+    ) -> None:
+        super().__init__(role, codec, MAX_BODY)
+        self.identity = identity or messages.Identity("", "")
+        self.plugin_name = plugin_name
+        self.version = version
+        self._opening = greeting.opening(manifest_path, granted, config, host_pid)
+        self._frames = ContentLengthDecoder(STRICT_HEADERS)
+        self._decode = codec.decoder(FIELDS, RAW_FIELDS)
+
+    # Frames.
+
+    def _frame(self, body: bytes) -> bytes:
+        return encode(body, MAX_BODY)
+
+    def receive(self, data: bytes) -> list[Event]:
+        events: list[Event] = []
+        if self.state in OVER:
+            return events
+        for body in self._frames.feed(data):
+            events += self._unframed(body) if isinstance(body, FrameFault) else self._read(body)
+            if self.state in OVER:
+                break
+        return events
+
+    def _unframed(self, fault: FrameFault) -> list[Event]:
+        """Where the next frame begins can no longer be known."""
+        peer = _PEER[self.role]
+        what = f"the {peer} broke the framing: {fault.reason}"
+        origin = Origin.PLUGIN if peer == Role.PLUGIN else Origin.HOST
+        return self._fault(Failure(fault.code, what, origin=origin, detail={"line": printable(fault.head)}))
+
+    def _rest(self) -> list[Event]:
+        cut = self._frames.eof()
+        return [] if cut is None else [Noise(cut.head, cut.reason)]
+
+    def _read(self, body: bytes) -> list[Event]:
+        try:
+            message = self._decode(body)
+        except Malformed as error:
+            return self._useless(answered_id(body[:HEAD_BYTES]), body, f"malformed body: {error}")
+        method, id = _given(message.method), _given(message.id)
+        problem = self._envelope_problem(message.jsonrpc, method, id)
+        if problem:
+            return self._useless(id if method is None else None, body, problem)
+        if method is None:
+            return self._answered(id, message, body)
+        params = None if message.params is ABSENT else self.codec.load(message.params)
+        return self._told(method, params, body) if id is None else self._was_asked(id, method, params)
+
+    def _envelope_problem(self, version: Any, method: Any, id: Any) -> str:
+        """Why a body is no message of this contract. Real plugins do not look at the version."""
+        if self.role == Role.HOST and version != "2.0":
+            return "it does not say that it is JSON-RPC 2.0"
+        if not (id is None or (type(id) is int and id >= 0)):
+            return "its id is not an unsigned integer"
+        if method is None:
+            return "it has neither a method nor an id" if id is None else ""
+        return "" if isinstance(method, str) else "its method is not a string"
+
+    def _useless(self, id: Any, body: bytes, why: str) -> list[Event]:
+        """A body that cannot be used is skipped, and whoever waits for exactly this one learns it at once."""
+        events = noise(body, why)
+        if type(id) is not int:
+            return events
+        if id == GREETING_ID and not self._greeted and self._may("hello"):
+            return events + self._unwelcome(f"its answer to {INIT} cannot be used: {why}")
+        if id == self._farewell:
+            return events + self._left(None)
+        asked = self._open.pop(id, None)
+        if asked is None:
+            return events
+        failure = malformed(f"the answer to {asked.name} cannot be used: {why}", body)
+        return [*events, CallFinished(id - self._offset, None, failure)]
+
+    # What the peer asks and tells.
+
+    def _was_asked(self, id: int, name: str, params: Any) -> list[Event]:
+        if self.role == Role.PLUGIN and name in (INIT, SHUTDOWN):
+            return self._initialize(id, params) if name == INIT else self._shutdown(Asked(id, Shutdown()))
+        method = self._served(name)
+        if method is None:
+            self._error(id, *errors.not_found(name))
+            return []
+        op = requests.read(method, params)
+        if isinstance(op, str):
+            self._error(id, errors.INVALID_PARAMS, f"{name}: {op}")
+            return []
+        if name in _IS_TOLD[self.role]:
+            self._reply(id, results.NOTHING)
+            return [Notified(op)]
+        if isinstance(op, DispatchCli) and op.namespace not in self.identity.namespaces:
+            self._reply(id, self._json(results.no_such_namespace(op.namespace, self.identity.namespaces)))
+            return []
+        return self._arrival(Asked(id, op))
+
+    def _served(self, name: str) -> Method | None:
+        """The method that is asked for. A plugin takes what it is told with an id, too; real hosts refuse that."""
+        method = _IS_ASKED[self.role].get(name)
+        if self.role == Role.HOST:
+            return method
+        if method is None:
+            return _IS_TOLD[self.role].get(name)
+        return method if method.op in self.identity.serves else None
+
+    def _told(self, name: str, params: Any, body: bytes) -> list[Event]:
+        if self.role == Role.PLUGIN and name == SHUTDOWN:
+            return self._shutdown(None)
+        method = _IS_TOLD[self.role].get(name)
+        if method is None:
+            known = name in _IS_ASKED[self.role]
+            return noise(body, f"{name} without an id" if known else f"unknown notification {name[:HEAD_BYTES]!r}")
+        op = requests.read(method, params)
+        return noise(body, f"{name}: {op}") if isinstance(op, str) else [Notified(op)]
+
+    # PLUGIN: its host greets it, and asks it to leave.
+
+    def _initialize(self, id: int, params: Any) -> list[Event]:
+        """Say who we are, however often the host asks."""
+        hello = greeting.heard(params)
+        if isinstance(hello, tuple):
+            self._error(id, *hello)
+            return []
+        failure = self._reply(id, self._json(greeting.reply(self.identity)))
+        if failure is not None:
+            self._error(id, errors.INTERNAL_ERROR, f"the manifest cannot be sent: {failure.message}")
+        if not self._may("hello"):
+            return []
+        self._step("hello")
+        return [Ready(hello)]
+
+    def _shutdown(self, asked: Asked | None) -> list[Event]:
+        """The answer, where one is wanted, is for whoever does the leaving."""
+        self._step("shutdown")
+        return [Notified(Shutdown())] if asked is None else self._arrival(asked)
+
+    # HOST: it greets, and judges the answer.
+
+    def _welcome(self) -> None:
+        failure = self._ask(GREETING_ID, INIT, self._json(self._opening))
+        if failure is not None:
+            raise Misuse(f"ainb host: the configuration cannot be sent: {failure.message}")
+
+    def _judged(self, message: Any, frame: bytes) -> list[Event]:
+        if _given(message.error) is not None:
+            refusal = errors.from_plugin(Shutdown, INIT, message.error)
+            return self._unwelcome(f"it refused {INIT}: {refusal.message}", refusal.detail)
+        result = None if message.result is ABSENT else self.codec.load(message.result)
+        hello = greeting.judge(result, self.plugin_name, self.version)
+        if isinstance(hello, Failure):
+            return self._fault(hello)
+        self._step("hello")
+        self._greeted = True
+        return [Ready(hello)]
+
+    def _unwelcome(self, why: str, detail: dict[str, Any] | None = None) -> list[Event]:
+        what = f"the plugin was not accepted: {why}"
+        return self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=Origin.PLUGIN, detail=detail))
+
+    # What we ask and tell, and what we answer.
+
+    def _request(self, wire: int, op: Any) -> Failure | None:
+        method = _ASKS_BY_OP[self.role].get(type(op))
+        if method is None:
+            raise Misuse(f"ainb cannot ask {type(op).__name__} from {self.role}")
+        failure = self._ask(wire, method.name, requests.written(method, op, self.codec))
+        if failure is None:
+            self._wait(wire, method)
+        return failure
+
+    def notify(self, op: PluginOp | HostOp) -> Failure | None:
+        """A plugin may tell until it is gone: its output outlives its input."""
+        method = _TELLS_BY_OP[self.role].get(type(op))
+        if method is None:
+            raise Misuse(f"ainb cannot tell {type(op).__name__} from {self.role}")
+        refusal = None if self.state == READY or self.role == Role.PLUGIN else self._not_ready()
+        return refusal or self._tell(method.name, requests.written(method, op, self.codec))
+
+    def _outcome(self, asked: Method, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
+        """An error counts before a result; one that is null is none."""
+        if _given(message.error) is not None:
+            if self.role == Role.PLUGIN:
+                return None, errors.from_host(asked.name, message.error)
+            return None, errors.from_plugin(asked.op, asked.name, message.error)
+        if message.result is ABSENT:
+            return None, malformed(f"the answer to {asked.name} has neither a result nor an error", frame)
+        value, problem = results.read(asked.op, message.result, self.codec)
+        return (None, malformed(f"the answer to {asked.name}: {problem}", frame)) if problem else (value, None)
+
+    def _result(self, asked: Asked, value: Any) -> bytes | Failure:
+        return results.written(type(asked.op), value, self.codec)
+
+    def _unsent(self, problem: Failure) -> Failure:
+        unsent = super()._unsent(problem)
+        return unsent if problem.code != Code.FRAME_TOO_LARGE else Failure(problem.code, unsent.message)
+
+    def _refusal(self, asked: Asked, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
+        if self.role == Role.PLUGIN:
+            return errors.to_host(failure)
+        return errors.to_plugin(asked.op, _ASKS_BY_OP[Role.PLUGIN][type(asked.op)].name, failure)

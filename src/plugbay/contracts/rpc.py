@@ -1,0 +1,325 @@
+"""`RpcMachine`: a conversation in which both ends ask and tell each other over JSON-RPC 2.0, at once.
+
+Owns what such contracts have in common: the states, the numbers of calls, what is open in either direction, and writing
+nothing that the other end would not read. Refuses to know methods, framing and what an answer means: the contract's
+machine fills those in.
+
+The two directions number their calls independently. Ours on the wire: a host's call n is n + 1, since its greeting is
+1; a plugin's call n is n. What the peer asks is reported under a number of our own, because its ids may repeat; its own
+id comes back in the answer.
+"""
+
+from __future__ import annotations
+
+from plugbay.contracts.base import Machine, Misuse, Role
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.events import CallArrived, CallFinished, Closed, Noise
+from plugbay.model.operations import Shutdown
+from plugbay.model.text import printable
+from plugbay.wire.json_gate import Malformed, gate
+from plugbay.wire.strict_json import Unencodable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
+    from plugbay.model.events import CallId, Event
+    from plugbay.model.operations import HostOp, Operation, PluginOp
+    from plugbay.wire.strict_json import Codec
+
+    Id = int | float | str | None
+
+START, GREETING, READY, CLOSING, CLOSED, FAILED = "start greeting ready closing closed failed".split()
+OVER = (CLOSED, FAILED)
+
+GREETING_ID = 1
+"""The first id of all; everything else a host asks counts on from here."""
+
+HEAD_BYTES = 200
+"""How much of a frame is shown to the operator when it is refused."""
+
+MAX_ERROR_TEXT = 65_536
+"""Characters of an error's message; whatever has to be escaped in it, the frame stays far below every limit."""
+
+_BEFORE_ID = (b'"method"', b'"params"', b'"result"', b'"error"')
+
+
+def transitions(host_breaks: tuple[str, ...], plugin_breaks: tuple[str, ...] = ()) -> dict[tuple[str, str, str], str]:
+    """The table of both roles; the arguments are the states in which the peer of each can break the contract."""
+    both = {
+        (START, "greet"): GREETING,
+        (GREETING, "hello"): READY,
+        (CLOSING, "farewell"): CLOSED,
+        (CLOSING, "eof"): CLOSED,
+        **{(state, "close"): CLOSED for state in (START, CLOSED)},
+    }
+    host = {
+        **_broken(host_breaks),
+        **{(state, "close"): CLOSING for state in (GREETING, READY, CLOSING)},
+    }
+    plugin = {
+        **{(state, "close"): CLOSED for state in (GREETING, READY, CLOSING)},
+        **{(state, "shutdown"): CLOSING for state in (GREETING, READY, CLOSING)},
+        **{(state, "eof"): CLOSED for state in (GREETING, READY)},
+        **_broken(plugin_breaks),
+    }
+    """A host may go away whenever it likes; a plugin that does so before it was asked to has crashed."""
+    return {
+        **{(Role.HOST, *key): state for key, state in {**both, **host}.items()},
+        **{(Role.PLUGIN, *key): state for key, state in {**both, **plugin}.items()},
+    }
+
+
+def _broken(states: tuple[str, ...]) -> dict[tuple[str, str], str]:
+    over = {(FAILED, "close"): CLOSED} if states else {}
+    return {**over, **{(state, "violation"): FAILED for state in states}}
+
+
+def noise(frame: bytes, why: str) -> list[Event]:
+    """A frame that is skipped, and why."""
+    return [Noise(frame[:HEAD_BYTES], why)]
+
+
+def malformed(what: str, frame: bytes, **more: Any) -> Failure:
+    """An answer that cannot be used; the beginning of it is quoted."""
+    return Failure(Code.MALFORMED_RESPONSE, what, detail={"line": printable(frame[:HEAD_BYTES]), **more})
+
+
+def error_text(error: dict[str, Any]) -> str:
+    """The message of a peer's error; where it has none, its number is better than nothing."""
+    text, code = error.get("message"), error.get("code")
+    if isinstance(text, str) and text.strip():
+        return text[:MAX_ERROR_TEXT]
+    return f"error {code} without a message" if type(code) is int else "an error without a message"
+
+
+def sendable(text: str) -> str:
+    """A message of ours that reaches the peer even when it is huge or quotes a file name that is not UTF-8."""
+    return text[:MAX_ERROR_TEXT].encode("utf-8", "backslashreplace").decode()
+
+
+def answered_id(head: bytes) -> int | None:
+    """Which call a frame answers, seen from its beginning: its reader could not use the rest.
+
+    None where that is not certain: the id must stand before anything that might hold another one.
+    """
+    before, found, after = head.partition(b'"id":')
+    digits = after.lstrip().partition(b",")[0].rstrip()
+    certain = found and not any(word in before for word in _BEFORE_ID) and b'"method"' not in after
+    return int(digits) if certain and digits.isdigit() and len(digits) < 16 else None
+
+
+class Asked:
+    """A request of the peer that waits for our answer: its id over there, and what it wants."""
+
+    __slots__ = ("id", "op")
+
+    def __init__(self, id: Id, op: Operation) -> None:
+        self.id = id
+        self.op = op
+
+
+class RpcMachine(Machine):
+    """What is open in both directions. The contract says what a frame is (`receive`) and fills in the rest below."""
+
+    __slots__ = ("_arrived", "_asked", "_farewell", "_greeted", "_last", "_most", "_offset", "_open")
+
+    FIRST_STATE: ClassVar[str] = START
+    HELLO: ClassVar[str] = "initialize"
+    """The method with which a host greets."""
+    GOOD_BYE: ClassVar[tuple[str, bytes]] = ("shutdown", b"{}")
+    """The method with which a host asks its plugin to leave, and its parameters."""
+
+    def __init__(self, role: str, codec: Codec, most: int) -> None:
+        """`most`: bytes of a frame that the peer reads."""
+        super().__init__(role, codec)
+        self._most = most
+        self._offset = GREETING_ID if role == Role.HOST else 0
+        self._open: dict[int, Any] = {}
+        """What we wait for, by its id on the wire, as the contract wants to remember it."""
+        self._asked: dict[CallId, Asked] = {}
+        """What waits for us, by our own number."""
+        self._arrived = self._last = 0
+        self._farewell: int | None = None
+        self._greeted = role == Role.PLUGIN
+        """Whether the answer to our greeting was accepted; a plugin greets nobody."""
+
+    # For the contract to fill in.
+
+    def _frame(self, body: bytes) -> bytes:
+        """One message as it goes over the wire."""
+        raise NotImplementedError
+
+    def _rest(self) -> list[Event]:
+        """What is held back of an unfinished frame now means, since nothing more will come."""
+        raise NotImplementedError
+
+    def _welcome(self) -> None:
+        """HOST: write the greeting, under `GREETING_ID`."""
+        raise NotImplementedError
+
+    def _judged(self, message: Any, frame: bytes) -> list[Event]:
+        """HOST: the answer to the greeting."""
+        raise NotImplementedError
+
+    def _request(self, wire: int, op: Any) -> Failure | None:
+        """Write the request for `op`."""
+        raise NotImplementedError
+
+    def _outcome(self, asked: Any, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
+        """The answer to something in `_open`."""
+        raise NotImplementedError
+
+    def _result(self, asked: Asked, value: Any) -> bytes | Failure:
+        """The result of a request, as JSON, or why it has no such form."""
+        raise NotImplementedError
+
+    def _unsent(self, problem: Failure) -> Failure:
+        """Why a result did not go out: the fault of whoever made it, not of whoever asked."""
+        return Failure(Code.INTERNAL, f"the result cannot be sent: {problem.message}")
+
+    def _refusal(self, asked: Asked, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
+        """The code, the message and the data of an error."""
+        raise NotImplementedError
+
+    # What the peer does.
+
+    def receive_eof(self) -> list[Event]:
+        events = [] if self.state in OVER else self._rest()
+        if self.state == START or self.state in OVER:
+            return events
+        if self._may("eof"):
+            self._step("eof")
+            return [*events, Closed()]
+        when = "" if self._greeted else f" before it answered {self.HELLO}"
+        return events + self._fault(Failure(Code.CRASHED, f"the plugin closed its output{when}", origin=Origin.PLUGIN))
+
+    def _arrival(self, asked: Asked) -> list[Event]:
+        self._arrived = number = self._arrived + 1
+        self._asked[number] = asked
+        return [CallArrived(number, asked.op)]
+
+    def _answered(self, id: int, message: Any, frame: bytes) -> list[Event]:
+        """An answer goes to the greeting, to the good-bye, or to the call it belongs to."""
+        if id == GREETING_ID and not self._greeted:
+            return self._judged(message, frame) if self._may("hello") else []  # we no longer want to know
+        if id == self._farewell:
+            return self._left(message)
+        asked = self._open.pop(id, None)
+        if asked is not None:
+            value, failure = self._outcome(asked, message, frame)
+            return [CallFinished(id - self._offset, value, failure)]
+        if 0 < id <= self._last:
+            return [CallFinished(id - self._offset)]  # we no longer wait for it
+        return noise(frame, "an answer to a call nobody made")
+
+    def _left(self, message: Any) -> list[Event]:
+        """HOST: the plugin is ready to go. Whatever it says, it has heard us."""
+        self._step("farewell")
+        return [Closed()]
+
+    # What we do.
+
+    def greet(self) -> None:
+        self._step("greet")
+        if self.role == Role.HOST:
+            self._last = GREETING_ID
+            self._welcome()
+
+    def call(self, id: CallId, op: PluginOp | HostOp) -> Failure | None:
+        if self.state != READY and (refusal := self._not_ready()) is not None:
+            return refusal
+        if not isinstance(id, int):
+            raise Misuse(f"{self.CONTRACT} numbers its calls")
+        return self._request(id + self._offset, op)
+
+    def _wait(self, wire: int, asked: Any) -> None:
+        self._open[wire] = asked
+        self._last = wire
+
+    def _not_ready(self) -> Failure | None:
+        """Why nothing can be asked now; a plugin may ask before its greeting, and while it is leaving."""
+        if self.state in OVER or (self.role == Role.HOST and self.state == CLOSING):
+            return Failure(Code.UNAVAILABLE, "the conversation is being closed")
+        if self.state == START or self.role == Role.HOST:
+            raise Misuse(f"{self.CONTRACT} {self.role}: nothing can be asked in {self.state!r}")
+        return None
+
+    def cancel(self, id: CallId, reason: str) -> None:
+        """There is no word for it: the peer works on, and its answer is late."""
+        if isinstance(id, int):
+            self._open.pop(id + self._offset, None)
+
+    def finish(self, id: CallId, value: Any = None, failure: Failure | None = None) -> None:
+        asked = self._asked.pop(id, None)
+        if asked is None:
+            raise Misuse(f"{id!r} is not a request that waits for an answer")
+        if failure is None:
+            problem = self._reply(asked.id, self._result(asked, value))
+            failure = problem and self._unsent(problem)
+        if failure is not None:
+            self._error(asked.id, *self._refusal(asked, failure))
+        if isinstance(asked.op, Shutdown) and self._may("farewell"):
+            self._step("farewell")
+
+    def progress(self, id: CallId, item: Any) -> Failure | None:
+        """Carried only where the contract has a word for it."""
+        return None
+
+    def close(self, reason: str) -> None:
+        """A host asks its plugin to leave, once and only when it is ready; a plugin has nothing to say."""
+        asks = self.role == Role.HOST and self.state == READY
+        self._step("close")
+        if asks:
+            self._last = self._farewell = self._last + 1
+            self._ask(self._farewell, *self.GOOD_BYE)
+
+    # Writing. A call or a notification that the peer would not read is refused; an error always goes out.
+
+    def _send(self, body: bytes) -> Failure | None:
+        """One frame, or why the peer would not read it."""
+        try:
+            gate(body)
+        except Malformed as error:
+            return Failure(Code.INVALID_INPUT, f"it cannot be sent as JSON: {error}")
+        if len(body) > self._most:
+            return self._too_large(len(body))
+        self._out.append(self._frame(body))
+        return None
+
+    def _too_large(self, size: int) -> Failure:
+        what = f"the message has {size:,} bytes; the peer reads at most {self._most:,}"
+        return Failure(Code.FRAME_TOO_LARGE, what, detail={"size": size, "limit": self._most})
+
+    def _json(self, value: Any) -> bytes | Failure:
+        try:
+            return self.codec.encode(value)
+        except Unencodable as error:
+            return Failure(Code.INVALID_INPUT, f"it cannot be sent as JSON: {error}")
+
+    def _ask(self, id: int, method: str, params: bytes | Failure) -> Failure | None:
+        if isinstance(params, Failure):
+            return params
+        name = self.codec.encode(method)
+        return self._send(b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (id, name, params))
+
+    def _tell(self, method: str, params: bytes | Failure) -> Failure | None:
+        if isinstance(params, Failure):
+            return params
+        return self._send(b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (self.codec.encode(method), params))
+
+    def _reply(self, id: Id, result: bytes | Failure) -> Failure | None:
+        if isinstance(result, Failure):
+            return result
+        peers_id = b"%d" % id if type(id) is int else self.codec.encode(id)
+        return self._send(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (peers_id, result))
+
+    def _error(self, id: Id, code: int, message: str, data: dict[str, Any] | None = None) -> None:
+        """An error answer; data that cannot be sent is left out, the error is not."""
+        error = {"code": code, "message": sendable(message)}
+        if data is None or self._try_error(id, {**error, "data": data}) is not None:
+            self._try_error(id, error)
+
+    def _try_error(self, id: Id, error: dict[str, Any]) -> Failure | None:
+        body = self._json({"jsonrpc": "2.0", "id": id, "error": error})
+        return body if isinstance(body, Failure) else self._send(body)
