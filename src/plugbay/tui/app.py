@@ -1,0 +1,341 @@
+"""`Terminal`: plugins on the left, the screen of one of them on the right, its logs below.
+
+Owns the layout, the host's own keys and which plugin is shown. Looks at a running host and never stops it: whoever
+started it does. How a picture gets here is `painter`'s and `canvas`' business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Footer, Static
+
+from plugbay.host.bus import BusEvent
+from plugbay.host.discovery import Found
+from plugbay.host.host import Host
+from plugbay.host.resident import SOURCE
+from plugbay.host.status import PluginStatus
+from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.tui import pages
+from plugbay.tui.canvas import Canvas
+from plugbay.tui.help import HelpScreen
+from plugbay.tui.logs import LogView
+from plugbay.tui.looks import GREY, INVALID, SIGNS, THEME, safe, words
+from plugbay.tui.painter import Painter
+from plugbay.tui.palette import Offer, offering
+from plugbay.tui.plugin_list import PluginList, Row
+from plugbay.tui.tabs import ScreenTabs
+
+LOOK_SECONDS = 0.25
+"""Between two looks at states and logs; what matters at once comes as an event of the bus."""
+
+NARROW = 100
+"""Columns; with fewer, a screen that is used gets the room of the list."""
+
+ENDINGS = frozenset({"crashed", "exited"})
+"""Lifecycle events after which no process is there to draw."""
+
+IN_A_SCREEN = frozenset({"switch", "list", "help", "quit", "notify"})
+"""Actions whose keys do not belong to the plugin that is being used."""
+
+
+class Terminal(App[None], inherit_bindings=False):
+    """The terminal in which plugins' screens are used."""
+
+    TITLE = "plugbay"
+    ENABLE_COMMAND_PALETTE = False  # Textual's own would take Ctrl+P from every plugin; ours opens from the list
+    CSS = """
+    #top { height: 1; padding: 0 1; background: $panel; }
+    #plugins { height: 1fr; padding: 0; scrollbar-size-vertical: 1; }
+    #plugins > .option-list--option { padding: 0 1; }
+    #plugins, #stage, #logs { background: $surface; border: round $border-blurred; border-title-color: $foreground; }
+    #plugins:focus, #stage:focus-within, #logs:focus { border: round $border; }
+    #stage { height: 1fr; border-subtitle-color: $foreground-muted; }
+    #page { padding: 1 2; scrollbar-size-vertical: 1; }
+    #logs { height: 8; max-height: 40%; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; }
+    #plugins, #page, #logs { scrollbar-background: $surface; scrollbar-color: $border-blurred; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+o,f10", "switch", "list / screen", priority=True, key_display="^o"),
+        Binding("r", "reload", "reload"),
+        Binding("l", "logs", "logs"),
+        Binding("z", "zoom", "zoom"),
+        Binding("left", "turn(-1)", "screen", show=False),
+        Binding("right", "turn(1)", "screen", show=False),
+        Binding("p", "palette", "commands"),
+        Binding("question_mark", "help", "help", key_display="?"),
+        Binding("ctrl+q", "quit", "quit", priority=True, key_display="^q"),
+        Binding("ctrl+c", "quit", priority=True, show=False),
+    ]
+
+    def __init__(self, host: Host) -> None:
+        super().__init__()
+        self.host = host
+        self.register_theme(THEME)
+        self.theme = THEME.name
+        self._top = Static(id="top", markup=False)
+        self._list, self._tabs, self._canvas, self._logs = PluginList(), ScreenTabs(), Canvas(), LogView()
+        self._text = Static(id="text", markup=False)
+        self._page = VerticalScroll(self._text, id="page")
+        self._stage = Vertical(self._canvas, self._page, id="stage")
+        self._broken = [item for item in host.problems if item.errors]
+        self._painters: dict[str, Painter] = {}
+        self._chosen: dict[str, int] = {}
+        """Of each plugin, which of its screens is shown."""
+        self._shown: object = ()
+        """What the words around the screen are about."""
+        self._zoomed = False
+        self._reloading: set[str] = set()
+
+    def compose(self) -> ComposeResult:
+        yield self._top
+        yield Horizontal(self._list, Vertical(self._tabs, self._stage, self._logs))
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._tabs.display = False
+        self._logs.display = False
+        self._look()
+        self.set_interval(LOOK_SECONDS, self._look)
+        self.run_worker(self._listen(), name="lifecycle")
+        self._list.focus()
+
+    async def _listen(self) -> None:
+        async with self.host.subscribe("plugin.lifecycle.>", depth=1024) as stream:
+            async for event in stream:
+                if event.source == SOURCE:
+                    self._lived(event)
+
+    async def on_unmount(self) -> None:
+        for painter in self._painters.values():
+            await painter.close()
+
+    # What is shown.
+
+    @property
+    def _selected(self) -> PluginStatus | Found | None:
+        entries: list[PluginStatus | Found] = [*self.host.plugins(), *self._broken]
+        index = self._list.highlighted
+        return entries[index] if index is not None and index < len(entries) else None
+
+    def _look(self) -> None:
+        """Show how everything is now."""
+        statuses = self.host.plugins()
+        rows = [Row(status.spec.id, status.spec.contract, status.state) for status in statuses]
+        broken = [Row(found.root.name, found.contract or "?", INVALID) for found in self._broken]
+        self._list.show([*rows, *broken])
+        self._top.update(_summary([*rows, *broken]))
+        self._show()
+
+    @on(PluginList.OptionHighlighted)
+    def _show(self) -> None:
+        """The selected plugin on the right."""
+        entry = self._selected
+        painter = self._painter(entry) if isinstance(entry, PluginStatus) else None
+        self._canvas.painter = painter
+        self._canvas.display, self._page.display = painter is not None, painter is None
+        if isinstance(entry, PluginStatus):
+            self._logs.show(entry.spec.id, self.host.journal.recent(entry.spec.id))
+        shown = (entry, painter and painter.screen, self._canvas.size)
+        if shown != self._shown:
+            self._shown = shown
+            self._describe(entry, painter)
+
+    def _describe(self, entry: PluginStatus | Found | None, painter: Painter | None) -> None:
+        """The words around the screen, and those instead of one."""
+        self._stage.border_title = self._stage.border_subtitle = None
+        if isinstance(entry, PluginStatus):
+            self._stage.border_title = Text(safe(painter.screen.name if painter else entry.spec.id))
+            self._stage.border_subtitle = _subtitle(entry, self._canvas if painter else None)
+            self._text.update("" if painter else pages.about(entry))
+        elif entry is not None:
+            self._stage.border_title = Text(safe(entry.root.name))
+            self._text.update(pages.manifest_problems(entry))
+        else:
+            self._text.update(pages.NO_PLUGINS)
+
+    def _painter(self, status: PluginStatus) -> Painter | None:
+        """The painter of the plugin's chosen screen, and its tabs."""
+        screens = [screen for screen in self.host.screens.all() if screen.plugin_id == status.spec.id]
+        chosen = self._chosen.get(status.spec.id, 0)
+        self._tabs.show([screen.screen for screen in screens], chosen)
+        if not screens:
+            return None
+        screen = screens[chosen]
+        if screen.name not in self._painters:
+            status_now = partial(self._status, screen.plugin_id)
+            self._painters[screen.name] = Painter(self.host.screens, screen, status_now, self._canvas.drawn)
+        return self._painters[screen.name]
+
+    def _status(self, plugin_id: str) -> PluginStatus:
+        return next(status for status in self.host.plugins() if status.spec.id == plugin_id)
+
+    def _painters_of(self, plugin_id: str) -> list[Painter]:
+        return [painter for painter in self._painters.values() if painter.screen.plugin_id == plugin_id]
+
+    def _lived(self, event: BusEvent) -> None:
+        """A plugin changed its state."""
+        what, facts = event.topic.rpartition(".")[2], event.payload
+        for painter in self._painters_of(facts["plugin_id"]):
+            if what == "started" and painter.failure is not None:
+                painter.again()
+            elif what in ENDINGS and painter.status().pid is None:
+                painter.lost(_ending(facts))
+        self._look()
+
+    # Keys.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether an action makes sense here; the footer shows those that do."""
+        if self.screen is not self.screen_stack[0]:
+            return action == "quit" or action not in {"switch", "reload", "logs", "zoom", "turn", "palette", "help"}
+        if self._canvas.has_focus:
+            return action in IN_A_SCREEN or (action == "reload" and self._canvas.helpless)
+        return True
+
+    @on(PluginList.OptionSelected)
+    def action_open(self) -> None:
+        """Go to the screen of the selected plugin, or to the page about it."""
+        (self._canvas if self._canvas.display else self._page).focus()
+
+    def action_list(self) -> None:
+        self._list.focus()
+
+    def action_switch(self) -> None:
+        if self._list.has_focus:
+            self.action_open()
+        else:
+            self.action_list()
+
+    def action_zoom(self) -> None:
+        self._zoomed = not self._zoomed
+        self.action_open() if self._zoomed else self.action_list()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        self._make_room()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """A screen that is used gets the room of the list, when that was asked for or there is little."""
+        used = self._stage.has_focus_within
+        self._list.display = not (used and (self._zoomed or self.size.width < NARROW))
+        self.refresh_bindings()
+
+    def action_logs(self) -> None:
+        self._logs.display = not self._logs.display
+        if not self._logs.display and self._logs.has_focus:
+            self.action_list()
+
+    def action_turn(self, step: int) -> None:
+        """Another screen of the same plugin."""
+        if self._tabs.names:
+            self._choose((self._tabs.chosen + step) % len(self._tabs.names))
+
+    @on(ScreenTabs.Chosen)
+    def _clicked(self, message: ScreenTabs.Chosen) -> None:
+        self._choose(message.index)
+
+    def _choose(self, index: int) -> None:
+        entry = self._selected
+        if isinstance(entry, PluginStatus):
+            self._chosen[entry.spec.id] = index
+            self._show()
+
+    def action_help(self) -> None:
+        self.push_screen(HelpScreen())
+
+    def action_reload(self) -> None:
+        entry = self._selected
+        if isinstance(entry, PluginStatus) and entry.spec.id not in self._reloading:
+            self._reloading.add(entry.spec.id)
+            self.run_worker(self._reload(entry.spec.id), name="reload")
+
+    async def _reload(self, plugin_id: str) -> None:
+        painters = self._painters_of(plugin_id)
+        for painter in painters:
+            painter.hold()
+        try:
+            await self.host.reload(plugin_id)
+        except CallFailed as error:
+            self.notify(str(error), title="not reloaded", severity="error", markup=False)
+        finally:
+            self._reloading.discard(plugin_id)
+            for painter in painters:
+                painter.renew()
+        self._look()
+
+    # The palette.
+
+    def action_palette(self) -> None:
+        self.push_screen(CommandPalette(providers=[offering(self._offers())], placeholder="Commands and screens …"))
+
+    def _offers(self) -> list[Offer]:
+        entry = self._selected
+        commands: list[Offer] = []
+        if isinstance(entry, PluginStatus):
+            plugin_id = entry.spec.id
+            commands = [
+                Offer(command, f"a command of {plugin_id}", partial(self._perform, plugin_id, command))
+                for command in entry.spec.commands
+            ]
+        screens = [
+            Offer(f"screen {screen.name}", "show this screen", partial(self._visit, screen.name))
+            for screen in self.host.screens.all()
+        ]
+        own: list[tuple[str, str, Any]] = [
+            ("reload", "start the plugin afresh", self.action_reload),
+            ("logs", "show or hide what the plugin wrote", self.action_logs),
+            ("help", "every key there is", self.action_help),
+            ("quit", "stop all plugins and leave", self.exit),
+        ]
+        return [*commands, *screens, *(Offer(*each) for each in own)]
+
+    def _perform(self, plugin_id: str, command: str) -> None:
+        if not self.host.screens.act(plugin_id, command):
+            text = f"{plugin_id} is not running; open its screen first."
+            self.notify(text, title=safe(command), severity="warning", markup=False)
+
+    def _visit(self, name: str) -> None:
+        """Show this screen, whoever's it is, and use it."""
+        screen = next(screen for screen in self.host.screens.all() if screen.name == name)
+        siblings = [other.name for other in self.host.screens.all() if other.plugin_id == screen.plugin_id]
+        ids = [status.spec.id for status in self.host.plugins()]
+        self._chosen[screen.plugin_id] = siblings.index(name)
+        self._list.highlighted = ids.index(screen.plugin_id)
+        self._show()
+        self.action_open()
+
+
+def _ending(facts: Mapping[str, Any]) -> Failure:
+    """What a lifecycle event tells about the end of a process."""
+    text = f"it ended with status {facts['exit_code']}" if facts["exit_code"] >= 0 else "a signal ended it"
+    return Failure(Code.CRASHED, text, origin=Origin.PLUGIN, detail={"stderr_tail": facts["stderr_tail"]})
+
+
+def _summary(rows: list[Row]) -> Text:
+    """`plugbay   5 plugins   ● 3 running   ○ 2 idle`."""
+    counts = Counter(row.state for row in rows)
+    parts = [Text("plugbay", style="bold"), Text(f"{len(rows)} plugin{'' if len(rows) == 1 else 's'}", style=GREY)]
+    signs = [(state, look) for state, look in SIGNS.items() if counts[state]]
+    parts += [Text(f"{look.symbol} {counts[state]} {words(state)}", style=look.colour) for state, look in signs]
+    return Text("   ").join(parts)
+
+
+def _subtitle(status: PluginStatus, canvas: Canvas | None) -> Text:
+    facts = [f"{status.spec.contract} {safe(status.spec.version)}", words(status.state)]
+    if status.pid is not None:
+        facts.append(f"pid {status.pid}")
+    if canvas is not None:
+        facts.append(f"{canvas.size.width} by {canvas.size.height}")
+    return Text(" · ".join(facts))

@@ -1,0 +1,201 @@
+"""`Canvas`: the part of the terminal that belongs to a plugin.
+
+Owns that a picture is asked for at exactly this widget's size and drawn cell by cell, and which keys and mouse events
+are the plugin's. What it shows comes from a `Painter`; what the host's own keys do is the app's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from rich.console import RenderableType
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from plugbay.tui import pages, picture
+from plugbay.tui.keys import EscapeGuard, key_event, mouse_event
+from plugbay.tui.looks import AMBER, GREY, safe
+from plugbay.tui.painter import FRAME_SECONDS, Painter
+
+LONGEST_PASTE = 64
+"""Characters of one paste that become keys: as many as may wait for a plugin. Files do not arrive by keyboard."""
+
+STUCK = " Not answering; its last picture.   r reloads   Esc leaves "
+
+
+class Canvas(Widget, can_focus=True):
+    """One plugin's screen."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    Canvas { width: 1fr; height: 1fr; background: $surface; color: $foreground; }
+    """
+
+    painter: reactive[Painter | None] = reactive(None)
+
+    def __init__(self) -> None:
+        super().__init__(id="canvas")
+        self._guard = EscapeGuard()
+        self._situation: object = None
+        self._pressed = False
+        """Whether a button of the mouse went down here and has not come up yet."""
+        self._page: tuple[object, list[Strip]] = (None, [])
+
+    def on_mount(self) -> None:
+        self.set_interval(FRAME_SECONDS, self._tick)
+
+    def watch_painter(self, painter: Painter | None) -> None:
+        self._guard = EscapeGuard()
+        if painter is not None and painter.failure is None:
+            painter.again()
+        self._tick()
+
+    def _tick(self) -> None:
+        if self.painter is not None and self.is_on_screen:
+            self.painter.tick(self.size.width, self.size.height, asyncio.get_running_loop().time())
+            self._follow(self.painter)
+
+    def _follow(self, painter: Painter) -> None:
+        """Draw again what is not in a picture, as soon as there is something else to say."""
+        situation = (painter.broken, painter.stuck, painter.status().state if painter.broken else None)
+        if situation != self._situation:
+            self._situation = situation
+            self.refresh()
+            self.refresh_bindings()
+
+    def drawn(self, painter: Painter) -> None:
+        """A painter has something else to show."""
+        if painter is self.painter:
+            if painter.failure is None:
+                self._guard.drawn()
+            self.refresh()
+
+    # Drawing.
+
+    def render_line(self, y: int) -> Strip:
+        width, base = self.size.width, self.rich_style
+        painter = self.painter
+        if painter is None:
+            return Strip.blank(width, base)
+        if painter.broken is not None or painter.frame is None:
+            return self._page_line(painter, y)
+        if painter.stuck and y == self.size.height - 1:
+            return self._notice()
+        cells = picture.row(painter.frame, y) if y < painter.frame.height else []
+        return Strip(cells).apply_style(base).adjust_cell_length(width, base)
+
+    def _notice(self) -> Strip:
+        style = Style(color="#0f1218", bgcolor=AMBER, bold=True)
+        return Strip([Segment(STUCK, style)]).adjust_cell_length(self.size.width, style)
+
+    def _page_line(self, painter: Painter, y: int) -> Strip:
+        """A line of what stands where there is no picture; laid out once for each thing there is to say."""
+        status, failure = painter.status(), painter.broken
+        about = (painter.screen.name, status.state, failure, painter.stuck, painter.held, self.size)
+        if self._page[0] != about:
+            waiting = Text(_waiting(painter), style=GREY)
+            page = waiting if failure is None else pages.trouble(status, failure, self.size.height)
+            self._page = (about, self._laid_out(page))
+        lines = self._page[1]
+        return lines[y] if y < len(lines) else Strip.blank(self.size.width, self.rich_style)
+
+    def _laid_out(self, page: RenderableType) -> list[Strip]:
+        """One column and one line away from the edge."""
+        base, width = self.rich_style, self.size.width
+        options = self.app.console.options.update(width=max(1, width - 4), height=None)
+        lines = self.app.console.render_lines(page, options, style=base, pad=True)
+        strips = [Strip([Segment("  ", base), *line]).adjust_cell_length(width, base) for line in lines]
+        return [Strip.blank(width, base), *strips]
+
+    # Keys and the mouse.
+
+    @property
+    def helpless(self) -> bool:
+        """Whether there is no plugin to press keys for; some of them are the host's then."""
+        return self.painter is not None and (self.painter.broken is not None or self.painter.stuck)
+
+    async def on_key(self, event: events.Key) -> None:
+        """Every key but the app's own priority keys ends here, and nearly every one goes to the plugin."""
+        event.stop()
+        event.prevent_default()
+        painter = self.painter
+        if painter is None:
+            return
+        action = self._hosts(painter, event)
+        if action is not None:
+            await self.run_action(action)
+        elif painter.broken is None:
+            pressed = key_event(event.key, event.character)
+            if pressed is not None:
+                painter.press(pressed)
+                self._tick()
+
+    def _hosts(self, painter: Painter, event: events.Key) -> str | None:
+        """What the host does with this key; None: it is the plugin's."""
+        if event.key == "escape":
+            return "app.list" if self.helpless or self._guard.is_hosts() else None
+        self._guard.other_key()
+        if event.character == "?" and not painter.captures_text:
+            return "app.help"
+        return {"r": "app.reload", "q": "app.list"}.get(event.key) if self.helpless else None
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text becomes keys where the plugin says that it takes text."""
+        event.stop()
+        painter = self.painter
+        if painter is None or not painter.captures_text:
+            return
+        for character in event.text[:LONGEST_PASTE]:
+            pressed = key_event("enter" if character == "\n" else character, None)
+            if pressed is not None:
+                painter.press(pressed)
+        if len(event.text) > LONGEST_PASTE:
+            self.notify(f"Only the first {LONGEST_PASTE} characters were typed.", severity="warning", markup=False)
+        self._tick()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        self.capture_mouse()
+        self._pressed = True
+        self._use_mouse(event)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._pressed:
+            self._use_mouse(event)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """What was pressed elsewhere and let go here is no business of the plugin's."""
+        self.release_mouse()
+        if self._pressed:
+            self._pressed = False
+            self._use_mouse(event)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._use_mouse(event)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._use_mouse(event)
+
+    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
+        self._use_mouse(event)
+
+    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
+        self._use_mouse(event)
+
+    def _use_mouse(self, event: events.MouseEvent) -> None:
+        event.stop()
+        used = mouse_event(event, self.size.width, self.size.height)
+        if self.painter is not None and self.painter.broken is None and used is not None:
+            self.painter.mouse(used)
+            self._tick()
+
+
+def _waiting(painter: Painter) -> str:
+    name = safe(painter.screen.plugin_id)
+    if painter.held:
+        return f"{name} is being reloaded …"
+    return f"{name} does not answer.   r reloads   Esc goes to the list" if painter.stuck else f"{name} is starting …"

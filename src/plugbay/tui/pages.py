@@ -1,0 +1,140 @@
+"""Pages of text about a plugin, shown where it has no picture: what it is, what is wrong with it.
+
+Owns their words and their columns. Everything a plugin or a manifest said is shown as it is, never as markup. Pure: a
+status goes in, text comes out; knows no widget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from plugbay.host.discovery import Found
+from plugbay.host.status import PluginStatus
+from plugbay.model.errors import Code, Failure
+from plugbay.tui.looks import AMBER, BLUE, GREEN, GREY, RED, SIGNS, safe, words
+
+LABEL_COLUMNS = 12
+"""The longest label and a gap."""
+
+STDERR_LINES = 12
+"""Of what a plugin last wrote to stderr: enough for the end of a traceback, and it fits beside the rest."""
+
+OTHER_LINES = 10
+"""Of a page about trouble, without stderr: what is left of the screen is for stderr."""
+
+NO_PLUGINS = Text.assemble(
+    ("No plugins here\n\n", f"bold {GREY}"),
+    ("plugbay tui DIR", BLUE),
+    (" shows every plugin in a folder of plugins.", GREY),
+)
+
+
+def about(status: PluginStatus) -> RenderableType:
+    """A plugin without a screen: its facts, its exports, its grants and what was counted."""
+    spec = status.spec
+    parts: list[RenderableType] = [Text(safe(spec.description or spec.name or spec.id), style="bold"), Text()]
+    look = SIGNS[status.state]
+    facts = [
+        ("state", Text.assemble((f"{look.symbol} {words(status.state)}", look.colour))),
+        ("contract", Text(f"{spec.contract}, version {safe(spec.version)}")),
+        ("process", Text(_process(status))),
+        ("folder", Text(safe(spec.root))),
+    ]
+    parts += [_fields(facts), Text()]
+    rows = [(Text(export.kind), Text(safe(export.name)), Text(safe(export.description))) for export in spec.exports]
+    parts += _section("exports", rows, "offers nothing")
+    parts += _section("grants", _grants(status), "asks for nothing")
+    counted = [(Text(safe(name)), Text(f"{count:,}")) for name, count in sorted(status.counters.items())]
+    parts += _section("counted", counted, "nothing unusual so far")
+    return Group(*parts)
+
+
+def _process(status: PluginStatus) -> str:
+    if status.pid is not None:
+        return f"pid {status.pid}, number {status.generation} since the host began"
+    return "none now" if status.spec.lifetime == "resident" else "one for each call"
+
+
+def _grants(status: PluginStatus) -> list[tuple[Text, ...]]:
+    granted = set(status.granted)
+    asked = dict.fromkeys((*status.spec.capabilities, *status.granted))
+    return [
+        (Text("✓ granted", GREEN) if name in granted else Text("✗ refused", AMBER), Text(safe(name))) for name in asked
+    ]
+
+
+def _fields(facts: Iterable[tuple[str, Text]]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=LABEL_COLUMNS, style=GREY)
+    table.add_column(overflow="fold")
+    for label, text in facts:
+        table.add_row(label, text)
+    return table
+
+
+def _section(title: str, rows: Sequence[tuple[Text, ...]], empty: str) -> list[RenderableType]:
+    heading = Text(title, style=f"bold {BLUE}")
+    if not rows:
+        return [Text.assemble(heading, ("  " + empty, GREY)), Text()]
+    table = Table.grid(padding=(0, 2))
+    for index, _ in enumerate(rows[0]):
+        table.add_column(no_wrap=index == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return [heading, table, Text()]
+
+
+def manifest_problems(found: Found) -> RenderableType:
+    """A folder whose manifest cannot be used: every problem in it."""
+    rows = [
+        (Text(f"line {problem.line}" if problem.line else ""), _problem(problem.path, problem.message))
+        for problem in found.problems
+    ]
+    title = Text("This plugin cannot be used: its manifest has problems", style=f"bold {RED}")
+    return Group(title, Text(safe(found.root), style=GREY), Text(), *_section("problems", rows, "none"))
+
+
+def _problem(path: str, message: str) -> Text:
+    return Text.assemble((safe(path) + ": " if path else "", "bold"), safe(message))
+
+
+def trouble(status: PluginStatus, failure: Failure, height: int) -> RenderableType:
+    """Why a screen has no picture, and what to do about it, in about `height` lines."""
+    look = SIGNS[status.state]
+    parts: list[RenderableType] = [
+        Text(_headline(failure), style=f"bold {RED}"),
+        Text(),
+        _fields(
+            [
+                ("plugin", Text(safe(status.spec.id))),
+                ("state", Text.assemble((f"{look.symbol} {words(status.state)}", look.colour))),
+                ("what", Text(f"{failure.code}: {safe(failure.message)}")),
+                *([("hint", Text(safe(failure.detail["hint"])))] if failure.detail.get("hint") else []),
+            ]
+        ),
+        Text(),
+    ]
+    room = max(1, min(STDERR_LINES, height - OTHER_LINES))
+    tail = [safe(line) for line in failure.detail.get("stderr_tail", ())][-room:]
+    if tail:
+        parts += [Text("its last words on stderr", style=f"bold {BLUE}")]
+        parts += [Text("  " + line, style=GREY, overflow="fold") for line in tail]
+        parts += [Text()]
+    parts.append(Text.assemble(("r", f"bold {BLUE}"), " reloads it   ", ("Esc", f"bold {BLUE}"), " goes to the list"))
+    return Group(*parts)
+
+
+def _headline(failure: Failure) -> str:
+    headlines = {
+        Code.CRASHED: "The plugin crashed",
+        Code.QUARANTINED: "The plugin is quarantined: it failed too often",
+        Code.LAUNCH_FAILED: "The plugin could not be started",
+        Code.HANDSHAKE_FAILED: "The plugin did not get through its greeting",
+        Code.CAPABILITY_NOT_ALLOWED: "The plugin has not been granted what it asks for",
+        Code.MALFORMED_RESPONSE: "The plugin answered with a picture that cannot be read",
+    }
+    return headlines.get(failure.code, "The plugin has no picture to show")

@@ -1,0 +1,166 @@
+"""`plugbay tui` on a real terminal: it starts, takes keys, leaves, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import plugbay
+from tests.cli.conftest import PATIENCE, Run, command, descendants_of, environment, wait_until
+from tests.support.ainb import write_ainb_plugin
+
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[PX^_][^\x1b]*\x1b\\|.)")
+
+
+class Window:
+    """`plugbay tui` in a terminal of its own."""
+
+    def __init__(self, cwd: Path, home: Path, *arguments: str | Path, **more: str) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        env = environment(home, TERM="xterm-256color", **more)
+        # Textual is compiled where it is installed; to compile it for each run of the tests takes longer than they do.
+        del env["PYTHONPYCACHEPREFIX"]
+        self.process = subprocess.Popen(
+            command("tui", *arguments), stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=env
+        )
+        os.close(theirs)
+        self._written = b""
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
+    @property
+    def seen(self) -> str:
+        """Everything that was written to the terminal so far, without what moves its cursor."""
+        while select.select([self._ours], [], [], 0)[0]:
+            try:
+                data = os.read(self._ours, 65536)
+            except OSError:  # how Linux says that nobody has the other end open any more
+                break
+            if not data:
+                break
+            self._written += data
+        return ESCAPES.sub("", self._written.decode("utf-8", "replace"))
+
+    def shows(self, text: str) -> None:
+        wait_until(lambda: text in self.seen or self.process.poll() is not None, f"{text!r} on the terminal")
+        assert text in self.seen
+
+    def left(self) -> int:
+        """The status it left with."""
+        wait_until(lambda: (self.seen, self.process.poll())[1] is not None, "the end of plugbay tui")
+        return self.process.returncode
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        os.close(self._ours)
+
+
+@pytest.fixture
+def window(cwd: Path, tmp_path: Path) -> Iterator[Callable[..., Window]]:
+    opened: list[Window] = []
+
+    def window(*arguments: str | Path, **env: str) -> Window:
+        opened.append(Window(cwd, tmp_path, *arguments, **env))
+        return opened[-1]
+
+    yield window
+    for each in opened:
+        each.close()
+
+
+def test_a_screen_is_used_and_nothing_stays_behind(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd / "plugins", "echo", screens=["main"])
+    terminal = window("plugins")
+    terminal.shows("echo 42x20")
+    terminal.type(b"\r")
+    terminal.shows("echo 78x20")
+    terminal.type(b"\x1b[A")
+    terminal.shows("keys up")
+    children = descendants_of(terminal.process.pid)
+    assert children
+    terminal.type(b"\x11")
+    assert terminal.left() == 0
+    wait_until(lambda: not descendants_of(terminal.process.pid), "the end of every child")
+
+
+def test_a_signal_ends_it_in_good_order(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd / "plugins", "echo", screens=["main"])
+    terminal = window("plugins/echo")
+    terminal.shows("echo 42x20")
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.left() == 128 + signal.SIGTERM
+    wait_until(lambda: not descendants_of(terminal.process.pid), "the end of every child")
+
+
+def test_grants_and_folders_are_those_of_the_command_line(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd / "one", "shy", screens=["main"], capabilities={"event_bus": True})
+    write_ainb_plugin(cwd / "two", "other", namespaces=["notes"])
+    refused = window("one", "--plugins", "two")
+    refused.shows("2 plugins")
+    refused.shows("--grant event_bus")
+    granted = window("one/shy", "--grant", "event_bus")
+    granted.shows("shy 42x20")
+
+
+def test_without_a_folder_it_is_this_one(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd, "echo", screens=["main"])
+    window().shows("echo 42x20")
+
+
+def test_no_plugin_at_all_is_not_found(cwd: Path, window: Callable[..., Window]) -> None:
+    terminal = window("nowhere")
+    terminal.shows("there is no plugin in nowhere")
+    assert terminal.left() == 4
+
+
+def test_a_config_that_cannot_be_used_is_status_3(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd, "echo", screens=["main"])
+    (cwd / "odd.toml").write_text("plugins = 3")
+    terminal = window("--config", "odd.toml")
+    terminal.shows("odd.toml")
+    assert terminal.left() == 3
+
+
+def test_without_a_terminal_it_says_what_to_use_instead(run: Run) -> None:
+    done = run("tui")
+    assert done.code == 2
+    assert "needs a terminal" in done.err
+    assert "plugbay render" in done.err
+
+
+def test_without_textual_it_says_how_to_get_it(window: Callable[..., Window], tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    missing.mkdir()
+    (missing / "textual.py").write_text("raise ModuleNotFoundError('no textual', name='textual')")
+    source = Path(plugbay.__file__).parents[1]
+    terminal = window(PYTHONPATH=os.pathsep.join(map(str, (missing, source))))
+    terminal.shows("pip install 'plugbay[tui]'")
+    assert terminal.left() == 1
+
+
+@pytest.mark.parametrize("module", ["plugbay.cli.main", "plugbay.tui.picture"])
+def test_textual_is_loaded_by_the_terminal_alone(module: str) -> None:
+    code = f"import sys, {module}; print('textual' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert shown.stdout == "False\n"
+
+
+def test_the_terminal_itself_loads_textual() -> None:
+    code = "import sys, plugbay.tui.app; print('textual' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert shown.stdout == "True\n"

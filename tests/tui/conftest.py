@@ -1,0 +1,90 @@
+"""The terminal as a person has it: a real host, real plugins, keys and clicks through Textual's own driver."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from textual.pilot import Pilot
+
+from plugbay.host.host import Host
+from plugbay.tui.app import Terminal
+from plugbay.tui.canvas import Canvas
+from plugbay.tui.plugin_list import PluginList
+from tests.support.loops import until
+
+PATIENCE = 20.0
+"""Seconds a test waits for what should take a fraction of one."""
+
+
+class Seen:
+    """A running terminal, and what a person sees of it and does to it."""
+
+    def __init__(self, app: Terminal, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.host = app.host
+        self.pilot = pilot
+
+    @property
+    def canvas(self) -> Canvas:
+        return self.app.query_one(Canvas)
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands where the screen is, line by line, without blanks at the ends."""
+        return [self.canvas.render_line(y).text.rstrip() for y in range(self.canvas.size.height)]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def whole(self) -> str:
+        """Everything in the window."""
+        return "\n".join(strip.text for strip in self.app.screen._compositor.render_strips())
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        await until(lambda: bool(condition()), PATIENCE)
+
+    async def shows(self, text: str) -> None:
+        """Wait until the screen shows this, and not only that the plugin is being started."""
+        await self.until(lambda: text in self.text and " is starting …" not in self.text)
+
+    async def choose(self, name: str) -> None:
+        """Walk through the list to this plugin."""
+        wanted = [status.spec.id for status in self.host.plugins()].index(name)
+        plugins = self.app.query_one(PluginList)
+        await self.until(lambda: plugins.highlighted is not None)
+        assert plugins.highlighted is not None
+        steps = wanted - plugins.highlighted
+        await self.press(*["down" if steps > 0 else "up"] * abs(steps))
+        await self.until(lambda: plugins.highlighted == wanted)
+
+    async def use(self, name: str, text: str = "") -> None:
+        """Choose a plugin, wait for its picture and go into its screen."""
+        await self.choose(name)
+        await self.shows(text or name)
+        await self.press("enter")
+        await self.until(lambda: self.canvas.has_focus)
+
+
+@contextlib.asynccontextmanager
+async def terminal(root: Path, *, size: tuple[int, int] = (120, 30), **options: Any) -> AsyncIterator[Seen]:
+    """The terminal on every plugin in `root`."""
+    async with Host.load(root, **{"grant_all": True, **options}) as host:
+        app = Terminal(host)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            yield Seen(app, pilot)
+
+
+def plain(page: RenderableType, width: int = 100) -> str:
+    """A page as it would be printed, without its colours."""
+    console = Console(width=width, color_system=None, highlight=False, markup=False, legacy_windows=False)
+    with console.capture() as captured:
+        console.print(page)
+    return captured.get()
