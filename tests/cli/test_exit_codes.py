@@ -6,8 +6,9 @@ import signal
 
 import pytest
 
-from plugbay.cli.exit_codes import BY_CODE, Exit, for_failure, for_signal
+from plugbay.cli.exit_codes import BY_CODE, Exit, for_failure, for_refusal, for_signal
 from plugbay.model.errors import CODES, ORIGINS, Code, Failure, Origin
+from plugbay.packages.errors import Reason
 
 ELSEWHERE = {
     "launch_failed": 7,
@@ -76,3 +77,21 @@ def test_an_input_refused_by_the_host_is_a_usage_error_and_one_refused_by_the_pl
 def test_signals_are_reported_as_shells_do() -> None:
     assert for_signal(signal.SIGINT) == 130
     assert for_signal(signal.SIGTERM) == 143
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        (Reason.TAMPERED, 6),
+        (Reason.UNSIGNED, 6),
+        (Reason.LINK, 6),
+        (Reason.DIGEST_MISMATCH, 6),
+        (Reason.DOWNGRADE, 5),
+        (Reason.CONSENT_NEEDED, 5),
+        (Reason.UNAUTHORIZED, 5),
+        (Reason.NOT_INSTALLED, 4),
+        (Reason.REGISTRY_FAILED, 1),
+    ],
+)
+def test_a_refused_package_has_the_status_of_its_reason(reason: Reason, status: int) -> None:
+    assert for_refusal(reason) == status

@@ -9,6 +9,7 @@ from enum import IntEnum
 from types import MappingProxyType
 
 from plugbay.model.errors import Code, Failure, Origin
+from plugbay.packages.errors import Reason
 
 
 class Exit(IntEnum):
@@ -22,6 +23,7 @@ class Exit(IntEnum):
     NOT_FOUND = 4
     DENIED = 5
     INTEGRITY = 6
+    """A package is not what its publisher signed, or could not be unpacked safely."""
     LAUNCH = 7
     """The plugin did not start, or did not get through its handshake."""
     TIMEOUT = 8
@@ -72,3 +74,30 @@ def for_failure(failure: Failure) -> int:
 def for_signal(number: int) -> int:
     """130 for Ctrl-C, 143 for SIGTERM, as shells report them."""
     return 128 + number
+
+
+BY_REASON = MappingProxyType(
+    {
+        **dict.fromkeys(
+            (
+                Reason.DOWNGRADE,
+                Reason.REPLAYED,
+                Reason.VERSION_CONFLICT,
+                Reason.PINNED,
+                Reason.CONSENT_NEEDED,
+                Reason.ALREADY_INSTALLED,
+                Reason.INSECURE_TRANSPORT,
+                Reason.UNAUTHORIZED,
+            ),
+            Exit.DENIED,
+        ),
+        **dict.fromkeys((Reason.NOT_FOUND, Reason.NOT_INSTALLED, Reason.NO_EARLIER_RELEASE), Exit.NOT_FOUND),
+        **dict.fromkeys((Reason.REGISTRY_FAILED, Reason.MISSING_EXTRA, Reason.CHANGED_MEANWHILE), Exit.FAILURE),
+    }
+)
+"""The status of a package that is refused; whatever is not here is about what the package contains, or whose it is."""
+
+
+def for_refusal(reason: Reason) -> int:
+    """The status of a command that refused a package."""
+    return BY_REASON.get(reason, Exit.INTEGRITY)

@@ -1,0 +1,123 @@
+"""What a package may contain: which names, how many of them, how many bytes. The same for packing and for unpacking.
+
+Pure decisions over text and numbers. A name is refused if any file system that plugbay may meet would read it as
+another one, so that what was verified on one machine is what runs on the next.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+from plugbay.packages.errors import PackageRefused, Reason
+
+MAX_PATH = 500
+"""Bytes of a whole name; what is left of the 1,024 that macOS allows is for the store's own folders."""
+
+MAX_PART = 200
+"""Bytes of one part; most file systems allow 255, encrypted ones fewer."""
+
+MAX_DEPTH = 32
+"""Folders within folders; a deep tree of node modules has about 20."""
+
+_RESERVED = frozenset(
+    "con prn aux nul".split() + [f"{device}{digit}" for device in ("com", "lpt") for digit in range(1, 10)]
+)
+"""Names that are devices on Windows, whatever their suffix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a stranger's package is taken."""
+
+    packed: int = 50 << 20
+    """Bytes of the archive."""
+    unpacked: int = 200 << 20
+    """Bytes of the tar inside, counted while it is inflated."""
+    files: int = 5_000
+    """Entries of the archive, folders too."""
+    ratio: int = 100
+    """Bytes inflated from one packed byte; text reaches 10, generated tables 50."""
+    unjudged: int = 1 << 20
+    """Bytes that may be inflated before the ratio counts: a few hundred small files are nearly all padding."""
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def name_problem(name: str) -> str | None:
+    """Why `name` cannot be the name of a file in a package; None when it can."""
+    if not name or name.startswith("/"):
+        return "is empty" if not name else "is an absolute path"
+    if "\\" in name or ":" in name:
+        return "contains a backslash or a colon, which are separators elsewhere"
+    if not name.isprintable():
+        return "contains characters that cannot be shown"
+    if len(name.encode()) > MAX_PATH:
+        return f"has more than {MAX_PATH} bytes"
+    parts = name.split("/")
+    if len(parts) > MAX_DEPTH:
+        return f"is more than {MAX_DEPTH} folders deep"
+    return next((problem for part in parts if (problem := _part_problem(part))), None)
+
+
+def _part_problem(part: str) -> str | None:
+    if part in {"", ".", ".."}:
+        return f"has {part!r} as one of its parts"
+    if len(part.encode()) > MAX_PART:
+        return f"has a part of more than {MAX_PART} bytes"
+    if part != part.strip() or part.endswith("."):
+        return "has a part that begins or ends with a space, or ends with a dot"
+    if part.split(".")[0].lower() in _RESERVED:
+        return f"has a part, {part!r}, that is a device on Windows"
+    return None
+
+
+class Names:
+    """The names of one package, taken one by one; raises `PackageRefused` for the first that cannot be."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._files) + len(self._folders)
+
+    def add(self, name: str) -> None:
+        """A file, and the folders it is in."""
+        self._check(name)
+        parts = name.split("/")
+        for depth in range(1, len(parts)):
+            self._take_folder("/".join(parts[:depth]))
+        key = _key(name)
+        if key in self._files or key in self._folders:
+            self._twins(name, self._files.get(key) or self._folders[key])
+        self._files[key] = name
+
+    def add_folder(self, name: str) -> None:
+        """A folder that an archive lists; it may be listed more than once."""
+        self._check(name)
+        parts = name.split("/")
+        for depth in range(1, len(parts) + 1):
+            self._take_folder("/".join(parts[:depth]))
+
+    def _check(self, name: str) -> None:
+        problem = name_problem(name)
+        if problem:
+            raise PackageRefused(Reason.UNSAFE_NAME, f"the name {name!r} {problem}", file=name)
+
+    def _take_folder(self, name: str) -> None:
+        key = _key(name)
+        if key in self._files:
+            self._twins(name, self._files[key])
+        if self._folders.setdefault(key, name) != name:
+            self._twins(name, self._folders[key])
+
+    def _twins(self, name: str, other: str) -> None:
+        text = f"{name!r} is there twice" if name == other else f"{other!r} and {name!r} are one name to some systems"
+        raise PackageRefused(Reason.DUPLICATE_NAME, text, file=name)
+
+
+def _key(name: str) -> str:
+    """The same for names that differ in case or in how a character is composed, in any file system's opinion."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())

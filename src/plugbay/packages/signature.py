@@ -1,0 +1,125 @@
+"""`marketplace.signature.json`: who says that these files are this version of this plugin.
+
+Owns the document and the order of its checks; each way to fail has its own reason. The signature is over the hash of
+every file by name, so it holds for a folder, an archive and a download alike. Whose key counts is `trust`'s to say.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from plugbay.packages import documents, keys
+from plugbay.packages.errors import PackageRefused, Reason
+from plugbay.packages.package import Package, tree_sha256
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+SCHEMA = "vai.plugin.signature.v1"
+ALGORITHM = "ed25519"
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Text = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class Signature(BaseModel):
+    """The document, read or made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["vai.plugin.signature.v1"] = Field(alias="schema")
+    package_id: Text
+    version: Text
+    algorithm: Literal["ed25519"]
+    key_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    signed_at: Text
+    manifest_sha256: Sha256
+    tree_sha256: Sha256
+    files: dict[str, Sha256]
+    signature: str
+
+    def signed_bytes(self) -> bytes:
+        """What the key has signed: its purpose, then everything else in one form only."""
+        return f"{SCHEMA}\n{documents.compact(self.model_dump(by_alias=True, exclude={'signature'}))}".encode()
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        return documents.pretty(self.model_dump(by_alias=True))
+
+
+def sign(package: Package, key: Ed25519PrivateKey, now: datetime) -> Signature:
+    """The statement of the key's holder about a package."""
+    statement = Signature.model_validate(
+        {
+            "schema": SCHEMA,
+            "package_id": package.id,
+            "version": package.version,
+            "algorithm": ALGORITHM,
+            "key_id": keys.key_id(keys.public_of(key)),
+            "signed_at": timestamp(now),
+            "manifest_sha256": package.files[package.manifest],
+            "tree_sha256": package.tree_sha256,
+            "files": dict(sorted(package.files.items())),
+            "signature": "",
+        }
+    )
+    made = binascii.b2a_base64(key.sign(statement.signed_bytes()), newline=False).decode()
+    return statement.model_copy(update={"signature": made})
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in UTC, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read(data: bytes) -> Signature:
+    """The signature in a file; raises `PackageRefused` for what is none."""
+    found = documents.read(Signature, data)
+    if isinstance(found, list):
+        listed: list[Any] = [problem.to_json() for problem in found]
+        raise _unusable("; ".join(map(str, found[:3])), problems=listed)
+    return found
+
+
+def check(signature: Signature, public: bytes, package: Package) -> None:
+    """That the key's holder has signed exactly these files; raises `PackageRefused` with what is different."""
+    if not keys.verifies(public, _decoded(signature.signature), signature.signed_bytes()):
+        text = f"the signature is not by key {signature.key_id}, or it was changed afterwards"
+        raise PackageRefused(Reason.SIGNATURE_INVALID, text, hint="get the package from its publisher again")
+    stated, found = f"{signature.package_id} {signature.version}", f"{package.id} {package.version}"
+    if stated != found:
+        text = f"the signature is for {stated}, and the manifest says {found}"
+        raise PackageRefused(Reason.IDENTITY_MISMATCH, text, hint="somebody edited the manifest after it was signed")
+    _check_files(signature.files, package.files)
+    whole = signature.manifest_sha256, signature.tree_sha256
+    if whole != (package.files[package.manifest], tree_sha256(package.files)):
+        raise _unusable("its hashes of the manifest and of the whole are not those of its files")
+
+
+def _check_files(stated: Mapping[str, str], found: Mapping[str, str]) -> None:
+    odd = (
+        (Reason.MISSING_FILE, "is signed, but missing", [name for name in stated if name not in found]),
+        (Reason.EXTRA_FILE, "is no part of what was signed", [name for name in found if name not in stated]),
+        (Reason.TAMPERED, "was changed after it was signed", [n for n in stated if found.get(n) != stated[n]]),
+    )
+    for reason, text, names in odd:
+        if names:
+            more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+            raise PackageRefused(reason, f"{names[0]!r} {text}{more}", file=names[0])
+
+
+def _decoded(text: str) -> bytes:
+    """The signature's bytes; what is no base64 is no signature either."""
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        return b""
+
+
+def _unusable(text: str, **detail: Any) -> PackageRefused:
+    return PackageRefused(Reason.BAD_SIGNATURE_FILE, f"the signature file cannot be used: {text}", **detail)

@@ -1,0 +1,173 @@
+"""The trust store: which keys may sign the plugins of which publisher, until when.
+
+Owns the file and every judgement about a key. A key is bound to its publisher's plugins, so one key too many in here
+opens no other publisher's door. A file that cannot be read is an error, never an empty store.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
+
+from plugbay.host.settings_files import changing
+from plugbay.model.errors import ConfigInvalid, Problem
+from plugbay.packages import documents, durable, keys
+from plugbay.packages.errors import PackageRefused, Reason
+
+Name = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+def _moment(value: object) -> datetime | None:
+    """A time that is the same everywhere."""
+    found = datetime.fromisoformat(value) if isinstance(value, str) else None
+    if value is not None and (found is None or found.tzinfo is None):
+        raise ValueError("must be a time with its zone, as 2027-12-31T23:59:00Z")
+    return found
+
+
+class _Entry(BaseModel):
+    """One key as the file has it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key_id: str
+    public_key: str
+    publisher: Name
+    packages: list[Name] = []
+    not_after: Annotated[datetime | None, BeforeValidator(_moment)] = None
+    revoked: bool = False
+
+
+class _Entries(RootModel[list[_Entry]]):
+    """The file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedKey:
+    """One public key, and what its signatures are good for."""
+
+    public_key: bytes
+    publisher: str
+    packages: tuple[str, ...] = ()
+    """Ids it may sign besides: names without a publisher in them."""
+    not_after: datetime | None = None
+    revoked: bool = False
+
+    @property
+    def key_id(self) -> str:
+        return keys.key_id(self.public_key)
+
+    def covers(self, package_id: str) -> bool:
+        """Whether the plugin is this publisher's: both `acme/devkit` and `acme.devkit` are acme's."""
+        if package_id in self.packages:
+            return True
+        owner, slash, _ = package_id.partition("/")
+        return owner == self.publisher if slash else f"{package_id}.".startswith(f"{self.publisher}.")
+
+    def is_good(self, now: datetime) -> bool:
+        """Neither revoked nor expired."""
+        return not self.revoked and (self.not_after is None or now < self.not_after)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in the file, and in `plugbay trust list --json`."""
+        return {
+            "key_id": self.key_id,
+            "public_key": binascii.b2a_base64(self.public_key, newline=False).decode(),
+            "publisher": self.publisher,
+            "packages": list(self.packages),
+            "not_after": None if self.not_after is None else self.not_after.isoformat(),
+            "revoked": self.revoked,
+        }
+
+
+class TrustStore:
+    """The keys in one file; a file that does not exist holds none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def keys(self) -> list[TrustedKey]:
+        """Every key, revoked ones too; raises `ConfigInvalid` for a file of no use."""
+        try:
+            found = documents.read(_Entries, self.path.read_bytes())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._invalid(f"cannot be read: {error.strerror}") from error
+        if isinstance(found, list):
+            raise ConfigInvalid(str(self.path), found)
+        return [self._key(entry) for entry in found.root]
+
+    def add(self, key: TrustedKey) -> None:
+        """Trust a key, or change what it is trusted with. A revoked key stays revoked."""
+        if keys.weak(key.public_key):
+            raise PackageRefused(Reason.KEY_UNUSABLE, f"key {key.key_id} is weak: anybody can sign with it")
+        with self._editing() as known:
+            if key.key_id in known and known[key.key_id].revoked:
+                raise PackageRefused(Reason.KEY_REVOKED, f"key {key.key_id} was revoked; it cannot be trusted again")
+            known[key.key_id] = key
+
+    def revoke(self, key_id: str) -> TrustedKey:
+        """Never believe this key again; it stays in the file, so that nobody adds it by mistake."""
+        with self._editing() as known:
+            if key_id not in known:
+                text = f"there is no key {key_id} in {self.path}"
+                raise PackageRefused(Reason.NOT_FOUND, text, hint="plugbay trust list shows them all")
+            known[key_id] = replace(known[key_id], revoked=True)
+            return known[key_id]
+
+    def judge(self, key_id: str, package_id: str, now: datetime) -> TrustedKey:
+        """The key, if it may sign this plugin today; else `PackageRefused` says which keys may."""
+        known = self.keys()
+        key = next((item for item in known if item.key_id == key_id), None)
+        expected = [item for item in known if item.covers(package_id) and item.is_good(now)]
+        if key is None:
+            raise _refused(Reason.KEY_UNKNOWN, f"it is signed with key {key_id}, which is not trusted", expected)
+        if key.revoked:
+            raise _refused(Reason.KEY_REVOKED, f"key {key_id} of {key.publisher} was revoked", expected)
+        if not key.covers(package_id):
+            text = f"key {key_id} is {key.publisher}'s, who does not publish {package_id}"
+            raise _refused(Reason.KEY_OF_OTHER_PUBLISHER, text, expected)
+        if not key.is_good(now):
+            text = f"key {key_id} of {key.publisher} expired on {key.not_after:%Y-%m-%d}"
+            raise _refused(Reason.KEY_EXPIRED, text, expected)
+        return key
+
+    @contextmanager
+    def _editing(self) -> Iterator[dict[str, TrustedKey]]:
+        """The keys by their ids, written back at the end; one process at a time."""
+        with changing(self.path.parent):
+            known = {item.key_id: item for item in self.keys()}
+            yield known
+            durable.write_file(self.path, documents.pretty([item.to_json() for item in known.values()]))
+
+    def _key(self, entry: _Entry) -> TrustedKey:
+        try:
+            public = binascii.a2b_base64(entry.public_key, strict_mode=True)
+        except ValueError:
+            public = b""
+        if len(public) != keys.KEY_BYTES:
+            raise self._invalid(f"the public key of {entry.key_id} is not {keys.KEY_BYTES} bytes in base64")
+        key = TrustedKey(public, entry.publisher, tuple(entry.packages), entry.not_after, entry.revoked)
+        if entry.key_id != key.key_id:
+            raise self._invalid(f"the id of a key is {key.key_id}, but the file calls it {entry.key_id}")
+        return key
+
+    def _invalid(self, text: str) -> ConfigInvalid:
+        return ConfigInvalid(str(self.path), [Problem("invalid_value", "", text)])
+
+
+def _refused(reason: Reason, text: str, expected: list[TrustedKey]) -> PackageRefused:
+    listed = ", ".join(f"{key.key_id} ({key.publisher})" for key in expected)
+    text += f"; expected was {listed}" if listed else "; no trusted key may sign it"
+    hint = "ask its publisher for a package signed with a key that counts"
+    if reason is Reason.KEY_UNKNOWN:
+        hint = "if the publisher has told you this key by another way: plugbay trust add KEY.pub --publisher NAME"
+    return PackageRefused(reason, text, hint=hint, expected=[key.key_id for key in expected])

@@ -1,0 +1,117 @@
+"""`plugbay install` and `upgrade`: from package to a plugin that answers. The real command line."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import PATIENCE, Run, command, environment
+from tests.packages.builders import key, pack, sign, trust
+from tests.support.requirements import requirement
+
+
+@pytest.fixture
+def releases(cwd: Path, tmp_path: Path) -> dict[str, str]:
+    """Packages by version, signed with a key that is trusted; 2.0.0 asks for more."""
+    acme = key()
+    trust(tmp_path / ".config" / "plugbay" / "trust.json", (acme, "acme"))
+    wants = {"1.0.0": ["files"], "1.1.0": ["files"], "2.0.0": ["files", "mail"]}
+    return {version: str(sign(pack(cwd, version, capabilities=wants[version]), acme)) for version in wants}
+
+
+def call(run: Run, store: str = "store") -> Any:
+    return run("call", "acme.notes", "t", "--plugins", f"{store}/plugins", "--grant-all").json
+
+
+@requirement("vai:package-trusted-signature")
+def test_a_package_is_installed_and_answers(run: Run, releases: dict[str, str]) -> None:
+    done = run("install", releases["1.0.0"], "--store", "store")
+    assert done.code == 0
+    for words in ("acme.notes 1.0.0", "store/plugins/acme.notes", "signed by key", "files"):
+        assert words in done.out
+    assert call(run) == {"version": "1.0.0"}
+    again = run("install", releases["1.0.0"], "--store", "store", "--json")
+    assert (again.code, again.json["changed"]) == (0, False)
+
+
+def test_the_store_is_in_the_data_folder_unless_one_is_named(
+    run: Run, releases: dict[str, str], tmp_path: Path
+) -> None:
+    shown = run("install", releases["1.0.0"], "--json").json
+    assert shown["folder"] == str(tmp_path / ".local/share/plugbay/plugins/acme.notes")
+
+
+def test_another_version_is_an_upgrade(run: Run, releases: dict[str, str]) -> None:
+    first = run("upgrade", releases["1.0.0"], "--store", "store")
+    assert (first.code, "plugbay install" in first.err) == (4, True)
+    run("install", releases["1.0.0"], "--store", "store")
+    done = run("install", releases["1.1.0"], "--store", "store")
+    assert (done.code, "plugbay upgrade" in done.err) == (5, True)
+    assert run("upgrade", releases["1.1.0"], "--store", "store").code == 0
+    assert call(run) == {"version": "1.1.0"}
+
+
+@requirement("vai:package-permissions-shown")
+def test_an_upgrade_that_asks_for_more_needs_somebody_to_agree(run: Run, releases: dict[str, str]) -> None:
+    run("install", releases["1.0.0"], "--store", "store")
+    done = run("upgrade", releases["2.0.0"], "--store", "store")
+    assert (done.code, "+ asks for mail" in done.err, "--yes" in done.err) == (5, True, True)
+    assert call(run) == {"version": "1.0.0"}
+    refused = run("upgrade", releases["2.0.0"], "--store", "store", "--json")
+    assert refused.json["refused"]["difference"]["asked"] == ["mail"]
+    agreed = run("upgrade", releases["2.0.0"], "--store", "store", "--yes", "--json")
+    assert (agreed.code, agreed.json["difference"]["asked"]) == (0, ["mail"])
+    assert call(run) == {"version": "2.0.0"}
+
+
+@requirement("vai:package-permissions-shown")
+@pytest.mark.parametrize(("typed", "version"), [("y", "2.0.0"), ("n", "1.0.0")])
+def test_a_person_at_a_terminal_is_asked(
+    run: Run, releases: dict[str, str], cwd: Path, tmp_path: Path, typed: str, version: str
+) -> None:
+    run("install", releases["1.0.0"], "--store", "store")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command("upgrade", releases["2.0.0"], "--store", "store"),
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        cwd=cwd,
+        env=environment(tmp_path, NO_COLOR="1"),
+    )
+    os.close(theirs)
+    shown = b""
+    while b"Agree?" not in shown:
+        shown += os.read(ours, 4096)
+    os.write(ours, f"{typed}\n".encode())
+    assert process.wait(PATIENCE) == (0 if typed == "y" else 5)
+    os.close(ours)
+    assert b"asks for mail" in shown
+    assert call(run) == {"version": version}
+
+
+@requirement("vai:package-replay")
+def test_a_downgrade_is_denied_unless_it_is_allowed(run: Run, releases: dict[str, str]) -> None:
+    run("install", releases["1.1.0"], "--store", "store")
+    done = run("upgrade", releases["1.0.0"], "--store", "store", "--json")
+    assert (done.code, done.json["refused"]["reason"]) == (5, "downgrade")
+    assert run("upgrade", releases["1.0.0"], "--store", "store", "--allow-downgrade").code == 0
+    assert call(run) == {"version": "1.0.0"}
+
+
+@requirement("vai:package-trusted-signature")
+def test_an_unsigned_package_is_refused_unless_it_is_allowed(run: Run, cwd: Path) -> None:
+    package = str(pack(cwd))
+    done = run("install", package, "--store", "store")
+    assert (done.code, "has no signature" in done.err) == (6, True)
+    assert "nobody" in run("install", package, "--store", "store", "--allow-unsigned").out
+
+
+def test_a_folder_or_a_missing_file_is_told(run: Run, cwd: Path) -> None:
+    assert "plugbay pack" in run("install", ".", "--store", "store").err
+    assert run("install", "gone.tgz", "--store", "store").code == 4

@@ -1,0 +1,39 @@
+"""`plugbay pack`: one file, its digest, and why there is none. The real command line."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from tests.cli.conftest import Run
+from tests.packages.builders import plugin
+from tests.support.requirements import requirement
+
+
+@requirement("vai:package-deterministic")
+def test_a_folder_is_packed_and_its_digest_told(run: Run, cwd: Path) -> None:
+    plugin(cwd)
+    done = run("pack", "1.0.0/acme.notes")
+    file = cwd / "acme.notes-1.0.0.tar.gz"
+    digest = f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    assert (done.code, digest in done.out, "2 files" in done.out) == (0, True, True)
+    shown = run("pack", "1.0.0/acme.notes", "--out", "x.tgz", "--json").json
+    assert (shown["digest"], shown["id"], shown["version"]) == (digest, "acme.notes", "1.0.0")
+    assert (shown["file"], shown["files"]) == ("x.tgz", ["rterm-plugin.json", "run.sh"])
+
+
+def test_a_folder_without_a_plugin_is_not_found(run: Run, cwd: Path) -> None:
+    assert run("pack", ".").code == 4
+
+
+def test_a_broken_manifest_is_listed(run: Run, cwd: Path) -> None:
+    (cwd / "rterm-plugin.json").write_text("{}")
+    done = run("pack", ".")
+    assert (done.code, "plugin_id" in done.err) == (3, True)
+
+
+def test_a_link_is_refused_with_a_way_out(run: Run, cwd: Path) -> None:
+    (plugin(cwd) / "link").symlink_to("run.sh")
+    done = run("pack", "1.0.0/acme.notes")
+    assert (done.code, "symbolic link" in done.err, ".plugbayignore" in done.err) == (6, True, True)
+    assert list(cwd.glob("*.tar.gz")) == []

@@ -1,0 +1,40 @@
+"""What the package commands share."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+
+from plugbay.cli.package_view import size_text, told
+from plugbay.packages.errors import PackageRefused, Reason
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (20 << 10, "20 KiB"),
+        (5 << 20, "5.0 MiB"),
+        (50 << 20, "50 MiB"),
+        (5000 << 30, "5000 GiB"),
+    ],
+)
+def test_sizes_are_words(size: int, text: str) -> None:
+    assert size_text(size) == text
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_refusal_is_told_and_has_its_status(capfdbinary: pytest.CaptureFixture[bytes], as_json: bool) -> None:
+    with pytest.raises(typer.Exit) as caught, told(as_json):
+        raise PackageRefused(Reason.TAMPERED, "it was changed", file="a")
+    assert caught.value.exit_code == 6
+    out = capfdbinary.readouterr().out
+    if as_json:
+        assert json.loads(out)["refused"]["reason"] == "tampered"
+    else:
+        assert out == b""

@@ -1,0 +1,67 @@
+"""A registry that answers whatever a test wants, for what no honest one would send."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+ENDLESS = 1 << 40
+"""Bytes announced by an answer that never ends by itself."""
+
+
+class Answer(NamedTuple):
+    """What is sent for a path."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    endless: bool = False
+
+
+class Seen(NamedTuple):
+    """A request that came."""
+
+    method: str
+    path: str
+    authorization: str | None
+
+
+@contextmanager
+def serve(answers: dict[str, Answer]) -> Iterator[tuple[str, list[Seen]]]:
+    """`127.0.0.1:port`, and the requests so far; a path without an answer is not found."""
+    seen: list[Seen] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(Seen(self.command, self.path, self.headers.get("authorization")))
+            found = answers.get(self.path, Answer(b"{}", 404))
+            self.send_response(found.status)
+            for name, value in found.headers:
+                self.send_header(name, value)
+            self.send_header("content-length", str(ENDLESS if found.endless else len(found.body)))
+            self.end_headers()
+            try:
+                while found.endless:
+                    self.wfile.write(found.body)
+                if self.command != "HEAD":
+                    self.wfile.write(found.body)
+            except OSError:  # the client has had enough
+                self.close_connection = True
+
+        do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing: the tests look at `seen`."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}", seen
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,183 @@
+"""HTTP with a registry: TLS, who asks, and what is made of its answers. Real registries where there are any."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from plugbay.packages import login
+from plugbay.packages.connection import PUSH, Connection
+from plugbay.packages.errors import PackageRefused, Reason
+from plugbay.packages.reference import parse
+from tests.packages import lying_registry, token_service
+from tests.packages.lying_registry import Answer
+from tests.packages.registry_server import serve
+from tests.support.requirements import requirement
+
+DATA = b"some bytes"
+DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
+
+HTPASSWD = "ada:$2y$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n"
+"""`open sesame`, as htpasswd hashes it."""
+
+
+def connect(address: str, name: str = "some/thing") -> Connection:
+    return Connection(parse(f"{address}/{name}"), plain_http=True, actions=PUSH)
+
+
+@pytest.fixture
+def logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`docker login`, as far as its file goes."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+
+    def log_in(address: str, user: str = "ada", password: str = "open sesame") -> None:
+        auth = login.basic(user, password).removeprefix("Basic ")
+        (tmp_path / "config.json").write_text(json.dumps({"auths": {address: {"auth": auth}}}))
+
+    return log_in
+
+
+def test_a_blob_goes_to_a_real_registry_and_comes_back(registry: str) -> None:
+    with connect(registry) as connection:
+        assert not connection.has_blob(DIGEST)
+        connection.put_blob(DIGEST, len(DATA), lambda: [DATA[:4], DATA[4:]])
+        assert connection.has_blob(DIGEST)
+        with connection.blob(DIGEST) as pieces:
+            assert b"".join(pieces) == DATA
+
+
+def test_a_real_registry_refuses_a_blob_with_another_digest(registry: str) -> None:
+    with connect(registry) as connection, pytest.raises(PackageRefused) as caught:
+        connection.put_blob(f"sha256:{'0' * 64}", len(DATA), lambda: [DATA])
+    assert caught.value.reason is Reason.REGISTRY_FAILED
+    assert "DIGEST_INVALID" in caught.value.message
+
+
+def test_what_is_not_there_is_told_apart(registry: str) -> None:
+    with connect(registry) as connection:
+        assert connection.manifest(parse(f"{registry}/some/thing:gone"), "application/json", 100) is None
+        with pytest.raises(PackageRefused) as caught, connection.blob(f"sha256:{'0' * 64}"):
+            pass
+    assert caught.value.reason is Reason.NOT_FOUND
+
+
+@pytest.fixture(params=["basic", "token"])
+def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A real registry that wants to know who asks: by password, or by a token of somebody else."""
+    if request.param == "basic":
+        (tmp_path / "htpasswd").write_text(HTPASSWD)
+        section = {"htpasswd": {"realm": "test", "path": str(tmp_path / "htpasswd")}}
+        with serve(tmp_path / "registry", auth=section) as address:
+            yield address
+    else:
+        with token_service.serve(tmp_path) as section, serve(tmp_path / "registry", auth=section) as address:
+            yield address
+
+
+@requirement("vai:package-oci")
+def test_whoever_is_logged_in_may_push_and_pull(guarded: str, logged_in: Callable[..., None]) -> None:
+    logged_in(guarded)
+    with connect(guarded) as connection:
+        connection.put_blob(DIGEST, len(DATA), lambda: [DATA])
+        with connection.blob(DIGEST) as pieces:
+            assert b"".join(pieces) == DATA
+
+
+def test_whoever_is_not_is_told_what_to_do(guarded: str, logged_in: Callable[..., None]) -> None:
+    for password in (None, "wrong"):
+        if password:
+            logged_in(guarded, password=password)
+        with connect(guarded) as connection, pytest.raises(PackageRefused, match=f"docker login {guarded}") as caught:
+            connection.put_blob(DIGEST, len(DATA), lambda: [DATA])
+        assert caught.value.reason is Reason.UNAUTHORIZED
+        assert "wrong" not in str(caught.value)
+
+
+@requirement("vai:package-tls")
+def test_a_registry_elsewhere_is_never_asked_without_tls() -> None:
+    with pytest.raises(PackageRefused, match="TLS only") as caught:
+        Connection(parse("registry.example/a"), plain_http=True)
+    assert caught.value.reason is Reason.INSECURE_TRANSPORT
+
+
+@requirement("vai:package-tls")
+def test_tls_is_the_default_and_a_registry_that_has_none_is_not_believed(registry: str) -> None:
+    with Connection(parse(f"{registry}/a")) as connection, pytest.raises(PackageRefused) as caught:
+        connection.has_blob(DIGEST)
+    assert caught.value.reason is Reason.REGISTRY_FAILED
+    assert "--plain-http" in caught.value.hint
+
+
+def certificate(folder: Path) -> dict[str, str]:
+    """A certificate for this machine that nobody has vouched for."""
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost "
+        "-addext subjectAltName=IP:127.0.0.1 -keyout tls.key -out tls.pem"
+    )
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    return {"certificate": str(folder / "tls.pem"), "key": str(folder / "tls.key")}
+
+
+@requirement("vai:package-tls")
+def test_a_certificate_counts_only_if_the_machine_trusts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    http = {"addr": "127.0.0.1:0", "secret": "of this test", "tls": certificate(tmp_path)}
+    with serve(tmp_path / "registry", http=http) as address:
+        with Connection(parse(f"{address}/a")) as connection, pytest.raises(PackageRefused, match="certificate"):
+            connection.has_blob(DIGEST)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls.pem"))
+        with Connection(parse(f"{address}/a")) as connection:
+            assert not connection.has_blob(DIGEST)
+
+
+def test_a_registry_that_is_not_there_is_told_at_once() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    with connect(f"127.0.0.1:{port}") as connection, pytest.raises(PackageRefused, match="cannot be reached"):
+        connection.has_blob(DIGEST)
+
+
+def test_credentials_go_to_the_registry_and_nowhere_else(logged_in: Callable[..., None]) -> None:
+    with lying_registry.serve({"/elsewhere": Answer(DATA)}) as (other, seen_there):
+        away = (("location", f"http://localhost:{other.rpartition(':')[2]}/elsewhere"),)
+        wants = (("www-authenticate", 'Basic realm="x"'),)
+        answers = {f"/v2/some/thing/blobs/{DIGEST}": Answer(b"", 401, wants)}
+        with lying_registry.serve(answers) as (address, seen), connect(address) as connection:
+            logged_in(address)
+            with pytest.raises(PackageRefused):
+                connection.has_blob(DIGEST)
+            assert seen[-1].authorization is not None
+            answers[f"/v2/some/thing/blobs/{DIGEST}"] = Answer(b"", 307, away)
+            with connection.blob(DIGEST) as pieces:
+                assert b"".join(pieces) == DATA
+            assert seen[-1].authorization is not None
+        assert [request.authorization for request in seen_there] == [None]
+
+
+def test_an_answer_without_end_is_cut_off() -> None:
+    answers = {"/v2/some/thing/manifests/1": Answer(b"x" * 4096, endless=True)}
+    with (
+        lying_registry.serve(answers) as (address, _),
+        connect(address) as connection,
+        pytest.raises(PackageRefused) as caught,
+    ):
+        connection.manifest(parse(f"{address}/some/thing:1"), "application/json", 10_000)
+    assert caught.value.reason is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'{"errors": "x"}', b'{"errors": [1]}', b"[" * 5000])
+def test_an_error_that_says_nothing_is_told_by_its_status(body: bytes) -> None:
+    answers = {f"/v2/some/thing/blobs/{DIGEST}": Answer(body, 500)}
+    with (
+        lying_registry.serve(answers) as (address, _),
+        connect(address) as connection,
+        pytest.raises(PackageRefused, match=r"answered 500$"),
+        connection.blob(DIGEST),
+    ):
+        pass

@@ -1,0 +1,381 @@
+"""What is let into a store, and that a process killed at any step leaves a plugin that works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plugbay import SyncHost
+from plugbay.packages import archive
+from plugbay.packages.archive import signature_path
+from plugbay.packages.errors import PackageRefused, Reason
+from plugbay.packages.folder import SIGNATURE_NAME
+from plugbay.packages.installer import STEPS, Installer, verify
+from plugbay.packages.package import read_folder
+from plugbay.packages.rules import DEFAULT_LIMITS
+from plugbay.packages.store import KEPT_RELEASES
+from plugbay.packages.tar import Archive
+from tests.packages.builders import NOW, PLUGIN, Bench, key, pack, plugin, sign, tarball, trust
+from tests.support.ainb import write_ainb_plugin
+from tests.support.kaged import write_kaged_plugin
+from tests.support.nexo import write_nexo_plugin
+from tests.support.requirements import requirement
+
+
+def version_called(bench: Bench) -> str:
+    """What the installed plugin itself answers."""
+    with SyncHost.load(bench.store.plugins) as host:
+        answer: dict[str, str] = host.call("t", {})
+        return answer["version"]
+
+
+def reason_of(bench: Bench, package: Path, **options: bool) -> Reason:
+    before = sorted(bench.store.root.rglob("*"))
+    with pytest.raises(PackageRefused) as caught:
+        bench.install(package, **options)
+    after = sorted(bench.store.root.rglob("*"))
+    folders = {bench.store.root / name for name in ("", "plugins", "packages", "state", "tmp")}
+    assert set(after) - folders == set(before) - folders, "a refusal changes nothing"
+    return caught.value.reason
+
+
+def repacked(package: Path, **changes: bytes | None) -> Path:
+    """The same package with files changed, added or (None) taken out, and its signature as it was."""
+    with open(package, "rb") as file:
+        files = {member.name: b"".join(member.body) for member in Archive(file, DEFAULT_LIMITS)}
+    kept = {name: data for name, data in {**files, **changes}.items() if data is not None}
+    package.write_bytes(tarball(*kept.items()))
+    return package
+
+
+# What is let in.
+
+
+@requirement("vai:package-trusted-signature")
+def test_a_package_signed_by_a_trusted_key_is_installed_and_answers(bench: Bench) -> None:
+    assert bench.install(bench.release("1.0.0")) == "1.0.0"
+    assert version_called(bench) == "1.0.0"
+    installed = bench.store.find(PLUGIN)
+    assert installed is not None
+    assert (installed.current.contract, installed.current.installed_at) == ("rune", "2026-11-15T12:00:00Z")
+    assert installed.current.key_id == bench.trust.keys()[0].key_id
+
+
+@requirement("vai:package-every-contract")
+def test_plugins_of_every_contract_are_installed_side_by_side(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "bench")
+    folders = {
+        "rune": plugin(tmp_path / "rune"),
+        "nexo": write_nexo_plugin(tmp_path / "nexo", "nexo_notes"),
+        "kaged": write_kaged_plugin(tmp_path / "kaged", "kaged-notes"),
+        "ainb": write_ainb_plugin(tmp_path / "ainb", "ainb-notes"),
+    }
+    for folder in folders.values():
+        bench.install(archive.pack(folder, tmp_path).path, allow_unsigned=True)
+    assert {item.current.contract for item in bench.store.installed()} == set(folders)
+    with SyncHost.load(bench.store.plugins, eager=False) as host:
+        assert {status.spec.contract for status in host.plugins()} == set(folders)
+
+
+@requirement("vai:package-trusted-signature")
+def test_an_unsigned_package_needs_the_operators_word(bench: Bench, tmp_path: Path) -> None:
+    package = pack(tmp_path)
+    assert reason_of(bench, package) is Reason.UNSIGNED
+    assert bench.install(package, allow_unsigned=True) == "1.0.0"
+    installed = bench.store.find(PLUGIN)
+    assert installed is not None and installed.current.key_id is None
+
+
+def test_the_operators_word_for_unsigned_packages_is_no_word_for_bad_signatures(bench: Bench) -> None:
+    package = bench.edit_signature(bench.release("1.0.0"), version="1.0.1")
+    assert reason_of(bench, package, allow_unsigned=True) is Reason.SIGNATURE_INVALID
+
+
+@requirement("vai:package-tampered")
+def test_a_tampered_byte_is_refused(bench: Bench) -> None:
+    assert reason_of(bench, repacked(bench.release("1.0.0"), **{"run.sh": b"#!/bin/sh\n"})) is Reason.TAMPERED
+
+
+@requirement("vai:package-extra-file")
+def test_an_extra_file_is_refused(bench: Bench) -> None:
+    assert reason_of(bench, repacked(bench.release("1.0.0"), extra=b"x")) is Reason.EXTRA_FILE
+
+
+@requirement("vai:package-missing-file")
+def test_a_missing_file_is_refused(bench: Bench) -> None:
+    assert reason_of(bench, repacked(bench.release("1.0.0"), **{"run.sh": None})) is Reason.MISSING_FILE
+
+
+def test_a_package_that_was_packed_again_without_a_change_is_still_signed(bench: Bench) -> None:
+    assert bench.install(repacked(bench.release("1.0.0"))) == "1.0.0"
+
+
+@requirement("vai:package-unknown-key")
+def test_a_key_that_nobody_trusts_is_refused(bench: Bench, tmp_path: Path) -> None:
+    assert reason_of(bench, sign(pack(tmp_path), key())) is Reason.KEY_UNKNOWN
+
+
+@requirement("vai:package-other-publisher")
+def test_the_key_of_another_publisher_is_refused(bench: Bench, tmp_path: Path) -> None:
+    other = key()
+    trust(bench.trust.path, (other, "evil"))
+    assert reason_of(bench, sign(pack(tmp_path), other)) is Reason.KEY_OF_OTHER_PUBLISHER
+
+
+@requirement("vai:package-edited-version")
+def test_an_edited_version_is_refused(bench: Bench) -> None:
+    package = bench.release("1.0.0")
+    manifest = json.loads((bench.root / "release-1.0.0-0/src/1.0.0" / PLUGIN / "rterm-plugin.json").read_bytes())
+    newer = json.dumps(manifest | {"plugin_version": "2.0.0"}).encode()
+    assert reason_of(bench, repacked(package, **{"rterm-plugin.json": newer})) is Reason.IDENTITY_MISMATCH
+    bench.edit_signature(package, version="2.0.0")
+    assert reason_of(bench, package) is Reason.SIGNATURE_INVALID
+
+
+@requirement("vai:package-key-revocation")
+def test_what_a_revoked_key_has_signed_is_refused_and_what_is_installed_stays(bench: Bench) -> None:
+    one, two = bench.release("1.0.0"), bench.release("2.0.0")
+    bench.install(one)
+    bench.trust.revoke(bench.trust.keys()[0].key_id)
+    assert reason_of(bench, two) is Reason.KEY_REVOKED
+    assert version_called(bench) == "1.0.0"
+
+
+def test_the_signature_may_also_be_inside_the_archive(bench: Bench) -> None:
+    package = bench.release("1.0.0")
+    data = signature_path(package).read_bytes()
+    signature_path(package).unlink()
+    assert bench.install(repacked(package, **{SIGNATURE_NAME: data})) == "1.0.0"
+
+
+def test_an_installed_folder_can_be_verified_where_it_is(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0"))
+    folder = bench.store.plugins / PLUGIN
+    data = (folder / SIGNATURE_NAME).read_bytes()
+    assert verify(read_folder(folder, to_pack=False), data, bench.trust, NOW).version == "1.0.0"
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    with pytest.raises(PackageRefused) as caught:
+        verify(read_folder(folder, to_pack=False), data, bench.trust, NOW)
+    assert caught.value.reason is Reason.TAMPERED
+
+
+# Which version.
+
+
+@requirement("vai:package-replay")
+def test_a_downgrade_is_refused_unless_the_operator_says_so(bench: Bench) -> None:
+    one, two = bench.release("1.0.0"), bench.release("2.0.0")
+    bench.install(two)
+    assert reason_of(bench, one) is Reason.DOWNGRADE
+    assert version_called(bench) == "2.0.0"
+    assert bench.install(one, allow_downgrade=True) == "1.0.0"
+    assert version_called(bench) == "1.0.0"
+
+
+@requirement("vai:package-replay")
+def test_an_old_package_is_a_replay_also_after_a_rollback_and_after_uninstalling(bench: Bench) -> None:
+    one, two, three = (bench.release(f"{number}.0.0") for number in (1, 2, 3))
+    bench.install(one)
+    bench.install(three)
+    bench.installer.rollback(PLUGIN)
+    assert reason_of(bench, two) is Reason.REPLAYED
+    bench.installer.uninstall(PLUGIN)
+    assert bench.store.installed() == []
+    assert reason_of(bench, two) is Reason.REPLAYED
+    assert bench.install(three) == "3.0.0"
+
+
+@requirement("vai:package-immutable")
+def test_a_version_has_one_contents_forever(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0"))
+    other = bench.release("1.0.0", description="other")
+    assert reason_of(bench, other) is Reason.VERSION_CONFLICT
+    assert reason_of(bench, other, allow_downgrade=True) is Reason.VERSION_CONFLICT
+    bench.installer.uninstall(PLUGIN)
+    assert reason_of(bench, other) is Reason.VERSION_CONFLICT
+
+
+def test_installing_what_is_installed_changes_nothing(bench: Bench) -> None:
+    one = bench.release("1.0.0")
+    bench.install(one)
+    before = bench.store.find(PLUGIN)
+    bench.install(one)
+    assert bench.store.find(PLUGIN) == before
+
+
+@requirement("vai:package-permissions-shown")
+def test_a_candidate_knows_what_it_asks_for_that_the_installed_release_did_not(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0", capabilities=["a", "b"]))
+    with bench.installer.candidate(bench.release("2.0.0", capabilities=["b", "c"])) as candidate:
+        assert candidate.difference is not None
+        assert (candidate.difference.asked, candidate.difference.dropped) == (("c",), ("a",))
+
+
+# Forth and back.
+
+
+def test_rollback_goes_back_release_by_release_and_an_upgrade_goes_on_from_there(bench: Bench) -> None:
+    releases = {number: bench.release(f"{number}.0.0") for number in (1, 2, 3, 4)}
+    for number in (1, 2, 3):
+        bench.install(releases[number])
+    assert bench.installer.rollback(PLUGIN).current.version == "2.0.0"
+    assert bench.installer.rollback(PLUGIN).current.version == "1.0.0"
+    assert version_called(bench) == "1.0.0"
+    with pytest.raises(PackageRefused) as caught:
+        bench.installer.rollback(PLUGIN)
+    assert caught.value.reason is Reason.NO_EARLIER_RELEASE
+    bench.install(releases[4])
+    assert bench.installer.rollback(PLUGIN).current.version == "1.0.0"
+
+
+def test_a_pin_holds_until_it_is_taken_away(bench: Bench) -> None:
+    one, two = bench.release("1.0.0"), bench.release("2.0.0")
+    bench.install(one)
+    assert bench.installer.pin(PLUGIN, True).state.pinned
+    assert reason_of(bench, two) is Reason.PINNED
+    with pytest.raises(PackageRefused) as caught:
+        bench.installer.rollback(PLUGIN)
+    assert caught.value.reason is Reason.PINNED
+    bench.installer.pin(PLUGIN, False)
+    assert bench.install(two) == "2.0.0"
+
+
+def test_only_so_many_releases_are_kept(bench: Bench) -> None:
+    for number in range(KEPT_RELEASES + 2):
+        bench.install(bench.release(f"1.{number}.0"))
+    installed = bench.store.find(PLUGIN)
+    assert installed is not None
+    assert len(installed.state.releases) == KEPT_RELEASES
+    assert len(os.listdir(bench.store.root / "packages")) == KEPT_RELEASES
+
+
+def test_uninstalling_leaves_a_memory_and_no_files(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0"))
+    bench.installer.uninstall(PLUGIN)
+    assert os.listdir(bench.store.plugins) == os.listdir(bench.store.root / "packages") == []
+    with pytest.raises(PackageRefused) as caught:
+        bench.installer.uninstall(PLUGIN)
+    assert caught.value.reason is Reason.NOT_INSTALLED
+
+
+def test_a_plugin_that_somebody_else_changed_meanwhile_is_looked_at_again(bench: Bench) -> None:
+    one, two, three = (bench.release(f"{number}.0.0") for number in (1, 2, 3))
+    bench.install(one)
+    with bench.installer.candidate(three) as candidate:
+        bench.install(two)
+        with pytest.raises(PackageRefused) as caught:
+            bench.installer.install(candidate)
+    assert caught.value.reason is Reason.CHANGED_MEANWHILE
+    assert version_called(bench) == "2.0.0"
+
+
+# Killed.
+
+KILLED = """
+import os, signal, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from plugbay.packages.installer import Installer
+from plugbay.packages.store import Store
+from plugbay.packages.trust import TrustStore
+
+root, package, fatal = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+
+def step(name):
+    if name == fatal:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+now = lambda: datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+installer = Installer(Store(root / "store"), TrustStore(root / "trust.json"), now, step=step)
+with installer.candidate(package) as candidate:
+    installer.install(candidate)
+"""
+
+
+def killed_at(bench: Bench, package: Path, step: str) -> int:
+    command = [sys.executable, "-c", KILLED, str(bench.root), str(package), step]
+    return subprocess.run(command, check=False).returncode
+
+
+def assert_clean(bench: Bench, releases: int) -> None:
+    """No rubbish is left once somebody has changed the store again."""
+    with bench.store.locked():
+        bench.store.sweep()
+    assert os.listdir(bench.store.root / "tmp") == []
+    assert len(os.listdir(bench.store.root / "packages")) == releases
+
+
+@requirement("vai:package-atomic")
+@pytest.mark.parametrize("step", STEPS)
+def test_an_installation_killed_at_any_step_is_there_or_not_and_can_be_repeated(bench: Bench, step: str) -> None:
+    package = bench.release("1.0.0")
+    assert killed_at(bench, package, step) == -9
+    done = STEPS.index(step) >= STEPS.index("switched")
+    assert [item.current.version for item in bench.store.installed()] == (["1.0.0"] if done else [])
+    assert os.listdir(bench.store.plugins) == ([PLUGIN] if done else [])
+    assert bench.install(package) == "1.0.0"
+    assert version_called(bench) == "1.0.0"
+    assert_clean(bench, releases=1)
+
+
+@requirement("vai:package-atomic")
+@pytest.mark.parametrize("step", STEPS)
+def test_an_upgrade_killed_at_any_step_leaves_the_old_or_the_new_release_working(bench: Bench, step: str) -> None:
+    one, two = bench.release("1.0.0"), bench.release("2.0.0")
+    bench.install(one)
+    assert killed_at(bench, two, step) == -9
+    expected = "2.0.0" if STEPS.index(step) >= STEPS.index("switched") else "1.0.0"
+    assert version_called(bench) == expected
+    assert bench.install(two) == "2.0.0"
+    assert version_called(bench) == "2.0.0"
+    assert bench.installer.rollback(PLUGIN).current.version == "1.0.0"
+    assert version_called(bench) == "1.0.0"
+    assert_clean(bench, releases=2)
+
+
+def test_several_processes_that_install_at_the_same_time_leave_one_working_release(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0"))
+    packages = [bench.release(f"2.{number}.0") for number in range(4)]
+    commands = [[sys.executable, "-c", KILLED, str(bench.root), str(package), "never"] for package in packages]
+    running = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in commands]
+    codes = [process.wait(60) for process in running]
+    assert 0 in codes
+    assert version_called(bench) in {f"2.{number}.0" for number, code in enumerate(codes) if code == 0}
+    installed = bench.store.find(PLUGIN)
+    assert installed is not None
+    assert_clean(bench, releases=len(installed.state.releases))
+
+
+def test_the_same_program_upgrades_when_nobody_kills_it(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0"))
+    assert killed_at(bench, bench.release("2.0.0"), "never") == 0
+    assert version_called(bench) == "2.0.0"
+
+
+def test_every_step_is_told_in_its_order(bench: Bench) -> None:
+    told: list[str] = []
+    installer = Installer(bench.store, bench.trust, lambda: NOW, step=told.append)
+    with installer.candidate(bench.release("1.0.0")) as candidate:
+        installer.install(candidate)
+    assert tuple(dict.fromkeys(told)) == STEPS
+
+
+def test_an_error_at_any_step_before_the_last_leaves_the_old_release(bench: Bench) -> None:
+    one, two = bench.release("1.0.0"), bench.release("2.0.0")
+    bench.install(one)
+    for fatal in STEPS[: STEPS.index("switched")]:
+
+        def step(name: str, fatal: str = fatal) -> None:
+            if name == fatal:
+                raise OSError(28, "No space left on device")
+
+        installer = Installer(bench.store, bench.trust, lambda: NOW, step=step)
+        with pytest.raises(OSError), installer.candidate(two) as candidate:
+            installer.install(candidate)
+        assert version_called(bench) == "1.0.0"
+    assert_clean(bench, releases=2)

@@ -1,0 +1,140 @@
+"""Whose keys count for what, until when; and that a refusal says which key was expected."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay.model.errors import ConfigInvalid
+from plugbay.packages import keys
+from plugbay.packages.errors import PackageRefused, Reason
+from plugbay.packages.trust import TrustedKey, TrustStore
+from tests.packages.builders import NOW, key
+from tests.support.requirements import requirement
+
+ACME = TrustedKey(keys.public_of(key()), "acme")
+EVIL = TrustedKey(keys.public_of(key()), "evil")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrustStore:
+    store = TrustStore(tmp_path / "config" / "trust.json")
+    store.add(ACME)
+    store.add(EVIL)
+    return store
+
+
+def refusal(store: TrustStore, key_id: str, package_id: str = "acme/devkit") -> PackageRefused:
+    with pytest.raises(PackageRefused) as caught:
+        store.judge(key_id, package_id, NOW)
+    return caught.value
+
+
+@requirement("vai:package-publisher-bound")
+@pytest.mark.parametrize("package_id", ["acme/devkit", "acme.notes", "acme.notes.deep", "acme"])
+def test_a_key_signs_for_its_publisher(store: TrustStore, package_id: str) -> None:
+    assert store.judge(ACME.key_id, package_id, NOW) == ACME
+
+
+@requirement("vai:package-publisher-bound")
+@pytest.mark.parametrize("package_id", ["evil/devkit", "acme.corp/devkit", "acmee.notes", "acm", "notes", "x/acme"])
+def test_a_key_signs_for_nobody_else(store: TrustStore, package_id: str) -> None:
+    found = refusal(store, ACME.key_id, package_id)
+    assert found.reason is Reason.KEY_OF_OTHER_PUBLISHER
+    assert "acme's" in found.message
+
+
+def test_a_name_without_a_publisher_is_signed_by_whoever_is_named_for_it(store: TrustStore) -> None:
+    store.add(replace(ACME, packages=("memory-notes",)))
+    assert store.judge(ACME.key_id, "memory-notes", NOW).publisher == "acme"
+    assert refusal(store, ACME.key_id, "memory-note").reason is Reason.KEY_OF_OTHER_PUBLISHER
+
+
+@requirement("vai:package-unknown-key")
+def test_an_unknown_key_is_refused_with_the_keys_that_were_expected(store: TrustStore) -> None:
+    found = refusal(store, "0123456789abcdef")
+    assert found.reason is Reason.KEY_UNKNOWN
+    assert f"expected was {ACME.key_id} (acme)" in found.message
+    assert "plugbay trust add" in found.hint
+    assert found.detail["expected"] == [ACME.key_id]
+    assert "no trusted key may sign it" in refusal(store, "0123456789abcdef", "other/x").message
+
+
+@requirement("vai:package-other-publisher")
+def test_another_publishers_key_is_refused_with_the_keys_that_were_expected(store: TrustStore) -> None:
+    found = refusal(store, EVIL.key_id)
+    assert found.reason is Reason.KEY_OF_OTHER_PUBLISHER
+    assert ACME.key_id in found.message
+
+
+@requirement("vai:package-key-expiry")
+def test_a_key_counts_until_its_time_is_over(store: TrustStore) -> None:
+    store.add(replace(ACME, not_after=NOW + timedelta(seconds=1)))
+    assert store.judge(ACME.key_id, "acme/devkit", NOW).key_id == ACME.key_id
+    store.add(replace(ACME, not_after=NOW))
+    found = refusal(store, ACME.key_id)
+    assert (found.reason, "2026-11-15" in found.message) == (Reason.KEY_EXPIRED, True)
+
+
+@requirement("vai:package-key-revocation")
+def test_a_revoked_key_counts_for_nothing_and_cannot_come_back(store: TrustStore) -> None:
+    assert store.revoke(ACME.key_id).revoked
+    assert refusal(store, ACME.key_id).reason is Reason.KEY_REVOKED
+    with pytest.raises(PackageRefused, match="cannot be trusted again"):
+        store.add(ACME)
+    with pytest.raises(PackageRefused) as caught:
+        store.revoke("0123456789abcdef")
+    assert caught.value.reason is Reason.NOT_FOUND
+
+
+@requirement("vai:package-weak-keys")
+def test_a_weak_key_is_never_trusted(store: TrustStore) -> None:
+    with pytest.raises(PackageRefused, match="weak"):
+        store.add(TrustedKey(b"\x01" + bytes(31), "acme"))
+
+
+def test_a_store_reads_back_what_was_written(store: TrustStore) -> None:
+    later = replace(ACME, not_after=NOW, packages=("x",))
+    store.add(later)
+    assert TrustStore(store.path).keys() == [later, EVIL]
+
+
+def test_a_store_that_does_not_exist_trusts_nobody(tmp_path: Path) -> None:
+    assert TrustStore(tmp_path / "gone" / "trust.json").keys() == []
+
+
+def entry(**changes: Any) -> str:
+    return json.dumps([ACME.to_json() | changes])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not JSON"),
+        ("{}", "list"),
+        (entry(key_id="0" * 16), "the id of a key is"),
+        (entry(public_key="AAAA"), "32 bytes"),
+        (entry(public_key="?"), "32 bytes"),
+        (entry(publisher=""), "publisher"),
+        (entry(packages="x"), "packages"),
+        (entry(not_after="2027-01-01"), "not_after"),
+        (entry(not_after="2027-01-01T00:00:00"), "not_after"),
+        (entry(revoked="no"), "revoked"),
+        (entry(trusted=True), "trusted"),
+    ],
+)
+def test_a_file_of_no_use_is_an_error_and_never_an_empty_store(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "trust.json").write_text(text)
+    with pytest.raises(ConfigInvalid, match=words):
+        TrustStore(tmp_path / "trust.json").keys()
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "trust.json").mkdir()
+    with pytest.raises(ConfigInvalid, match="cannot be read"):
+        TrustStore(tmp_path / "trust.json").judge("x", "y", NOW)
