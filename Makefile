@@ -9,7 +9,8 @@ PYTHON ?= python3
 PYTEST_ARGS ?=
 # package:command pairs; a package is installed only where its command is missing. (perl-base, on every Debian, has a
 # perl without JSON::PP; json_pp tells the two apart.)
-SYSTEM_PACKAGES := perl:json_pp util-linux:setsid procps:ps nodejs:node
+SYSTEM_PACKAGES := perl:json_pp util-linux:setsid procps:ps nodejs:node \
+    docker-registry:docker-registry
 
 VENV := .venv
 BIN := $(VENV)/bin

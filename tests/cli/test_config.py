@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.support.kaged import write_kaged_plugin
 from tests.support.requirements import requirement
+from tests.support.vai import export, write_vai_plugin
 
 SETTINGS: dict[str, Any] = {
     "config_schema": {
@@ -180,3 +181,17 @@ def test_no_secret_is_not_an_empty_one(run: Run, plugin: Path, cwd: Path) -> Non
     done = run("config", "secret", "p", "key", stdin=b"\n")
     assert (done.code != 0, "nothing was given for key" in done.err) == (True, True)
     assert not (cwd / "state" / "secrets" / "p.json").exists()
+
+
+def test_the_secret_slots_and_the_config_of_exports_are_settings_too(run: Run, cwd: Path) -> None:
+    asks = {"network": "none", "filesystem": "none", "gateway_api_scopes": [], "secret_slots": ["jira_token"]}
+    schemas = {"cfg": {"type": "object", "properties": {"limit": {"type": "integer"}}}}
+    (cwd / "plugbay.toml").write_text('[host]\nstate_dir = "state"\n')
+    write_vai_plugin(cwd, exports=[export(permissions=asks, config_schema="schemas/cfg.json")], schemas=schemas)
+    assert run("config", "set", "acme-p", "t", '{"limit": 3}').code == 0
+    assert run("config", "set", "acme-p", "t", '{"limit": "x"}').code == 2
+    assert run("config", "secret", "acme-p", "jira_token", stdin=b"abc-123-def\n").code == 0
+    shown = run("config", "show", "acme-p", "--json").json
+    assert shown["config"] == {"t": {"limit": 3}}
+    assert [(item["name"], item["set"]) for item in shown["secrets"]] == [("jira_token", True)]
+    assert "abc-123-def" not in json.dumps(shown)

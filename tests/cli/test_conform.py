@@ -12,6 +12,7 @@ import pytest
 
 from plugbay.cli import output
 from plugbay.cli.conform import show_axis
+from plugbay.conformance.canaries import load_canaries, prepare_canary
 from plugbay.conformance.report import AxisResult, Status
 from tests.cli.conftest import (
     PATIENCE,
@@ -101,6 +102,20 @@ def test_a_nexo_plugin_is_held_to_nexo(run: Run, cwd: Path) -> None:
     assert done.code == 0
     assert (done.json["contract"], done.json["failed"]) == ("nexo", 0)
     assert done.json["passed"] > 20
+
+
+def test_an_ainb_plugin_is_held_to_the_fourteen_axes_and_a_failure_names_its_check(run: Run, cwd: Path) -> None:
+    canary = next(each for each in load_canaries() if each.axis == "log_filtering")
+    done = run("conform", prepare_canary(canary, cwd / "good"))
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert len([line for line in lines if line[:2] in ("✓ ", f"{output.SKIP} ")]) == 14
+    assert "✓ log filtering" in lines
+    assert lines[-1].startswith("ainb: conforms")
+    done = run("conform", prepare_canary(canary, cwd / "bad", "own_level"))
+    assert done.code == 9
+    assert "✗ log filtering  ainb.log_filtering" in done.out
+    assert "    check     levels, it logs at levels that a host can filter by" in done.out.splitlines()
 
 
 def test_the_folder_of_a_fixture_may_be_named(run: Run, cwd: Path) -> None:

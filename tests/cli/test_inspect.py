@@ -11,6 +11,7 @@ import pytest
 from plugbay.cli.inspect import to_json
 from plugbay.host.discovery import inspect
 from tests.cli.conftest import SCHEMA, MakePlugin, Run, write_manifest
+from tests.support.ainb import write_ainb_plugin
 from tests.support.nexo import write_nexo_plugin
 
 BROKEN = """\
@@ -197,3 +198,112 @@ def test_a_person_sees_what_a_resident_plugin_hears_says_and_asks_for(run: Run, 
         "hook before_message",
     ):
         assert words in text
+
+
+def test_a_person_sees_when_an_ainb_plugin_runs_what_it_hears_and_what_it_offers(run: Run, cwd: Path) -> None:
+    root = write_ainb_plugin(
+        cwd / "dist" / "plugins",
+        "burndown",
+        screens=["analytics"],
+        namespaces=["usage"],
+        capabilities={"event_bus": True, "network": ["api.example.com"]},
+        subscribes={"snapshots": ["sessions.usage", "ui.theme"]},
+        lifecycle={"idle_reap_secs": 90},
+    )
+    text = run("inspect", root).out
+    for words in (
+        "ainb · stays running",
+        "event_bus, network=api.example.com",
+        "sessions.usage, ui.theme",
+        "when it is needed",
+        "stopped after 90 s",
+        "screen analytics",
+        "width?: integer 1..65535 = 80",
+        "cli_namespace usage",
+        "argv?: string[] = []",
+    ):
+        assert words in text
+    eager = write_ainb_plugin(cwd, "eager", lifecycle={"spawn": "eager", "idle_reap_secs": 0})
+    text = run("inspect", eager).out
+    assert "with the host" in text
+    assert "stopped after" not in text
+    assert "starts again, 2 times at most, first after 1 s" in text
+
+
+def test_a_person_sees_the_commands_of_a_palette(run: Run, cwd: Path) -> None:
+    root = write_ainb_plugin(cwd, "p")
+    manifest = root / "manifest.toml"
+    manifest.write_text(
+        manifest.read_text().replace("[provides]\n", '[provides]\ncommands = ["/usage", "/burndown"]\n')
+    )
+    assert "/usage, /burndown" in run("inspect", root).out
+
+
+def test_a_staged_folder_of_ainb_plugins_is_listed(run: Run, cwd: Path) -> None:
+    for name in ("burndown", "session-reader"):
+        write_ainb_plugin(cwd / "dist" / "plugins", name)
+    (cwd / "dist" / "plugins" / "session-reader" / "manifest.toml").write_text("[plugin]\nname = ")
+    done = run("inspect", "dist/plugins")
+    assert done.code == 4
+    assert "plugbay inspect dist/plugins/burndown\n" in done.err
+    assert "plugbay inspect dist/plugins/session-reader\n" in done.err
+    assert run("inspect", "dist/plugins/session-reader").code == 3
+
+
+VAI = """\
+api_version = "vai.plugin.v1"
+package_id = "acme/devkit"
+version = "0.1.0"
+name = "Dev Kit"
+[runtime]
+protocol = "vai.rpc.v1"
+transport = "stdio"
+entrypoint = ["python3", "main.py"]
+os = ["linux", "darwin"]
+arch = ["amd64", "arm64"]
+[[exports]]
+id = "jira_search"
+kind = "tool"
+display_name = "Jira Search"
+[exports.permissions]
+network = "egress"
+secret_slots = ["jira_token"]
+[exports.tool]
+effect_class = "read_only"
+input_schema = "input.json"
+[[exports]]
+id = "triage"
+kind = "harness"
+display_name = "Triage"
+max_concurrency = 4
+[exports.harness]
+fidelity = "checkpoint"
+[[exports]]
+id = "notify"
+kind = "hook"
+display_name = "Notify"
+[exports.hook]
+subscribes_to = ["run.completed", "chain.compacted"]
+"""
+
+
+def test_a_person_sees_how_each_export_of_a_vai_package_runs(run: Run, cwd: Path) -> None:
+    (cwd / "devkit").mkdir()
+    (cwd / "devkit" / "vai-plugin.toml").write_text(VAI)
+    (cwd / "devkit" / "input.json").write_text(json.dumps(SCHEMA))
+    done = run("inspect", "devkit")
+    assert done.code == 0
+    for fact in (
+        "acme/devkit",
+        "network, secret=jira_token",
+        "tool jira_search  needs network, secret=jira_token",
+        "isolated · 20 s · 1 at a time · read_only",
+        "isolated · 1800 s · 4 at a time · checkpoint",
+        "worker · 15 s · 1 at a time · on run.completed · on chain.compacted",
+        "text?: string",
+    ):
+        assert fact in done.out
+    search, *_ = run("inspect", "devkit", "--json").json["exports"]
+    assert search["capabilities"] == ["network", "secret=jira_token"]
+    assert (search["facts"]["execution_class"], search["facts"]["timeout_ms"]) == ("isolated", 20_000)
+    assert search["facts"]["permissions"]["secret_slots"] == ["jira_token"]

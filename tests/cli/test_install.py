@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
+import shlex
 import subprocess
+import termios
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import PATIENCE, Run, command, environment
-from tests.packages.builders import key, pack, sign, trust
+from tests.packages.builders import key, pack, sign, tarball, trust
 from tests.support.requirements import requirement
 
 
@@ -69,10 +72,13 @@ def test_an_upgrade_that_asks_for_more_needs_somebody_to_agree(run: Run, release
     assert call(run) == {"version": "2.0.0"}
 
 
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+
 @requirement("vai:package-permissions-shown")
-@pytest.mark.parametrize(("typed", "version"), [("y", "2.0.0"), ("n", "1.0.0")])
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 5), ("\n", 5), (CTRL_D, 5), (CTRL_C, 130)])
 def test_a_person_at_a_terminal_is_asked(
-    run: Run, releases: dict[str, str], cwd: Path, tmp_path: Path, typed: str, version: str
+    run: Run, releases: dict[str, str], cwd: Path, tmp_path: Path, typed: str, code: int
 ) -> None:
     run("install", releases["1.0.0"], "--store", "store")
     ours, theirs = pty.openpty()
@@ -83,16 +89,26 @@ def test_a_person_at_a_terminal_is_asked(
         stderr=theirs,
         cwd=cwd,
         env=environment(tmp_path, NO_COLOR="1"),
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is for this process
     )
     os.close(theirs)
     shown = b""
     while b"Agree?" not in shown:
         shown += os.read(ours, 4096)
-    os.write(ours, f"{typed}\n".encode())
-    assert process.wait(PATIENCE) == (0 if typed == "y" else 5)
+    os.write(ours, typed.encode())
+    assert process.wait(PATIENCE) == code
     os.close(ours)
     assert b"asks for mail" in shown
-    assert call(run) == {"version": version}
+    assert call(run) == {"version": "1.0.0" if code else "2.0.0"}
+    assert os.listdir(cwd / "store" / "tmp") == []
+
+
+def test_nobody_is_asked_when_there_is_no_standard_input_at_all(run: Run, releases: dict[str, str], cwd: Path) -> None:
+    run("install", releases["1.0.0"], "--store", "store")
+    line = shlex.join(command("upgrade", releases["2.0.0"], "--store", "store"))
+    done = subprocess.run(["sh", "-c", f"{line} <&-"], cwd=cwd, env=environment(cwd.parent), capture_output=True)
+    assert (done.returncode, b"--yes" in done.stderr) == (5, True)
 
 
 @requirement("vai:package-replay")
@@ -114,4 +130,13 @@ def test_an_unsigned_package_is_refused_unless_it_is_allowed(run: Run, cwd: Path
 
 def test_a_folder_or_a_missing_file_is_told(run: Run, cwd: Path) -> None:
     assert "plugbay pack" in run("install", ".", "--store", "store").err
-    assert run("install", "gone.tgz", "--store", "store").code == 4
+    done = run("install", "gone.tgz", "--store", "store")
+    assert (done.code, "oci://" in done.err) == (4, True)
+
+
+def test_a_package_with_a_manifest_of_no_use_is_told_by_its_own_name(run: Run, cwd: Path) -> None:
+    (cwd / "x.tgz").write_bytes(tarball(("rterm-plugin.json", b"{}")))
+    done = run("install", "x.tgz", "--store", "store")
+    assert (done.code, "x.tgz cannot be used" in done.err, "/tmp/" in done.err) == (3, True, False)
+    shown = run("install", "x.tgz", "--store", "store", "--json")
+    assert (shown.code, shown.json["refused"]["reason"]) == (3, "invalid_manifest")

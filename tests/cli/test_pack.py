@@ -37,3 +37,22 @@ def test_a_link_is_refused_with_a_way_out(run: Run, cwd: Path) -> None:
     done = run("pack", "1.0.0/acme.notes")
     assert (done.code, "symbolic link" in done.err, ".plugbayignore" in done.err) == (6, True, True)
     assert list(cwd.glob("*.tar.gz")) == []
+
+
+@requirement("vai:package-deterministic")
+def test_a_package_never_becomes_a_part_of_the_next_one(run: Run, cwd: Path) -> None:
+    folder = plugin(cwd)
+    for place in (folder, folder / "x.tgz"):
+        done = run("pack", folder, "--out", place)
+        assert (done.code, "--out" in done.err) == (2, True)
+    assert sorted(path.name for path in folder.iterdir()) == ["rterm-plugin.json", "run.sh"]
+    (folder / "rterm-plugin.json").rename(cwd / "rterm-plugin.json")
+    assert run("pack", ".").code == 2
+
+
+def test_a_package_may_lie_in_a_part_of_the_folder_that_is_ignored(run: Run, cwd: Path) -> None:
+    folder = plugin(cwd)
+    (folder / "dist").mkdir()
+    (folder / ".plugbayignore").write_text("dist\n")
+    one, two = (run("pack", folder, "--out", folder / "dist", "--json").json for _ in range(2))
+    assert one["digest"] == two["digest"]

@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from plugbay.cli.package_view import size_text, told
+from plugbay.model.errors import ConfigInvalid, ManifestInvalid, Problem
 from plugbay.packages.errors import PackageRefused, Reason
 
 
@@ -38,3 +39,19 @@ def test_a_refusal_is_told_and_has_its_status(capfdbinary: pytest.CaptureFixture
         assert json.loads(out)["refused"]["reason"] == "tampered"
     else:
         assert out == b""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(ManifestInvalid, "invalid_manifest"), (ConfigInvalid, "invalid_config")]
+)
+def test_a_file_of_no_use_is_told_as_json_too(
+    capfdbinary: pytest.CaptureFixture[bytes], error: type[ManifestInvalid], reason: str
+) -> None:
+    problem = Problem("missing_field", "id", "required, but missing")
+    with pytest.raises(typer.Exit) as caught, told(as_json=True):
+        raise error("x.tgz", [problem])
+    assert caught.value.exit_code == 3
+    shown = json.loads(capfdbinary.readouterr().out)["refused"]
+    assert (shown["reason"], shown["problems"]) == (reason, [problem.to_json()])
+    with pytest.raises(error), told(as_json=False):
+        raise error("x.tgz", [problem])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.packages.builders import pack
+from tests.packages.builders import key, pack, sign
 from tests.packages.registry_server import serve
 from tests.support.requirements import requirement
 
@@ -46,6 +46,18 @@ def test_what_is_no_package_is_not_pushed(run: Run, cwd: Path, registry: str) ->
     (cwd / "x.tgz").write_bytes(b"not an archive")
     done = run("push", "x.tgz", f"oci://{registry}/acme/x", "--plain-http", "--json")
     assert (done.code, done.json["refused"]["reason"]) == (6, "bad_archive")
+
+
+def test_a_signature_of_other_files_is_not_pushed(run: Run, cwd: Path, registry: str) -> None:
+    package = sign(pack(cwd), key())
+    place = f"oci://{registry}/acme/signed"
+    assert run("push", package, f"{place}:1", "--plain-http").code == 0
+    signature = Path(f"{package}.signature.json")
+    pack(cwd, "2.0.0")
+    signature.rename(cwd / "acme.notes-2.0.0.tar.gz.signature.json")
+    done = run("push", "acme.notes-2.0.0.tar.gz", f"{place}:2", "--plain-http")
+    assert (done.code, "sign it again" in done.err) == (6, True)
+    assert run("pull", f"{place}:2", "--plain-http").code == 4
 
 
 def test_mistakes_are_told_with_their_status(run: Run, cwd: Path, registry: str) -> None:

@@ -40,7 +40,9 @@ def test_an_expired_key_is_shown_as_such(run: Run, key_id: str) -> None:
 def test_mistakes_are_told(run: Run, key_id: str, cwd: Path) -> None:
     assert run("trust", "add", "acme.pub", "--publisher", "acme", "--until", "soon").code == 2
     assert run("trust", "add", "acme.key", "--publisher", "acme").code == 6
+    assert run("trust", "add", "acme.pub", "--publisher", "").code == 2
     assert run("trust", "revoke", "0" * 16).code == 4
     assert "no key is trusted yet" in run("trust", "list").err
     (cwd / "t.json").write_text("{")
-    assert run("trust", "list", "--trust", "t.json").code == 3
+    done = run("trust", "list", "--trust", "t.json", "--json")
+    assert (done.code, done.json["refused"]["reason"]) == (3, "invalid_config")

@@ -287,7 +287,10 @@ def test_a_plugin_that_ends_its_output_unasked_has_crashed_and_a_host_has_only_l
     [
         (b'{"jsonrpc":"2.0","id":7,"result":"xxx', 7),
         (b'{"jsonrpc": "2.0", "id": 7 , "error": {', 7),
-        (b'{"id":7', 7),
+        (b'{"id":7,"jsonrpc":"2.0","result":{"method":"', 7),
+        (b'{"id":7', None),
+        (b'{"id":7,"params":{"topic":"ttttttttt', None),
+        (b'{"id":7,"params":{"result":"ttttttt', None),
         (b'{"id":0,"error":{', 0),
         (b'{"jsonrpc":"2.0","result":{"id":7,', None),
         (b'{"jsonrpc":"2.0","error":{"id":7,', None),

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from plugbay import Code, ConfigInvalid, Host
+from plugbay.host.call_log import MemoryCallLog
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
 from tests.support.requirements import requirement
+from tests.support.vai import export, write_vai_plugin
 
 HOOK = 'def hook_on_hook(m):\n    reply(m, {"override": {"order": m["params"]["event"].get("order", "") + ID}})\n'
 
@@ -41,6 +43,20 @@ def test_without_a_word_about_agents_every_plugin_is_asked(run: Run, tmp_path: P
     async def main() -> None:
         async with Host.load(tmp_path / "plugins", config=config) as host:
             assert (await host.fire("before_message", {})).event == {"order": "abc"}
+
+    run(main)
+
+
+def test_a_hook_that_events_are_delivered_to_has_no_say_in_an_agents_turn(run: Run, tmp_path: Path) -> None:
+    config = hosts(tmp_path, "")
+    write_vai_plugin(tmp_path / "plugins", exports=[export("before_message", "hook")])
+    log = MemoryCallLog()
+
+    async def main() -> None:
+        async with Host.load(tmp_path / "plugins", config=config, grant_all=True, call_log=log) as host:
+            assert "acme/p/before_message" in host.exports()
+            assert (await host.fire("before_message", {})).event == {"order": "abc"}
+            assert {record.plugin for record in log.records} == {"a", "b", "c"}
 
     run(main)
 

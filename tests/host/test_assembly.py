@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plugbay import ConfigInvalid, Host, PlugbayError
 from plugbay.host.services.vectors import VectorQuery, VectorRecord
 from plugbay.model.errors import Failure
+from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
+from tests.support.requirements import requirement
 
 
 def test_without_settings_there_is_no_memory_and_vectors_last_as_long_as_the_host(run: Run, tmp_path: Path) -> None:
@@ -104,3 +108,71 @@ def test_a_memory_that_lasts_as_long_as_the_host_leaves_no_file(
 
     run(main)
     assert [path.name for path in tmp_path.iterdir()] == ["plugbay.toml"]
+
+
+# Actions that go on to plugins.
+
+INVOKES = """
+waiting = {}
+def cli_dispatch(params, m):
+    waiting["m"] = m
+    name, timeout_ms = params["argv"]
+    request(7, "host/action/invoke", action=name, payload=b64(b"in"), timeout_ms=int(timeout_ms))
+def answered(m):
+    said = json.dumps(m.get("result") or m["error"]["code"])
+    reply(waiting["m"], {"stdout": b64(said.encode()), "stderr": "", "exit_code": 0})
+"""
+
+DOES = """
+def action(params, m):
+    if params["action"] == "does":
+        reply(m, {"payload": b64(unb64(params["payload"]) + b" %d" % params["timeout_ms"])})
+    elif params["action"] == "dies":
+        os._exit(1)
+    elif params["action"] == "fails":
+        fail(m, -32601, "method not found")
+"""
+
+
+async def invoked(host: Host, action: str, timeout_ms: int = 5000) -> Any:
+    """What the plugin `asks` got for an action: the result, or the code of the error."""
+    return json.loads((await host.run_cli("asks", [action, str(timeout_ms)])).stdout)
+
+
+@requirement("ainb:host-action-forwarded", "ainb:host-action-timeout")
+def test_an_action_goes_to_the_plugin_whose_command_lines_have_its_name(run: Run, tmp_path: Path) -> None:
+    write_ainb_plugin(tmp_path, "asks", INVOKES, namespaces=["asks"])
+    names = ["does", "dies", "fails", "sleeps"]
+    write_ainb_plugin(tmp_path, "p", DOES, namespaces=names, screens=["does"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            assert await invoked(host, "does") == {"payload": "aW4gNTAwMA=="}
+            assert await invoked(host, "sleeps", 100) == -32002
+            assert await invoked(host, "fails") == -32603
+            assert await invoked(host, "dies") == -32603
+            for nobodys in ("p", "p/does", "doe", "asks"):
+                assert await invoked(host, nobodys) == -32602
+            host.actions.register("does", bytes.upper)
+            assert await invoked(host, "does") == {"payload": "SU4="}, "the host's own comes first"
+
+    run(main)
+
+
+@requirement("ainb:host-action-forwarded")
+def test_an_action_goes_to_no_plugin_that_may_not_run(run: Run, tmp_path: Path) -> None:
+    write_ainb_plugin(tmp_path / "plugins", "asks", INVOKES, namespaces=["asks"])
+    for name in ("a", "b"):
+        write_ainb_plugin(tmp_path / "plugins", name, DOES, namespaces=["does"])
+    config = tmp_path / "c.toml"
+
+    async def main() -> None:
+        for text, answer in (("a", {"payload": "aW4gNTAwMA=="}), ("b", {"payload": "aW4gNTAwMA=="})):
+            config.write_text(f"[plugins.{text}]\nenabled = false\n")
+            async with Host.load(tmp_path / "plugins", config=config) as host:
+                assert await invoked(host, "does") == answer
+        config.write_text("[plugins.a]\nenabled = false\n[plugins.b]\nenabled = false\n")
+        async with Host.load(tmp_path / "plugins", config=config) as host:
+            assert await invoked(host, "does") == -32602
+
+    run(main)

@@ -12,11 +12,15 @@ from plugbay.host import settings_files
 from plugbay.host.bindings import MAX_SETTINGS, Bindings, Options
 from plugbay.host.config import Config, parse
 from plugbay.host.discovery import inspect
+from plugbay.host.invocation_context import ExportBinding
+from plugbay.host.invocation_context import Policy as ExportPolicy
 from plugbay.host.policy import Decision
+from plugbay.model.errors import Failure
 from plugbay.model.lifecycle import State
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.requirements import requirement
+from tests.support.vai import export, write_vai_plugin
 
 SETTINGS: dict[str, Any] = {
     "config_schema": {
@@ -186,3 +190,54 @@ def test_a_folder_that_cannot_be_made_keeps_only_those_who_need_it_from_starting
     refusal = bindings(state=tmp_path).bind(spec).refusal
     assert refusal is not None
     assert (refusal.code, "cannot be made" in refusal.message) == (Code.LAUNCH_FAILED, True)
+
+
+@requirement("ainb:host-log-levels")
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("", "info"),
+        ('[host]\nlog_level = "warn"\n', "warn"),
+        ('[plugins.p]\nlog_level = "debug"\n', "debug"),
+        ('[host]\nlog_level = "warn"\n[plugins.p]\nlog_level = "trace"\n', "trace"),
+        ('[host]\nlog_level = "warn"\n[plugins.other]\nlog_level = "trace"\n', "warn"),
+    ],
+)
+def test_the_level_of_a_plugins_log_is_its_own_or_the_hosts(tmp_path: Path, text: str, level: str) -> None:
+    spec = inspect(write_kaged_plugin(tmp_path)).spec
+    assert spec is not None
+    assert bindings(text).bind(spec).log_level == level
+
+
+@requirement("vai:host-config")
+def test_an_export_is_bound_with_its_part_of_the_config_the_secrets_and_what_the_operator_narrows(
+    tmp_path: Path,
+) -> None:
+    schema = {"type": "object", "properties": {"limit": {"type": "integer"}}}
+    exports = [
+        export(config_schema="schemas/config.json", permissions={"secret_slots": ["key"]}, execution_class="inline"),
+        export("u"),
+    ]
+    spec = inspect(write_vai_plugin(tmp_path, exports=exports, schemas={"config": schema})).spec
+    assert spec is not None
+    settings_files.save_secrets(tmp_path, "acme/p", {"key": "0123456"})
+    text = """
+    [project]
+    id = "shop"
+    [plugins."acme/p"]
+    execution_class = "worker"
+    timeouts = { call = 1.5 }
+    config = { t = { limit = 3 } }
+    """
+    ours = bindings(text, tmp_path)
+    policy = ExportPolicy(timeout_ms=1500, execution_class="worker")
+    both = [ours.for_export(spec, item) for item in spec.exports]
+    secrets = {"key": "0123456"}
+    assert both[0] == ExportBinding(config={"limit": 3}, secrets=secrets, policy=policy, project_id="shop")
+    assert both[1] == ExportBinding(secrets=secrets, policy=policy, project_id="shop")
+    assert "0123456" not in repr(both)
+    bound = ours.bind(spec)
+    assert bound.refusal is None
+    assert [item.facts["execution_class"] for item in bound.spec.exports] == ["worker", "isolated"]
+    wrong = bindings('[plugins."acme/p"]\nconfig = { t = { limit = "three" } }', tmp_path)
+    assert isinstance(wrong.for_export(spec, spec.exports[0]), Failure)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from plugbay.host.catalog import Catalog, Entry
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import Export, PluginSpec
@@ -61,3 +63,58 @@ def test_an_input_that_does_not_fit_names_the_path_and_the_rule() -> None:
     assert problem.detail["errors"] == [{"path": "n", "rule": '"x" is not of type "integer"'}]
     assert entry("only_a").check_input(CODEC.dump({"n": 1}), CODEC) is None
     assert entry("a/shared").check_input(CODEC.dump(["anything"]), CODEC) is None
+
+
+def named(plugin_id: str, *exports: tuple[str, str]) -> PluginSpec:
+    made = tuple(Export(kind, name) for kind, name in exports)
+    return PluginSpec(plugin_id, "1", "ainb", Path(plugin_id), ("x",), exports=made)
+
+
+KINDS = Catalog(
+    [
+        named("usage", ("screen", "usage"), ("cli_namespace", "usage"), ("screen", "burndown")),
+        named("notes", ("cli_namespace", "notes"), ("screen", "list")),
+        named("tasks", ("screen", "list")),
+    ]
+)
+
+
+def of_kind(name: str, kind: str, catalog: Catalog = KINDS) -> Entry:
+    entry = catalog.resolve(name, kind)
+    assert isinstance(entry, Entry)
+    assert catalog.current(entry) is entry
+    return entry
+
+
+def test_a_screen_and_a_namespace_of_one_name_are_both_there() -> None:
+    names = [entry.full_name for entry in KINDS.of_kind("screen")]
+    assert names == ["usage/usage", "usage/burndown", "notes/list", "tasks/list"]
+    assert [entry.full_name for entry in KINDS.of_kind("cli_namespace")] == ["usage/usage", "notes/notes"]
+    assert of_kind("usage", "screen").export.kind == "screen"
+    assert of_kind("usage", "cli_namespace").export.kind == "cli_namespace"
+    first = KINDS.resolve("usage")
+    assert isinstance(first, Entry) and first.export.kind == "screen"
+
+
+def test_within_a_kind_a_full_name_always_works_and_a_short_one_where_it_is_unique() -> None:
+    assert of_kind("tasks/list", "screen").spec.id == "tasks"
+    assert of_kind("burndown", "screen").spec.id == "usage"
+    refusal = KINDS.resolve("list", "screen")
+    assert isinstance(refusal, Failure)
+    assert refusal.message == "2 plugins have a screen 'list'; use one of notes/list, tasks/list"
+    assert refusal.detail["candidates"] == ["notes/list", "tasks/list"]
+
+
+@pytest.mark.parametrize(
+    ("catalog", "kind", "name", "text"),
+    [
+        (KINDS, "screen", "burndwn", "no screen is called 'burndwn'; did you mean burndown"),
+        (KINDS, "cli_namespace", "zzz", "no cli namespace is called 'zzz'; there is usage/usage, notes/notes"),
+        (KINDS, "cli_namespace", "burndown", "no cli namespace is called 'burndown'"),
+        (Catalog([]), "screen", "x", "no screen is called 'x'"),
+    ],
+)
+def test_an_unknown_name_of_a_kind_is_told_what_there_is(catalog: Catalog, kind: str, name: str, text: str) -> None:
+    refusal = catalog.resolve(name, kind)
+    assert isinstance(refusal, Failure) and refusal.code == Code.NOT_FOUND
+    assert refusal.message.startswith(text)

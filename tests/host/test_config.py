@@ -53,6 +53,12 @@ def test_a_plugin_nobody_mentions_is_undecided() -> None:
         ('[plugins.p]\ninherit_env = ["A", ""]', 2, "cannot be the name of a variable"),
         ("\n\n[plugin.x]\npool = 1", 3, "did you mean 'plugins'?"),
         ("[plugins.a.b]\npool = 1", 1, 'quote it: [plugins."a.b"]'),
+        ('[host]\nlog_level = "loud"', 2, "'trace', 'debug', 'info', 'warn' or 'error'"),
+        ('[plugins.p]\nlog_level = "Info"', 2, "'trace', 'debug', 'info', 'warn' or 'error'"),
+        ('[network]\nallow_private = ["localhost:80"]', 2, "an address and a port, like 127.0.0.1:8080"),
+        ('[network]\nallow_private = ["10.0.0.0/8:80"]', 2, "an address and a port"),
+        ('[network]\nallow_private = ["127.0.0.1:*"]', 2, "an address and a port"),
+        ('[network]\nallow_public = ["127.0.0.1:1"]', 2, "unknown"),
         ("not toml", 1, "not TOML"),
     ],
     ids=str,
@@ -86,3 +92,15 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigInvalid, match=r"bad\.toml cannot be used"):
         load(tmp_path / "bad.toml")
+
+
+def test_the_network_is_closed_to_private_addresses_except_for_single_ones() -> None:
+    assert Config().network.allow_private == []
+    pairs = ["127.0.0.1:8080", "[::1]:443"]
+    assert parse(f"[network]\nallow_private = {pairs}\n").network.allow_private == pairs
+
+
+def test_the_level_of_the_log_is_information_where_nobody_says_otherwise() -> None:
+    assert (Config().host.log_level, Config().plugin("p").log_level) == ("info", None)
+    config = parse('[host]\nlog_level = "error"\n[plugins.p]\nlog_level = "trace"\n')
+    assert (config.host.log_level, config.plugin("p").log_level) == ("error", "trace")

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pytest import MonkeyPatch
 
+from plugbay.host import settings_files
+from plugbay.host.catalog import Catalog, Entry
 from plugbay.host.discovery import MAX_MANIFEST, discover, inspect
+from plugbay.host.plugin_files import PluginFiles
+from plugbay.host.subjects import subject_problem
+from plugbay.packages.package import folder_name
+from plugbay.process.stderr import log_name
+from tests.contracts.vai.manifests import EXAMPLE, EXAMPLE_SCHEMAS, OBJECT
+from tests.support.ainb import write_ainb_plugin
 from tests.support.plugins import write_manifest, write_plugin
+from tests.support.requirements import requirement
 
 
 def test_a_folder_of_plugins_and_a_plugin_folder_both_work(tmp_path: Path) -> None:
@@ -103,3 +114,173 @@ def test_a_plugin_reached_twice_is_one_plugin(tmp_path: Path) -> None:
     (found,) = discover([tmp_path, folder, tmp_path / "." / "p"])
     assert found.spec is not None
     assert found.problems == ()
+
+
+def test_manifests_of_that_common_name_that_are_no_plugins_are_passed_over(tmp_path: Path) -> None:
+    for name, text in {"a": "[package]\nname = 'a'\n", "b": "", "c": "[plugin]\nid = 'c'\n", "d": "broken ="}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.toml").write_text(text)
+    (tmp_path / "manifest.toml").write_text("[workspace]\n")
+    write_ainb_plugin(tmp_path, "p")
+    assert [found.root.name for found in discover([tmp_path])] == ["p"]
+
+
+def test_looked_at_by_itself_such_a_file_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "manifest.toml").write_text("[package]\nname = 'a'\n")
+    (problem,) = inspect(tmp_path).problems
+    assert problem.code == "not_found"
+    assert "manifest.toml is not a plugin's manifest: it has no [plugin] table" in problem.message
+
+
+@requirement("ainb:manifest-isolated")
+def test_one_bad_ainb_manifest_hides_none_of_the_others(tmp_path: Path) -> None:
+    plugins = tmp_path / "dist" / "plugins"
+    for name in "abcde":
+        write_ainb_plugin(plugins, name, screens=["main"])
+    (plugins / "b" / "manifest.toml").write_text("[plugin]\nname = ")
+    (plugins / "c" / "manifest.toml").write_bytes(b"[plugin]\n\xff")
+    (plugins / "d" / "manifest.toml").write_text('[plugin]\nname = "host"\nversion = "1.0.0"\nabi_version = 2\n')
+    found = {item.root.name: item for item in discover([plugins])}
+    assert [name for name, item in found.items() if item.spec is not None] == ["a", "e"]
+    assert [found[name].errors[0].code for name in "bcd"] == ["parse_error", "parse_error", "reserved_name"]
+    assert {item.contract for item in found.values()} == {"ainb"}
+
+
+@requirement("ainb:manifest-program")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda program: program.unlink(), "does not exist"),
+        (lambda program: program.chmod(0o644), "is not executable"),
+        (lambda program: (program.unlink(), program.mkdir()), "is a directory"),
+    ],
+    ids=["missing", "not executable", "a folder"],
+)
+def test_an_ainb_plugin_without_its_program_is_broken(
+    tmp_path: Path, change: Callable[[Path], object], words: str
+) -> None:
+    root = write_ainb_plugin(tmp_path, "p")
+    assert inspect(root).spec is not None
+    change(root / "p")
+    found = inspect(root)
+    assert found.spec is None
+    assert [(problem.code, problem.severity) for problem in found.problems] == [("program_unusable", "error")]
+    assert f"{root / 'p'} {words}" in found.problems[0].message
+
+
+@requirement("ainb:manifest-name")
+def test_an_ainb_plugin_in_a_folder_of_another_name_is_broken(tmp_path: Path) -> None:
+    write_ainb_plugin(tmp_path, "p").rename(tmp_path / "q")
+    assert [problem.code for problem in inspect(tmp_path / "q").errors] == ["name_mismatch"]
+
+
+def test_beside_the_manifest_of_another_contract_a_file_of_a_common_name_counts_for_nothing(tmp_path: Path) -> None:
+    root = write_ainb_plugin(tmp_path, "p")
+    write_plugin(tmp_path, "p")
+    found = inspect(root)
+    assert (found.contract, found.problems) == ("rune", ())
+
+
+def test_two_manifests_that_are_certain_are_one_too_many(tmp_path: Path) -> None:
+    (write_plugin(tmp_path, "p") / "nexo-plugin.toml").write_text("")
+    assert inspect(tmp_path / "p").problems[0].code == "ambiguous_manifest"
+
+
+# vai packages, whose manifests name other files.
+
+
+def write_vai_package(root: Path, text: str = EXAMPLE) -> Path:
+    (root / "schemas").mkdir(parents=True)
+    (root / "bin").mkdir()
+    for name in EXAMPLE_SCHEMAS:
+        (root / name).write_bytes(OBJECT)
+    (root / "bin" / "plugin").write_text("#!/bin/sh\nexit 0\n")
+    (root / "bin" / "plugin").chmod(0o755)
+    here = PluginFiles(root).platform
+    text = text.replace('os = ["linux"', f'os = ["{here[0]}"').replace('arch = ["amd64"', f'arch = ["{here[1]}"')
+    (root / "vai-plugin.toml").write_text(text)
+    return root
+
+
+@requirement("vai:manifest-file")
+def test_a_vai_package_is_found_with_its_four_exports(tmp_path: Path) -> None:
+    write_vai_package(tmp_path / "devkit")
+    (found,) = discover([tmp_path])
+    assert (found.contract, found.problems) == ("vai", ())
+    assert found.spec is not None
+    assert found.spec.id == "acme/devkit"
+    assert len(found.spec.exports) == 4
+
+
+@requirement("vai:manifest-file")
+def test_a_vai_manifest_in_a_subfolder_only_is_not_found(tmp_path: Path) -> None:
+    write_vai_package(tmp_path / "package" / "inner")
+    assert [problem.code for problem in inspect(tmp_path / "package").problems] == ["not_found"]
+
+
+@requirement("vai:manifest-entrypoint")
+@pytest.mark.parametrize(
+    ("change", "code", "path"),
+    [
+        (lambda root: (root / "bin/plugin").unlink(), "invalid_entrypoint", "runtime.entrypoint[0]"),
+        (lambda root: (root / "bin/plugin").chmod(0o644), "invalid_entrypoint", "runtime.entrypoint[0]"),
+        (lambda root: (root / EXAMPLE_SCHEMAS[0]).unlink(), "file_missing", "exports[0].config_schema"),
+        (
+            lambda root: ((root / EXAMPLE_SCHEMAS[0]).unlink(), (root / EXAMPLE_SCHEMAS[0]).symlink_to("/etc/passwd")),
+            "path_escape",
+            "exports[0].config_schema",
+        ),
+    ],
+    ids=["no program", "a program that is none", "no schema", "a schema elsewhere"],
+)
+def test_a_vai_package_that_lacks_what_it_names_is_broken(
+    tmp_path: Path, change: Callable[[Path], object], code: str, path: str
+) -> None:
+    root = write_vai_package(tmp_path / "devkit")
+    change(root)
+    found = inspect(root)
+    assert found.spec is None
+    assert [(problem.code, problem.path) for problem in found.problems] == [(code, path)]
+
+
+@requirement("vai:manifest-platform")
+def test_a_vai_package_for_other_machines_is_listed_with_warnings(tmp_path: Path) -> None:
+    text = EXAMPLE.replace('os = ["linux", "darwin"]', 'os = ["plan9"]')
+    found = inspect(write_vai_package(tmp_path / "devkit", text))
+    assert found.spec is not None
+    assert [(problem.severity, problem.code) for problem in found.problems] == [("warning", "unsupported_platform")]
+
+
+def test_an_interpreter_that_this_machine_lacks_is_only_warned_about(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    text = EXAMPLE.replace('"./bin/plugin"', '"deno", "main.ts"')
+    found = inspect(write_vai_package(tmp_path / "devkit", text))
+    assert found.spec is not None
+    assert [(problem.severity, problem.code) for problem in found.problems] == [("warning", "command_unusable")]
+
+
+@requirement("vai:manifest-id-is-no-path")
+def test_an_id_with_a_slash_is_never_a_path(tmp_path: Path) -> None:
+    (found,) = discover([write_vai_package(tmp_path / "devkit")])
+    assert found.spec is not None
+    id = found.spec.id
+    names = {log_name(id), settings_files.file_name(id), folder_name(id)}
+    assert names == {"acme%2Fdevkit.log", "acme%2Fdevkit.json", "acme%2Fdevkit"}
+    assert folder_name("acme%2Fdevkit") != folder_name(id)
+    assert subject_problem(f"plugin.lifecycle.{id}.started") is None
+    entry = Catalog([found.spec]).resolve("acme/devkit/jira_search")
+    assert isinstance(entry, Entry)
+    assert entry.full_name == "acme/devkit/jira_search"
+
+
+@requirement("vai:manifest-id-is-no-path")
+def test_two_plugins_whose_exports_have_one_full_name_are_both_refused(tmp_path: Path) -> None:
+    write_vai_package(tmp_path / "a")
+    write_plugin(tmp_path, "acme", tools=[{"name": "devkit/jira_search"}])
+    write_plugin(tmp_path, "other", tools=[{"name": "jira_search"}])
+    found = {item.root.name: item for item in discover([tmp_path])}
+    assert [name for name, item in found.items() if item.spec] == ["other"]
+    for name in ("a", "acme"):
+        (problem,) = found[name].errors
+        assert problem.code == "duplicate_export"
+        assert "'acme/devkit/jira_search' is also offered by" in problem.message

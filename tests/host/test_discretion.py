@@ -12,7 +12,7 @@ import pytest
 
 from plugbay import Host
 from plugbay.host import settings_files
-from plugbay.host.discretion import HIDDEN, Discretion
+from plugbay.host.discretion import HIDDEN, PASSING, Discretion
 from plugbay.model.errors import Code, Failure
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, until
@@ -54,6 +54,35 @@ def test_a_failure_keeps_everything_else() -> None:
         Code.OVERLOADED, f"no {HIDDEN}", plugin="p", retryable=True, retry_after_ms=5, detail={"a": HIDDEN}
     )
     assert Discretion({}).failure(failure) is failure
+
+
+def test_a_secret_that_becomes_known_later_is_told_no_more() -> None:
+    discretion = Discretion()
+    assert not discretion.knows_any and discretion.line(b"a " + KEY.encode()) == b"a " + KEY.encode()
+    discretion.learn({"key": KEY})
+    assert discretion.knows_any and discretion.line(b"a " + KEY.encode() + b"\xff") == b"a ***\xff"
+
+
+def test_a_line_without_secrets_stays_the_same_bytes() -> None:
+    line = b"\xff\xfe nothing to see"
+    assert Discretion({"key": KEY}).line(line) is line
+
+
+@requirement("vai:host-redaction-forms")
+def test_a_secret_in_base64_or_in_a_url_is_a_secret_too() -> None:
+    discretion = Discretion({"key": "swordfish/1+2"})
+    for said in ("c3dvcmRmaXNoLzErMg==", "swordfish%2F1%2B2", "swordfish%2f1%2b2"):
+        assert HIDDEN in discretion.text(f"<{said}>")
+    assert discretion.text("c29tZXRoaW5nIGVsc2U=") == "c29tZXRoaW5nIGVsc2U="
+
+
+def test_tokens_of_the_past_are_forgotten_after_many_others_and_secrets_are_not() -> None:
+    discretion = Discretion({"key": KEY})
+    tokens = [f"token-number-{number:04d}" for number in range(PASSING + 1)]
+    for token in tokens:
+        discretion.learn(None, (token,))
+    assert discretion.text(f"{tokens[-1]} {tokens[1]} {KEY}") == f"{HIDDEN} {HIDDEN} {HIDDEN}"
+    assert discretion.text(tokens[0]) == tokens[0]
 
 
 @requirement("kaged:secrets-never-told")

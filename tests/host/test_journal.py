@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from plugbay.host.journal import MAX_TEXT, Journal
+from plugbay.host.journal import KEPT, MAX_TEXT, Journal, Note
+from tests.support.requirements import requirement
 
 
 def test_every_note_is_counted_by_plugin_and_kind() -> None:
@@ -35,3 +36,47 @@ def test_text_of_a_plugin_cannot_forge_a_line_or_fill_the_log(caplog: pytest.Log
     message = caplog.records[0].getMessage()
     assert "\n" not in message and "\x1b" not in message
     assert len(message) < MAX_TEXT + 100
+
+
+@requirement("ainb:host-log-kept")
+def test_the_last_notes_of_each_plugin_are_kept_with_their_time_and_level() -> None:
+    moments = iter(range(1000))
+    journal = Journal(lambda: float(next(moments)))
+    journal.note("a", "log.info", "hello", level="info")
+    journal.note("b", "noise", "x")
+    journal.note("a", "noise", "one\ntwo")
+    assert journal.recent("a") == [Note(0.0, "info", "log.info", "hello"), Note(2.0, "warn", "noise", "one\\x0atwo")]
+    assert journal.recent("b") == [Note(1.0, "warn", "noise", "x")]
+    assert journal.recent("c") == []
+
+
+def test_no_more_is_kept_than_a_few_screens_of_it() -> None:
+    journal = Journal()
+    for number in range(KEPT + 10):
+        journal.note("a", "log.info", f"{number} " + "x" * 10_000)
+    kept = journal.recent("a")
+    assert [note.text.split()[0] for note in kept] == [str(number) for number in range(10, KEPT + 10)]
+    assert max(len(note.text) for note in kept) == MAX_TEXT
+
+
+def test_a_remark_that_repeats_itself_is_kept_once_and_pushes_nothing_out() -> None:
+    moments = iter(range(10_000))
+    journal = Journal(lambda: float(next(moments)))
+    journal.note("a", "crashed", "it ended")
+    for _ in range(2 * KEPT):
+        journal.note("a", "log_dropped", "too many")
+    assert journal.recent("a") == [
+        Note(0.0, "warn", "crashed", "it ended"),
+        Note(2.0 * KEPT, "warn", "log_dropped", "too many"),
+    ]
+    assert journal.counts("a") == {"crashed": 1, "log_dropped": 2 * KEPT}
+    journal.note("a", "noise", "too many")
+    journal.note("a", "log_dropped", "too many")
+    assert [note.kind for note in journal.recent("a")] == ["crashed", "log_dropped", "noise", "log_dropped"]
+
+
+def test_what_a_plugin_writes_is_kept_line_by_line() -> None:
+    journal = Journal()
+    journal.note("a", "log.info", "tick", level="info")
+    journal.note("a", "log.info", "tick", level="info")
+    assert [note.text for note in journal.recent("a")] == ["tick", "tick"]

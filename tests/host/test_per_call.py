@@ -11,6 +11,7 @@ from plugbay.host.per_call import PerCallLease
 from plugbay.host.seat import Deadline
 from plugbay.model.errors import Code, Failure
 from plugbay.model.lifecycle import State
+from plugbay.model.operations import DeliverEvent
 from tests.support.loops import Run, until
 from tests.support.plugins import write_plugin
 from tests.support.supervision import Bench, answer
@@ -29,6 +30,21 @@ def test_a_lease_is_one_child_for_one_call_and_state_follows(run: Run, tmp_path:
             assert (supervisor.state, supervisor.busy) == (State.IDLE, 0)
             assert await answer(supervisor, {"a": 1}) == {"a": 1}
             assert supervisor.generation == 2
+
+    run(main)
+
+
+def test_a_child_that_serves_one_call_is_told_nothing_else(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Bench(folder) as supervisor:
+            lease = await supervisor.lease(Deadline(5))
+            assert isinstance(lease, PerCallLease)
+            assert not supervisor.tell(DeliverEvent("t", {}))
+            supervisor.shown()
+            assert supervisor.state is State.RUNNING
+            lease.release()
 
     run(main)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -14,10 +16,13 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Code, Host
-from plugbay.host.discovery import discover
-from plugbay.host.host import PluginStatus
+from plugbay.host.discovery import Found, discover
+from plugbay.host.status import PluginStatus
+from plugbay.link import stall
 from plugbay.model.lifecycle import State
-from plugbay.model.spec import PluginSpec, RestartPolicy
+from plugbay.model.operations import DeliverEvent, DeliverSnapshot, DispatchCli, PressKey, Render
+from plugbay.model.spec import PluginSpec, RestartPolicy, Timeouts
+from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, until
 from tests.support.nexo import write_nexo_plugin
@@ -49,7 +54,23 @@ class Watched:
 
 @contextlib.asynccontextmanager
 async def hosting(path: Path, **options: Any) -> AsyncIterator[Watched]:
-    host = Host.load(path, **options)
+    async with watching(Host.load(path, **options)) as watched:
+        yield watched
+
+
+@contextlib.asynccontextmanager
+async def hosting_changed(path: Path, **fields: Any) -> AsyncIterator[Watched]:
+    """The same, with other values for fields of the specs."""
+    async with watching(Host(changed(path, **fields))) as watched:
+        yield watched
+
+
+def changed(path: Path, **fields: Any) -> list[Found]:
+    return [replace(item, spec=replace(item.spec, **fields)) for item in discover([path]) if item.spec is not None]
+
+
+@contextlib.asynccontextmanager
+async def watching(host: Host) -> AsyncIterator[Watched]:
     watched = Watched(host)
     host._backends.services.bus.listen(
         ["plugin.lifecycle.>"],
@@ -436,12 +457,7 @@ def test_a_child_that_answers_no_probe_is_started_again(run: Run, tmp_path: Path
 
     async def main() -> None:
         found = [replace(item, spec=_probed(item.spec)) for item in discover([tmp_path])]
-        host = Host(found)
-        watched = Watched(host)
-        host._backends.services.bus.listen(
-            "plugin.lifecycle.>", lambda event: watched.events.append((event.topic.rsplit(".", 1)[1], event.payload))
-        )
-        async with host:
+        async with watching(Host(found)) as watched:
             await until(lambda: watched.status.generation == 2)
             assert watched.names()[:4] == ["started", "hung", "crashed", "respawning"]
 
@@ -539,5 +555,337 @@ def test_a_child_that_leaves_right_after_its_greeting_is_started_once_per_call(r
             result = await watched.host.attempt("p_t", {})
             assert result.failure is not None and result.failure.code == Code.CRASHED
             assert sum(name in ("started", "start_failed") for name in watched.names()) == 1
+
+    run(main)
+
+
+# Failures, as a contract counts them.
+
+LADDER = RestartPolicy(first_delay=0.05, factor=4, longest_delay=1, jitter=0, failures=2, window=60, healthy_after=60)
+
+
+@requirement("ainb:host-clean-exit-is-failure")
+def test_leaving_unasked_with_0_is_a_failure_where_the_contract_says_so(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, body="def tool_invoke(m):\n    os._exit(0)\n", tools=["leave"])
+
+    async def main() -> None:
+        slow = replace(LADDER, first_delay=60, longest_delay=60)
+        async with hosting_changed(tmp_path, exit_is_failure=True, restart=slow) as watched:
+            assert await code_of(watched.host.call("p_leave")) == Code.CRASHED
+            await until(lambda: watched.state() is State.BACKOFF)
+            assert watched.names() == ["started", "crashed"]
+            assert watched.payload("crashed")["exit_code"] == 0
+
+    run(main)
+
+
+@requirement("ainb:host-backoff", "ainb:host-quarantine", "ainb:host-init-error-is-failure")
+@pytest.mark.parametrize("cause", ["a refused greeting", "no greeting", "no program"])
+def test_each_failed_start_waits_longer_and_the_third_quarantines(run: Run, tmp_path: Path, cause: str) -> None:
+    refuses = 'def initialize(m):\n    fail(m, -32000, "not today")\n'
+    body = refuses if cause == "a refused greeting" else "def initialize(m):\n    os._exit(0)\n"
+    root = write_nexo_plugin(tmp_path, body=body, tools=["echo"])
+    command = ("./absent",) if cause == "no program" else ("python3", "child.py")
+
+    async def main() -> None:
+        policy = replace(LADDER, refusal_is_final=False)
+        async with hosting_changed(root, respawn=True, command=command, restart=policy) as watched:
+            await until(lambda: watched.state() is State.QUARANTINED, seconds=20)
+            waits = [payload["backoff_ms"] for name, payload in watched.events if name == "respawning"]
+            assert waits == [50, 200]
+            assert watched.names().count("start_failed") == 3
+
+    run(main)
+
+
+def test_a_refused_greeting_quarantines_at_once_unless_the_contract_counts_it(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, body='def initialize(m):\n    fail(m, -32000, "never")\n', tools=["echo"])
+
+    async def main() -> None:
+        async with hosting_changed(tmp_path, restart=LADDER) as watched:
+            assert watched.state() is State.QUARANTINED
+            assert watched.names() == ["start_failed", "gave_up"]
+
+    run(main)
+
+
+def test_a_start_that_fails_is_no_healthy_run_however_long_it_took(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, body="def initialize(m):\n    os._exit(1)\n", tools=["echo"])
+
+    async def main() -> None:
+        policy = replace(LADDER, healthy_after=1e-9)
+        async with hosting_changed(tmp_path, respawn=True, restart=policy) as watched:
+            await until(lambda: watched.state() is State.QUARANTINED, seconds=20)
+
+    run(main)
+
+
+@requirement("ainb:host-quarantine-reload", "ainb:host-states")
+def test_a_plugin_passes_through_six_states_and_only_a_reload_leaves_quarantine(run: Run, tmp_path: Path) -> None:
+    body = """
+    def gate(name):
+        while not os.path.exists(name):
+            time.sleep(0.01)
+    hello = initialize
+    def initialize(m):
+        gate("enter")
+        hello(m)
+    def tool_invoke(m):
+        reply(m, os.getpid()) if not m["params"]["args"] else os._exit(1)
+    def shutdown(m):
+        reply(m, {"ok": True})
+        gate("leave")
+        os._exit(0)
+    """
+    root = write_nexo_plugin(tmp_path, body=body, tools=["pid"])
+    enter, leave = root / "enter", root / "leave"
+
+    async def main() -> None:
+        enter.unlink(missing_ok=True)
+        leave.unlink(missing_ok=True)
+        async with hosting_changed(root, eager=False, idle_seconds=0.2, respawn=True, restart=LADDER) as watched:
+            host, seen = watched.host, [watched.state()]
+            first = asyncio.ensure_future(host.call("p_pid", {}))
+            await until(lambda: watched.state() != State.IDLE)
+            seen.append(watched.state())
+            enter.touch()
+            await first
+            seen.append(watched.state())
+            await until(lambda: watched.state() is State.SHUTTING_DOWN)
+            seen.append(watched.state())
+            leave.touch()
+            await until(lambda: "reaped" in watched.names())
+            bus = host._backends.services.bus
+            bus.listen(["*.*.*.respawning", "*.*.*.gave_up"], lambda _: seen.append(watched.state()))
+            for _ in range(3):
+                assert await code_of(host.call("p_pid", {"die": 1})) == Code.CRASHED
+            await until(lambda: watched.state() is State.QUARANTINED)
+            assert seen == ["idle", "spawning", "running", "shutting_down", "backoff", "backoff", "quarantined"]
+            assert await code_of(host.call("p_pid", {})) == Code.QUARANTINED
+            assert not host._calls.tell("p", DeliverEvent("t", 1))
+            started = watched.names().count("started")
+            await host.reload("p")
+            assert (watched.state(), watched.names().count("started")) == (State.IDLE, started)
+            assert isinstance(await host.call("p_pid", {}), int)
+
+    run(main)
+
+
+# Telling.
+
+
+def test_a_living_child_is_told_and_nothing_is_started_for_it(run: Run, tmp_path: Path) -> None:
+    body = """
+    heard = []
+    def broker_event(m):
+        heard.append(m["params"]["topic"])
+    def tool_invoke(m):
+        reply(m, heard)
+    """
+    write_nexo_plugin(tmp_path, body=body, tools=["heard"])
+
+    async def main() -> None:
+        async with hosting(tmp_path, eager=False) as watched:
+            calls = watched.host._calls
+            assert not calls.tell("p", DeliverEvent("too.early", {}))
+            assert (watched.state(), watched.names()) == (State.IDLE, [])
+            await watched.host.call("p_heard", {})
+            assert calls.tell("p", DeliverEvent("now", {}))
+            assert not calls.tell("stranger", DeliverEvent("now", {}))
+            assert await watched.host.call("p_heard", {}) == ["now"]
+
+    run(main)
+
+
+@requirement("ainb:host-key-queue", "ainb:host-key-order")
+def test_a_flood_of_keys_is_bounded_counted_apart_and_the_last_arrive_in_order(run: Run, tmp_path: Path) -> None:
+    body = """
+    def handle_key(params):
+        keys.append(params["generation"])
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+    def cli_dispatch(params, m):
+        reply(m, {"stdout": b64(json.dumps(keys).encode()), "stderr": "", "exit_code": 0})
+    """
+    root = write_ainb_plugin(tmp_path, body=body, namespaces=["keys"])
+    escape = {"code": {"type": "esc"}, "mods": 0, "kind": "press"}
+
+    async def main() -> None:
+        (root / "go").unlink(missing_ok=True)
+        async with hosting_changed(root, eager=True) as watched:
+            calls = watched.host._calls
+            for number in range(5_000):
+                assert calls.tell("p", PressKey("s", escape, number))
+            dropped = watched.status.counters["keys_dropped"]
+            assert dropped > 3_000 and "events_dropped" not in watched.status.counters
+            (root / "go").touch()
+            answer = await calls.attempt("keys", lambda _: DispatchCli("keys", ()))
+            heard = json.loads(base64.b64decode(answer.value()["stdout"]))
+            assert heard == sorted(heard) and heard[-64:] == list(range(4_936, 5_000))
+            assert len(heard) + dropped == 5_000
+
+    run(main)
+
+
+@requirement("ainb:host-keys-overtake-events")
+def test_a_key_overtakes_fifty_large_snapshots(run: Run, tmp_path: Path) -> None:
+    body = """
+    order = []
+    def handle_event(params):
+        order.append(params["topic"])
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+    def handle_key(params):
+        order.append("key")
+    def cli_dispatch(params, m):
+        reply(m, {"stdout": b64(json.dumps(order).encode()), "stderr": "", "exit_code": 0})
+    """
+    root = write_ainb_plugin(tmp_path, body=body, namespaces=["order"])
+    escape = {"code": {"type": "esc"}, "mods": 0, "kind": "press"}
+
+    async def main() -> None:
+        (root / "go").unlink(missing_ok=True)
+        async with hosting_changed(root, eager=True) as watched:
+            calls = watched.host._calls
+            for _ in range(50):
+                calls.tell("p", DeliverSnapshot("t", b"x" * (1 << 20)))
+            calls.tell("p", PressKey("s", escape))
+            (root / "go").touch()
+
+            async def order() -> list[str]:
+                answer = await calls.attempt("order", lambda _: DispatchCli("order", ()))
+                heard: list[str] = json.loads(base64.b64decode(answer.value()["stdout"]))
+                return heard
+
+            while len(heard := await order()) < 51:
+                pass
+            assert heard == ["t", "key", *["t"] * 49]
+            assert watched.status.counters == {}
+
+    run(main)
+
+
+# Answers that come too late, and a child that does not read.
+
+
+@requirement("ainb:host-render-watchdog")
+def test_renders_that_are_not_answered_in_time_cost_the_child_nothing_and_late_answers_are_counted(
+    run: Run, tmp_path: Path
+) -> None:
+    body = """
+    waiting = []
+    def render(params, m):
+        waiting.append(m)
+        if params["viewport"]["width"] == 80:
+            for each in waiting:
+                reply(each, picture(params, str(os.getpid())))
+    """
+    root = write_ainb_plugin(tmp_path, body=body, screens=["s"])
+
+    async def main() -> None:
+        async with hosting_changed(root, eager=True) as watched:
+            attempt, pid = watched.host._calls.attempt, watched.status.pid
+            narrow = [attempt("s", lambda _: Render("s", 40, 10), 0.1) for _ in range(3)]
+            results = await asyncio.gather(*narrow)
+            assert [result.failure and result.failure.code for result in results] == [Code.TIMEOUT] * 3
+            wide = await attempt("s", lambda _: Render("s", 80, 10))
+            assert "".join(cell["symbol"] for _, cell in wide.value()["buffer"]["cells"]) == str(pid)
+            assert watched.status.counters == {"late_answers": 3}
+            assert (watched.state(), watched.status.generation) == (State.RUNNING, 1)
+
+    run(main)
+
+
+@requirement("ainb:host-write-timeout")
+def test_a_child_that_never_reads_its_input_is_killed_in_time(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stall, "WRITE_STALL", 0.2)
+    write_nexo_plugin(tmp_path, body="def tool_invoke(m):\n    time.sleep(1000)\n", tools=["hang"])
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            pid = watched.status.pid
+            hanging = asyncio.ensure_future(watched.host.attempt("p_hang", {}))
+            await until(lambda: watched.host._calls.supervisors["p"]._seat.link.waiting == 1)  # type: ignore[attr-defined]
+            large = await watched.host.attempt("p_hang", {"fill": "x" * 1_000_000})
+            for result in (large, await hanging):
+                assert result.failure is not None and "has not read its input" in result.failure.message
+            await until(lambda: "crashed" in watched.names())
+            assert pid is not None and not _alive(pid)
+
+    run(main)
+
+
+# An ainb plugin's life.
+
+
+@requirement("ainb:host-spawn-mode")
+@pytest.mark.parametrize(("mode", "state"), [("lazy", State.IDLE), ("eager", State.RUNNING)])
+def test_an_eager_plugin_starts_with_the_host_and_a_lazy_one_with_its_first_request(
+    run: Run, tmp_path: Path, mode: str, state: State
+) -> None:
+    write_ainb_plugin(tmp_path, namespaces=["say"], lifecycle={"spawn": mode})
+
+    async def main() -> None:
+        async with hosting(tmp_path) as watched:
+            assert watched.state() is state
+            assert not watched.host._calls.tell("p", PressKey("s", {})) or mode == "eager"
+            assert watched.state() is state
+            answer = await watched.host._calls.attempt("say", lambda _: DispatchCli("say", ("hi",)))
+            assert base64.b64decode(answer.value()["stdout"]) == b"say hi\n"
+            assert watched.state() is State.RUNNING
+
+    run(main)
+
+
+@requirement("ainb:host-shutdown")
+@pytest.mark.parametrize("child", ["answers and waits for the end of its input", "leaves at once", "stays"])
+def test_shutdown_is_asked_for_then_the_input_is_closed_then_it_is_ended(run: Run, tmp_path: Path, child: str) -> None:
+    shutdown = {
+        "answers and waits for the end of its input": "reply(m, {})",
+        "leaves at once": "os._exit(0)",
+        "stays": "time.sleep(1000)",
+    }[child]
+    body = f"""
+    import atexit, signal
+    signal.signal(signal.SIGTERM, lambda *_: (open("termed", "w").close(), os._exit(0)))
+    atexit.register(lambda: open("left", "w").close())
+    def shutdown(m):
+        open("asked", "w").write(json.dumps([m["method"], m["params"], "id" in m]))
+        {shutdown}
+    """
+    root = write_ainb_plugin(tmp_path, body=body, screens=["s"])
+
+    async def main() -> None:
+        for name in ("asked", "left", "termed"):
+            (root / name).unlink(missing_ok=True)
+        times = Timeouts(handshake=15, farewell=0.3, teardown=5 if child != "stays" else 0.2, term=5)
+        async with hosting_changed(root, eager=True, timeouts=times) as watched:
+            pid = watched.status.pid
+        assert pid is not None and not _alive(pid)
+        assert json.loads((root / "asked").read_text()) == ["plugin/shutdown", {}, True]
+        assert (root / "left").exists() == (child == "answers and waits for the end of its input")
+        assert (root / "termed").exists() == (child == "stays")
+        assert ("shutdown_failed" in watched.names()) == (child == "stays")
+
+    run(main)
+
+
+@requirement("ainb:host-idle-subscribers")
+def test_an_idle_plugin_stays_for_topics_that_matter_and_goes_for_those_of_which_only_the_latest_does(
+    run: Run, tmp_path: Path
+) -> None:
+    bus = {"event_bus": True}
+    write_ainb_plugin(tmp_path, "waits", capabilities=bus, subscribes={"snapshots": ["t"]})
+    latest = {"snapshots": ["t"], "latest_state": ["t"]}
+    write_ainb_plugin(tmp_path, "glances", capabilities=bus, subscribes=latest)
+
+    async def main() -> None:
+        found = changed(tmp_path, eager=True, idle_seconds=0.2)
+        async with watching(Host(found, grant_all=True)) as watched:
+            supervisors = watched.host._calls.supervisors
+            await until(lambda: supervisors["glances"].state is State.IDLE)
+            assert supervisors["waits"].state is State.RUNNING
 
     run(main)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from plugbay.host.restart import Quarantine, Restart, next_action, remembered
 from plugbay.model.spec import RestartPolicy
+from tests.support.requirements import requirement
 
 POLICY = RestartPolicy(first_delay=1, factor=4, longest_delay=10, jitter=0.5, failures=3, window=60, healthy_after=100)
 
@@ -54,3 +55,28 @@ def test_a_delay_is_never_negative_nor_longer_than_the_longest(failures: list[fl
 def test_a_policy_of_endless_patience_computes_no_number_that_does_not_exist() -> None:
     policy = RestartPolicy(failures=10_000, window=float("inf"), jitter=0)
     assert next_action([0.0] * 5_000, 0.0, policy, 0.5) == Restart(policy.longest_delay)
+
+
+AINB = RestartPolicy(first_delay=1, factor=4, longest_delay=16, jitter=0.0, failures=2, window=60, healthy_after=60)
+
+
+@requirement("ainb:host-backoff", "ainb:host-quarantine")
+@pytest.mark.parametrize(
+    ("failures", "action"),
+    [
+        ([100.0], Restart(1)),
+        ([99.0, 100.0], Restart(4)),
+        ([95.0, 99.0, 100.0], Quarantine(3)),
+        ([40.0, 99.0, 100.0], Quarantine(3)),
+        ([39.9, 99.0, 100.0], Restart(4)),
+    ],
+    ids=["first", "second", "third", "just inside the window", "just outside of it"],
+)
+def test_one_second_then_four_then_quarantine(failures: list[float], action: Restart | Quarantine) -> None:
+    assert next_action(failures, 100.0, AINB, 0.9) == action
+
+
+@requirement("ainb:host-backoff")
+@pytest.mark.parametrize(("lived", "kept"), [(0.0, [95.0]), (59.9, [95.0]), (60.0, [])])
+def test_only_a_run_of_a_minute_begins_the_ladder_again(lived: float, kept: list[float]) -> None:
+    assert remembered([95.0], last_start=100.0 - lived, now=100.0, policy=AINB) == kept

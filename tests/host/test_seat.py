@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Code, Failure
 from plugbay.process.child import Spawner
+from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.plugins import write_plugin
@@ -40,6 +43,21 @@ def test_a_good_plugin_is_greeted(run: Run, tmp_path: Path) -> None:
         assert isinstance(seat, Seat)
         assert seat.link.hello is not None
         assert seat.link.hello.hello["plugin_id"] == "p"
+
+    run(main)
+
+
+def test_an_ainb_plugin_is_told_which_process_hosts_it(run: Run, tmp_path: Path) -> None:
+    tell = """
+        def init(m):
+            open("told.json", "w").write(json.dumps(m["params"]["host"]))
+            reply(m, {"name": NAME, "version": "1.0.0"})
+    """
+
+    async def main() -> None:
+        folder = write_ainb_plugin(tmp_path, "p", tell)
+        assert isinstance(await opened(folder), Seat)
+        assert json.loads((folder / "told.json").read_text())["pid"] == os.getpid()
 
     run(main)
 

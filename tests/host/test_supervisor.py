@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.host.discovery import inspect
+from plugbay.host.fleet import Fleet
 from plugbay.host.per_call import PerCallSupervisor
 from plugbay.host.resident import ResidentSupervisor
 from plugbay.host.seat import Binding, Runtime
@@ -19,6 +20,7 @@ from plugbay.process.child import Spawner
 from plugbay.wire.fast_json import MsgspecCodec
 from tests.support.loops import Run
 from tests.support.plugins import write_plugin
+from tests.support.vai import write_vai_plugin
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,26 @@ def test_the_lifetime_decides(run: Run, tmp_path: Path, lifetime: Lifetime, kind
         supervisor = supervise(Binding(replace(spec, lifetime=lifetime)), runtime)
         assert type(supervisor) is kind
         await supervisor.stop()
+        await runtime.spawner.close()
+
+    run(main)
+
+
+def test_exports_with_execution_classes_have_a_fleet_and_all_others_one_supervisor_for_everybody(
+    run: Run, tmp_path: Path
+) -> None:
+    plain, classed = inspect(write_plugin(tmp_path)).spec, inspect(write_vai_plugin(tmp_path)).spec
+    assert plain is not None and classed is not None
+
+    async def main() -> None:
+        runtime = Runtime(Spawner(), Deadlines(asyncio.get_running_loop()), MsgspecCodec())
+        fleet = supervise(Binding(classed), runtime)
+        assert type(fleet) is Fleet and fleet.serving("worker", "a") is not fleet.serving("worker", "b")
+        for lifetime in Lifetime:
+            one = supervise(Binding(replace(plain, lifetime=lifetime)), runtime)
+            assert one.serving("worker", "a") is one
+            await one.stop()
+        await fleet.stop()
         await runtime.spawner.close()
 
     run(main)

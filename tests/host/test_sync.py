@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from plugbay import CallFailed, PlugbayError, SyncHost
+from plugbay.host.keys import parse_key
+from plugbay.host.namespaces import CliOutput
+from tests.support.ainb import write_ainb_plugin
 from tests.support.plugins import write_plugin
+from tests.support.vai import write_vai_plugin
 
 
 def test_a_script_calls_without_a_loop(tmp_path: Path) -> None:
@@ -61,3 +65,34 @@ def test_stopping_ends_the_calls_of_other_threads(tmp_path: Path) -> None:
             time.sleep(0.005)
         host.stop()
         assert all(call.result(10).failure is not None for call in calls)
+
+
+def test_a_script_draws_types_clicks_and_runs_command_lines(tmp_path: Path) -> None:
+    body = """
+    def handle_mouse(params):
+        keys.append(params["mouse"]["kind"]["type"])
+    def handle_action(params):
+        keys.append(params["action_id"])
+    """
+    write_ainb_plugin(tmp_path, body=body, screens=["main"], namespaces=["n"])
+    scroll = {"kind": {"type": "scroll_up"}, "col": 0, "row": 0, "mods": 0}
+    with SyncHost.load(tmp_path) as host:
+        assert [screen.name for screen in host.screens.all()] == ["p/main"]
+        assert host.screens.dirty("main")
+        assert host.screens.render("main", 30, 2).lines() == ["p 30x2", "keys"]
+        assert host.screens.press("main", parse_key("a"))
+        assert host.screens.mouse("main", scroll)
+        assert host.screens.act("p", "go")
+        assert host.screens.dirty("main") and not host.screens.wedged("p")
+        assert host.screens.render("main", 30, 2, timeout=20).lines() == ["p 30x2", "keys a scroll_up go"]
+        assert host.run_cli("n", ["x"], timeout=20) == CliOutput(b"n x\n", b"", 0)
+        with pytest.raises(CallFailed, match="no screen is called"):
+            host.screens.press("nope", parse_key("a"))
+
+
+def test_a_script_has_work_done_in_an_invocation(tmp_path: Path) -> None:
+    write_vai_plugin(tmp_path)
+    with SyncHost.load(tmp_path, grant_all=True) as host:
+        result = host.invoke("t", {}, org_id="org_1")
+        assert result.failure is None and result.record is not None
+        assert (result.record.org_id, result.status) == ("org_1", "succeeded")

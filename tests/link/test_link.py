@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from plugbay.contracts.base import Role
-from plugbay.link import link as link_module
-from plugbay.link import stall
+from plugbay.link import sender, stall
 from plugbay.link.deadlines import Deadlines
+from plugbay.link.grace import Grace
 from plugbay.link.hooks import Hooks
 from plugbay.link.link import Link
 from plugbay.link.memory import MemoryStream, memory_pair
@@ -33,11 +33,16 @@ CODEC = MsgspecCodec()
 class Pair:
     """A HOST link and a PLUGIN link joined in memory."""
 
-    def __init__(self, host_hooks: Hooks | None = None, plugin_hooks: Hooks | None = None) -> None:
+    def __init__(
+        self,
+        host_hooks: Hooks | None = None,
+        plugin_hooks: Hooks | None = None,
+        machine: type[EchoMachine] = EchoMachine,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.deadlines = Deadlines(loop)
         self.host_end, self.plugin_end = memory_pair(loop)
-        self.host = Link(EchoMachine(Role.HOST, CODEC), self.host_end, self.deadlines, host_hooks)
+        self.host = Link(machine(Role.HOST, CODEC), self.host_end, self.deadlines, host_hooks)
         hooks = plugin_hooks or Hooks(handler=echo)
         self.plugin = Link(EchoMachine(Role.PLUGIN, stdlib_codec()), self.plugin_end, self.deadlines, hooks)
 
@@ -165,6 +170,62 @@ def test_an_answer_after_its_deadline_is_counted_and_delivered_to_nobody(run: Ru
         await until(lambda: pair.host.late == 1)
 
     run(main)
+
+
+async def finishes_when_cancelled(op: Operation, progress: Callable[[Any], None]) -> Any:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return "done all the same"
+
+
+def test_an_answer_within_the_grace_after_the_deadline_counts(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair(plugin_hooks=Hooks(handler=finishes_when_cancelled)).open()
+        grace = Grace(5)
+        answer = await pair.host.call(InvokeTool("echo", CODEC.dump(1)), 0.02, None, grace)
+        assert answer.failure is None and CODEC.load(answer.value) == "done all the same"
+        assert (grace.reason, grace.over, grace.asked) == ("deadline_exceeded", False, False)
+        assert pair.host.waiting == 0 and len(pair.deadlines) == 0
+
+    run(main)
+
+
+def test_a_call_is_called_off_from_outside_and_still_gets_its_answer(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair(plugin_hooks=Hooks(handler=finishes_when_cancelled)).open()
+        grace = Grace(5)
+        task = asyncio.ensure_future(pair.host.call(InvokeTool("echo", CODEC.dump(1)), 5, None, grace))
+        await until(lambda: grace.asked and pair.host.waiting == 1)
+        assert grace.cancel("user_cancelled")
+        answer = await task
+        assert CODEC.load(answer.value) == "done all the same"
+        assert grace.reason == "user_cancelled" and not grace.over
+
+    run(main)
+
+
+@pytest.mark.parametrize(("reason", "code"), [("", Code.TIMEOUT), ("user_cancelled", Code.CANCELLED)])
+def test_no_answer_within_the_grace_ends_the_call(run: Run, reason: str, code: str) -> None:
+    async def main() -> None:
+        pair = await Pair(plugin_hooks=Hooks(handler=uncancellable)).open()
+        pair.plugin.machine.__class__ = DeafToCancels
+        grace = Grace(0.02)
+        task = asyncio.ensure_future(
+            pair.host.call(InvokeTool("echo", CODEC.dump(1)), 5 if reason else 0.02, None, grace)
+        )
+        await until(lambda: grace.asked)
+        assert not reason or grace.cancel(reason)
+        answer = await task
+        assert answer.failure is not None and answer.failure.code == code
+        assert grace.over and grace.reason == (reason or "deadline_exceeded")
+        assert pair.host.waiting == 0 and len(pair.deadlines) == 0
+
+    run(main)
+
+
+async def uncancellable(op: Operation, progress: Callable[[Any], None]) -> Any:
+    await asyncio.shield(asyncio.get_running_loop().create_future())
 
 
 class DeafToCancels(EchoMachine):
@@ -367,8 +428,7 @@ def test_a_notification_the_machine_refuses_is_dropped_and_told(run: Run) -> Non
     async def main() -> None:
         heard: list[Any] = []
         told: list[Noise] = []
-        pair = Pair(Hooks(noise=told.append), Hooks(notified=heard.append))
-        pair.host.machine = Picky(Role.HOST, CODEC)
+        pair = Pair(Hooks(noise=told.append), Hooks(notified=heard.append), Picky)
         pair.host.notify(DeliverEvent("t", "large"))  # waits for the greeting
         await pair.open()
         for payload in ("large", "small"):
@@ -434,7 +494,7 @@ def test_a_slow_peer_that_still_reads_is_not_given_up(run: Run, monkeypatch: pyt
 
 
 def test_calls_are_refused_while_too_much_already_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "MAX_UNSENT", 1000)
+    monkeypatch.setattr(sender, "MAX_UNSENT", 1000)
 
     async def main() -> None:
         pair = await Pair().open()
@@ -505,6 +565,50 @@ def test_a_good_bye_that_is_never_answered_ends_in_time(run: Run) -> None:
     run(main)
 
 
+class Unanswered(EchoMachine):
+    """The same contract, whose good-bye is only said."""
+
+    __slots__ = ()
+    GOOD_BYE_IS_ANSWERED: ClassVar[bool] = False
+
+
+def test_a_good_bye_without_an_answer_follows_what_was_asked_and_is_not_waited_for(run: Run) -> None:
+    async def main() -> None:
+        said: list[bytes] = []
+
+        class Recording(MemoryStream):
+            def write(self, data: bytes) -> None:
+                said.extend(data.splitlines())
+
+            def close_write(self) -> None:
+                said.append(b"the end")
+
+        pair = await Pair(machine=Unanswered).open()
+        pair.host_end.__class__ = Recording
+        calls = [asyncio.ensure_future(pair.ask(number)) for number in (1, 2)]
+        await asyncio.sleep(0)
+        assert await pair.host.farewell(0) is None
+        assert (len(said), said[-1]) == (3, b"the end")
+        assert pair.host.fault is None
+        for number in (2, 1):
+            pair.host.data_received(b'{"jsonrpc":"2.0","id":%d,"result":"still heard"}\n' % number)
+        assert await asyncio.gather(*calls) == ["still heard"] * 2
+        pair.host.eof_received()
+        assert pair.host.fault is not None and pair.host.fault.code == Code.UNAVAILABLE
+
+    run(main)
+
+
+def test_a_good_bye_without_an_answer_to_a_peer_that_is_gone_says_why(run: Run) -> None:
+    async def main() -> None:
+        pair = await Pair(machine=Unanswered).open()
+        pair.plugin_end.close_write()
+        await until(lambda: pair.host.fault is not None)
+        assert await pair.host.farewell(0) is pair.host.fault
+
+    run(main)
+
+
 def test_a_good_bye_to_a_peer_that_is_gone_says_why(run: Run) -> None:
     async def main() -> None:
         pair = await Pair().open()
@@ -563,7 +667,7 @@ def test_a_peer_that_asks_and_never_reads_is_not_read_any_more_and_goes_on_when_
 def test_pieces_for_a_peer_that_does_not_read_end_the_answer_instead_of_piling_up(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_module, "MAX_UNSENT", 100_000)
+    monkeypatch.setattr(sender, "MAX_UNSENT", 100_000)
     sent: list[int] = []
 
     async def main() -> None:

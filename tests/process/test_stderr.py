@@ -170,6 +170,18 @@ def test_lines_reach_the_log_with_time_and_origin(run: Run, tmp_path: Path) -> N
     assert log.path.stat().st_mode & 0o077 == 0
 
 
+def test_a_line_is_made_fit_to_be_kept_before_it_is_kept_anywhere(run: Run, tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "p.log")
+
+    async def scenario(drain: StderrDrain, fd: int) -> None:
+        drain.clean = lambda line: line.replace(b"secret", b"***")
+        await writing(b"a sec", b"ret\nb\n", b"last secret")(drain, fd)
+
+    drain = drained(run, scenario, log)
+    assert drain.tail() == ["a ***", "b", "last ***"]
+    assert log.path.read_text().count("***") == 2 and "secret" not in log.path.read_text()
+
+
 def test_two_children_share_one_log(run: Run, tmp_path: Path) -> None:
     log = RotatingLog(tmp_path / "p.log")
     drained(run, writing(b"first\n"), log)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,12 @@ import plugbay
 
 SOURCE = Path(plugbay.__file__).parents[1]
 
-PROLOGUE = f"""
+PATHS = f"""
 import os, sys
 sys.path.insert(0, {str(SOURCE)!r})
-from plugbay.sdk import *
 """
+
+PROLOGUE = f"{PATHS}from plugbay.sdk import *\n"
 
 
 class Plugin:
@@ -44,7 +46,7 @@ class Plugin:
         return json.loads(line)
 
     def request(self, method: str, **params: Any) -> int:
-        """Ask without waiting."""
+        """Ask without waiting; the id of the request."""
         self._last += 1
         self.send(id=self._last, method=method, params=params)
         return self._last
@@ -82,10 +84,112 @@ class Plugin:
         return self.process.wait(30)
 
 
+class Framed(Plugin):
+    """A running plugin that is spoken to in frames with a header, as ainb's are."""
+
+    def send(self, **frame: Any) -> None:
+        self.write(framed({"jsonrpc": "2.0", **frame}))
+
+    def read(self) -> Any:
+        assert self.process.stdout is not None
+        header = self.process.stdout.readline()
+        assert header, f"the plugin left instead of answering: {self.errors()}"
+        assert self.process.stdout.readline() == b"\r\n"
+        return json.loads(self.process.stdout.read(int(header.removeprefix(b"Content-Length: "))))
+
+    def tell(self, method: str, **params: Any) -> None:
+        self.send(method=method, params=params)
+
+    def greet(self, *granted: str, **more: Any) -> Any:
+        """Greet as a host does; what the plugin says of itself."""
+        params = {"manifest_path": "", "granted_capabilities": list(granted), "abi_version": 2, **more}
+        return self.ask("plugin/init", **params)
+
+    def render(self, width: int = 20, height: int = 2, **more: Any) -> list[str]:
+        """What a screen shows, line by line."""
+        buffer = self.ask("plugin/render", viewport={"width": width, "height": height}, **more)["buffer"]
+        lines = [[" "] * buffer["width"] for _ in range(buffer["height"])]
+        for place, cell in buffer["cells"]:
+            lines[place["y"]][place["x"]] = cell["symbol"]
+        return ["".join(line).rstrip() for line in lines]
+
+    def run(self, namespace: str, *argv: str) -> tuple[bytes, bytes, int]:
+        """A command line: its output, its errors and its exit code."""
+        answer = self.ask("plugin/cli_dispatch", namespace=namespace, argv=list(argv))
+        return b64decode(answer["stdout"]), b64decode(answer["stderr"]), answer["exit_code"]
+
+    def key(self, name: str, screen: str = "main") -> None:
+        code = {"type": "char", "ch": name} if len(name) == 1 else {"type": name}
+        self.tell("plugin/handle_key", screen_id=screen, key={"code": code, "mods": 0, "kind": "press"}, generation=1)
+
+    def snapshot(self, topic: str, data: bytes) -> None:
+        self.tell("plugin/handle_event", topic=topic, payload=b64encode(data).decode())
+
+
+class Vai(Framed):
+    """A running plugin that is spoken to as hosts of vai do."""
+
+    def send(self, **frame: Any) -> None:
+        self.write(framed({"protocol": "vai.rpc.v1", **frame}))
+
+    def read(self) -> Any:
+        """The next frame, without what all have."""
+        frame = super().read()
+        assert frame.pop("protocol") == "vai.rpc.v1"
+        return frame
+
+    def greet(self, *granted: str, **more: Any) -> Any:
+        """Greet as a host does; what the plugin says of itself."""
+        self.send(type="hello", role="host", host={"name": "test", "version": "1"}, **more)
+        return self.read()
+
+    def request(self, method: str, export_id: str = "", **params: Any) -> Any:
+        self._last += 1
+        id = f"req_{self._last}"
+        self.send(type="request", id=id, op=method, body={"export_id": export_id, **params})
+        return id
+
+    def ask(self, method: str, export_id: str = "", **params: Any) -> Any:
+        """Ask, and take the next frame for the answer: its body, or its error."""
+        return self.answer(self.request(method, export_id, **params))
+
+    def answer(self, id: Any) -> Any:
+        frame = self.read()
+        assert (frame["type"], frame["id"]) == ("response", id), frame
+        return frame["body"] if frame["ok"] else frame["error"]
+
+    def said_about(self, id: Any) -> Any:
+        """What the plugin says about a request before its answer."""
+        frame = self.read()
+        assert (frame["type"], frame["request_id"]) == ("event", id), frame
+        return frame["event"]
+
+    def cancel(self, id: Any, reason: str = "user_cancelled") -> None:
+        self.send(type="cancel", request_id=id, reason=reason)
+
+
 @contextmanager
-def running(tmp_path: Path, source: str, **options: Any) -> Iterator[Plugin]:
+def running_vai(tmp_path: Path, source: str, **options: Any) -> Iterator[Vai]:
+    """The same for vai."""
+    with running(tmp_path, source, **options) as plugin:
+        yield Vai(plugin.process)
+
+
+def framed(message: Any) -> bytes:
+    body = json.dumps(message).encode()
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@contextmanager
+def running_framed(tmp_path: Path, source: str, **options: Any) -> Iterator[Framed]:
+    with running(tmp_path, source, **options) as plugin:
+        yield Framed(plugin.process)
+
+
+@contextmanager
+def running(tmp_path: Path, source: str, prologue: str = PROLOGUE, **options: Any) -> Iterator[Plugin]:
     """The plugin in `source`, which begins with everything the SDK exports and ends with `plugin.run()`."""
-    (tmp_path / "plugin.py").write_text(f"{PROLOGUE}\n{source}\nplugin.run()\n")
+    (tmp_path / "plugin.py").write_text(f"{prologue}\n{source}\nplugin.run()\n")
     process = subprocess.Popen(
         [sys.executable, "-S", "plugin.py"],
         cwd=tmp_path,

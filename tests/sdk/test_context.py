@@ -17,8 +17,9 @@ from plugbay.model.operations import (
     RecallMemory,
     SetStored,
 )
-from plugbay.sdk.context import SERVICE_SECONDS, Context, unconnected
+from plugbay.sdk.context import Context, unconnected
 from plugbay.sdk.errors import ServiceError
+from plugbay.sdk.line import SERVICE_SECONDS
 from plugbay.sdk.settings import Settings
 from tests.support.requirements import requirement
 
@@ -143,3 +144,15 @@ def test_a_contract_without_services_says_so(ask: Callable[[Context], Any]) -> N
     with pytest.raises(ServiceError, match="this host has no") as caught:
         ask(unconnected("p"))
     assert (caught.value.code, caught.value.rpc_code) == (Code.NOT_FOUND, None)
+
+
+@requirement("vai:sdk-one-source")
+def test_what_other_hosts_do_not_say_reads_as_nothing_and_costs_nothing() -> None:
+    ctx = unconnected("p", {"session_id": "s"})
+    names = "invocation_id trace_id org_id chain_id run_id deadline_at tool_execution_id delivery_id attempt compaction"
+    assert [getattr(ctx, name) for name in names.split()] == [None] * 10
+    assert (ctx.remaining, ctx.cancelled, ctx.scratch, ctx.gateway) == (None, False, None, None)
+    ctx.progress("half", percent=50)
+    ctx.checkpoint({"step": 1})
+    ctx.check_cancelled()
+    ctx.sleep(0)

@@ -1,10 +1,10 @@
-"""Which contract a first line opens."""
+"""Which contract a first line or frame opens."""
 
 from __future__ import annotations
 
 import pytest
 
-from plugbay.sdk.detect import KAGED, MAX_FIRST_LINE, NEXO, RUNE, detect
+from plugbay.sdk.detect import AINB, KAGED, MAX_FIRST_LINE, NEXO, RUNE, VAI, detect
 from plugbay.wire.strict_json import stdlib_codec
 from tests.support.requirements import requirement
 
@@ -86,3 +86,118 @@ def test_a_line_too_long_for_any_contract_is_not_waited_for() -> None:
     assert detect(CODEC, b"x" * MAX_FIRST_LINE) is None
     assert detect(CODEC, b"x" * (MAX_FIRST_LINE + 1)) == NEXO
     assert detect(CODEC, b'{"type":"' + b"x" * MAX_FIRST_LINE + b'"}\n') == NEXO
+
+
+def frame(body: bytes) -> bytes:
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+INIT = b'{"jsonrpc":"2.0","id":1,"method":"plugin/init","params":{}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "contract"),
+    [
+        (INIT, AINB),
+        (b'{"method":"plugin/render","type":"x"}', AINB),
+        (b'{"protocol":"vai.rpc.v1","type":"hello","role":"host"}', VAI),
+        (b'{"type":"hello"}', VAI),
+        (b'{"protocol":"vai.rpc.v1"}', VAI),
+        (b"{}", AINB),
+        (b"[]", AINB),
+        (b"???", AINB),
+        (b"", AINB),
+    ],
+)
+@requirement("ainb:sdk-detect", "vai:sdk-detect")
+def test_a_host_that_frames_what_it_says_is_known_by_the_first_body(body: bytes, contract: str) -> None:
+    first = frame(body)
+    assert detect(CODEC, first) == contract
+    assert detect(CODEC, first + b"Content-Length: 9") == contract
+    assert detect(CODEC, first, ended=True) == contract
+    for end in range(len(first)):
+        assert detect(CODEC, first[:end]) is None
+
+
+@pytest.mark.parametrize(
+    "header", [b"content-length: 2", b"CONTENT-LENGTH:\t+2", b"Content-Length: 9\r\ncontent-length: 2"]
+)
+@requirement("ainb:sdk-detect")
+def test_the_header_may_be_written_in_any_way_the_contract_allows(header: bytes) -> None:
+    assert detect(CODEC, header + b"\r\n\r\n{}") == AINB
+    assert detect(CODEC, header + b"\r\n\r\n{") is None
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"Content-Length: x\r\n\r\n",
+        b"Content-Length: 5\nhello",
+        b"Content-Length: 99999999999\r\n\r\n",
+        b"Content-Lengthy: 5\r\n\r\nhello",
+        b"Content-Length" + b" " * 9000,
+    ],
+)
+@requirement("ainb:sdk-detect")
+def test_a_broken_header_is_for_the_machine_to_judge(first: bytes) -> None:
+    assert detect(CODEC, first) == AINB
+
+
+@pytest.mark.parametrize("first", [b"Content-Length: 5", b"Content-Length: 5\r\n\r\nhel"])
+def test_half_a_frame_at_the_end_is_for_the_machine_too(first: bytes) -> None:
+    assert detect(CODEC, first) is None
+    assert detect(CODEC, first, ended=True) == AINB
+
+
+@requirement("ainb:sdk-detect")
+def test_a_long_greeting_in_a_frame_is_not_waited_for() -> None:
+    first = b"Content-Length: 16000000\r\n\r\n" + b" " * MAX_FIRST_LINE
+    assert detect(CODEC, first[:MAX_FIRST_LINE]) is None
+    assert detect(CODEC, first) == AINB
+
+
+@pytest.mark.parametrize("first", [b"\r\n", b" ", b"x"])
+def test_nothing_may_stand_before_a_frame(first: bytes) -> None:
+    assert detect(CODEC, first + frame(INIT)) == NEXO
+
+
+HELLO = b'{"protocol":"vai.rpc.v1","type":"hello","role":"host"}'
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"CONTENT-LENGTH:54",
+        b"content-length: 54\r\nContent-Type: application/json",
+        b"Content-Type: application/vnd.vai+json; charset=utf-8\r\nContent-Length: 54",
+        b"X-Request-ID: a:b\r\nx_y: \r\nContent-Length: 54\r\nZ: 1",
+    ],
+)
+@requirement("vai:sdk-detect")
+def test_a_frame_of_vai_may_have_other_headers_wherever_they_stand(header: bytes) -> None:
+    assert len(HELLO) == 54
+    first = header + b"\r\n\r\n" + HELLO
+    assert detect(CODEC, first) == VAI
+    assert detect(CODEC, first + b"Content-") == VAI
+    for end in range(len(first)):
+        assert detect(CODEC, first[:end]) is None
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}",
+        b"note: this is a log line\n",
+        b"note: this is another\r\n{}\n",
+        b"x-" + b"y" * 80 + b": 1\r\n",
+        b"a: " + b" " * 5000 + b"\r\n",
+    ],
+)
+@requirement("vai:sdk-detect")
+def test_a_line_that_only_looks_like_a_header_is_for_plugins_that_skip_lines(first: bytes) -> None:
+    assert detect(CODEC, first) == NEXO
+
+
+def test_half_a_header_at_the_end_is_a_line() -> None:
+    assert detect(CODEC, b"note: 1\r\n") is None
+    assert detect(CODEC, b"note: 1\r\n", ended=True) == NEXO

@@ -39,6 +39,18 @@ def forecast(city: str, ctx: Context) -> Any:
     return city, ctx.agent_id
 
 
+@plugin.tool()
+def pieces() -> Iterator[str]:
+    yield "a"
+    yield "b"
+
+
+@plugin.tool()
+async def pieces_later() -> AsyncIterator[str]:
+    yield "a"
+    yield "b"
+
+
 @plugin.method("index.rebuild")
 def rebuild(deep: bool, ctx: Context) -> Any:
     return deep, ctx.session_id
@@ -91,14 +103,14 @@ def all_heard(event: Any) -> Any:
     return event.payload
 
 
-duties = Duties(plugin, {"p_forecast": plugin.tools["forecast"]})
+duties = Duties(plugin, {f"p_{name}": tool for name, tool in plugin.tools.items()})
 
 
 def done(op: Operation, sent: list[Any] | None = None) -> Any:
     duty = duties.of(op)
     assert isinstance(duty, Duty), duty
-    value = duty.call(lambda said: unconnected("p", said))
     send = (sent if sent is not None else []).append
+    value = duty.call(lambda said: unconnected("p", said), send)
     return duty.settle(value, send) if not duty.handler.is_async else asyncio.run(duty.settle_later(value, send))
 
 
@@ -106,6 +118,8 @@ def done(op: Operation, sent: list[Any] | None = None) -> Any:
     ("op", "answer"),
     [
         (InvokeTool("p_forecast", {"city": "Lima"}, {"agent_id": "a"}), ("Lima", "a")),
+        (InvokeTool("p_pieces", {}), "ab"),
+        (InvokeTool("p_pieces_later", {}), "ab"),
         (CallMethod("index.rebuild", {"deep": True}, {"session_id": "s"}), (True, "s")),
         (RunHook("before_message", {"want": "none"}), {}),
         (RunHook("before_message", {"want": "dict"}), {"abort": False}),
@@ -182,7 +196,7 @@ def test_what_has_no_handler_is_a_failure(op: Operation, code: str, message: str
 def test_an_event_goes_to_every_handler_whose_pattern_covers_it() -> None:
     def heard_by(topic: str) -> list[Any]:
         found = duties.about(DeliverEvent(topic, {"payload": 7}))
-        return [duty.call(lambda _: unconnected()) for duty in found]
+        return [duty.call(lambda _: unconnected(), print) for duty in found]
 
     assert heard_by("a.b") == ["below a", 7]
     assert heard_by("b") == [7]

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plugbay.contracts.ainb.manifest import parse as parse_ainb
 from plugbay.contracts.kaged.manifest import parse
+from plugbay.contracts.vai.manifest import parse as parse_vai
+from plugbay.model.errors import Problem
 from plugbay.model.spec import PluginSpec
 from plugbay.sdk import Plugin
-from plugbay.sdk.manifests import kaged_manifest
+from plugbay.sdk.manifests import (
+    ainb_manifest,
+    ainb_program,
+    kaged_manifest,
+    vai_manifest,
+    vai_program,
+    write_ainb,
+    write_vai,
+)
+from tests.sdk.processes import PROLOGUE, Framed, Vai
 from tests.support.requirements import requirement
 
 CONFIG = {"type": "object", "properties": {"depth": {"type": "integer"}, "mode": {"enum": ["on", "off"]}}}
@@ -120,3 +134,198 @@ def test_a_long_description_is_cut_to_what_the_contract_allows() -> None:
     plugin = Plugin("p", description="x" * 300)
     plugin.tool("echo")(lambda: 1)
     assert read(kaged_manifest(plugin, command=["p"])).description == "x" * 200
+
+
+# ainb.
+
+
+def usage() -> Plugin:
+    plugin = Plugin(
+        "usage",
+        "1.0.0",
+        description='Shows "how much" \\ \x7f\n ü😀',
+        capabilities=["event_bus", "network=a.b", "network=c.d:81", "secrets:read=key", "net:[]"],
+        eager=True,
+        idle_seconds=0,
+    )
+    plugin.screen("usage")(print)
+    plugin.cli("usage")(print)
+    plugin.action("usage.total")(print)
+    plugin.on_action("refresh")(print)
+    plugin.on_snapshot("in", latest=True)(print)
+    plugin.publishes("out")
+    plugin.tool("echo")(lambda: 1)
+    plugin.knob("depth", type="int_range", label="Depth", min=1, max=9, default=3)
+    plugin.knob("loud", type="boolean", label="Loud", default=True)
+    plugin.knob("how", type="enum", label="Mode", binds_to="config.mode", values=["on", "off"], default="on")
+    plugin.knob("folder", type="path", label="Folder")
+    plugin.knob("speed", type="range", label="Speed", min=0, max=1)
+    return plugin
+
+
+@requirement("ainb:sdk-manifest")
+def test_everything_that_ainb_carries_is_in_its_manifest() -> None:
+    spec, problems = parse_ainb(ainb_manifest(usage()), Path("/plugins/usage"))
+    assert problems == []
+    assert spec is not None
+    assert (spec.id, spec.version, spec.eager, spec.idle_seconds) == ("usage", "1.0.0", True, None)
+    assert spec.description == 'Shows "how much" \\ \x7f\n ü😀'
+    assert spec.capabilities == ("event_bus", "network=a.b", "network=c.d:81", "secrets:read=key")
+    assert [(export.kind, export.name) for export in spec.exports] == [
+        ("screen", "usage"),
+        ("cli_namespace", "usage"),
+        ("cli_namespace", "usage.total"),
+    ]
+    assert (spec.commands, spec.snapshots, spec.latest_state) == (("refresh",), ("in",), ("in",))
+    knobs = [(knob.binds_to, knob.type, knob.label, knob.default) for knob in spec.settings.knobs]
+    assert knobs == [
+        ("depth", "int_range", "Depth", 3),
+        ("loud", "boolean", "Loud", True),
+        ("mode", "enum", "Mode", "on"),
+        ("folder", "path", "Folder", None),
+    ]
+
+
+@requirement("ainb:sdk-manifest")
+def test_what_is_not_declared_is_not_in_an_ainb_manifest() -> None:
+    assert ainb_manifest(Plugin("p", "1.2.3")) == '[plugin]\nname = "p"\nversion = "1.2.3"\nabi_version = 2\n'
+
+
+@requirement("ainb:sdk-program")
+def test_the_program_beside_the_manifest_is_the_plugin_from_wherever_it_is_started(tmp_path: Path) -> None:
+    folder = tmp_path / "my usage"
+    folder.mkdir()
+    (folder / "the source.py").write_text(f"{PROLOGUE}\nPlugin('my usage', '1.0.0').run()\n")
+    write_ainb(Plugin("my usage", "1.0.0"), folder, "the source.py", sys.executable)
+    assert sorted(path.name for path in folder.iterdir()) == ["manifest.toml", "my usage", "the source.py"]
+    spec, problems = parse_ainb((folder / "manifest.toml").read_text(), folder)
+    assert spec is not None
+    assert problems == []
+    assert os.access(spec.command[0], os.X_OK)
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(spec.command, cwd="/", **pipes) as process:
+        plugin = Framed(process)
+        assert plugin.greet()["name"] == "my usage"
+        plugin.close()
+        assert plugin.status() == 0
+
+
+@requirement("ainb:sdk-program")
+def test_a_program_needs_a_folder_of_its_own_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the folder of this plugin must be called 'usage'"):
+        write_ainb(usage(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert ainb_program() == '#!/bin/sh\nexec python3 "${0%/*}"/plugin.py\n'
+
+
+# vai.
+
+
+class FolderSite:
+    """A folder as a host reads it, on a machine that every package can run on."""
+
+    platform = ("linux", "amd64")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, path: str, limit: int) -> bytes | Problem:
+        return (self._folder / path).read_bytes()
+
+    def program_problem(self, path: str) -> str | None:
+        return None if os.access(self._folder / path, os.X_OK) else "it cannot be started"
+
+
+def devkit() -> Plugin:
+    plugin = Plugin(
+        "acme/devkit",
+        "0.1.0",
+        name='The "kit" \\ ü😀',
+        description="Two\nlines",
+        capabilities=["network", "net:[]"],
+        config_schema=CONFIG,
+    )
+    facts: Any = {"timeout": 5, "max_concurrency": 4, "execution_class": "isolated"}
+    plugin.tool("search", effect="read_only", input_schema=CITY, output_schema={"type": "array"}, **facts)(lambda: 1)
+    plugin.hook("run.completed", "chain.compacted", export="notify", capabilities=["secret=webhook"])(print)
+    plugin.hook("before_message")(print)
+    plugin.compactor(export="window", target_context="coding", capabilities=["filesystem=scratch"])(print)
+    plugin.harness("triage", supports=["continue"], capabilities=["scope=chains:read"])(print)
+    return plugin
+
+
+@requirement("vai:sdk-manifest")
+def test_everything_that_vai_carries_is_in_its_manifest(tmp_path: Path) -> None:
+    write_vai(devkit(), tmp_path)
+    spec, problems = parse_vai((tmp_path / "vai-plugin.toml").read_text(), tmp_path, {}, FolderSite(tmp_path))
+    assert problems == []
+    assert spec is not None
+    assert (spec.id, spec.version, spec.name) == ("acme/devkit", "0.1.0", 'The "kit" \\ ü😀')
+    assert spec.description == "Two\nlines"
+    exports = {export.name: export for export in spec.exports}
+    assert {name: export.kind for name, export in exports.items()} == {
+        "triage": "harness",
+        "search": "tool",
+        "window": "compactor",
+        "notify": "hook",
+    }
+    search = exports["search"]
+    assert search.input_schema == CITY
+    assert search.output_schema == {
+        "type": "object",
+        "properties": {"result": {"type": "array"}},
+        "required": ["result"],
+    }
+    facts = [search.facts[name] for name in ("effect_class", "timeout_ms", "max_concurrency", "execution_class")]
+    assert facts == ["read_only", 5000, 4, "isolated"]
+    assert search.facts["config_schema"] == CONFIG
+    assert exports["notify"].capabilities == ("network", "secret=webhook")
+    assert exports["window"].capabilities == ("network", "filesystem=scratch")
+    assert exports["triage"].capabilities == ("network", "scope=chains:read")
+
+
+@requirement("vai:sdk-manifest")
+def test_what_is_not_declared_is_not_in_a_vai_manifest() -> None:
+    plugin = Plugin("p", "1.2.3")
+    plugin.hook("run.completed", export="notify")(lambda event: None)
+    assert vai_manifest(plugin, ["python3", "plugin.py"]) == (
+        'api_version = "vai.plugin.v1"\n'
+        'package_id = "local/p"\n'
+        'version = "1.2.3"\n'
+        'name = "p"\n'
+        "\n[runtime]\n"
+        'protocol = "vai.rpc.v1"\n'
+        'transport = "stdio"\n'
+        'entrypoint = ["python3", "plugin.py"]\n'
+        'os = ["linux", "darwin"]\n'
+        'arch = ["amd64", "arm64"]\n'
+        "\n[[exports]]\n"
+        'id = "notify"\n'
+        'kind = "hook"\n'
+        'display_name = "Notify"\n'
+        "default_timeout_ms = 15000\n"
+        "\n[exports.permissions]\n"
+        'network = "none"\n'
+        'filesystem = "none"\n'
+        "gateway_api_scopes = []\n"
+        "secret_slots = []\n"
+        "\n[exports.hook]\n"
+        'subscribes_to = ["run.completed"]\n'
+    )
+
+
+@requirement("vai:sdk-program")
+def test_the_program_of_a_package_is_the_plugin_from_wherever_it_is_started(tmp_path: Path) -> None:
+    folder = tmp_path / "my kit"
+    folder.mkdir()
+    (folder / "the source.py").write_text(f"{PROLOGUE}\nPlugin('acme/devkit', '0.1.0').run()\n")
+    write_vai(devkit(), folder, "the source.py", sys.executable)
+    write_vai(devkit(), folder, "the source.py", sys.executable)  # a second time is as good as the first
+    assert sorted(path.name for path in folder.iterdir()) == ["bin", "schemas", "the source.py", "vai-plugin.toml"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([folder / "bin" / "plugin"], cwd="/", **pipes) as process:
+        plugin = Vai(process)
+        assert plugin.greet()["plugin"] == {"package_id": "acme/devkit", "version": "0.1.0"}
+        plugin.close()
+        assert plugin.status() == 0
+    assert vai_program() == '#!/bin/sh\nexec python3 "${0%/*}"/../plugin.py\n'

@@ -199,3 +199,68 @@ def test_without_a_host_there_are_no_services() -> None:
 def test_two_tools_with_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two tools are called 'add'"):
         plugin.tool("add")(whole)
+
+
+# What vai has words for.
+
+
+@requirement("vai:sdk-declarations")
+def test_a_hook_may_be_there_for_several_things_and_has_a_name() -> None:
+    plugin = Plugin("p")
+
+    @plugin.hook("run.completed", "chain.compacted", export="notify", timeout=5)
+    def on_it(event: Any) -> None: ...
+
+    @plugin.hook("run.started")
+    def started(event: Any) -> None:
+        """Says so."""
+
+    assert {event: hook.name for event, hook in plugin.hooks.items()} == {
+        "run.completed": "notify",
+        "chain.compacted": "notify",
+        "run.started": "started",
+    }
+    assert plugin.hooks["run.completed"].terms.timeout == 5
+    assert plugin.hooks["run.started"].description == "Says so."
+    with pytest.raises(ValueError, match=r"two hooks are called 'run\.started'"):
+        plugin.hook("run.paused", "run.started")(on_it)
+
+
+@requirement("vai:sdk-declarations")
+def test_a_compactor_is_declared_with_or_without_parentheses() -> None:
+    bare, full = Plugin("p"), Plugin("p")
+
+    def window(messages: Any) -> Any: ...
+
+    assert bare.compactor(window) is window
+    assert full.compactor(export="coder", target_context="coding", supports_pinned_items=True)(window) is window
+    assert bare.compaction is not None
+    assert full.compaction is not None
+    assert (bare.compaction.name, bare.compaction.target_context) == ("window", "general")
+    assert (full.compaction.name, full.compaction.target_context) == ("coder", "coding")
+    with pytest.raises(ValueError, match="a plugin has one compactor"):
+        full.compactor(window)
+
+
+@requirement("vai:sdk-declarations")
+def test_a_harness_is_called_after_its_function_unless_it_has_a_name() -> None:
+    plugin = Plugin("p")
+
+    @plugin.harness()
+    def triage(run: Any) -> None:
+        """Finds out."""
+
+    plugin.harness("other", fidelity="lossless", supports=["tool"], max_concurrency=4)(triage)
+    assert list(plugin.harnesses) == ["triage", "other"]
+    assert (plugin.harnesses["triage"].description, plugin.harnesses["triage"].fidelity) == ("Finds out.", "checkpoint")
+    assert (plugin.harnesses["other"].supports, plugin.harnesses["other"].terms.max_concurrency) == (("tool",), 4)
+    with pytest.raises(ValueError, match="two harnesses are called 'triage'"):
+        plugin.harness()(triage)
+    with pytest.raises(TypeError, match="with parentheses"):
+        plugin.harness(triage)  # type: ignore[arg-type]
+
+
+@requirement("vai:sdk-declarations")
+def test_a_fact_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tiemout'"):
+        Plugin("p").tool(tiemout=3)  # type: ignore[call-arg]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import plugbay
+from tests.sdk.processes import Vai
 from tests.support.requirements import requirement
 
 SOURCE = Path(plugbay.__file__).parents[1]
@@ -143,7 +144,7 @@ def test_a_first_line_that_is_no_contract_is_skipped_with_a_word_on_stderr(tmp_p
         assert b"p: malformed" in err
 
 
-@requirement("nexo:sdk-one-source", "kaged:sdk-one-source")
+@requirement("nexo:sdk-one-source", "kaged:sdk-one-source", "vai:sdk-one-source")
 def test_one_source_serves_whichever_contract_greets_it(tmp_path: Path) -> None:
     with plugin_process(tmp_path) as process:
         assert ask(process, HANDSHAKE)["type"] == "handshake"
@@ -154,6 +155,10 @@ def test_one_source_serves_whichever_contract_greets_it(tmp_path: Path) -> None:
     with plugin_process(tmp_path) as process:
         echo = {"jsonrpc": "2.0", "id": 1, "method": "p.echo", "params": {"n": 7}}
         assert ask(process, json.dumps(echo).encode() + b"\n")["result"] == {"n": 7}
+    with plugin_process(tmp_path) as process:
+        plugin = Vai(process)
+        plugin.greet()
+        assert plugin.ask("tool.invoke", "echo", input={"n": 7})["result"]["structured_output"] == {"n": 7}
 
 
 def test_a_first_line_in_pieces_is_still_one_line(tmp_path: Path) -> None:
@@ -170,9 +175,12 @@ def test_what_rune_does_not_need_is_not_loaded(tmp_path: Path) -> None:
         ask(process, HANDSHAKE)
         loaded = set(ask(process, request("modules", {}))["output"])
         ours = {name for name in loaded if name.startswith("plugbay.sdk.")}
-        assert ours == {f"plugbay.sdk.{name}" for name in ("detect", "handlers", "plugin", "serving", "stdio")}
+        assert ours == {
+            f"plugbay.sdk.{name}" for name in ("detect", "handlers", "plugin", "serving", "stdio", "surfaces")
+        }
         assert not loaded & {"threading", "_queue", "asyncio", "json", "re", "typing"}
-        assert not {name for name in loaded if name.startswith(("plugbay.contracts.nexo", "plugbay.contracts.kaged"))}
+        contracts = {name.split(".")[2] for name in loaded if name.startswith("plugbay.contracts.")}
+        assert contracts == {"base", "rune"}
 
 
 def test_a_process_serves_once(tmp_path: Path) -> None:

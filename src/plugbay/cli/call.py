@@ -1,25 +1,23 @@
 """`plugbay call PATH EXPORT [JSON]`: one call, on a host that lives just as long.
 
-Owns how words on a command line become a call, and that a signal ends the call, its child and then this
-process. How the ending looks is `call_view`'s; what the call does is the host's.
+Owns how words on a command line become a call. How the ending looks is `call_view`'s, how the host comes and goes
+`ephemeral`'s; what the call does is the host's.
 """
 
 from __future__ import annotations
 
 import functools
-import os
-import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from plugbay.cli import call_view, exit_codes, folders, output
+from plugbay.cli import call_view, ephemeral, folders, output
 from plugbay.cli.call_view import Ending, Refusal
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.paths import config_in_use, directories
+from plugbay.cli.paths import config_in_use
 
 if TYPE_CHECKING:
     from plugbay.host.calls import CallResult
@@ -33,9 +31,6 @@ LONGEST = 3600.0
 
 MAX_INPUT = 64 << 20
 """Bytes read from stdin: as much as a plugin is asked to buffer."""
-
-INSISTING = 3
-"""Signals after which we leave at once; the warden clears up what is left."""
 
 
 def _seconds(value: float | None) -> float | None:
@@ -136,30 +131,13 @@ def _stdin() -> bytes:
 
 def find(path: str, export: str, plugins: Path | None) -> tuple[list[Found], str]:
     """The plugins of the ephemeral host, and the name of the export on it."""
-    from plugbay.host.discovery import discover
-
-    place = folders.folder_of(Path(path))
-    if place.is_dir():
-        found = discover([place])
-    elif plugins is not None:
-        found, export = discover([plugins]), _full_name(path, export)
-    else:
+    if folders.folder_of(Path(path)).is_dir():
+        return ephemeral.found_in(Path(path)), export
+    if plugins is None:
         raise Refusal(call_view.no_such_plugin(path))
-    usable = [item.spec.id for item in found if item.spec]
-    if not usable:
-        raise Refusal(call_view.nothing_usable(plugins or place, found), found, _status_of_all(found))
-    if not place.is_dir() and path not in usable:
-        raise Refusal(call_view.unknown_id(path, usable), found)
-    return found, export
-
-
-def _full_name(plugin_id: str, export: str) -> str:
-    return export if export.startswith(f"{plugin_id}/") else f"{plugin_id}/{export}"
-
-
-def _status_of_all(found: Iterable[Found]) -> int:
-    """3 when plugins are there but broken, 4 when there are none."""
-    return Exit.INVALID if any(not folders.is_absent(item) for item in found) else Exit.NOT_FOUND
+    found = ephemeral.found_in(plugins)
+    ephemeral.check_id(path, found)
+    return found, export if export.startswith(f"{path}/") else f"{path}/{export}"
 
 
 def load_config(named: Path | None) -> Config | None:
@@ -176,14 +154,8 @@ def load_config(named: Path | None) -> Config | None:
 
 def _host(found: list[Found], config: Config | None, options: dict[str, Any], trace: bool, log: CallLog) -> Host:
     """A host that starts nothing but what the call needs."""
-    from plugbay.host.host import Host
-
     output.note_what_hosts_log()
-    steps = call_view.StepPrinter() if trace else None
-    places = directories()
-    logs = None if config and config.host.log_dir else places["log"]
-    state = None if config and config.host.state_dir else places["state"]
-    host = Host(found, config, **options, eager=False, call_log=log, log_dir=logs, state_dir=state, trace=steps)
+    host = ephemeral.make(found, config, **options, call_log=log, trace=call_view.StepPrinter() if trace else None)
     for written, meant in host.mistyped_ids.items():
         output.note(
             f"plugbay.toml has settings for {written!r}, but no plugin here is called that; {meant!r} is meant?"
@@ -203,41 +175,16 @@ class Question(NamedTuple):
 
 def run(make_host: Callable[[CallLog], Host], question: Question) -> Ending:
     """Call and wait, in an event loop of its own."""
-    import asyncio
-
     from plugbay.host.call_log import MemoryCallLog
 
-    log = MemoryCallLog()
-    result, number = asyncio.run(_attempt(make_host(log), question))
-    record = log.records[-1] if log.records else None
-    status = exit_codes.for_signal(number) if number and result is None else None
-    return Ending(question.name, record, result.output if result else None, status)
+    log, output, status = MemoryCallLog(), None, None
+    name, value, context, timeout, on_progress = question
 
+    def ask(host: Host) -> Coroutine[Any, Any, CallResult]:
+        return host.attempt(name, value, timeout=timeout, context=context, on_progress=on_progress)
 
-async def _attempt(host: Host, question: Question) -> tuple[CallResult | None, int]:
-    """The result, and the first signal that came.
-
-    A signal cuts short the call and nothing else: the host stops in good order, and its children are gone
-    before we are.
-    """
-    import asyncio
-
-    received: list[int] = []
-    async with host:
-        name, value, context, timeout, on_progress = question
-        asked = host.attempt(name, value, timeout=timeout, context=context, on_progress=on_progress)
-        work = asyncio.ensure_future(asked)
-
-        def interrupt(number: int) -> None:
-            received.append(number)
-            work.cancel()
-            if len(received) >= INSISTING:
-                os._exit(exit_codes.for_signal(number))
-
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # What is ignored stays ignored: a call under nohup outlives its terminal.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, interrupt, number)
-        await asyncio.wait({work})
-    return (None if work.cancelled() else work.result()), received[0] if received else 0
+    try:
+        output = ephemeral.visit(make_host(log), ask).output
+    except ephemeral.Interrupted as interrupted:
+        status = interrupted.exit_code
+    return Ending(name, log.records[-1] if log.records else None, output, status)

@@ -48,8 +48,10 @@ class Bench:
     def __init__(self, where: str, plugins: Path | None, config_file: Path | None) -> None:
         from plugbay.host.bindings import Bindings, Options
         from plugbay.host.config import Config
+        from plugbay.host.export_settings import settings_of
 
         self.spec = _plugin(where, plugins)
+        self.settings = settings_of(self.spec)
         try:
             loaded = load_config(config_file) or Config()
         except Refusal as refusal:
@@ -64,14 +66,14 @@ class Bench:
         values = self.bindings.config_of(self.spec)
         secrets = self.bindings.secrets_of(self.spec)
         problems = [
-            *settings.check_config(self.spec.settings, values),
-            *settings.check_secrets(self.spec.settings, secrets),
+            *settings.check_config(self.settings, values),
+            *settings.check_secrets(self.settings, secrets),
         ]
         return {
             "plugin": self.spec.id,
-            **settings.describe(self.spec.settings, values, secrets),
-            "config": settings.without_secrets(self.spec.settings, values),
-            "config_schema": self.spec.settings.config_schema,
+            **settings.describe(self.settings, values, secrets),
+            "config": settings.without_secrets(self.settings, values),
+            "config_schema": self.settings.config_schema,
             "problems": [problem.to_json() for problem in problems],
         }
 
@@ -119,13 +121,13 @@ def set_(
     from plugbay.host import settings, settings_files
 
     bench = Bench(plugin, plugins, config_file)
-    field = next((known.binds_to for known in bench.spec.settings.knobs if known.name == knob), None)
+    field = next((known.binds_to for known in bench.settings.knobs if known.name == knob), None)
     with settings_files.changing(bench.state):
         before = bench.bindings.config_of(bench.spec)
         if field is not None:
-            after = settings.set_knob(bench.spec.settings, before, knob, value)
+            after = settings.set_knob(bench.settings, before, knob, value)
         else:
-            after = settings.set_field(bench.spec.settings, before, knob, _value(value))
+            after = settings.set_field(bench.settings, before, knob, _value(value))
         if isinstance(after, Failure):
             raise CallFailed(after.with_detail(bench.spec.id))
         kept = after[field or knob]
@@ -153,9 +155,9 @@ def secret(
     with settings_files.changing(bench.state):
         others = settings_files.load_secrets(bench.state, bench.spec.id)
         others.pop(name, None)
-        known = settings.check_secrets(bench.spec.settings, others)
+        known = settings.check_secrets(bench.settings, others)
         kept = {**others, **typed}
-        new = [problem for problem in settings.check_secrets(bench.spec.settings, kept) if problem not in known]
+        new = [problem for problem in settings.check_secrets(bench.settings, kept) if problem not in known]
         if new:
             raise CallFailed(Failure(Code.INVALID_INPUT, f"{name} cannot be kept: {new[0]}", plugin=bench.spec.id))
         settings_files.save_secrets(bench.state, bench.spec.id, kept)
@@ -175,7 +177,7 @@ def _hidden(bench: Bench, name: str) -> str:
     from plugbay.contracts.validation import suggestion
     from plugbay.host import settings
 
-    known = [item["name"] for item in settings.describe(bench.spec.settings, {})["secrets"]]
+    known = [item["name"] for item in settings.describe(bench.settings, {})["secrets"]]
     if known and name not in known:
         text = f"there is no secret {name!r}{suggestion(name, known)}"
         raise CallFailed(Failure(Code.NOT_FOUND, text, plugin=bench.spec.id, detail={"known": known}))

@@ -125,7 +125,7 @@ def _refuse(found: Found, contract: str | None) -> int:
     return Exit.INVALID
 
 
-LABELS = frozenset("rule step case line exit stderr hint".split())
+LABELS = frozenset("check rule step case sent line exit stderr hint".split())
 """How the kit begins the lines that say more about a failure."""
 
 

@@ -91,6 +91,7 @@ BY_REASON = MappingProxyType(
             ),
             Exit.DENIED,
         ),
+        **dict.fromkeys((Reason.INVALID_MANIFEST, Reason.INVALID_CONFIG), Exit.INVALID),
         **dict.fromkeys((Reason.NOT_FOUND, Reason.NOT_INSTALLED, Reason.NO_EARLIER_RELEASE), Exit.NOT_FOUND),
         **dict.fromkeys((Reason.REGISTRY_FAILED, Reason.MISSING_EXTRA, Reason.CHANGED_MEANWHILE), Exit.FAILURE),
     }

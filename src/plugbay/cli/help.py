@@ -48,12 +48,18 @@ def _show(page: output.Printer, command: Any, ctx: Any, subcommands: dict[str, A
     for paragraph in paragraphs(command.help):
         page.line(paragraph)
         page.blank()
-    words = ["COMMAND", "…"] if subcommands else [*map(_usage, arguments), "[OPTIONS]"]
+    words = ["COMMAND", "…"] if subcommands else _words(command, arguments)
     page.line(("Usage: ", output.NAME), " ".join([ctx.command_path, *words]))
     _table(page, "Commands", [(name, _first_line(entry)) for name, entry in subcommands.items()])
     _table(page, "Arguments", [(_argument_name(argument), argument.help or "") for argument in arguments])
     _table(page, "Options", [(_option_name(option), option.help or "") for option in options])
     _epilog(page, command.epilog)
+
+
+def _words(command: Any, arguments: Iterable[Any]) -> list[str]:
+    """What follows the name of a command; options stand first where what follows the arguments is not ours to read."""
+    named = [*map(_usage, arguments)]
+    return [*named, "[OPTIONS]"] if command.allow_interspersed_args else ["[OPTIONS]", *named]
 
 
 def paragraphs(text: str | None) -> list[str]:

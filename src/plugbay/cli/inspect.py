@@ -48,10 +48,16 @@ def to_json(found: Found) -> dict[str, Any]:
         "name": spec.name if spec else None,
         "description": spec.description if spec else None,
         "lifetime": spec.lifetime if spec else None,
-        "exports": [export.to_json() for export in spec.exports] if spec else [],
+        "exports": [_export_json(export) for export in spec.exports] if spec else [],
         "capabilities": list(spec.capabilities) if spec else [],
         "problems": [problem.to_json() for problem in found.problems],
     }
+
+
+def _export_json(export: Export) -> dict[str, Any]:
+    """How it is run and what for, only where the contract leaves that to each export."""
+    own = {"capabilities": list(export.capabilities), "facts": export.facts} if _manner(export.facts) else {}
+    return {**export.to_json(), **own}
 
 
 def _show(found: Found) -> None:
@@ -99,7 +105,11 @@ def _further(spec: PluginSpec) -> dict[str, str]:
         "may ask": ", ".join(spec.optional_capabilities),
         "hears": ", ".join(spec.subscribes),
         "publishes": ", ".join(spec.publishes),
+        "commands": ", ".join(spec.commands),
+        "snapshots": ", ".join(spec.snapshots),
+        "starts": "with the host" if spec.eager else "when it is needed" if spec.lifetime == "resident" else "",
         "on crash": crash if spec.respawn else "",
+        "when idle": "" if spec.idle_seconds is None else f"stopped after {spec.idle_seconds:g} s",
         "sandbox": output.DOT.join(filter(None, [confined, *_paths(sandbox)])),
     }
 
@@ -116,9 +126,21 @@ def _show_export(page: output.Printer, export: Export, *, told_at_start: bool) -
     page.line((export.kind, output.DIM), " ", (export.name, output.CODE), (needs, output.DIM), indent=2)
     if export.description:
         page.line(export.description, indent=4)
+    manner = _manner(export.facts)
+    if manner:
+        page.line(("runs  ", output.DIM), manner, indent=4)
     schema = export.input_schema or INPUTS.get(export.kind)
     unknown = schema is None and told_at_start
     page.line(("input ", output.DIM), "told at its start" if unknown else schema_text.summary(schema), indent=4)
+
+
+def _manner(facts: dict[str, Any]) -> str:
+    """How an export is run, where the contract leaves that to each."""
+    if "execution_class" not in facts:
+        return ""
+    words = [facts["execution_class"], f"{facts['timeout_ms'] / 1000:g} s", f"{facts['max_concurrency']} at a time"]
+    words += [facts[name] for name in ("effect_class", "fidelity") if name in facts]
+    return output.DOT.join([*words, *(f"on {event}" for event in facts.get("subscribes_to", ()))])
 
 
 def _timeouts(timeouts: Timeouts) -> str:

@@ -86,6 +86,9 @@ def _candidate(
     installer = Installer(store_at(store), trust_in(trust), now)
     with tempfile.TemporaryDirectory(prefix="plugbay-") as scratch:
         archive, source = Path(text), ""
+        if not is_reference(text) and not archive.exists():
+            hint = "a package in a registry is named oci://REGISTRY/NAME:TAG"
+            raise PackageRefused(Reason.NOT_FOUND, f"there is no file {text}", hint=hint)
         if is_reference(text):
             pulled = fetch(text, Path(scratch), plain_http=plain_http)
             archive, source = pulled.archive, str(pulled.reference)
@@ -110,9 +113,21 @@ def _require_consent(candidate: Candidate, yes: bool) -> None:
             page.line((mark, style), f" {words} ", (name, output.CODE), indent=2)
     if not changes.asked or yes:
         return
-    if not sys.stdin.isatty() or not typer.confirm("Agree?", err=True):
+    if not _agreed():
         text = f"{package.id} {package.version} asks for more: {', '.join(changes.asked)}"
         raise PackageRefused(Reason.CONSENT_NEEDED, text, hint="--yes agrees to it", difference=changes.to_json())
+
+
+def _agreed() -> bool:
+    """What the person at the terminal says; no, when there is nobody."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return False
+    console = output.err().console
+    console.print("Agree? [y/N] ", end="")
+    answer = sys.stdin.readline()
+    if not answer:  # Ctrl-D, which leaves the cursor where it is
+        console.print()
+    return answer.strip().lower() in {"y", "yes"}
 
 
 def _told(installed: Installed, candidate: Candidate, as_json: bool) -> None:

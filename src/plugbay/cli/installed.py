@@ -24,7 +24,8 @@ PluginId = Annotated[str, typer.Argument(metavar="ID", help="An installed plugin
 def list_(store: StoreDir = None, as_json: AsJson = False) -> None:
     """Show the installed plugins and the releases to go back to."""
     place = store_at(store)
-    found = place.installed()
+    with told(as_json):
+        found = place.installed()
     if as_json:
         output.print_json({"folder": str(place.plugins), "plugins": [to_json(item) for item in found]})
         return

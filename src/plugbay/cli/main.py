@@ -24,15 +24,24 @@ from plugbay.cli.doctor import doctor
 from plugbay.cli.exit_codes import Exit, for_failure, for_signal
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.inspect import inspect
+from plugbay.cli.install import install, upgrade
+from plugbay.cli.installed import list_, pin, rollback, uninstall, unpin
+from plugbay.cli.pack import pack
 from plugbay.cli.paths import paths
+from plugbay.cli.render import render
+from plugbay.cli.run import RunCommand, run
+from plugbay.cli.signing import SIGN_EXAMPLES, keygen, sign, verify
+from plugbay.cli.transfer import pull, push
+from plugbay.cli.trust import trust
+from plugbay.cli.tui import tui
 from plugbay.model.errors import CallFailed, ConfigInvalid, ManifestInvalid, PlugbayError
 
 DEBUG_VARIABLE = "PLUGBAY_DEBUG"
 
 STATUSES = """\
 Exit status
-0 ok · 1 failure · 2 usage · 3 manifest or config invalid · 4 not found · 5 not granted
-7 no start or no handshake · 8 timeout · 9 findings · 10 the plugin answered with an error"""
+0 ok · 1 failure · 2 usage · 3 manifest or config invalid · 4 not found · 5 not granted or denied
+6 signature or integrity · 7 no start or no handshake · 8 timeout · 9 findings · 10 the plugin answered with an error"""
 
 EXAMPLES: dict[Callable[..., None], str] = {
     inspect: """\
@@ -48,10 +57,53 @@ plugbay call example.weather forecast --plugins plugins/ --grant-all --json""",
 Examples
 plugbay conform plugins/weather
 plugbay conform plugins/weather --junit report.xml""",
+    run: """\
+Examples
+plugbay run --plugins plugins/ notes add "buy milk"
+plugbay run --plugins plugins/ --grant-all notes --help""",
+    render: """\
+Examples
+plugbay render plugins/usage
+plugbay render usage burndown --plugins plugins/ --size 100x30 --key down --key enter
+plugbay render plugins/usage --svg usage.svg""",
     doctor: """\
 Examples
 plugbay doctor
 plugbay doctor plugins/weather""",
+    tui: """\
+Examples
+plugbay tui plugins/
+plugbay tui plugins/burndown --grant-all""",
+    pack: """\
+Examples
+plugbay pack plugins/weather
+plugbay pack plugins/weather --out dist/ --json""",
+    keygen: """\
+Examples
+plugbay keygen acme""",
+    sign: SIGN_EXAMPLES,
+    verify: """\
+Examples
+plugbay verify example.weather-1.0.0.tar.gz""",
+    push: """\
+Examples
+plugbay push example.weather-1.0.0.tar.gz oci://registry.example/acme/weather""",
+    pull: """\
+Examples
+plugbay pull oci://registry.example/acme/weather:1.0.0
+plugbay pull oci://registry.example/acme/weather@sha256:…""",
+    install: """\
+Examples
+plugbay install oci://registry.example/acme/weather:1.0.0
+plugbay install example.weather-1.0.0.tar.gz --store ./store""",
+    upgrade: """\
+Examples
+plugbay upgrade oci://registry.example/acme/weather:1.1.0""",
+    list_: "",
+    rollback: "",
+    pin: "",
+    unpin: "",
+    uninstall: "",
     paths: "",
 }
 
@@ -66,8 +118,10 @@ app = typer.Typer(
 )
 
 for _command, _examples in EXAMPLES.items():
-    app.command(cls=HelpCommand, epilog=_examples)(_command)
+    _cls = RunCommand if _command is run else HelpCommand
+    app.command(_command.__name__.rstrip("_"), cls=_cls, epilog=_examples)(_command)
 app.add_typer(config)
+app.add_typer(trust)
 
 
 def _version(wanted: bool) -> None:
@@ -104,6 +158,12 @@ def main() -> None:
         if os.environ.get(DEBUG_VARIABLE) and not expected:
             raise
         sys.exit(report(error))
+
+
+def vai_plugin_sign() -> None:
+    """The command `vai-plugin-sign`, by which release scripts know `plugbay sign`."""
+    sys.argv[1:1] = ["sign"]
+    main()
 
 
 def _terminated(number: int, frame: object) -> None:

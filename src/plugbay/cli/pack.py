@@ -26,13 +26,19 @@ def pack(
 
     Left out: what tools leave behind (.git, __pycache__, .venv, …), keys, and what .plugbayignore names.
     """
+    from plugbay.packages.archive import SUFFIX
     from plugbay.packages.archive import pack as make
+    from plugbay.packages.folder import would_be_packed
 
     found = folders.look(path)
     if found.spec is None:
         raise typer.Exit(folders.refuse(found, "pack"))
+    folder, place = folders.folder_of(path), out or Path()
+    if would_be_packed(folder, place / f"any{SUFFIX}" if place.is_dir() else place):
+        text = "the package would lie in the folder it is made of, and be a part of the next one"
+        raise typer.BadParameter(f"{text}; name another place with --out")
     with told(as_json):
-        packed = make(folders.folder_of(path), out)
+        packed = make(folder, out)
     if as_json:
         output.print_json(to_json(packed))
         return

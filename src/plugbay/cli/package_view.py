@@ -17,7 +17,8 @@ import typer
 from plugbay.cli import output
 from plugbay.cli.exit_codes import for_refusal
 from plugbay.cli.paths import directories
-from plugbay.packages.errors import PackageRefused
+from plugbay.model.errors import ConfigInvalid, ManifestInvalid
+from plugbay.packages.errors import PackageRefused, Reason
 
 if TYPE_CHECKING:
     from plugbay.packages.store import Store
@@ -62,12 +63,21 @@ def told(as_json: bool) -> Iterator[None]:
     """A refusal inside ends the command: its words, or its JSON, and the status of its reason."""
     try:
         yield
-    except PackageRefused as refusal:
+    except (PackageRefused, ManifestInvalid, ConfigInvalid) as error:
+        if not as_json and not isinstance(error, PackageRefused):
+            raise  # said as in every other command
+        refusal = error if isinstance(error, PackageRefused) else _unreadable(error)
         if as_json:
             output.print_json({"refused": refusal.to_json()})
         else:
             output.problem(refusal.message, hint=refusal.hint)
         raise typer.Exit(for_refusal(refusal.reason)) from None
+
+
+def _unreadable(error: ManifestInvalid | ConfigInvalid) -> PackageRefused:
+    reason = Reason.INVALID_MANIFEST if isinstance(error, ManifestInvalid) else Reason.INVALID_CONFIG
+    problems = [problem.to_json() for problem in error.problems]
+    return PackageRefused(reason, f"{error.source} cannot be used", problems=problems)
 
 
 def size_text(size: int) -> str:

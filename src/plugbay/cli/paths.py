@@ -20,8 +20,8 @@ CONFIG_NAME = "plugbay.toml"
 WIDTH = len(CONFIG_NAME) + 2
 
 MEANINGS = {
-    "config": "not used yet",
-    "data": "not used yet",
+    "config": "the keys you trust, and your own",
+    "data": "installed plugins",
     "state": "settings made with plugbay config, and what plugins keep through the host",
     "cache": "not used yet",
     "log": "what plugins wrote to stderr under plugbay call",

@@ -85,9 +85,7 @@ def verify(target: Target, trust: TrustFile = None, as_json: AsJson = False) -> 
 
     with told(as_json):
         package, data = _open(target, to_pack=False)
-        store = trust_in(trust)
-        signature = check(package, data, store, now())
-        key = store.judge(signature.key_id, package.id, now())
+        signature, key = check(package, data, trust_in(trust), now())
     if as_json:
         facts = {"id": package.id, "version": package.version, "key_id": key.key_id, "publisher": key.publisher}
         output.print_json({"status": "verified", **facts, "signed_at": signature.signed_at})

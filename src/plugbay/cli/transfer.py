@@ -55,11 +55,17 @@ def push(
 
 
 def _looked_at(archive: Path) -> Package:
-    """What is inside; nothing is pushed that nobody could install."""
+    """What is inside; nothing is pushed that nobody could install, such as a signature of other files."""
+    from plugbay.packages import signature as signatures
+    from plugbay.packages.installer import signature_of
     from plugbay.packages.package import open_archive
 
     with tempfile.TemporaryDirectory(prefix="plugbay-") as scratch:
-        return open_archive(archive, Path(scratch)).package
+        opened = open_archive(archive, Path(scratch))
+        data = signature_of(archive, opened)
+        if data is not None:
+            signatures.check_contents(signatures.read(data), opened.package)
+        return opened.package
 
 
 def _tagged(text: str, package: Package) -> Reference:

@@ -52,7 +52,11 @@ def add(
 
     last = _end_of(until)
     with told(as_json):
-        trusted = TrustedKey(load_public(key), publisher, tuple(package or ()), last)
+        public = load_public(key)
+        try:
+            trusted = TrustedKey(public, publisher, tuple(package or ()), last)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
         trust_in(trust_file).add(trusted)
     _show([trusted], as_json)
 
@@ -60,7 +64,8 @@ def add(
 @trust.command("list", cls=HelpCommand, epilog=EXAMPLES)
 def list_(trust_file: TrustFile = None, as_json: AsJson = False) -> None:
     """Show every key, and what it is trusted with."""
-    found = trust_in(trust_file).keys()
+    with told(as_json):
+        found = trust_in(trust_file).keys()
     if as_json:
         output.print_json([key.to_json() for key in found])
     elif found:

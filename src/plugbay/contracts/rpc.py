@@ -41,7 +41,8 @@ HEAD_BYTES = 200
 MAX_ERROR_TEXT = 65_536
 """Characters of an error's message; whatever has to be escaped in it, the frame stays far below every limit."""
 
-_BEFORE_ID = (b'"method"', b'"params"', b'"result"', b'"error"')
+_ANSWERS = (b'"result"', b'"error"')
+_MEMBERS = (b'"method"', b'"params"', *_ANSWERS)
 
 
 def transitions(host_breaks: tuple[str, ...], plugin_breaks: tuple[str, ...] = ()) -> dict[tuple[str, str, str], str]:
@@ -101,12 +102,16 @@ def sendable(text: str) -> str:
 def answered_id(head: bytes) -> int | None:
     """Which call a frame answers, seen from its beginning: its reader could not use the rest.
 
-    None where that is not certain: the id must stand before anything that might hold another one.
+    None where that is not certain: the id must stand before anything that might hold another one, and the first such
+    thing after it must be an answer; a request may have its method where it cannot be seen any more.
     """
-    before, found, after = head.partition(b'"id":')
-    digits = after.lstrip().partition(b",")[0].rstrip()
-    certain = found and not any(word in before for word in _BEFORE_ID) and b'"method"' not in after
-    return int(digits) if certain and digits.isdigit() and len(digits) < 16 else None
+    before, _, after = head.partition(b'"id":')
+    digits, _, rest = after.partition(b",")
+    digits = digits.strip()
+    if not digits.isdigit() or len(digits) > 15 or any(word in before for word in _MEMBERS):
+        return None
+    _, first = min(((rest.find(word), word) for word in _MEMBERS if word in rest), default=(0, b""))
+    return int(digits) if first in _ANSWERS else None
 
 
 class Asked:

@@ -96,7 +96,9 @@ class Agents:
 
 
 def _export(spec: PluginSpec, hook: str) -> Export | None:
-    return next((export for export in spec.exports if export.kind == "hook" and export.name == hook), None)
+    """The hook of that name; one that says which events are delivered to it is no part of an agent's turn."""
+    hooks = (export for export in spec.exports if export.kind == "hook" and "subscribes_to" not in export.facts)
+    return next((export for export in hooks if export.name == hook), None)
 
 
 def _advice(answer: object) -> object:

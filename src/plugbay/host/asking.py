@@ -15,8 +15,12 @@ from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
     CallMethod,
     Chat,
+    Compact,
     DeleteVectors,
+    DispatchCli,
     InvokeTool,
+    Render,
+    RunHarness,
     RunHook,
     SearchVectors,
     SendOutbound,
@@ -30,7 +34,14 @@ from plugbay.wire.fast_json import MsgspecCodec
 if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
 
+USUAL_SIZE = (80, 24)
+"""Columns and lines of a terminal that nobody has measured."""
+
+LONGEST_SIDE = 65_535
+"""Cells of a screen in one direction: the sides of a viewport have 16 bits."""
+
 _TEXT = {"type": "string", "minLength": 1}
+_SIDE = {"type": "integer", "minimum": 1, "maximum": LONGEST_SIDE}
 
 INPUTS: dict[str, Any] = {
     "hook": {"type": "object", "description": "The event the hook is told about."},
@@ -85,6 +96,72 @@ INPUTS: dict[str, Any] = {
         ],
         "additionalProperties": False,
     },
+    "compactor": {
+        "type": "object",
+        "required": ["source", "target"],
+        "properties": {
+            "compaction_id": _TEXT,
+            "source": {
+                "type": "object",
+                "required": ["projection"],
+                "properties": {
+                    "chain_id": {"type": ["string", "null"]},
+                    "projection": {
+                        "type": "object",
+                        "required": ["blocks"],
+                        "properties": {
+                            "blocks": {"type": "array", "items": {"type": "object"}},
+                            "pinned_items": {"type": "array", "items": {"type": "object"}},
+                            "token_estimate": {"type": "integer", "minimum": 0},
+                        },
+                    },
+                },
+            },
+            "target": {
+                "type": "object",
+                "required": ["max_input_tokens"],
+                "properties": {"max_input_tokens": {"type": "integer", "minimum": 1}, "target_model": _TEXT},
+            },
+            "policy": {"type": "object"},
+        },
+        "additionalProperties": False,
+    },
+    "harness": {
+        "type": "object",
+        "properties": {
+            "mode": {"enum": ["start", "resume"], "default": "start"},
+            "target": {
+                "type": "object",
+                "properties": {"execution_id": _TEXT},
+                "description": "session_id, chain_id, execution_id",
+            },
+            "trigger": {"type": "object", "required": ["type"], "properties": {"type": _TEXT}},
+            "policy": {"type": "object", "description": "max_depth, max_child_runs, allow_compaction"},
+        },
+        "if": {"required": ["mode"], "properties": {"mode": {"const": "resume"}}},
+        "then": {"required": ["target"], "properties": {"target": {"required": ["execution_id"]}}},
+        "additionalProperties": False,
+    },
+    "screen": {
+        "type": "object",
+        "properties": {
+            "width": {**_SIDE, "default": USUAL_SIZE[0]},
+            "height": {**_SIDE, "default": USUAL_SIZE[1]},
+        },
+        "additionalProperties": False,
+    },
+    "cli_namespace": {
+        "type": "object",
+        "properties": {
+            "argv": {
+                "type": "array",
+                "items": {"type": "string"},
+                "default": [],
+                "description": "the words after the namespace",
+            },
+        },
+        "additionalProperties": False,
+    },
 }
 """What `host.call` takes for an export of each kind; tools bring their own schema."""
 
@@ -93,16 +170,27 @@ def operation(
     export: Export, payload: msgspec.Raw, codec: MsgspecCodec, context: Mapping[str, Any], *, stream: bool = False
 ) -> PluginOp | Failure:
     """What to ask the plugin. The payload fits the export's schema already."""
+    if export.facts.get("unsupported"):
+        return Failure(Code.UNAVAILABLE, f"{export.name} cannot run here: {export.facts['unsupported']}")
     if export.kind == "tool":
         return InvokeTool(export.name, payload, context)
     if export.kind == "method":
         return CallMethod(export.name, payload, context)
     if export.kind == "hook":
         return RunHook(export.name, payload, context)
+    # A compactor of kaged has no execution class: it is asked through its hook, never by itself.
+    if export.kind in _BY_INVOCATION and "execution_class" in export.facts:
+        return _BY_INVOCATION[export.kind](export.name, codec.load(payload), context)
     build = _BUILDERS.get(export.kind)
     if build is None:
         return Failure(Code.NOT_FOUND, f"{export.name} is a {export.kind}, and that cannot be called")
     return build(export.name, codec.load(payload), stream)
+
+
+_BY_INVOCATION: dict[str, Callable[[str, Any, Mapping[str, Any]], PluginOp]] = {
+    "compactor": Compact,
+    "harness": RunHarness,
+}
 
 
 def _channel(kind: str, value: dict[str, Any], stream: bool) -> PluginOp:
@@ -125,8 +213,20 @@ def _vectors(backend: str, value: dict[str, Any], stream: bool) -> PluginOp:
     return DeleteVectors(backend, collection, value["ids"])
 
 
+def _screen(screen: str, value: dict[str, Any], stream: bool) -> PluginOp:
+    width, height = USUAL_SIZE
+    # JSON Schema takes 80.0 for an integer, the wire does not.
+    return Render(screen, int(value.get("width", width)), int(value.get("height", height)))
+
+
+def _namespace(namespace: str, value: dict[str, Any], stream: bool) -> PluginOp:
+    return DispatchCli(namespace, value.get("argv", []))
+
+
 _BUILDERS: dict[str, Callable[[str, dict[str, Any], bool], PluginOp]] = {
     "channel": _channel,
     "llm_provider": _chat,
     "vector_backend": _vectors,
+    "screen": _screen,
+    "cli_namespace": _namespace,
 }

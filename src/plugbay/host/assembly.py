@@ -15,15 +15,18 @@ from plugbay.host.catalog import Entry
 from plugbay.host.config import Config, MemoryConfig
 from plugbay.host.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
 from plugbay.host.reception import Services
+from plugbay.host.services.actions import Actions, Forward
 from plugbay.host.services.agent_memory import AgentMemory
 from plugbay.host.services.database import IN_MEMORY
 from plugbay.host.services.embedding import HashingEmbedder
 from plugbay.host.services.memory import LongTermMemory
+from plugbay.host.services.network import Fetcher
 from plugbay.host.services.recall import EMBEDDED, VectorRecall
 from plugbay.host.services.storage import PluginStorage
 from plugbay.host.services.vector_store import EmbeddedVectors
 from plugbay.host.services.vectors import VectorRegistry
-from plugbay.model.errors import Failure
+from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.operations import InvokeAction
 
 STORAGE_FILE = "storage.db"
 """Below the state directory: what plugins keep through the host."""
@@ -51,6 +54,7 @@ class Backends:
             raise
 
     async def close(self) -> None:
+        self.services.files.close()
         await self.services.llm.close()
         for store in self._stores():
             await store.close()
@@ -62,7 +66,7 @@ class Backends:
 
 def assemble(config: Config, calls: Calls, state_dir: Path | None = None) -> Backends:
     """The services for these settings and these plugins; nothing is opened yet."""
-    services = Services()
+    services = Services(network=Fetcher(config.network.allow_private), actions=Actions(_to_plugins(calls)))
     embedded = EmbeddedVectors(_vectors_path(config))
     backends = Backends(services, embedded)
     backends.vectors.register(EMBEDDED, embedded, OPERATOR)
@@ -114,3 +118,27 @@ def _offer(calls: Calls, backends: Backends) -> None:
             refusal = backends.channels.register(name, PluginChannel(calls, owner, name), owner)
         if refusal is not None:
             backends.services.journal.note(owner, "name_taken", refusal)
+
+
+def _to_plugins(calls: Calls) -> Forward:
+    """An action that is not the host's own goes to the plugin whose command lines have exactly its name."""
+
+    async def forward(caller: str, action: str, data: bytes, seconds: float) -> bytes | None:
+        offered = calls.catalog.of_kind("cli_namespace")
+        named = {entry.spec.id: entry for entry in offered if entry.export.name == action}
+        entry = next((entry for owner, entry in named.items() if owner != caller and calls.admits(entry)), None)
+        if entry is None:
+            return None
+        op = InvokeAction(action, data, round(seconds * 1000))
+        result = await calls.attempt(entry.full_name, lambda _: op, seconds, kind="cli_namespace")
+        if result.failure is not None:
+            raise CallFailed(_second_hand(result.failure))
+        return bytes(result.output)
+
+    return forward
+
+
+def _second_hand(failure: Failure) -> Failure:
+    """What the plugin that asked is told: its own request was in order, but the one it went to has failed."""
+    code = Code.TIMEOUT if failure.code == Code.TIMEOUT else Code.PLUGIN_ERROR
+    return Failure(code, f"{failure.plugin}: {failure.message}", plugin=failure.plugin)

@@ -15,10 +15,13 @@ import msgspec
 
 from plugbay.host import policy, settings, settings_files
 from plugbay.host.config import Config
+from plugbay.host.export_settings import settings_of
+from plugbay.host.invocation_context import ExportBinding, execution_class
+from plugbay.host.invocation_context import Policy as ExportPolicy
 from plugbay.host.policy import Decision
 from plugbay.host.seat import Binding, Project
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
-from plugbay.model.spec import Lifetime, PluginSpec
+from plugbay.model.spec import Export, Lifetime, PluginSpec
 
 CONCURRENCY = {Lifetime.PER_CALL: 32, Lifetime.RESIDENT: 256}
 """Calls of one plugin at the same time where the operator does not say: a process each, or a message each."""
@@ -70,6 +73,7 @@ class Bindings:
         return Binding(
             spec=replace(
                 spec,
+                exports=tuple(_apart(export, ours.execution_class) for export in spec.exports),
                 timeouts=ours.timeouts.over(spec.timeouts),
                 patience=spec.patience if ours.timeouts.call is None else {},
             ),
@@ -81,6 +85,7 @@ class Bindings:
             project=self._project,
             pool=ours.pool,
             concurrency=ours.concurrency or CONCURRENCY[spec.lifetime],
+            log_level=ours.log_level or self._config.host.log_level,
             refusal=refusal,
         )
 
@@ -91,7 +96,7 @@ class Bindings:
             secrets = self.secrets_of(spec)
         except ConfigInvalid as error:
             return None, None, _refused(spec, error.problems)
-        known = spec.settings
+        known = settings_of(spec)
         problems = settings.check_config(known, config) + settings.check_secrets(known, secrets)
         if not problems:
             problems = [problem for value in (config, secrets) for problem in _size_problem(value)]
@@ -103,14 +108,38 @@ class Bindings:
             None,
         )
 
+    def for_export(self, spec: PluginSpec, export: Export) -> ExportBinding | Failure:
+        """One export as plugbay.toml binds it, for invocations: its part of the config, the secrets, the policy."""
+        _, secrets, refusal = self._settings(spec)
+        if refusal is not None:
+            return refusal
+        ours = self._config.plugin(spec.id)
+        seconds = ours.timeouts.call
+        return ExportBinding(
+            config=self.config_of(spec).get(export.name, {}),
+            secrets=secrets or {},
+            policy=ExportPolicy(
+                timeout_ms=None if seconds is None else round(seconds * 1000), execution_class=ours.execution_class
+            ),
+            project_id=self._project.id,
+        )
+
     def config_of(self, spec: PluginSpec) -> dict[str, Any]:
         """Defaults, then plugbay.toml, then what was set by command; raises `ConfigInvalid`."""
         saved = {} if self._state_dir is None else settings_files.load_config(self._state_dir, spec.id)
-        return {**settings.defaults(spec.settings), **self._config.plugin(spec.id).config, **saved}
+        return {**settings.defaults(settings_of(spec)), **self._config.plugin(spec.id).config, **saved}
 
     def secrets_of(self, spec: PluginSpec) -> dict[str, Any]:
         """Raises `ConfigInvalid`, also when anybody else could read them."""
         return {} if self._state_dir is None else settings_files.load_secrets(self._state_dir, spec.id)
+
+
+def _apart(export: Export, least: str | None) -> Export:
+    """The export with the isolation that the operator wants at least, if it has a word for that."""
+    declared = export.facts.get("execution_class")
+    if declared is None or least is None:
+        return export
+    return replace(export, facts={**export.facts, "execution_class": execution_class(declared, least)})
 
 
 def _make_folder(path: Path, spec: PluginSpec) -> Failure | None:

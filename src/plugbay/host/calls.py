@@ -6,6 +6,7 @@ from a plugin comes through here: the public API, hooks, channels, language mode
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,9 @@ import msgspec
 from plugbay.host import policy
 from plugbay.host.asking import operation
 from plugbay.host.catalog import Catalog, Entry
+from plugbay.host.fleet import has_class
+from plugbay.host.invocation_context import Order
+from plugbay.host.invocations import Invocations
 from plugbay.host.policy import Decision
 from plugbay.host.ports import CallLog, CallRecord, Trace
 from plugbay.host.seat import Deadline
@@ -79,6 +83,8 @@ class Calls:
         self.catalog = catalog
         self.supervisors: dict[str, Supervisor] = {}
         """Who looks after each plugin; empty while the host is not running."""
+        self.invocations: Invocations | None = None
+        """Who has the work done of exports that say how it is to be done."""
         self._decisions = decisions
         self._call_log = call_log
         self._codec = codec
@@ -112,16 +118,19 @@ class Calls:
         ask: Ask,
         timeout: float | None = None,
         on_progress: Callable[[Any], None] | None = None,
+        kind: str = "",
+        order: Order | None = None,
     ) -> CallResult:
-        """One call, from its name to its record; a failure is a value here."""
+        """One call, from its name to its record; a failure is a value here. `kind` tells exports of one name apart."""
         started_at, began = time.time(), time.monotonic()
         self._step("host.call")
         self._step("catalog.resolve")
-        entry = self.catalog.resolve(name)
+        entry = self.catalog.resolve(name, kind)
         finished = CallFinished(0, None, entry if isinstance(entry, Failure) else None)
         try:
             if isinstance(entry, Entry):
-                finished = await self._run(entry, ask, timeout, on_progress)
+                run = self._invoke if has_class(entry.export) else self._run
+                finished = await run(entry, ask, timeout, on_progress, order)
         except Exception as error:
             finished = CallFinished(0, None, Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}"))
         except BaseException:
@@ -132,8 +141,37 @@ class Calls:
             self._step("host.call.finished")
         return CallResult(record, finished.value, self._codec)
 
+    def tell(self, plugin_id: str, op: PluginOp) -> bool:
+        """Tell a plugin something; False when it is not running, because nothing is started for this."""
+        supervisor = self.supervisors.get(plugin_id)
+        return supervisor is not None and supervisor.tell(op)
+
+    async def _invoke(
+        self,
+        entry: Entry,
+        ask: Ask,
+        timeout: float | None,
+        on_progress: Callable[[Any], None] | None,
+        order: Order | None,
+    ) -> CallFinished:
+        """The story of work that is done in invocations: those go on with less than was requested."""
+        plugin_id = entry.spec.id
+        self._step("policy.authorize")
+        op = policy.admit(entry.spec, self._decisions[plugin_id]) or ask(entry)
+        if isinstance(op, Failure):
+            return CallFinished(0, None, op)
+        assert self.invocations is not None
+        granted = policy.effective(entry.spec, self._decisions[plugin_id])
+        find = functools.partial(self.supervisors.get, plugin_id)
+        return await self.invocations.run(entry, op, find, granted, timeout, on_progress, order)
+
     async def _run(
-        self, entry: Entry, ask: Ask, timeout: float | None, on_progress: Callable[[Any], None] | None
+        self,
+        entry: Entry,
+        ask: Ask,
+        timeout: float | None,
+        on_progress: Callable[[Any], None] | None,
+        order: Order | None,
     ) -> CallFinished:
         """The story: judge what is asked, lease a child, ask it, see it off."""
         plugin_id = entry.spec.id

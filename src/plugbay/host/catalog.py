@@ -57,31 +57,47 @@ class Entry:
 
 
 class Catalog:
-    """All exports of a set of plugins."""
+    """All exports of a set of plugins.
+
+    A plugin may use one name for exports of different kinds, such as a screen and a command line. Who names the kind
+    gets that one; who does not, the first in the manifest.
+    """
 
     def __init__(self, specs: Iterable[PluginSpec]) -> None:
+        self._all: dict[tuple[str, str], Entry] = {}
+        """By kind and full name."""
         self._full: dict[str, Entry] = {}
         self._short: dict[str, list[str]] = {}
         for spec in specs:
             for export in spec.exports:
                 if export.input_schema is None and export.kind in INPUTS:
                     export = replace(export, input_schema=INPUTS[export.kind])
-                entry = Entry(spec, export, _compile(export.input_schema))
-                self._full[entry.full_name] = entry
-                self._short.setdefault(export.name, []).append(entry.full_name)
+                self._add(Entry(spec, export, _compile(export.input_schema)))
+
+    def _add(self, entry: Entry) -> None:
+        name = entry.full_name
+        self._all[entry.export.kind, name] = entry
+        if name not in self._full:
+            self._full[name] = entry
+            self._short.setdefault(entry.export.name, []).append(name)
 
     def entries(self) -> list[Entry]:
-        return list(self._full.values())
+        """Every export, in the order of the plugins, each with its exports as its manifest lists them."""
+        return list(self._all.values())
+
+    def named(self) -> dict[str, Entry]:
+        """What each full name stands for."""
+        return dict(self._full)
 
     def of_kind(self, kind: str) -> list[Entry]:
-        """Every export of one kind, in the order of the plugins."""
-        return [entry for entry in self._full.values() if entry.export.kind == kind]
+        """Every export of one kind, in the same order."""
+        return [entry for entry in self._all.values() if entry.export.kind == kind]
 
     def learn(self, plugin_id: str, tools: Iterable[Mapping[str, Any]]) -> list[str]:
         """Take over what a plugin said about its tools in its greeting; the reasons why something was not usable."""
         unusable = []
         for tool in tools:
-            entry = self._full.get(full_name(plugin_id, tool["name"]))
+            entry = self._all.get(("tool", full_name(plugin_id, tool["name"])))
             if entry is None:
                 continue
             schema = tool.get("input_schema")
@@ -91,15 +107,23 @@ class Catalog:
                 schema = None
             if (schema, tool["description"]) != (entry.export.input_schema, entry.export.description):
                 export = replace(entry.export, description=tool["description"], input_schema=schema)
-                self._full[entry.full_name] = Entry(entry.spec, export, _compile(schema))
+                self._replace(entry, Entry(entry.spec, export, _compile(schema)))
         return unusable
+
+    def _replace(self, old: Entry, new: Entry) -> None:
+        name = old.full_name
+        self._all[old.export.kind, name] = new
+        if self._full[name] is old:
+            self._full[name] = new
 
     def current(self, entry: Entry) -> Entry:
         """The entry as it is known now."""
-        return self._full[entry.full_name]
+        return self._all[entry.export.kind, entry.full_name]
 
-    def resolve(self, name: str) -> Entry | Failure:
-        """The export called `name`: full names always work, short ones where they are unique."""
+    def resolve(self, name: str, kind: str = "") -> Entry | Failure:
+        """The export called `name`, of that kind if one is given: full names always work, short ones if unique."""
+        if kind:
+            return self._resolve_kind(name, kind)
         entry = self._full.get(name)
         if entry is not None:
             return entry
@@ -109,17 +133,33 @@ class Catalog:
         if names:
             text = f"{name!r} is offered by {len(names)} plugins; use one of {', '.join(names[:MAX_LISTED])}"
             return Failure(Code.NOT_FOUND, text, detail={"candidates": names[:MAX_LISTED]})
-        return self._unknown(name)
+        return _unknown("nothing here", name, list(self._full), list(self._short))
 
-    def _unknown(self, name: str) -> Failure:
-        near = difflib.get_close_matches(name, [*self._full, *self._short], n=3)
-        listed = near or list(self._full)[:MAX_LISTED]
-        text = f"nothing here is called {name!r}"
-        if near:
-            text += f"; did you mean {' or '.join(near)}?"
-        elif listed:
-            text += f"; there is {', '.join(listed)}"
-        return Failure(Code.NOT_FOUND, text, detail={"candidates": listed})
+    def _resolve_kind(self, name: str, kind: str) -> Entry | Failure:
+        entry = self._all.get((kind, name))
+        if entry is not None:
+            return entry
+        offered, noun = self.of_kind(kind), kind.replace("_", " ")
+        named = [entry for entry in offered if entry.export.name == name]
+        if len(named) == 1:
+            return named[0]
+        if named:
+            candidates = [entry.full_name for entry in named][:MAX_LISTED]
+            text = f"{len(named)} plugins have a {noun} {name!r}; use one of {', '.join(candidates)}"
+            return Failure(Code.NOT_FOUND, text, detail={"candidates": candidates})
+        full, short = [entry.full_name for entry in offered], [entry.export.name for entry in offered]
+        return _unknown(f"no {noun}", name, full, short)
+
+
+def _unknown(nobody: str, name: str, full: list[str], short: list[str]) -> Failure:
+    near = difflib.get_close_matches(name, [*full, *short], n=3)
+    listed = near or full[:MAX_LISTED]
+    text = f"{nobody} is called {name!r}"
+    if near:
+        text += f"; did you mean {' or '.join(near)}?"
+    elif listed:
+        text += f"; there is {', '.join(listed)}"
+    return Failure(Code.NOT_FOUND, text, detail={"candidates": listed})
 
 
 def _compile(schema: Any) -> Any:

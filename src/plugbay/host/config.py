@@ -2,6 +2,10 @@
 
     [host]
     log_dir = "logs"
+    log_level = "info"
+
+    [network]
+    allow_private = ["127.0.0.1:8080"]
 
     [project]
     id = "shop"
@@ -25,6 +29,8 @@
     pool = 2
     concurrency = 8
     sandbox = "off"
+    log_level = "debug"
+    execution_class = "isolated"
     config = { units = "metric" }
 
 Owns the file's fields and their meaning. Reads one file, decides nothing.
@@ -43,12 +49,14 @@ from plugbay.contracts.validation import validate
 from plugbay.host.policy import Decision
 from plugbay.host.services.database import IN_MEMORY
 from plugbay.host.services.llm.config import ProviderConfig
+from plugbay.model.addresses import pair_problem
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.spec import Timeouts
 
 FILE_NAME = "plugbay.toml"
 
 Seconds = Annotated[float, Field(gt=0, le=3600, strict=False)]
+LogLevel = Literal["trace", "debug", "info", "warn", "error"]
 
 
 class TimeoutOverrides(BaseModel):
@@ -59,6 +67,7 @@ class TimeoutOverrides(BaseModel):
     launch: Seconds | None = None
     handshake: Seconds | None = None
     call: Seconds | None = None
+    grace: Seconds | None = None
     farewell: Seconds | None = None
     teardown: Seconds | None = None
 
@@ -84,6 +93,10 @@ class PluginConfig(BaseModel):
     """The plugin's own settings; `plugbay config set` overrides them."""
     sandbox: Literal["off"] | None = None
     """"off": run the plugin unconfined although its manifest asks for a sandbox."""
+    log_level: LogLevel | None = None
+    """What this plugin logs below it is dropped; the host's own level where it is not named."""
+    execution_class: Literal["inline", "worker", "isolated"] | None = None
+    """How much apart its work is done at least, where its exports have a say in that: they may only want more."""
 
     @field_validator("grants")
     @classmethod
@@ -114,6 +127,26 @@ class HostConfig(BaseModel):
     log_dir: str | None = None
     state_dir: str | None = None
     """Databases, settings that were changed by command, and the folders plugins keep their own things in."""
+    log_level: LogLevel = "info"
+    """What plugins log below it is dropped."""
+
+
+class NetworkConfig(BaseModel):
+    """Where plugins may be connected to beyond public addresses; which hosts each may reach is a matter of grants."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    allow_private: list[str] = []
+    """Servers on this machine or a private network, each as the one address and port it has."""
+
+    @field_validator("allow_private")
+    @classmethod
+    def _pairs(cls, value: list[str]) -> list[str]:
+        for text in value:
+            problem = pair_problem(text)
+            if problem is not None:
+                raise ValueError(f"{text!r} {problem}")
+        return value
 
 
 class ProjectConfig(BaseModel):
@@ -168,6 +201,7 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     host: HostConfig = HostConfig()
+    network: NetworkConfig = NetworkConfig()
     project: ProjectConfig = ProjectConfig()
     agents: dict[str, AgentConfig] = {}
     memory: MemoryConfig | None = None

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plugbay.contracts.registry import CONTRACTS, Contract
+from plugbay.host.plugin_files import PluginFiles
 from plugbay.model.errors import Problem
+from plugbay.model.ids import full_name
 from plugbay.model.spec import PluginSpec
 from plugbay.process.command import LaunchFailed, host_search_path, resolve
 
@@ -74,23 +76,30 @@ def _child(path: Path) -> Found | None:
 
 def _plugin_in(path: Path) -> Found | None:
     """The plugin whose manifest is directly in `path`; None when there is no manifest. Raises OSError."""
-    names = set(os.listdir(path)) if stat.S_ISDIR(path.stat().st_mode) else set()
-    present = [(c, name) for c in CONTRACTS.values() for name in c.manifest_files if name in names]
-    if not present:
-        return None
-    if len(present) > 1:
-        files = " and ".join(name for _, name in present)
+    present = _manifests_in(path)
+    certain = [(contract, name) for contract, name in present if contract.not_ours is None]
+    if len(certain) > 1:
+        files = " and ".join(name for _, name in certain)
         return _nothing(path, Problem("ambiguous_manifest", "", f"{files} in one folder; keep one"))
-    return _read(path, *present[0])
+    return next(filter(None, (_read(path, contract, name) for contract, name in certain or present)), None)
 
 
-def _read(root: Path, contract: Contract, name: str) -> Found:
+def _manifests_in(path: Path) -> list[tuple[Contract, str]]:
+    """Every file in `path` that is called like a manifest. Raises OSError."""
+    names = set(os.listdir(path)) if stat.S_ISDIR(path.stat().st_mode) else set()
+    return [(contract, name) for contract in CONTRACTS.values() for name in contract.manifest_files if name in names]
+
+
+def _read(root: Path, contract: Contract, name: str) -> Found | None:
+    """The plugin of this manifest; None when the file is no manifest, but some other program's."""
     text = _manifest_text(root / name)
     if isinstance(text, Problem):
         return Found(root, contract.name, None, (text,))
-    spec, problems = contract.parse_manifest(text, root.resolve(), os.environ)
+    if contract.not_ours is not None and contract.not_ours(text) is not None:
+        return None
+    spec, problems = contract.parse_manifest(text, root.resolve(), os.environ, PluginFiles(root))
     if spec is not None:
-        problems = problems + _command_problems(spec)
+        problems = problems + (_program_problems(spec) if contract.program_inside else _command_problems(spec))
     if any(problem.severity == "error" for problem in problems):
         spec = None
     return Found(root, contract.name, spec, tuple(problems))
@@ -110,6 +119,16 @@ def _manifest_text(path: Path) -> str | Problem:
         return _unreadable(path, error)
 
 
+def _program_problems(spec: PluginSpec) -> list[Problem]:
+    """Whether the program that belongs to the folder is there: nothing but the plugin itself can bring it."""
+    try:
+        resolve(spec.command, spec.root, "")
+    except LaunchFailed as error:
+        text = f"{error.message}; a plugin's program lies beside its manifest, has its name and may be executed"
+        return [Problem("program_unusable", "", text)]
+    return []
+
+
 def _command_problems(spec: PluginSpec) -> list[Problem]:
     """A command that could never start is better found now than at the first call."""
     cwd = spec.cwd or spec.root
@@ -126,20 +145,31 @@ def _command_problems(spec: PluginSpec) -> list[Problem]:
 
 
 def _refuse_twins(found: list[Found]) -> list[Found]:
-    """Two plugins with one id: neither is served, because a caller could not know which one answers."""
-    roots: dict[str, list[Path]] = {}
+    """Two plugins with one id, or with one name for what they offer: neither is served, because a caller could not know
+    which one answers.
+    """
+    roots: dict[tuple[str, str], list[Path]] = {}
     for item in found:
-        if item.spec:
-            roots.setdefault(item.spec.id, []).append(item.root)
-    return [_refused(item, roots[item.spec.id]) if item.spec else item for item in found]
+        for claim in _claims(item.spec):
+            roots.setdefault(claim, []).append(item.root)
+    return [_refused(item, roots) for item in found]
 
 
-def _refused(item: Found, roots: list[Path]) -> Found:
-    if len(roots) == 1 or item.spec is None:
-        return item
-    others = ", ".join(str(root) for root in roots if root != item.root)
-    problem = Problem("duplicate_id", "plugin_id", f"{item.spec.id!r} is also the id of {others}; rename one")
-    return Found(item.root, item.contract, None, (*item.problems, problem))
+def _claims(spec: PluginSpec | None) -> dict[tuple[str, str], str]:
+    """What must be a plugin's alone, and the words for it. An id may have a slash: `a` offers `b/c`, and `a/b` `c`."""
+    if spec is None:
+        return {}
+    exports = {("duplicate_export", full_name(spec.id, export.name)): "offered by" for export in spec.exports}
+    return {("duplicate_id", spec.id): "the id of"} | exports
+
+
+def _refused(item: Found, roots: dict[tuple[str, str], list[Path]]) -> Found:
+    for (code, name), words in _claims(item.spec).items():
+        others = ", ".join(str(root) for root in roots[code, name] if root != item.root)
+        if others:
+            problem = Problem(code, "plugin_id", f"{name!r} is also {words} {others}; rename one")
+            return Found(item.root, item.contract, None, (*item.problems, problem))
+    return item
 
 
 def _nothing(path: Path, problem: Problem) -> Found:
@@ -147,6 +177,12 @@ def _nothing(path: Path, problem: Problem) -> Found:
 
 
 def _no_manifest(path: Path) -> Problem:
+    """There is none at all, or a file that is only called like one. Raises OSError."""
+    for contract, name in _manifests_in(path):
+        text = _manifest_text(path / name)
+        why = contract.not_ours(text) if contract.not_ours and isinstance(text, str) else None
+        if why is not None:
+            return Problem("not_found", "", f"{path / name} is not a plugin's manifest: {why}")
     known = ", ".join(name for contract in CONTRACTS.values() for name in contract.manifest_files)
     return Problem("not_found", "", f"no plugin manifest in {path}; looked for {known}")
 

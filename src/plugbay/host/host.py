@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -29,14 +27,24 @@ from plugbay.host.call_log import MemoryCallLog
 from plugbay.host.calls import CallResult, Calls
 from plugbay.host.catalog import Catalog
 from plugbay.host.discovery import Found, discover
+from plugbay.host.fleet import has_classes
+from plugbay.host.invocation_context import Order
+from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.invocations import Invocations
+from plugbay.host.journal import Journal
+from plugbay.host.namespaces import CliOutput, Namespaces
 from plugbay.host.plugin_backends import Channels
-from plugbay.host.ports import CallLog, Trace
+from plugbay.host.ports import CallLog, Checkpoints, InvocationLog, Trace
+from plugbay.host.screens import Screens
 from plugbay.host.seat import Runtime
+from plugbay.host.services.actions import Actions
 from plugbay.host.services.agent_memory import AgentMemory
 from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.host.services.vectors import VectorRegistry
+from plugbay.host.snapshots import Snapshots
+from plugbay.host.status import PluginStatus, status_of
 from plugbay.host.streaming import CallStream
 from plugbay.host.subjects import subject_problem
 from plugbay.host.supervisor import Supervisor, supervise
@@ -47,21 +55,6 @@ from plugbay.process.child import Spawner
 from plugbay.wire.fast_json import MsgspecCodec
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class PluginStatus:
-    """One plugin as an operator sees it."""
-
-    spec: PluginSpec
-    state: str
-    granted: tuple[str, ...]
-    busy: int
-    ready: int
-    pid: int | None = None
-    generation: int = 0
-    counters: Mapping[str, int] = field(default_factory=dict)
-    """What happened to it without failing a call: noise, refused publishes, events dropped."""
 
 
 class Host:
@@ -77,6 +70,8 @@ class Host:
         unconfined: bool = False,
         eager: bool = True,
         call_log: CallLog | None = None,
+        invocation_log: InvocationLog | None = None,
+        checkpoints: Checkpoints | None = None,
         log_dir: Path | None = None,
         state_dir: Path | None = None,
         trace: Trace | None = None,
@@ -96,7 +91,18 @@ class Host:
         self._decisions = {plugin_id: self._bindings.decide(plugin_id) for plugin_id in self._specs}
         self._calls = Calls(Catalog(self._specs.values()), self._decisions, self.call_log, self._codec, trace)
         self._backends: Backends = assemble(self.config, self._calls, state)
+        self.invocations = self._calls.invocations = Invocations(
+            self._codec,
+            self._backends.services.journal,
+            lambda entry: self._bindings.for_export(entry.spec, entry.export),
+            state,
+            log=invocation_log,
+            checkpoints=checkpoints,
+        )
         self._agents = Agents(self.config.agents, self._specs, self._calls)
+        self._screens = Screens(self._calls)
+        self._backends.services.delivered = self._screens.touch
+        self._namespaces = Namespaces(self._calls, self._screens.answered)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runtime: Runtime | None = None
         self._stopping: asyncio.Future[None] | None = None
@@ -133,6 +139,8 @@ class Host:
         )
         try:
             await self._backends.open()
+            if any(map(has_classes, self._specs.values())):
+                await self.invocations.open()
         except BaseException:
             self._runtime = None
             await runtime.spawner.close()
@@ -167,6 +175,7 @@ class Host:
 
     async def _shut_down(self, runtime: Runtime) -> None:
         """To the end, even when whoever asked for it is cancelled: otherwise children would stay."""
+        await self.invocations.stop()
         stops = [supervisor.stop() for supervisor in self._calls.supervisors.values()]
         await asyncio.gather(*stops, return_exceptions=True)
         await runtime.spawner.close()
@@ -211,6 +220,21 @@ class Host:
         ask = self._calls.with_input({} if input is None else input, context or {}, stream=on_progress is not None)
         return await self._carry(self._calls.attempt(name, ask, timeout, on_progress))
 
+    async def invoke(
+        self,
+        name: str,
+        input: Any = None,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Any], None] | None = None,
+        **order: Any,
+    ) -> InvocationResult:
+        """Have work done in invocations; `order` are the fields of `Order`: who asks, what for, as what it is bound."""
+        wanted = Order(**order)
+        ask = self._calls.with_input({} if input is None else input, {})
+        result = await self._carry(self._calls.attempt(name, ask, timeout, on_progress, order=wanted))
+        return InvocationResult(result, tuple(wanted.records))
+
     def stream(
         self,
         name: str,
@@ -244,6 +268,10 @@ class Host:
     ) -> CompactionOutcome:
         """Make an agent's conversation shorter: its plugins have their say, the agent's own strategy does the rest."""
         return await self._carry(self._agents.compact(agent, messages, trigger, context or {}))
+
+    async def run_cli(self, namespace: str, argv: Sequence[str], *, timeout: float | None = None) -> CliOutput:
+        """Have a plugin run a command line of its namespace; raises `CallFailed` when it comes to no end of its own."""
+        return await self._carry(self._namespaces.run(namespace, argv, timeout))
 
     def publish(self, topic: str, payload: Any, *, source: str = "host") -> None:
         """Put an event on the bus, from the host's own loop; raises `ValueError` for a topic that cannot be one."""
@@ -289,15 +317,39 @@ class Host:
         """Channels that plugins carry."""
         return self._backends.channels
 
+    @property
+    def screens(self) -> Screens:
+        """What plugins draw, on the host's own loop."""
+        return self._screens
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """What was last published under each topic, on the host's own loop."""
+        return self._backends.services.snapshots
+
+    @property
+    def actions(self) -> Actions:
+        """What plugins can have the host do, on the host's own loop."""
+        return self._backends.services.actions
+
+    @property
+    def journal(self) -> Journal:
+        """What plugins logged and what happened to them."""
+        return self._backends.services.journal
+
     # Looking.
 
     def exports(self) -> dict[str, Export]:
         """Every export by its full name."""
-        return {entry.full_name: entry.export for entry in self._calls.catalog.entries()}
+        return {name: entry.export for name, entry in self._calls.catalog.named().items()}
 
     def plugins(self) -> list[PluginStatus]:
         """Every usable plugin and what it is doing."""
-        return [self._status(spec) for spec in self._specs.values()]
+        counts = self._backends.services.journal.counts
+        return [
+            status_of(spec, self._calls.supervisors.get(spec.id), self._decisions[spec.id], counts(spec.id))
+            for spec in self._specs.values()
+        ]
 
     @property
     def mistyped_ids(self) -> dict[str, str]:
@@ -337,24 +389,6 @@ class Host:
         problems = self._calls.catalog.learn(plugin_id, hello.get("tools", ()))
         for text in (*hello.get("warnings", ()), *problems):
             self._backends.services.journal.note(plugin_id, "greeting", text)
-
-    def _status(self, spec: PluginSpec) -> PluginStatus:
-        supervisor = self._calls.supervisors.get(spec.id)
-        granted = policy.effective(spec, self._decisions[spec.id])
-        counters = Counter(self._backends.services.journal.counts(spec.id))
-        if supervisor is None:
-            return PluginStatus(spec, "stopped", granted, 0, 0, counters=dict(counters))
-        counters.update(supervisor.counters)
-        return PluginStatus(
-            spec,
-            supervisor.state,
-            granted,
-            supervisor.busy,
-            supervisor.ready,
-            supervisor.pid,
-            supervisor.generation,
-            dict(counters),
-        )
 
 
 def _absolute(path: str | Path | None) -> Path | None:

@@ -1,4 +1,4 @@
-"""`Journal`: what an operator should know although no call failed of it. Counted per plugin, and logged.
+"""`Journal`: what an operator should know although no call failed of it. Counted per plugin, logged, kept for a while.
 
 The first of its kind of each plugin is a warning, the ones after it are debug lines, so a plugin that misbehaves a
 thousand times a second is visible and cannot flood the log. Text that came from a plugin is made printable here.
@@ -7,7 +7,10 @@ thousand times a second is visible and cannot flood the log. Text that came from
 from __future__ import annotations
 
 import logging
-from collections import Counter
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import NamedTuple
 
 from plugbay.model.text import printable
 
@@ -16,22 +19,55 @@ LOG = logging.getLogger("plugbay.host")
 MAX_TEXT = 500
 """Bytes of one note; whoever needs more looks at the wire."""
 
+KEPT = 200
+"""Notes of each plugin that are kept for whoever looks: a few screens full, and at most 400 KiB."""
+
+OWN_LINE = "log."
+"""How the kind begins of what a plugin wrote itself; every other note is a remark of the host's."""
+
+LEVELS = ("trace", "debug", "info", "warn", "error")
+"""From the least to the most important."""
+
+
+class Note(NamedTuple):
+    """One thing that happened, ready to be shown."""
+
+    at: float
+    """Seconds since the epoch, UTC."""
+    level: str
+    """One of `LEVELS`."""
+    kind: str
+    text: str
+
 
 class Journal:
     """Notes about plugins."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._counts: dict[str, Counter[str]] = {}
+        self._recent: dict[str, deque[Note]] = {}
 
-    def note(self, plugin_id: str, kind: str, text: str, times: int = 1) -> None:
+    def note(self, plugin_id: str, kind: str, text: str, times: int = 1, *, level: str = "warn") -> None:
         """Something happened `times` times; `kind` is one of the few words an operator looks for."""
         counts = self._counts.setdefault(plugin_id, Counter())
-        level = logging.DEBUG if counts[kind] else logging.WARNING
+        severity = logging.DEBUG if counts[kind] else logging.WARNING
         counts[kind] += times
-        if LOG.isEnabledFor(level):
-            shown = printable(text.encode("utf-8", "backslashreplace")[:MAX_TEXT])
-            LOG.log(level, "%s: %s: %s", plugin_id, kind, shown)
+        shown = printable(text[:MAX_TEXT].encode("utf-8", "backslashreplace")[:MAX_TEXT])
+        self._keep(plugin_id, Note(self._clock(), level, kind, shown))
+        LOG.log(severity, "%s: %s: %s", plugin_id, kind, shown)
+
+    def _keep(self, plugin_id: str, note: Note) -> None:
+        """A remark that says what the last one says takes its place: no flood pushes out what came before it."""
+        recent = self._recent.setdefault(plugin_id, deque(maxlen=KEPT))
+        if recent and recent[-1][1:] == note[1:] and not note.kind.startswith(OWN_LINE):
+            recent.pop()
+        recent.append(note)
 
     def counts(self, plugin_id: str) -> dict[str, int]:
         """How often each kind of thing has happened to this plugin."""
         return dict(self._counts.get(plugin_id, {}))
+
+    def recent(self, plugin_id: str) -> list[Note]:
+        """The last notes about this plugin, oldest first."""
+        return list(self._recent.get(plugin_id, ()))

@@ -7,7 +7,7 @@ of the decision, not when its effect is seen.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugbay.host.pool import Pool
 from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
@@ -17,14 +17,18 @@ from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State, Trigger, step
 from plugbay.model.spec import RestartPolicy
 
+if TYPE_CHECKING:
+    from plugbay.model.operations import PluginOp
+
 
 class PerCallLease:
     """The right to use one seat for one call, its last."""
 
-    __slots__ = ("_supervisor", "link", "seat")
+    __slots__ = ("_forsaken", "_supervisor", "link", "seat")
 
     def __init__(self, supervisor: PerCallSupervisor, seat: Seat) -> None:
         self._supervisor = supervisor
+        self._forsaken = False
         self.seat = seat
         self.link = seat.link
 
@@ -51,9 +55,18 @@ class PerCallLease:
         limit = self.seat.binding.spec.timeouts.teardown
         return Failure(Code.CRASHED, f"it answered, but was still running {limit:g} s later", origin=Origin.PLUGIN)
 
+    def forsake(self) -> None:
+        """It did not answer: it is not worth a good-bye."""
+        self._forsaken = True
+
     def release(self) -> None:
         """The call is over, however it ended."""
-        self._supervisor.release(self.seat)
+        self._supervisor.release(self.seat, forsaken=self._forsaken)
+
+    async def cleared(self) -> None:
+        """Wait until the child is gone, which takes no longer than its good-bye and a kill."""
+        timeouts = self.seat.binding.spec.timeouts
+        await self.seat.child.wait(timeouts.farewell + timeouts.teardown + timeouts.term + timeouts.kill)
 
 
 class PerCallSupervisor:
@@ -63,6 +76,7 @@ class PerCallSupervisor:
         self.binding = binding
         self._runtime = runtime
         self._seats: set[Seat] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
         self._starting = 0
         self._turns = Turns(binding.concurrency)
         self.pool = Pool(binding.pool, self._open_for_pool, policy or RestartPolicy())
@@ -101,6 +115,10 @@ class PerCallSupervisor:
     def step(self, name: str) -> None:
         self._runtime.step(name)
 
+    def serving(self, execution_class: str, org: str) -> PerCallSupervisor:
+        """Itself: no child ever serves two."""
+        return self
+
     def at_once(self) -> PerCallLease | None:
         """None: a child of its own is never there without a wait, or at least a look at the pool."""
         return None
@@ -122,7 +140,30 @@ class PerCallSupervisor:
         self._seats.add(seat)
         return PerCallLease(self, seat)
 
-    def release(self, seat: Seat) -> None:
+    def tell(self, op: PluginOp) -> bool:
+        """False: a child that serves one call hears of nothing else."""
+        return False
+
+    def shown(self) -> None:
+        """Nothing to do: no child outlives its call."""
+
+    def release(self, seat: Seat, *, forsaken: bool = False) -> None:
+        """See the child off. One whose leaving counts was asked to go already; from any other we part in good order,
+        if it deserves that. Its turn is free when it is gone: children that linger must not pile up."""
+        if self.binding.spec.clean_exit_required or forsaken or not seat.alive():
+            self._gone(seat)
+        else:
+            task = asyncio.get_running_loop().create_task(self._part(seat))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def _part(self, seat: Seat) -> None:
+        try:
+            await seat.farewell()
+        finally:
+            self._gone(seat)
+
+    def _gone(self, seat: Seat) -> None:
         self._seats.discard(seat)
         seat.leave()
         self._give_turn()
@@ -157,6 +198,8 @@ class PerCallSupervisor:
         if not self._closed():
             self.state = step(self.state, Trigger.STOP)
         await self.pool.close()
+        if self._leaving:
+            await asyncio.wait(self._leaving)
         for seat in self._seats:
             seat.leave()
         self._seats.clear()

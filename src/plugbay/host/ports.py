@@ -1,10 +1,11 @@
-"""What the host needs of the outside, as small protocols. Adapters live in other packages, doubles in `call_log`.
+"""What the host needs of the outside, as small protocols. Adapters live in other packages, doubles beside this.
 
-Owns the record of a call, because every adapter must store the same thing.
+Owns the records of calls and of invocations, because every adapter must store the same thing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -50,6 +51,79 @@ class CallLog(Protocol):
     """Where finished calls go. Must not raise and must not block the loop for long."""
 
     def finished(self, record: CallRecord) -> None: ...
+
+
+class InvocationRecord(msgspec.Struct, frozen=True, gc=False):
+    """One invocation: an attempt at a piece of work. Tells nothing of inputs, outputs, config, secrets or stderr."""
+
+    invocation_id: str
+    trace_id: str
+    export_kind: str
+    export_id: str
+    package_id: str
+    package_version: str
+    binding_id: str | None
+    execution_class: str
+    org_id: str
+    project_id: str | None
+    session_id: str | None
+    chain_id: str | None
+    run_id: str | None
+    execution_id: str
+    """The work it is an attempt at: the same for all attempts."""
+    retry_count: int
+    """Attempts before this one."""
+    started_at: str
+    """RFC 3339, UTC."""
+    permissions: dict[str, Any]
+    """What it may do."""
+    narrowed: bool
+    """Whether its manifest asks for more than that."""
+    request_bytes: int = 0
+    """Of its input as JSON."""
+    event_count: int = 0
+    ended_at: str | None = None
+    status: str | None = None
+    """How it ended, one of four; None while it runs."""
+    status_reason: str | None = None
+    """Why it was cancelled."""
+    error_code: str | None = None
+    """The plugin's word for what went wrong where it has one, else the host's."""
+
+    def to_json(self) -> dict[str, Any]:
+        return msgspec.structs.asdict(self)
+
+
+class InvocationLog(Protocol):
+    """Where invocations go: each is opened before anything is started and closed exactly once, however it ends.
+
+    Must not raise and must not block the loop for long.
+    """
+
+    def opened(self, record: InvocationRecord) -> None: ...
+    def closed(self, record: InvocationRecord) -> None: ...
+
+
+class TokenIssuer(Protocol):
+    """Makes the tokens with which plugins come to the gateway. Keeps what they stand for, never the tokens."""
+
+    def issue(self, claims: Mapping[str, Any]) -> str: ...
+    def revoke(self, token: str) -> None: ...
+
+
+class Journey(msgspec.Struct, frozen=True):
+    """How far the work of a harness has come, and what it began with: what a resume can be made from."""
+
+    trigger: Any = None
+    checkpoint: dict[str, Any] | None = None
+    summary: str | None = None
+
+
+class Checkpoints(Protocol):
+    """Keeps how far each execution has come, so that what comes after a crash can go on from there."""
+
+    def save(self, execution_id: str, journey: Journey) -> None: ...
+    def load(self, execution_id: str) -> Journey | None: ...
 
 
 class Trace(Protocol):

@@ -1,25 +1,34 @@
 """`Reception`: everything one plugin may ask or tell the host, and what the host tells it unasked.
 
 Owns who gets which answer: a service is there only when it is configured and granted, a topic only when the manifest's
-allow-list has it. Knows operations, never a contract's method names; what a service does is the service's business.
+allow-list has it. The one switch for all operations; what is behind it, a service or a desk, does one thing each. Knows
+operations, never a contract's method names.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from plugbay.host import policy
+from plugbay.host import gates, policy
 from plugbay.host.bus import Bus, BusEvent, Subscription
+from plugbay.host.desk_log import LogDesk
+from plugbay.host.desk_snapshots import SnapshotDesk
 from plugbay.host.discretion import Discretion
 from plugbay.host.journal import Journal
 from plugbay.host.rate import Bucket
+from plugbay.host.services.actions import Actions
 from plugbay.host.services.agent_memory import AgentMemory
+from plugbay.host.services.files import Files, Outside
 from plugbay.host.services.llm.registry import LlmRegistry
+from plugbay.host.services.network import Fetcher
 from plugbay.host.services.stamps import new_uuid, utc_now
 from plugbay.host.services.storage import PluginStorage
+from plugbay.host.snapshots import Snapshots
 from plugbay.host.subjects import matches, subject_problem
 from plugbay.link.link import Link
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
@@ -28,11 +37,19 @@ from plugbay.model.operations import (
     CompleteChat,
     DeleteStored,
     DeliverEvent,
+    DeliverSnapshot,
+    FetchUrl,
+    GetSnapshot,
     GetStored,
+    InvokeAction,
     ListStored,
     Publish,
+    PublishSnapshot,
+    ReadFile,
+    ReadFolder,
     RecallMemory,
     SetStored,
+    SubscribeSnapshot,
     WriteLog,
 )
 from plugbay.model.spec import PluginSpec
@@ -43,6 +60,13 @@ if TYPE_CHECKING:
 MAX_EVENT = 1_040_000
 """Bytes of one event as JSON: with the message around it, the most a plugin's SDK accepts in one line (1 MiB)."""
 
+LARGE_AT_ONCE = 4
+"""Files read at the same time for one plugin, and pages fetched: each answer may have 16 MiB."""
+
+SNAPSHOTS_PER_SECOND = 500.0
+SNAPSHOT_BURST = 1000.0
+"""Publishes of one process; a data set of 2 GB in chunks goes through at once, a loop without end does not."""
+
 
 @dataclass(slots=True)
 class Services:
@@ -52,10 +76,20 @@ class Services:
     memory: AgentMemory | None = None
     storage: PluginStorage | None = None
     journal: Journal = field(default_factory=Journal)
+    files: Files = field(default_factory=Files)
+    network: Fetcher = field(default_factory=Fetcher)
+    actions: Actions = field(default_factory=Actions)
+    delivered: Callable[[str], object] | None = None
+    """Told the id of each plugin that a snapshot is sent to."""
     bus: Bus = field(init=False)
+    snapshots: Snapshots = field(init=False)
 
     def __post_init__(self) -> None:
-        self.bus = Bus(report=lambda _, event, error: self.journal.note("host", "listener_failed", repr(error)))
+        self.bus = Bus(report=lambda _, event, error: self._listener_failed(error))
+        self.snapshots = Snapshots(self._listener_failed)
+
+    def _listener_failed(self, error: Exception) -> None:
+        self.journal.note("host", "listener_failed", repr(error))
 
     def tell(self, topic: str, source: str, payload: dict[str, Any]) -> None:
         """Put an event of the host's own on the bus."""
@@ -67,7 +101,12 @@ class Reception:
     """The host as one plugin sees it."""
 
     def __init__(
-        self, spec: PluginSpec, granted: tuple[str, ...], services: Services, discretion: Discretion | None = None
+        self,
+        spec: PluginSpec,
+        granted: tuple[str, ...],
+        services: Services,
+        discretion: Discretion | None = None,
+        log_level: str = "info",
     ) -> None:
         self._spec = spec
         self._granted = granted
@@ -75,7 +114,18 @@ class Reception:
         self._discretion = discretion or Discretion(None)
         self._access = policy.access(spec, granted)
         self._bucket = None if spec.publish_rate is None else Bucket(spec.publish_rate, spec.publish_rate)
+        self._link: Link | None = None
         self._subscription: Subscription | None = None
+        self._snapshots = SnapshotDesk(spec, self._access, services.snapshots)
+        self._snapshot_bucket = Bucket(SNAPSHOTS_PER_SECOND, SNAPSHOT_BURST)
+        self._log = LogDesk(log_level, self._note)
+        self._reading = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._fetching = asyncio.Semaphore(LARGE_AT_ONCE)
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether the plugin waits for something that may come at any time."""
+        return self._snapshots.keeps_alive
 
     # What the plugin asks and tells.
 
@@ -98,10 +148,19 @@ class Reception:
             case CompleteChat():
                 return self._may("llm.complete") or await self._services.llm.complete(op, progress)
             case WriteLog():
-                return self._log(op)
+                return self._log.write(op)
             case GetStored() | SetStored() | DeleteStored() | ListStored():
                 return await self._stored(op)
-        return Failure(Code.NOT_FOUND, f"this host does not offer {type(op).__name__} to plugins")
+            case GetSnapshot() | SubscribeSnapshot():
+                return self._snapshot(op)
+            case InvokeAction():
+                return await self._invoke(op)
+            case ReadFile() | ReadFolder():
+                return await self._read(op)
+            case FetchUrl():
+                return await self._fetch(op)
+        text = f"this host does not offer {type(op).__name__} to plugins"
+        return Failure(Code.NOT_FOUND, text, detail={"absent": True})
 
     def notified(self, op: Operation) -> None:
         match op:
@@ -111,8 +170,10 @@ class Reception:
                 refusal = self._publish(op)
                 if refusal is not None:
                     self._note("publish_refused", refusal.message)
+            case PublishSnapshot():
+                self._publish_snapshot(op)
             case WriteLog():
-                self._log(op)
+                self._log.write(op)
 
     def noise(self, event: Noise) -> None:
         excerpt = self._discretion.text(event.data.decode("utf-8", "backslashreplace"))[:200]
@@ -134,6 +195,47 @@ class Reception:
             return Failure(Code.FRAME_TOO_LARGE, f"the event has {size:,} bytes; at most {MAX_EVENT:,}")
         self._services.bus.publish(event)
         return None
+
+    def _publish_snapshot(self, op: PublishSnapshot) -> None:
+        if not self._snapshot_bucket.take(time.monotonic()):
+            self._note("publish_dropped", f"more than {SNAPSHOTS_PER_SECOND:g} snapshots a second")
+            return
+        try:
+            self._snapshots.publish(op.topic, op.data)
+        except CallFailed as error:
+            self._note("publish_refused", error.failure.message)
+
+    def _snapshot(self, op: GetSnapshot | SubscribeSnapshot) -> Any:
+        if isinstance(op, SubscribeSnapshot):
+            return self._snapshots.subscribe(op.topic)
+        return self._unread() or self._snapshots.get(op.topic)
+
+    async def _invoke(self, op: InvokeAction) -> bytes:
+        actions, may_spawn = self._services.actions, gates.may_spawn(self._access)
+        return await actions.invoke(self._spec.id, op.action, op.data, op.timeout_ms, may_spawn=may_spawn)
+
+    async def _fetch(self, op: FetchUrl) -> Any:
+        async with self._fetching:
+            return self._unread() or await self._services.network.fetch(op, self._access)
+
+    async def _read(self, op: ReadFile | ReadFolder) -> Any:
+        files = self._services.files
+        look = files.read if isinstance(op, ReadFile) else files.entries
+        try:
+            async with self._reading:
+                return self._unread() or await look(op.path, gates.read_roots(self._access))
+        except Outside:
+            return self._outside(op.path)
+
+    def _unread(self) -> Failure | None:
+        """Why nothing large is fetched for a plugin now: the host would have to keep it until the plugin reads."""
+        if self._link is None or self._link.has_room:
+            return None
+        return Failure(Code.OVERLOADED, "the plugin has not read the answers it was given yet", retryable=True)
+
+    def _outside(self, path: str) -> Failure:
+        missing = gates.closing(self._spec.access, path, os.path.expanduser("~"))
+        return gates.refused(missing, f"{path} is outside of what is granted to {self._spec.id}")
 
     async def _stored(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:
         kind = "storage_write" if isinstance(op, SetStored | DeleteStored) else "storage_read"
@@ -166,26 +268,39 @@ class Reception:
         text = f"{capability} is not granted to {self._spec.id}; {hint}"
         return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY)
 
-    def _log(self, op: WriteLog) -> None:
-        self._note(f"log.{op.level}", op.message)
-
     # What the host tells the plugin.
 
-    def attach(self, link: Link) -> None:
-        """From now on the plugin hears of the topics it subscribes to."""
-        if self._spec.subscribes:
-            self._subscription = self._services.bus.listen(self._spec.subscribes, lambda event: _deliver(link, event))
+    def meet(self, link: Link) -> None:
+        """The process is there. It may ask to hear of snapshots before its greeting is over."""
+        self._link = link
+        self._snapshots.open(lambda topic, data: self._deliver(link, DeliverSnapshot(topic, data)))
 
-    def detach(self, link: Link) -> None:
+    def attach(self) -> None:
+        """From now on the plugin hears of the topics its manifest subscribes to."""
+        link = self._link
+        if self._spec.subscribes and link is not None:
+            self._subscription = self._services.bus.listen(
+                self._spec.subscribes, lambda event: link.notify(DeliverEvent(event.topic, event.raw()))
+            )
+        for topic in self._snapshots.arm():
+            self._note("subscription_refused", f"its manifest subscribes to {topic}; event_bus is not granted for that")
+
+    def detach(self) -> None:
+        """The process goes, and hears of nothing more. May be called twice."""
+        link, self._link = self._link, None
         if self._subscription is not None:
             self._subscription.cancel()
             self._subscription = None
-        if link.dropped:
+        self._snapshots.close()
+        if link is not None and link.dropped:
             self._note("events_dropped", "it did not read its input in time, or could not have read them", link.dropped)
+        if link is not None and link.urgent_dropped:
+            self._note("keys_dropped", "it did not read its input in time", link.urgent_dropped)
 
-    def _note(self, kind: str, text: str, times: int = 1) -> None:
-        self._services.journal.note(self._spec.id, kind, self._discretion.text(text), times)
+    def _deliver(self, link: Link, op: DeliverSnapshot) -> None:
+        link.notify(op)
+        if self._services.delivered is not None:
+            self._services.delivered(self._spec.id)
 
-
-def _deliver(link: Link, event: BusEvent) -> None:
-    link.notify(DeliverEvent(event.topic, event.raw()))
+    def _note(self, kind: str, text: str, times: int = 1, *, level: str = "warn") -> None:
+        self._services.journal.note(self._spec.id, kind, self._discretion.text(text), times, level=level)

@@ -1,7 +1,8 @@
 """`ResidentSupervisor`: a plugin with one child that stays. Starts it, shares it, notices its end, starts it again.
 
-Acts; whether and when to start again is decided in `restart`. State moves along `model.lifecycle` and at the moment of
-the decision. Every call asks for the child that lives now, so nothing ever holds on to a dead one.
+Acts; whether and when to start again is decided in `restart`, when nobody needs the child any more in `idle`. State
+moves along `model.lifecycle` and at the moment of the decision. Every call asks for the child that lives now, so
+nothing ever holds on to a dead one.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugbay.host.health import ANSWER_SECONDS, HealthWatch
+from plugbay.host.idle import IdleWatch
 from plugbay.host.restart import Quarantine, next_action, remembered
 from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
 from plugbay.host.turns import Turns
@@ -21,11 +23,15 @@ from plugbay.model.lifecycle import State, Trigger, step
 from plugbay.process.status import ExitStatus
 from plugbay.process.stderr import RING_LINES
 
+if TYPE_CHECKING:
+    from plugbay.model.operations import PluginOp
+
 CRASH_TAIL = 32
 """Lines of stderr in a crash report where the manifest does not say."""
 
 HOPELESS = frozenset({Code.HANDSHAKE_FAILED, Code.PROTOCOL_VERSION_MISMATCH, Code.CAPABILITY_NOT_DECLARED})
-"""Verdicts on a greeting that the same program will get again; only a reload is worth a new try."""
+"""Verdicts on a greeting that the same program will get again; only a reload is worth a new try, unless the contract
+says otherwise."""
 
 TROUBLE = frozenset({"crashed", "hung", "start_failed", "gave_up", "shutdown_failed"})
 """Events that are in the log and the counters too, for operators who watch no bus."""
@@ -37,18 +43,25 @@ SOURCE = "plugin.supervisor"
 class ResidentLease:
     """The right to use the living child, beside others. It remembers no call, so all of them share one."""
 
-    __slots__ = ("_supervisor", "link")
+    __slots__ = ("_supervisor", "link", "seat")
 
     def __init__(self, supervisor: ResidentSupervisor, seat: Seat) -> None:
         self._supervisor = supervisor
+        self.seat = seat
         self.link = seat.link
 
     async def conclude(self, answer: CallFinished, deadline: Deadline) -> CallFinished:
         """The answer is the outcome: how and when a resident child leaves is another matter."""
         return answer
 
+    def forsake(self) -> None:
+        self._supervisor.forsaken()
+
     def release(self) -> None:
         self._supervisor.release()
+
+    async def cleared(self) -> None:
+        """Nothing to wait for: the child stays."""
 
 
 class ResidentSupervisor:
@@ -62,6 +75,8 @@ class ResidentSupervisor:
         self._seat: Seat | None = None
         self._lease: ResidentLease | None = None
         self._health: HealthWatch | None = None
+        self._idle: IdleWatch | None = None
+        self._reaping: asyncio.Task[None] | None = None
         self.starting: asyncio.Task[Seat | Failure] | None = None
         self._delay: asyncio.Future[None] | None = None
         self._resume_at = 0.0
@@ -98,6 +113,13 @@ class ResidentSupervisor:
         if self._spec.eager and self.state is State.IDLE:
             self._start()
 
+    def serving(self, execution_class: str, org: str) -> ResidentSupervisor:
+        """Itself: there is one child for everybody."""
+        return self
+
+    def forsaken(self) -> None:
+        """A call was given up without an answer, which is no reason to end a child that answers others."""
+
     def at_once(self) -> ResidentLease | None:
         """The living child, when there is one and a turn is free: nearly every call."""
         lease = self._lease
@@ -123,6 +145,21 @@ class ResidentSupervisor:
 
     def release(self) -> None:
         self._turns.give()
+        if self._idle is not None:
+            self._idle.used()
+
+    def tell(self, op: PluginOp) -> bool:
+        lease = self._lease
+        if lease is None or lease.link.fault is not None or type(op) not in lease.link.machine.SUPPORTS:
+            return False
+        if self._idle is not None:
+            self._idle.used()
+        lease.link.notify(op)
+        return True
+
+    def shown(self) -> None:
+        if self._idle is not None:
+            self._idle.shown()
 
     async def _living(self, deadline: Deadline) -> Seat | Failure:
         """The child that lives now, started if need be, within the call's own time and not more than once."""
@@ -146,9 +183,9 @@ class ResidentSupervisor:
         return seat.link.fault if self._seat is seat else None
 
     async def _change(self, deadline: Deadline) -> Failure | None:
-        """Wait until the start or the delay that is under way has ended; a `Failure` when waiting is of no use."""
-        awaited: asyncio.Future[Any] | None = self.starting or self._delay
-        if self.state in (State.QUARANTINED, State.STOPPED, State.SHUTTING_DOWN) or awaited is None:
+        """Wait until the start, the delay or the good-bye under way has ended; a `Failure` when that is of no use."""
+        awaited: asyncio.Future[Any] | None = self.starting or self._delay or self._reaping
+        if self.state in (State.QUARANTINED, State.STOPPED) or awaited is None:
             return self._unavailable()
         if self.state is State.BACKOFF and self._resume_at > deadline.at:
             return self._backing_off()
@@ -191,6 +228,9 @@ class ResidentSupervisor:
         if self._spec.health_interval is not None:
             patience = self._spec.patience.get("CheckHealth", ANSWER_SECONDS)
             self._health = HealthWatch(seat.link, self._spec.health_interval, self._hung, patience)
+        if self._spec.idle_seconds is not None:
+            now = asyncio.get_running_loop().time
+            self._idle = IdleWatch(self._runtime.deadlines, now, self._spec.idle_seconds, self._needed, self._reap)
         self._tell("started", pid=seat.child.pid, generation=self.generation)
         if self._failures and self._spec.respawn:
             self._tell("respawned", attempt=len(self._failures), total_uptime_ms=round(self._uptime * 1000))
@@ -207,9 +247,8 @@ class ResidentSupervisor:
             return
         self._let_go()
         seat.leave()
-        self._uptime += asyncio.get_running_loop().time() - self._born
         tail = seat.discretion.value(seat.child.stderr.tail(RING_LINES))
-        if status.code == 0:
+        if status.code == 0 and not self._spec.exit_is_failure:
             self._tell("exited", exit_code=0, stderr_tail=self._trimmed(tail))
             self.state = step(self.state, Trigger.RELEASED)
             return
@@ -224,19 +263,24 @@ class ResidentSupervisor:
             self._seat.child.kill()
 
     def _let_go(self) -> None:
+        if self._seat is not None:
+            self._uptime += asyncio.get_running_loop().time() - self._born
         self._seat = self._lease = None
-        if self._health is not None:
-            self._health.stop()
-            self._health = None
+        for watch in (self._health, self._idle):
+            if watch is not None:
+                watch.stop()
+        self._health = self._idle = None
 
     def _failed(self, failure: Failure, exit_code: int | None, tail: list[str]) -> None:
         """One failure more: wait and start again, or give up."""
         loop = asyncio.get_running_loop()
         now, policy = loop.time(), self._spec.restart
         self._last_failure = failure
-        self._failures = [*remembered(self._failures, self._born, now, policy), now]
+        born = now if self.state is State.SPAWNING else self._born  # however long a start takes, it is no healthy run
+        self._failures = [*remembered(self._failures, born, now, policy), now]
         action = next_action(self._failures, now, policy, random.random())
-        hopeless = failure.code in HOPELESS or self.binding.refusal is not None
+        refused = failure.code in HOPELESS and policy.refusal_is_final
+        hopeless = refused or self.binding.refusal is not None
         if isinstance(action, Quarantine) or hopeless:
             self.state = step(self.state, Trigger.GAVE_UP)
             attempts = len(self._failures) - 1
@@ -259,6 +303,34 @@ class ResidentSupervisor:
         if not delay.done():
             delay.set_result(None)
 
+    # Leaving.
+
+    def _needed(self) -> bool:
+        """Whether it must stay: it is used, it waits for something, or it is dead and that is about to be seen."""
+        return self.busy > 0 or self._seat is None or self._seat.keeps_alive or not self._seat.alive()
+
+    def _reap(self) -> None:
+        """Nobody has used it for long enough. Whoever wants it from now on waits for its end and gets another."""
+        assert self._seat is not None
+        loop, seat = asyncio.get_running_loop(), self._seat
+        self.state = step(self.state, Trigger.IDLED)
+        self._failures = remembered(self._failures, self._born, loop.time(), self._spec.restart)
+        self._let_go()
+        self._reaping = loop.create_task(self._see_off(seat))
+
+    async def _see_off(self, seat: Seat) -> None:
+        try:
+            await self._part(seat)
+        finally:
+            self._reaping = None
+            self.state = step(self.state, Trigger.RELEASED)
+        self._tell("reaped", idle_seconds=self._spec.idle_seconds)
+
+    async def _part(self, seat: Seat) -> None:
+        failure = await seat.farewell()
+        if failure is not None:
+            self._tell("shutdown_failed", code=failure.code, message=failure.message)
+
     async def retire(self) -> float:
         """Let the calls that run and those that wait come to their end, then stop; seconds the child had lived."""
         await self._turns.drain()
@@ -268,6 +340,8 @@ class ResidentSupervisor:
 
     async def stop(self) -> None:
         """Say good-bye, wait as long as the contract says, then kill."""
+        if self._reaping is not None:
+            await asyncio.wait({self._reaping})
         if self.state in (State.STOPPED, State.SHUTTING_DOWN):
             return
         self.state = step(self.state, Trigger.STOP)
@@ -280,9 +354,7 @@ class ResidentSupervisor:
         seat = self._seat
         self._let_go()
         if seat is not None:
-            failure = await seat.farewell()
-            if failure is not None:
-                self._tell("shutdown_failed", code=failure.code, message=failure.message)
+            await self._part(seat)
             self._tell("stopped")
         if self.state is State.SHUTTING_DOWN:
             self.state = step(self.state, Trigger.GONE)

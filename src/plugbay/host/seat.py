@@ -77,6 +77,8 @@ class Binding:
     pool: int = 0
     concurrency: int = 32
     """Calls of this plugin at the same time; more wait, within their own deadline."""
+    log_level: str = "info"
+    """What the plugin logs below this is dropped."""
     limits: Rlimits = field(default_factory=Rlimits)
     refusal: Failure | None = None
     """Why it may not be started at all."""
@@ -111,7 +113,10 @@ class Seat:
         machine = CONTRACTS[spec.contract].host_machine(spec, _side(binding, runtime), runtime.codec)
         stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
         self.discretion = Discretion(binding.secrets)
-        self._reception = reception = Reception(spec, binding.granted, runtime.services, self.discretion)
+        child.stderr.clean = self.discretion.line
+        self._reception = reception = Reception(
+            spec, binding.granted, runtime.services, self.discretion, binding.log_level
+        )
         hooks = Hooks(
             handler=reception.answer,
             notified=reception.notified,
@@ -121,12 +126,19 @@ class Seat:
             trace=runtime.trace,
         )
         self.link = Link(machine, stream, runtime.deadlines, hooks, has_process=True)
+        reception.meet(self.link)
         child.on_exit(lambda _: self.link.peer_exited())
 
     @property
     def counters(self) -> dict[str, int]:
-        counts = {"events_dropped": self.link.dropped, "late_answers": self.link.late}
+        link = self.link
+        counts = {"events_dropped": link.dropped, "keys_dropped": link.urgent_dropped, "late_answers": link.late}
         return {name: count for name, count in counts.items() if count}
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether it waits for something that may come at any time, and so is not idle however long nobody uses it."""
+        return self._reception.keeps_alive
 
     def alive(self) -> bool:
         """Whether it can still be asked: neither its conversation nor its process has ended, seen or not."""
@@ -138,7 +150,7 @@ class Seat:
         assert self.link.hello is not None
         if self._runtime.greeted is not None:
             self._runtime.greeted(self.binding.spec.id, self.link.hello.hello)
-        self._reception.attach(self.link)
+        self._reception.attach()
 
     def leave(self) -> None:
         """Kill whatever is left of the child and let go of its pipes."""
@@ -166,9 +178,8 @@ class Seat:
         return failure
 
     def _unsettle(self) -> None:
-        if self._settled:
-            self._settled = False
-            self._reception.detach(self.link)
+        self._settled = False
+        self._reception.detach()
 
     def _faulted(self, failure: Failure) -> None:
         if self._settled and not self._parting:
@@ -227,6 +238,7 @@ def _side(binding: Binding, runtime: Runtime) -> HostSide:
         secrets=binding.secrets,
         projects=(binding.project.id,),
         storage=runtime.services.storage is not None,
+        pid=os.getpid(),
     )
 
 

@@ -124,7 +124,7 @@ def _save(kind: _Kind, folder: Path, plugin_id: str, value: Mapping[str, Any]) -
         folder.mkdir(parents=True, exist_ok=True)
         (folder / kind.name).mkdir(kind.folder_mode, exist_ok=True)
         with _opened(kind, folder) as at:
-            _replace(kind, path.name, data, at)
+            replace_at(at, path.name, data, kind.file_mode)
     except OSError as error:
         raise _invalid(path, "unwritable", f"cannot be written: {error.strerror}") from error
 
@@ -141,11 +141,13 @@ def _encoded(path: Path, value: Mapping[str, Any]) -> bytes:
     return data
 
 
-def _replace(kind: _Kind, name: str, data: bytes, at: int) -> None:
-    """Write beside the file, then take its place; both survive a power cut once this returns."""
+def replace_at(at: int, name: str, data: bytes, mode: int) -> None:
+    """Write beside a file of the open folder `at`, then take its place; a power cut changes nothing of that once this
+    returns.
+    """
     temporary = f".{entropy.token_hex(8)}.tmp"
     try:
-        with open(os.open(temporary, _WRITE_FLAGS, kind.file_mode, dir_fd=at), "wb") as file:
+        with open(os.open(temporary, _WRITE_FLAGS, mode, dir_fd=at), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

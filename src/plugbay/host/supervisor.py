@@ -1,42 +1,58 @@
 """`Supervisor`: what the host asks of whoever looks after one plugin's children. Which kind is a fact of the spec.
 
-Never asks which contract it serves: a plugin lives for one call (`per_call`) or stays (`resident`).
+Never asks which contract it serves: a plugin lives for one call (`per_call`), stays (`resident`), or does both as its
+exports want it (`fleet`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from plugbay.host.fleet import Fleet, has_classes
 from plugbay.host.per_call import PerCallSupervisor
 from plugbay.host.resident import ResidentSupervisor
-from plugbay.host.seat import Binding, Deadline, Runtime
+from plugbay.host.seat import Binding, Deadline, Runtime, Seat
 from plugbay.link.link import Link
 from plugbay.model.errors import Failure
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Lifetime
 
+if TYPE_CHECKING:
+    from plugbay.model.operations import PluginOp
+
 
 class Lease(Protocol):
     """The right to use a child for one call."""
 
     link: Link
+    seat: Seat
 
     async def conclude(self, answer: CallFinished, deadline: Deadline) -> CallFinished:
         """The call's outcome once everything that counts has been judged."""
 
+    def forsake(self) -> None:
+        """The call was given up without an answer: say so before `release`, so that nobody new is served like that."""
+
     def release(self) -> None:
         """The call is over, however it ended."""
+
+    async def cleared(self) -> None:
+        """After `release`: wait until a child that served this call alone is gone."""
 
 
 class Supervisor(Protocol):
     """All children of one plugin."""
 
     binding: Binding
-    state: State
-    generation: int
-    """Grows with every child; tells the calls of one child from those of the next."""
+
+    @property
+    def state(self) -> State: ...
+    @property
+    def generation(self) -> int:
+        """Grows with every child; tells the calls of one child from those of the next."""
+        ...
 
     @property
     def busy(self) -> int: ...
@@ -55,11 +71,20 @@ class Supervisor(Protocol):
     def begin(self, after: asyncio.Future[float] | None = None) -> None:
         """Start what should be ready ahead of time; `after` is the predecessor's `retire`."""
 
+    def serving(self, execution_class: str, org: str) -> Supervisor:
+        """Who gives out children for an invocation of this class and org."""
+
     def at_once(self) -> Lease | None:
         """A lease without any wait, if there is one to have."""
 
     async def lease(self, deadline: Deadline) -> Lease | Failure:
         """A ready child for one call; a `Failure` says why there is none."""
+
+    def tell(self, op: PluginOp) -> bool:
+        """Tell the child that lives now something its contract has a word for, which is a use; False: there is none."""
+
+    def shown(self) -> None:
+        """A screen of it is being looked at, so it is not idle."""
 
     async def retire(self) -> float:
         """Let the calls that run and those that wait for their turn come to their end, then stop.
@@ -72,7 +97,9 @@ class Supervisor(Protocol):
 
 
 def supervise(binding: Binding, runtime: Runtime) -> Supervisor:
-    """The supervisor that fits the plugin's lifetime."""
+    """The supervisor that fits the plugin's lifetime, and the classes of its exports where they have any."""
+    if has_classes(binding.spec):
+        return Fleet(binding, runtime)
     if binding.spec.lifetime is Lifetime.RESIDENT:
         return ResidentSupervisor(binding, runtime)
     return PerCallSupervisor(binding, runtime)

@@ -8,16 +8,20 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from plugbay.host.calls import CallResult
 from plugbay.host.discovery import Found
-from plugbay.host.host import Host, PluginStatus
+from plugbay.host.host import Host
+from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.namespaces import CliOutput
+from plugbay.host.screens import Frame, Screen, Screens
 from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
+from plugbay.host.status import PluginStatus
 from plugbay.host.streaming import CallStream
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 from plugbay.model.spec import Export
@@ -127,6 +131,10 @@ class SyncHost:
             if self._loop is not None:  # a host that stops has ended the call already
                 self._run(stream.aclose())
 
+    def invoke(self, name: str, input: Any = None, *, timeout: float | None = None, **order: Any) -> InvocationResult:
+        """As `Host.invoke`."""
+        return self._run(self.host.invoke(name, input, timeout=timeout, **order))
+
     def fire(self, hook: str, event: Mapping[str, Any], **options: Any) -> HookOutcome:
         """As `Host.fire`."""
         return self._run(self.host.fire(hook, event, **options))
@@ -134,6 +142,15 @@ class SyncHost:
     def compact(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> CompactionOutcome:
         """As `Host.compact`."""
         return self._run(self.host.compact(messages, **options))
+
+    def run_cli(self, namespace: str, argv: Sequence[str], *, timeout: float | None = None) -> CliOutput:
+        """As `Host.run_cli`."""
+        return self._run(self.host.run_cli(namespace, argv, timeout=timeout))
+
+    @property
+    def screens(self) -> SyncScreens:
+        """As `Host.screens`."""
+        return SyncScreens(self)
 
     def settled(self, timeout: float | None = None) -> bool:
         """As `Host.settled`."""
@@ -166,3 +183,47 @@ class SyncHost:
         except BaseException:
             future.cancel()
             raise
+
+
+class SyncScreens:
+    """`Screens` whose methods block; safe to use from several threads."""
+
+    def __init__(self, host: SyncHost) -> None:
+        self._host = host
+        self._screens = host.host.screens
+
+    def all(self) -> list[Screen]:
+        """As `Screens.all`."""
+        return self._screens.all()
+
+    def render(self, name: str, width: int, height: int, *, timeout: float | None = None) -> Frame:
+        """As `Screens.render`."""
+        return self._host._run(self._screens.render(name, width, height, timeout=timeout))
+
+    def press(self, name: str, key: Mapping[str, Any]) -> bool:
+        """As `Screens.press`."""
+        return self._there(lambda screens: screens.press(name, key))
+
+    def mouse(self, name: str, mouse: Mapping[str, Any]) -> bool:
+        """As `Screens.mouse`."""
+        return self._there(lambda screens: screens.mouse(name, mouse))
+
+    def act(self, plugin_id: str, action: str, payload: Any = None) -> bool:
+        """As `Screens.act`."""
+        return self._there(lambda screens: screens.act(plugin_id, action, payload))
+
+    def wedged(self, plugin_id: str) -> bool:
+        """As `Screens.wedged`."""
+        return self._there(lambda screens: screens.wedged(plugin_id))
+
+    def dirty(self, name: str) -> bool:
+        """As `Screens.dirty`."""
+        return self._there(lambda screens: screens.dirty(name))
+
+    def _there(self, work: Callable[[Screens], T]) -> T:
+        """Do something that does not wait, on the host's own loop."""
+
+        async def there() -> T:
+            return work(self._screens)
+
+        return self._host._run(there())

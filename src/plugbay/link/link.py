@@ -1,7 +1,7 @@
 """`Link`: one machine, one byte stream, and the calls that wait between them. The only pump there is.
 
-Owns: correlation of calls with their callers, their deadlines, when bytes go out, how a conversation ends. Refuses to
-know: which contract it pumps, what a process is, whether to restart one.
+Owns: correlation of calls with their callers, their deadlines, how a conversation ends. Refuses to know: which contract
+it pumps, when bytes go out (`sender` does), what a process is, whether to restart one.
 
 There is no reader task: the stream calls `data_received`, the machine turns bytes into events, each event settles its
 waiter. A peer's fault becomes the result of every waiting call and never an exception in somebody's task group.
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from plugbay.contracts.base import Machine
 from plugbay.link.answers import Answers
 from plugbay.link.deadlines import Deadlines
+from plugbay.link.grace import DEADLINE, Grace
 from plugbay.link.hooks import Hooks
-from plugbay.link.outbox import BURST, MAX_UNSENT, Outbox
-from plugbay.link.stall import StallWatch
+from plugbay.link.sender import Sender
 from plugbay.link.stream import EXIT_NOTICE, ByteStream
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import (
@@ -42,8 +42,8 @@ class Link:
     """The live conversation with one peer."""
 
     __slots__ = tuple(
-        "_answers _burst _deadlines _direct _eof_timer _flush_scheduled _greeted _has_process _hooks _loop _number "
-        "_outbox _parting _progress _stall _stream _trace _waiting fault hello late machine noise".split()
+        "_answers _deadlines _eof_timer _graces _greeted _has_process _hooks _loop _number _parting _progress _send "
+        "_sender _stream _trace _waiting fault hello late machine noise".split()
     )
 
     def __init__(
@@ -64,13 +64,11 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[CallId, asyncio.Future[CallFinished]] = {}
         self._progress: dict[CallId, Callable[[Any], None]] = {}
+        self._graces: dict[CallId, Grace] = {}
         self._number = 0
-        self._direct = True
-        self._flush_scheduled = False
-        self._burst = 0
-        self._outbox = Outbox(machine.TRAFFIC)
+        self._sender = Sender(machine, stream, deadlines, self._fail, self._untold, self._trace)
+        self._send = self._sender.send
         self._answers: Answers | None = None
-        self._stall: StallWatch | None = None
         self._eof_timer: asyncio.TimerHandle | None = None
         self._greeted: asyncio.Future[None] | None = None
         self._parting: asyncio.Future[Failure | None] | None = None
@@ -103,10 +101,14 @@ class Link:
     async def farewell(self, timeout: float) -> Failure | None:
         """Say good-bye, let the peer finish what is in flight, and wait for its answer; then nothing more is sent.
 
-        A `Failure` says how the parting went wrong. What the peer does afterwards is its owner's concern.
+        Where the contract has no such answer, nobody waits for one. A `Failure` says how the parting went wrong. What
+        the peer does afterwards is its owner's concern: until then, answers may still arrive.
         """
         parted = self.fault
-        if self.fault is None:
+        if self.fault is None and not self.machine.GOOD_BYE_IS_ANSWERED:
+            self.machine.close("host requested")
+            self._sender.send_now()
+        elif self.fault is None:
             self._parting = self._loop.create_future()
             self._deadlines.add(timeout, self._parting, _never_parted)
             self.machine.close("host requested")
@@ -130,7 +132,7 @@ class Link:
             self._end(failure or Failure(Code.UNAVAILABLE, "the link was closed"))
         if self._eof_timer is not None:
             self._eof_timer.cancel()
-        self._unstall()
+        self._sender.unstall()
         self._stream.close()
 
     def peer_exited(self) -> None:
@@ -142,15 +144,23 @@ class Link:
     # Asking.
 
     async def call(
-        self, op: Operation, timeout: float, on_progress: Callable[[Any], None] | None = None
+        self,
+        op: Operation,
+        timeout: float,
+        on_progress: Callable[[Any], None] | None = None,
+        grace: Grace | None = None,
     ) -> CallFinished:
-        """Ask the peer and wait. The answer carries a value or a failure; only cancellation raises."""
+        """Ask the peer and wait. The answer carries a value or a failure; only cancellation raises.
+
+        With a `grace`, an answer still counts that comes within it after the deadline, or after the call is called off.
+        """
         self._number = id = self._number + 1
         if self._trace is not None:
             self._trace("link.call")
             self._trace("machine.call")
-        if self.fault is not None or not self._has_room():
+        if self.fault is not None or not self._sender.has_room():
             return CallFinished(id, None, self.fault or self._overloaded())
+        self._sender.hurry()
         refusal = self.machine.call(id, op)
         if refusal is not None:
             return CallFinished(id, None, refusal)
@@ -159,6 +169,9 @@ class Link:
         if on_progress is not None:
             self._progress[id] = on_progress
         self._deadlines.add(timeout, future, self._expire)
+        if grace is not None:
+            self._graces[id] = grace
+            grace.begin(lambda: self._call_off(id, future, grace))
         self._send()
         try:
             return await future
@@ -168,21 +181,18 @@ class Link:
         finally:
             self._deadlines.discard(future)
             self._progress.pop(id, None)
+            if grace is not None:
+                del self._graces[id]
+                grace.end()
 
     def notify(self, op: Operation) -> None:
-        """Tell the peer, in order; waits in a bounded queue while the peer is not ready or not reading."""
-        if self.fault is not None:
-            return
-        if self.hello is None or self._outbox or self._stream.buffered:
-            self._outbox.offer(op)
-            return
-        self._tell(op)
-        self._burst += 1
-        if self._burst < BURST:
-            self._send()
-        else:
-            self._burst = 0
-            self._write(self.machine.outgoing())
+        """Tell the peer, in order; waits in a bounded lane while the peer is not ready or not reading."""
+        self._sender.notify(op)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the peer reads what it is sent well enough to be sent more."""
+        return self._sender.has_room()
 
     @property
     def waiting(self) -> int:
@@ -192,10 +202,12 @@ class Link:
     @property
     def dropped(self) -> int:
         """Notifications dropped because the peer did not keep up, or could not have read them."""
-        return self._outbox.dropped
+        return self._sender.outbox.dropped
 
-    def _has_room(self) -> bool:
-        return self._stream.buffered <= MAX_UNSENT
+    @property
+    def urgent_dropped(self) -> int:
+        """The same of the urgent ones: keys that the peer did not read in time."""
+        return self._sender.outbox.urgent_dropped
 
     def _overloaded(self) -> Failure:
         return Failure(Code.OVERLOADED, f"{self._stream.buffered:,} bytes already wait for the plugin to read")
@@ -207,9 +219,23 @@ class Link:
 
     def _expire(self, future: asyncio.Future[CallFinished]) -> None:
         id = next((id for id, waiting in self._waiting.items() if waiting is future), None)
-        if id is not None:
-            failure = Failure(Code.TIMEOUT, "no answer within the time allowed for the call")
-            self._give_up(id, "deadline_exceeded", failure)
+        if id is None:
+            return
+        grace = self._graces.get(id)
+        if grace is not None and grace.cancel(DEADLINE):
+            return
+        failure = Failure(Code.TIMEOUT, "no answer within the time allowed for the call")
+        if grace is not None:
+            grace.over = True
+            failure = _ignored(grace)
+        self._give_up(id, DEADLINE, failure)
+
+    def _call_off(self, id: CallId, future: asyncio.Future[CallFinished], grace: Grace) -> None:
+        """The peer is told, and has the grace to answer all the same: its deadline from now on."""
+        if id in self._waiting and self.fault is None:
+            self._deadlines.add(grace.seconds, future, self._expire)
+            self.machine.cancel(id, grace.reason)
+            self._send()
 
     def _give_up(self, id: CallId, reason: str, failure: Failure) -> None:
         future = self._waiting.get(id)
@@ -217,54 +243,13 @@ class Link:
             self._abandon(id, reason)
             self._settle(future, CallFinished(id, None, failure))
 
-    # Sending: the first frame of a tick goes out at once, the rest of the tick together.
-
-    def _send(self) -> None:
-        if self.fault is not None:
-            return
-        if self._direct:
-            self._direct = False
-            self._write(self.machine.outgoing())
-        elif not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._burst, self._direct, self._flush_scheduled = 0, True, False
-        if self.fault is None:
-            self._write(self.machine.outgoing())
-
-    def _write(self, data: bytes) -> None:
-        if not data:
-            return
-        if self._trace is not None:
-            self._trace("stream.write")
-        self._stream.write(data)
-        if self._stream.buffered:
-            self._stall = self._stall or StallWatch(self._stream, self._deadlines, self._fail)
-            self._stall.written()
-
-    def _unstall(self) -> None:
-        if self._stall is not None:
-            self._stall.stop()
-            self._stall = None
-
-    def _drain_outbox(self) -> None:
-        while self.hello is not None and not (self.fault or self._stream.buffered) and (op := self._outbox.take()):
-            self._tell(op)
-            self._write(self.machine.outgoing())
-
-    def _tell(self, op: Operation) -> None:
-        refusal = self.machine.notify(op)
-        if refusal is not None:
-            self._outbox.dropped += 1
-            self._noticed(Noise(b"", f"{type(op).__name__} was not sent: {refusal.message}"))
+    def _untold(self, op: Operation, refusal: Failure) -> None:
+        self._noticed(Noise(b"", f"{type(op).__name__} was not sent: {refusal.message}"))
 
     # The stream's listener.
 
     def data_received(self, data: bytes) -> None:
-        if not self._flush_scheduled:
-            self._direct = True
+        self._sender.heard()
         if self._trace is not None:
             self._trace("stream.read")
             self._trace("machine.receive")
@@ -277,7 +262,7 @@ class Link:
             return
         if self.machine.satisfied:
             self._stream.pause()
-        self._write(self.machine.outgoing())
+        self._sender.send_now()
 
     def eof_received(self) -> None:
         if self._has_process and self._eof_timer is None:
@@ -286,8 +271,7 @@ class Link:
             self._end_of_output()
 
     def write_drained(self) -> None:
-        self._unstall()
-        self._drain_outbox()
+        self._sender.drained()
 
     def _end_of_output(self) -> None:
         if self._eof_timer is not None:
@@ -347,7 +331,7 @@ class Link:
             self._trace("link.ready")
         if self._greeted is not None and not self._greeted.done():
             self._greeted.set_result(None)
-        self._drain_outbox()
+        self._sender.ready()
 
     def _progressed(self, event: CallProgress) -> None:
         on_progress = self._progress.get(event.id)
@@ -361,7 +345,7 @@ class Link:
 
     def _arrived(self, event: CallArrived) -> None:
         if self._answers is None:
-            self._answers = Answers(self.machine, self._hooks.handler, self._send, self._has_room)
+            self._answers = Answers(self.machine, self._hooks.handler, self._send, self._sender.has_room)
         self._answers.arrived(event)
 
     def _noticed(self, event: Noise) -> None:
@@ -380,6 +364,7 @@ class Link:
 
     def _end(self, failure: Failure) -> None:
         self.fault = failure
+        self._sender.over = True
         self._part(failure)
         self._stream.pause()
         waiting, self._waiting = self._waiting, {}
@@ -392,6 +377,11 @@ class Link:
             self._answers.stop()
         if self._hooks.faulted is not None:
             self._hooks.faulted(failure)
+
+
+def _ignored(grace: Grace) -> Failure:
+    text = f"it was told to stop ({grace.reason}) and did not answer within {grace.seconds:g} s"
+    return Failure(Code.TIMEOUT if grace.reason == DEADLINE else Code.CANCELLED, text)
 
 
 def _never_parted(parting: asyncio.Future[Failure | None]) -> None:

@@ -57,6 +57,9 @@ DENIED: tuple[tuple[IPv4Network | IPv6Network, str], ...] = tuple(
 )
 """The ranges nobody is connected to, each with what it is for. The first that holds an address names the reason."""
 
+_GLOBAL = IPv6Network("2000::/3")
+"""What is given out of IPv6; nobody knows what is behind any other address, and private meshes use some."""
+_MAPPED = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _6TO4 = IPv6Network("2002::/16")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
@@ -92,7 +95,8 @@ def denied(text: str) -> str | None:
         for network, why in DENIED:
             if form.version == network.version and form in network:
                 return why if form is address else f"{form}: {why}"
-    return None
+    is_open = address.version == 4 or any(address in network for network in (_GLOBAL, _MAPPED, _NAT64))
+    return None if is_open else "not given out"
 
 
 def covered(access: Iterable[Access], host: str, port: int) -> bool:
@@ -131,7 +135,7 @@ def _inside(address: Address) -> list[IPv4Address]:
         return []
     number = int(address)
     last, inside = IPv4Address(number & 0xFFFF_FFFF), []
-    if address.ipv4_mapped is not None or address in _NAT64 or (number >> 32) & 0xFFFF_FFFF in _ISATAP:
+    if address in _MAPPED or address in _NAT64 or (number >> 32) & 0xFFFF_FFFF in _ISATAP:
         inside.append(last)
     if address in _6TO4:
         inside.append(IPv4Address((number >> 80) & 0xFFFF_FFFF))

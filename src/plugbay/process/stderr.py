@@ -176,7 +176,7 @@ class RotatingLog:
 class StderrDrain:
     """Reads one pipe for as long as it is open. Owns `fd`."""
 
-    __slots__ = ("_cut", "_fd", "_held", "_lines", "_log", "_loop", "_partial", "_tag")
+    __slots__ = ("_cut", "_fd", "_held", "_lines", "_log", "_loop", "_partial", "_tag", "clean")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, log: RotatingLog | None = None, tag: str = "") -> None:
         self._loop = loop
@@ -188,6 +188,8 @@ class StderrDrain:
         self._held = 0
         self._partial = b""
         self._cut = False
+        self.clean: Callable[[bytes], bytes] | None = None
+        """Makes a line fit to be kept, before anybody sees it or it reaches the disk."""
         try:
             os.set_blocking(fd, False)
             loop.add_reader(fd, self._read)
@@ -269,6 +271,8 @@ class StderrDrain:
         return self._partial + _CUT if self._cut else self._partial.removesuffix(b"\r")
 
     def _keep(self, lines: list[bytes]) -> None:
+        if self.clean is not None:
+            lines = list(map(self.clean, lines))
         if self._log is not None:
             self._log.write(lines, self._tag)
         if self._lines is None:

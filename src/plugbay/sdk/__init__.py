@@ -11,8 +11,12 @@ from plugbay.sdk.stdio import claim_early
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from plugbay.sdk.canvas import Canvas
+    from plugbay.sdk.chunks import ChunkCollector
+    from plugbay.sdk.commandline import CliResult
     from plugbay.sdk.context import Completion, Context
     from plugbay.sdk.errors import (
+        Cancelled,
         ChannelAuthenticationFailed,
         ChannelConnectionFailed,
         CollectionNotFound,
@@ -36,31 +40,61 @@ if TYPE_CHECKING:
         WriteFailed,
     )
     from plugbay.sdk.events import Event
+    from plugbay.sdk.gateway import (
+        Gateway,
+        GatewayConflict,
+        GatewayDenied,
+        GatewayError,
+        GatewayNotFound,
+        GatewayUnavailable,
+    )
     from plugbay.sdk.hooks import block, inject, override, transform
+    from plugbay.sdk.inputs import Key, Mouse
+    from plugbay.sdk.results import HarnessResult, Seed, ToolResult
+    from plugbay.sdk.snapshots import Snapshot
+    from plugbay.sdk.work import Compaction, Run
 
 __all__ = [
+    "Cancelled",
+    "Canvas",
     "ChannelAuthenticationFailed",
     "ChannelConnectionFailed",
+    "ChunkCollector",
+    "CliResult",
     "CollectionNotFound",
+    "Compaction",
     "Completion",
     "Context",
     "ContextOverflow",
     "DimensionMismatch",
     "Event",
+    "Gateway",
+    "GatewayConflict",
+    "GatewayDenied",
+    "GatewayError",
+    "GatewayNotFound",
+    "GatewayUnavailable",
     "HandlerError",
+    "HarnessResult",
+    "Key",
     "LlmAuthenticationFailed",
     "LlmConnectionFailed",
     "MethodMissing",
     "ModelNotFound",
+    "Mouse",
     "Plugin",
     "RateLimited",
     "RecipientInvalid",
+    "Run",
+    "Seed",
     "ServiceError",
+    "Snapshot",
     "ToolArgumentInvalid",
     "ToolDenied",
     "ToolError",
     "ToolExecutionFailed",
     "ToolNotFound",
+    "ToolResult",
     "ToolUnavailable",
     "UnsupportedFeature",
     "WriteFailed",
@@ -71,9 +105,26 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "Canvas": "canvas",
+    "ChunkCollector": "chunks",
+    "CliResult": "commandline",
+    "Compaction": "work",
     "Completion": "context",
     "Context": "context",
     "Event": "events",
+    "Gateway": "gateway",
+    "GatewayConflict": "gateway",
+    "GatewayDenied": "gateway",
+    "GatewayError": "gateway",
+    "GatewayNotFound": "gateway",
+    "GatewayUnavailable": "gateway",
+    "HarnessResult": "results",
+    "Key": "inputs",
+    "Mouse": "inputs",
+    "Run": "work",
+    "Seed": "results",
+    "Snapshot": "snapshots",
+    "ToolResult": "results",
     "block": "hooks",
     "inject": "hooks",
     "override": "hooks",

@@ -7,8 +7,9 @@ The services here say what is asked and how an answer reads; a line carries it. 
 from __future__ import annotations
 
 import os
+import sys
+from time import sleep
 
-from plugbay.model.errors import Code
 from plugbay.model.operations import (
     CompleteChat,
     DeleteStored,
@@ -18,47 +19,47 @@ from plugbay.model.operations import (
     RecallMemory,
     SetStored,
 )
-from plugbay.sdk.errors import ServiceError
 from plugbay.sdk.events import completed, event_object
+from plugbay.sdk.line import SERVICE_SECONDS, Unconnected
+from plugbay.sdk.logs import Log
 from plugbay.sdk.settings import Settings
-from plugbay.sdk.stdio import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, Protocol
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
 
-    from plugbay.model.operations import HostOp
+    from plugbay.sdk.brokered import Actions, Files, Http
+    from plugbay.sdk.gateway import Gateway
+    from plugbay.sdk.line import Line
+    from plugbay.sdk.snapshots import Snapshots
+    from plugbay.sdk.work import Compaction
 
-    class Line(Protocol):
-        """How what is asked reaches the host; blocking, awaitable, or not at all."""
-
-        def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any: ...
-        def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any: ...
-        def tell(self, op: HostOp) -> Any: ...
-
-
-SERVICE_SECONDS = 30.0
-"""How long a service may take, unless the caller says otherwise; what the published SDKs of nexo wait."""
-
-
-STORAGE = frozenset({GetStored, SetStored, DeleteStored, ListStored})
 
 MAX_KEYS = 1_000
 """Keys of one answer; what hosts of kaged list at most."""
 
 
 class Context:
-    """The host's services, who the call is for, and what the operator set. What a host does not say is None."""
+    """The host's services, who the call is for, and what the operator set. What a host does not say is None.
+
+    `log` writes a line to the host's log. `out` and `err` take the output of a command line, text or bytes; elsewhere
+    they are where `print` goes.
+    """
 
     __slots__ = (
+        "_line",
         "_settings",
         "agent_id",
         "agent_path",
+        "err",
         "events",
         "llm",
+        "log",
         "memory",
         "operator_id",
+        "out",
         "plugin_id",
         "project_id",
         "request_id",
@@ -70,6 +71,7 @@ class Context:
         self, line: Line, plugin_id: str, said: Mapping[str, Any] | None = None, settings: Settings | None = None
     ) -> None:
         said = said or {}
+        self._line = line
         self.plugin_id = plugin_id
         self.agent_path = _text(said, "agent_path")
         self.agent_id = _text(said, "agent_id") or self.agent_path
@@ -81,6 +83,9 @@ class Context:
         self.llm = Llm(line)
         self.events = Events(line, plugin_id)
         self.storage = Storage(line)
+        self.log = Log(line)
+        self.out: Any = sys.stdout
+        self.err: Any = sys.stderr
         self._settings = settings or _NOTHING_SET
 
     @property
@@ -93,9 +98,84 @@ class Context:
         """What the operator keeps secret, by name; masked when it is printed."""
         return self._settings.secrets
 
-    def log(self, *parts: object) -> None:
-        """One line on stderr, which the host keeps."""
-        note(" ".join(str(part) for part in parts))
+    # What hosts say that have an end in mind for every call; the others have nothing to say about it.
+
+    invocation_id: str | None = None
+    trace_id: str | None = None
+    org_id: str | None = None
+    chain_id: str | None = None
+    run_id: str | None = None
+    deadline_at: str | None = None
+    tool_execution_id: str | None = None
+    """The same in every try of one piece of work: what a tool tells repetitions by."""
+    delivery_id: str | None = None
+    """The same in every try to tell a hook one thing."""
+    attempt: int | None = None
+    compaction: Compaction | None = None
+    """How short a conversation has to become, and what is pinned; in a compactor."""
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the host cancels the call, at least 0; None when it did not say."""
+        return None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody wants the answer any more. An async handler is cancelled by itself."""
+        return False
+
+    def check_cancelled(self) -> None:
+        """Raise `Cancelled` when nobody wants the answer any more."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait in a plain handler; raises `Cancelled` as soon as nobody wants the answer any more."""
+        sleep(seconds)
+
+    def progress(self, message: str = "", **more: Any) -> None:
+        """Tell whoever waits how far it is. Nobody is told where hosts have no word for that; never awaited."""
+
+    def checkpoint(self, data: Any) -> None:
+        """Have the host keep where a harness is, as JSON, so that it can go on from there; never awaited."""
+
+    @property
+    def scratch(self) -> Path | None:
+        """A folder of this call's own, which is gone afterwards; None when there is none."""
+        return None
+
+    @property
+    def gateway(self) -> Gateway | None:
+        """The host's API, with the rights that this call was given; None when it was given none."""
+        return None
+
+    # What few plugins use is loaded by those that do.
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The last value of each topic."""
+        from plugbay.sdk.snapshots import Snapshots
+
+        return Snapshots(self._line)
+
+    @property
+    def actions(self) -> Actions:
+        """What other plugins do when they are asked."""
+        from plugbay.sdk.brokered import Actions
+
+        return Actions(self._line)
+
+    @property
+    def files(self) -> Files:
+        """Files that the host reads for us."""
+        from plugbay.sdk.brokered import Files
+
+        return Files(self._line)
+
+    @property
+    def http(self) -> Http:
+        """Requests that the host sends for us."""
+        from plugbay.sdk.brokered import Http
+
+        return Http(self._line)
 
 
 class Memory:
@@ -237,33 +317,12 @@ class Storage:
         return self._line.ask(ListStored(prefix, limit), list, timeout)
 
 
-class Unconnected:
-    """The line of a plugin that has no host with services: every question is refused, with the reason."""
-
-    __slots__ = ()
-
-    def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
-        raise lacking(op)
-
-    stream = ask
-
-    def tell(self, op: HostOp) -> Any:
-        raise lacking(op)
-
-
 def unconnected(plugin_id: str = "", said: Mapping[str, Any] | None = None) -> Context:
     """The context of a call under a contract without services, or of no call at all."""
     return Context(Unconnected(), plugin_id, said)
 
 
-def lacking(op: HostOp) -> ServiceError:
-    """What a plugin hears that asks for something its host's contract has no word for."""
-    return ServiceError(Code.NOT_FOUND, f"this host has no {_SERVICES.get(type(op), 'storage')}")
-
-
 _NOTHING_SET = Settings()
-
-_SERVICES: dict[type, str] = {RecallMemory: "memory", CompleteChat: "language models", Publish: "event bus"}
 
 
 def _text(said: Mapping[str, Any], key: str) -> str | None:

@@ -1,11 +1,14 @@
-"""Which contract a host speaks, told from the first line it writes. Pure: bytes in, a name out.
+"""Which contract a host speaks, told from the first line or frame it writes. Pure: bytes in, a name out.
 
     {"type": …}                             rune
     {"method": "initialize", "params": …}   kaged, when the daemon says its version or the plugin's name; else nexo
     {"method": …}                           kaged, when only its hosts ask for that; else nexo: both may ask anything
+    Content-Length: … {"type": …}           vai, whose frames may have other headers, and those first
+    Content-Length: … anything else         ainb, whose plugins leave when a frame is broken
     anything else                           nexo, whose plugins skip a line they cannot read
 
-Blank lines say nothing and are skipped. Whatever was looked at is still the machine's to read, from the first byte.
+Blank lines say nothing and are skipped; nothing stands before a frame. Whatever was looked at is still the machine's to
+read, from the first byte.
 """
 
 from __future__ import annotations
@@ -21,10 +24,21 @@ if TYPE_CHECKING:
 
     Owns = Callable[[str], bool]
 
-RUNE, NEXO, KAGED = "rune", "nexo", "kaged"
+RUNE, NEXO, KAGED, AINB, VAI = "rune", "nexo", "kaged", "ainb", "vai"
 
 MAX_FIRST_LINE = 4 << 20
-"""Bytes looked at: the longest line any of the contracts allows, as a greeting that carries configuration may be."""
+"""Bytes looked at: the longest line any of the contracts allows, as a greeting that carries configuration may be.
+
+A longer frame is ainb's, which allows it: a greeting of vai is short.
+"""
+
+FRAME = b"content-length"
+"""How a frame begins, in any case of letters."""
+
+MAX_NAME = 64
+"""Bytes of a header's name that are looked at: the longest in use has forty."""
+
+NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 KAGED_GREETING = ("daemon_version", "plugin_name")
 KAGED_METHODS = ("initialized", "health.check", "ping")
@@ -36,6 +50,12 @@ def detect(codec: Codec, received: bytes, ended: bool = False, owns: Owns = lamb
 
     `owns` says whether only a host of kaged would ask this plugin for a method.
     """
+    if received[: len(FRAME)].lower() == FRAME:
+        return _contract_of_frame(codec, received, ended)
+    if _has_header(received):
+        verdict = _is_vai(codec, received)
+        if verdict or (verdict is None and not ended):
+            return VAI if verdict else None
     line, newline, _ = received.lstrip().partition(b"\n")
     if not (newline or ended or len(line) > MAX_FIRST_LINE):
         return None
@@ -44,16 +64,47 @@ def detect(codec: Codec, received: bytes, ended: bool = False, owns: Owns = lamb
     return NEXO if len(line) > MAX_FIRST_LINE else _contract_of(codec, line, owns)
 
 
+def _contract_of_frame(codec: Codec, received: bytes, ended: bool) -> str | None:
+    verdict = _is_vai(codec, received)
+    if verdict is None and not ended and len(received) <= MAX_FIRST_LINE:
+        return None
+    return VAI if verdict else AINB
+
+
+def _has_header(received: bytes) -> bool:
+    """Whether a line begins as a header does; no line of JSON does."""
+    name, colon, _ = received[:MAX_NAME].partition(b":")
+    return bool(colon and name[:1].isalpha() and NAME.issuperset(name))
+
+
+def _is_vai(codec: Codec, received: bytes) -> bool | None:
+    """Whether the first frame is vai's; None while there is no whole frame, and one may still come."""
+    from plugbay.wire.content_length import OPEN_HEADERS, STRICT_HEADERS, ContentLengthDecoder
+
+    for rules in (OPEN_HEADERS, STRICT_HEADERS):  # ainb reads some headers that vai does not
+        frames = ContentLengthDecoder(rules).feed(received)
+        if not frames:
+            return None
+        if isinstance(frames[0], bytes):
+            message = _message(codec, frames[0])
+            return "method" not in message and ("type" in message or "protocol" in message)
+    return False
+
+
 def _contract_of(codec: Codec, line: bytes, owns: Owns) -> str:
-    try:
-        message = codec.decode(line)
-    except Malformed:
-        return NEXO
-    if not isinstance(message, dict):
-        return NEXO
+    message = _message(codec, line)
     if "type" in message:
         return RUNE
     return KAGED if _is_kaged(message, owns) else NEXO
+
+
+def _message(codec: Codec, text: bytes) -> dict[str, Any]:
+    """The object that was said; nothing when it is none."""
+    try:
+        message = codec.decode(text)
+    except Malformed:
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 def _is_kaged(message: dict[str, Any], owns: Owns) -> bool:

@@ -23,9 +23,10 @@ from plugbay.model.operations import (
     UpsertVectors,
 )
 from plugbay.sdk.chat import Answer
-from plugbay.sdk.errors import MethodMissing
+from plugbay.sdk.errors import MethodMissing, failure_of
 from plugbay.sdk.events import Event, covers
-from plugbay.sdk.handlers import Handler
+from plugbay.sdk.handlers import Handler, Pieces
+from plugbay.sdk.turns import REST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,14 @@ if TYPE_CHECKING:
     from plugbay.sdk.handlers import Tool
 
     Send = Callable[[Any], None]
+    MakeContext = Callable[[Mapping[str, Any] | None], Context]
+
+    class Collector(Protocol):
+        """What makes one answer of what was returned, or of pieces of it."""
+
+        def add(self, piece: Any) -> None: ...
+        def whole(self, value: Any) -> Any: ...
+        def end(self) -> Any: ...
 
     class Offers(Protocol):
         """What an author declared."""
@@ -58,7 +67,7 @@ if TYPE_CHECKING:
 class Duty:
     """One thing to do for the host."""
 
-    __slots__ = ("arguments", "handler", "keywords", "said", "shape", "then")
+    __slots__ = ("arguments", "concurrent", "handler", "keywords", "label", "lane", "said", "shape", "then", "weight")
 
     def __init__(
         self,
@@ -68,8 +77,18 @@ class Duty:
         keywords: dict[str, Any] | None = None,
         said: Mapping[str, Any] | None = None,
         then: Duty | None = None,
+        label: str = "",
+        concurrent: bool = False,
+        lane: int = REST,
+        weight: int = 0,
     ) -> None:
         self.handler = handler
+        self.label = label
+        """What the host told us about, for whoever reads the log."""
+        self.concurrent = concurrent
+        self.lane = lane
+        self.weight = weight
+        """Where handlers take turns: whether this one does not, in which lane it waits, and how many bytes with it."""
         self.arguments = arguments
         self.keywords = keywords or {}
         self.shape = shape
@@ -78,7 +97,7 @@ class Duty:
         self.then = then
         """What else belongs to the answer; both are objects then, and this one's keys count."""
 
-    def call(self, context: Callable[[Mapping[str, Any] | None], Context]) -> Any:
+    def call(self, context: MakeContext, send: Send) -> Any:
         """Call the author's function; `context` makes its `ctx`, if it wants one."""
         if self.handler.takes_ctx:
             return self.handler.function(*self.arguments, **self.keywords, ctx=context(self.said))
@@ -92,9 +111,49 @@ class Duty:
         """The same for what an async function returned, or what a plain one returned to be awaited."""
         return self.settle(await value if hasattr(value, "__await__") else value, send)
 
+    def failure(self, error: BaseException) -> Failure:
+        """The answer that something raised stands for."""
+        return failure_of(error)
 
-class ChatDuty(Duty):
-    """A model's turn: its answer may come in pieces, and go out in pieces."""
+    def cancel(self, why: str) -> None:
+        """Nobody wants it any more; what cannot be stopped goes on."""
+
+    def over(self) -> None:
+        """It is about to be answered, however it ended."""
+
+
+class Streamed(Duty):
+    """Something whose answer may come in pieces, and go out in pieces."""
+
+    __slots__ = ()
+
+    def collector(self, send: Send) -> Collector:
+        raise NotImplementedError
+
+    def comes_in_pieces(self, value: Any) -> bool:
+        return hasattr(value, "__next__")
+
+    def settle(self, value: Any, send: Send) -> Any:
+        collector = self.collector(send)
+        if not self.comes_in_pieces(value):
+            return collector.whole(value)
+        for piece in value:
+            collector.add(piece)
+        return collector.end()
+
+    async def settle_later(self, value: Any, send: Send) -> Any:
+        if hasattr(value, "__await__"):
+            value = await value
+        if not hasattr(value, "__aiter__"):
+            return self.settle(value, send)
+        collector = self.collector(send)
+        async for piece in value:
+            collector.add(piece)
+        return collector.end()
+
+
+class ChatDuty(Streamed):
+    """A model's turn."""
 
     __slots__ = ("stream",)
 
@@ -102,23 +161,20 @@ class ChatDuty(Duty):
         super().__init__(handler, op.request, op.model)
         self.stream = op.stream
 
-    def settle(self, value: Any, send: Send) -> Any:
-        answer = Answer(send if self.stream else None)
-        if isinstance(value, str | dict) or not hasattr(value, "__iter__"):
-            return answer.whole(value)
-        for piece in value:
-            answer.add(piece)
-        return answer.end()
+    def collector(self, send: Send) -> Answer:
+        return Answer(send if self.stream else None)
 
-    async def settle_later(self, value: Any, send: Send) -> Any:
-        if hasattr(value, "__await__"):
-            value = await value
-        if not hasattr(value, "__aiter__"):
-            return self.settle(value, send)
-        answer = Answer(send if self.stream else None)
-        async for piece in value:
-            answer.add(piece)
-        return answer.end()
+    def comes_in_pieces(self, value: Any) -> bool:
+        return hasattr(value, "__iter__") and not isinstance(value, str | dict)
+
+
+class ToolDuty(Streamed):
+    """A tool, of which hosts want the whole answer at once."""
+
+    __slots__ = ()
+
+    def collector(self, send: Send) -> Pieces:
+        return Pieces()
 
 
 class Duties:
@@ -152,11 +208,13 @@ class Duties:
         except MethodMissing as error:
             return error.failure()
 
-    def about(self, op: DeliverEvent) -> list[Duty]:
-        """What to do about an event: something for each handler whose pattern covers it."""
+    def about(self, op: Operation) -> list[Duty]:
+        """What to do about what we are told: for an event, something for each handler whose pattern covers it."""
+        if not isinstance(op, DeliverEvent):
+            return []
         event = Event(op.topic, op.payload)
         return [
-            Duty(handler, event)
+            Duty(handler, event, label=op.topic)
             for pattern, handler in self._offers.events
             if pattern is None or covers(pattern, op.topic)
         ]
@@ -213,7 +271,7 @@ def _call(tool: Tool | None, what: str, op: InvokeTool | CallMethod) -> Duty | F
     if tool is None:
         return Failure(Code.TOOL_NOT_EXPOSED, f"there is no {what}", origin=Origin.PLUGIN)
     keywords = tool.arguments(op.input, op.context)
-    return keywords if isinstance(keywords, Failure) else Duty(tool, keywords=keywords, said=op.context)
+    return keywords if isinstance(keywords, Failure) else ToolDuty(tool, keywords=keywords, said=op.context)
 
 
 def _named(declared: Mapping[str, Any], what: str, name: str) -> Any:

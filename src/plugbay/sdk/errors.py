@@ -7,6 +7,7 @@
     ├── LlmConnectionFailed, LlmAuthenticationFailed, ModelNotFound, ContextOverflow
     ├── CollectionNotFound, DimensionMismatch, WriteFailed
     ├── RateLimited                  of a channel, a model or a vector store
+    ├── Cancelled                    the host no longer wants it, and the handler has stopped
     └── MethodMissing                the plugin offers the thing, but not this part of it
     ServiceError                     the host did not do what the plugin asked
 
@@ -188,6 +189,16 @@ class RateLimited(HandlerError):
 
     def __init__(self, retry_after_secs: float | None = None, message: str = "") -> None:
         super().__init__(message, retry_after_secs=retry_after_secs)
+
+
+class Cancelled(HandlerError):
+    """The work was stopped before its end. `ctx.check_cancelled()` raises it; clean up, and let it pass."""
+
+    kind, meaning = "cancelled", Code.CANCELLED
+
+    def __init__(self, message: str = "", code: str = "cancelled") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class MethodMissing(HandlerError):

@@ -11,8 +11,8 @@ from _thread import allocate_lock
 
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
-from plugbay.sdk.context import lacking
 from plugbay.sdk.errors import ServiceError, service_error
+from plugbay.sdk.line import lacking
 from plugbay.sdk.stdio import note
 
 TYPE_CHECKING = False
@@ -93,6 +93,8 @@ class Exchange:
                 self._machine.cancel(id, "the plugin gave up waiting")
 
     def tell(self, op: HostOp) -> None:
+        if type(op) in self.lacks:
+            raise lacking(op)
         with self._lock:
             failure = self._machine.notify(op)
         self._flush_unless(failure)

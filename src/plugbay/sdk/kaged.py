@@ -10,14 +10,15 @@ from plugbay.contracts.base import Role
 from plugbay.contracts.kaged.machine import KagedMachine
 from plugbay.contracts.kaged.messages import Identity, topic
 from plugbay.model.errors import Code, Failure
-from plugbay.model.operations import CompleteChat, Publish, RecallMemory, RunHook
-from plugbay.sdk.context import STORAGE, Context
+from plugbay.model.operations import Publish, RunHook
+from plugbay.sdk.context import Context
 from plugbay.sdk.duties import Duties, Duty, hook_answer
 from plugbay.sdk.errors import INTERNAL, ServiceError
 from plugbay.sdk.exchange import BlockingLine, Exchange
 from plugbay.sdk.handlers import Handler
 from plugbay.sdk.hooks import inject
 from plugbay.sdk.kaged_names import PRE_COMPACT, carried_capabilities, carried_hooks, kaged_name
+from plugbay.sdk.line import BROKERED, MODELS, STORAGE
 from plugbay.sdk.resident import Resident
 from plugbay.sdk.settings import Settings
 from plugbay.sdk.signals import on_signals
@@ -64,7 +65,7 @@ FAREWELL_SHARE = 0.6
 """Of the resident loop's times to leave: 3 s in all. Hosts wait 5 s unless the manifest says otherwise, and ours hopes
 for the answer within three of them."""
 
-LACKS = frozenset({RecallMemory, CompleteChat})
+LACKS = BROKERED | MODELS
 """What hosts of kaged do not offer to plugins."""
 
 

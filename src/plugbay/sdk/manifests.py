@@ -1,6 +1,8 @@
 """The manifest of a plugin, written from what its code declares: nothing has to be said twice.
 
     print(kaged_manifest(plugin, command=["python3", "plugin.py"]))     # > kaged-plugin.yaml
+    write_ainb(plugin, Path("usage"))                                   # usage/manifest.toml, usage/usage
+    write_vai(plugin, Path("."))                                        # vai-plugin.toml, schemas/, bin/plugin
 
 Loaded by whoever names it, never by a plugin that serves. Whether the declarations make a good manifest is for those
 to judge who read it: `plugbay inspect` says.
@@ -9,11 +11,15 @@ to judge who read it: `plugbay inspect` says.
 from __future__ import annotations
 
 from plugbay.contracts.kaged.messages import API_VERSION
+from plugbay.sdk.ainb_names import ainb_name, manifest_of
 from plugbay.sdk.kaged_names import carried_capabilities, carried_hooks, kaged_name
+from plugbay.sdk.vai_manifest import manifest_of as vai_manifest_of
+from plugbay.sdk.vai_manifest import schemas_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
     from typing import Any
 
     from plugbay.sdk.handlers import Tool
@@ -67,6 +73,89 @@ def _knob(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, "binds_to": f"{BINDING}{field}"}
 
 
+def ainb_manifest(plugin: Plugin) -> str:
+    """The text of a `manifest.toml`."""
+    return "\n".join(
+        "".join(f"{line}\n" for line in _table(name, table, many=isinstance(section, list)))
+        for name, section in manifest_of(plugin).items()
+        for table in (section if isinstance(section, list) else [section])
+    )
+
+
+def ainb_program(source: str = "plugin.py", python: str = "python3") -> str:
+    """The text of the program that lies beside the manifest: it runs `source`, which lies there too."""
+    from shlex import quote
+
+    return f'#!/bin/sh\nexec {quote(python)} "${{0%/*}}"/{quote(source)}\n'
+
+
+def write_ainb(plugin: Plugin, folder: Path, source: str = "plugin.py", python: str = "python3") -> None:
+    """Make a folder with the plugin's source in it a plugin of ainb: a manifest, and a program of the same name."""
+    name = ainb_name(plugin.id)
+    if folder.resolve().name != name:
+        raise ValueError(f"the folder of this plugin must be called {name!r}, as its program is")
+    (folder / "manifest.toml").write_text(ainb_manifest(plugin), encoding="utf-8")
+    program = folder / name
+    program.write_text(ainb_program(source, python), encoding="utf-8")
+    program.chmod(0o755)
+
+
+VAI_PROGRAM = "bin/plugin"
+"""Where the program of a package lies."""
+
+
+def vai_manifest(plugin: Plugin, entrypoint: Sequence[str] = (f"./{VAI_PROGRAM}",)) -> str:
+    """The text of a `vai-plugin.toml` for a plugin that is started with `entrypoint`."""
+    manifest = vai_manifest_of(plugin, entrypoint)
+    runtime, exports = manifest.pop("runtime"), manifest.pop("exports")
+    tables = [_keys(manifest), _table("runtime", runtime, many=False), *map(_vai_export, exports)]
+    return "\n".join("".join(f"{line}\n" for line in table) for table in tables)
+
+
+def _vai_export(export: dict[str, Any]) -> list[str]:
+    """An export with its tables, each after an empty line."""
+    facts = {key: value for key, value in export.items() if not isinstance(value, dict)}
+    tables = ((f"exports.{key}", value) for key, value in export.items() if isinstance(value, dict))
+    return [
+        *_table("exports", facts, many=True),
+        *(line for name, table in tables for line in ["", *_table(name, table, many=False)]),
+    ]
+
+
+def vai_program(source: str = "plugin.py", python: str = "python3") -> str:
+    """The text of `bin/plugin`: it runs `source`, which lies in the package's folder."""
+    from shlex import quote
+
+    return f'#!/bin/sh\nexec {quote(python)} "${{0%/*}}"/../{quote(source)}\n'
+
+
+def write_vai(plugin: Plugin, folder: Path, source: str = "plugin.py", python: str = "python3") -> None:
+    """Make a folder with the plugin's source in it a package of vai: a manifest, its schemas, and a program."""
+    import json
+
+    texts = {"vai-plugin.toml": vai_manifest(plugin), VAI_PROGRAM: vai_program(source, python)}
+    texts |= {path: f"{json.dumps(schema, indent=2)}\n" for path, schema in schemas_of(plugin).items()}
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    (folder / VAI_PROGRAM).chmod(0o755)
+
+
+# TOML: one line for each key, and values as in JSON.
+
+
+def _table(name: str, table: Mapping[str, Any], *, many: bool) -> list[str]:
+    return [f"[[{name}]]" if many else f"[{name}]", *_keys(table)]
+
+
+def _keys(table: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(key)} = {_inline(value)}" for key, value in table.items()]
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").isalnum() and key.isascii() else _inline(key)
+
+
 # YAML, in its block style: one line for each key, and values as in JSON.
 
 
@@ -92,7 +181,7 @@ def _hung(mark: str, lines: list[str]) -> list[str]:
 
 
 def _inline(value: Any) -> str:
-    """A scalar, or an empty collection. YAML reads no pair of surrogates as one character, so little is escaped."""
+    """A value on one line. Neither YAML nor TOML reads a pair of surrogates as one character, so little is escaped."""
     import json
 
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from plugbay.contracts.base import Role
 from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.contracts.nexo.messages import Identity
-from plugbay.sdk.context import STORAGE, Context
+from plugbay.sdk.context import Context
 from plugbay.sdk.duties import Duties
 from plugbay.sdk.exchange import BlockingLine, Exchange
+from plugbay.sdk.line import BROKERED, STORAGE
 from plugbay.sdk.manifest import default_manifest, offered_name
 from plugbay.sdk.resident import Resident
 from plugbay.sdk.signals import on_signals
@@ -61,7 +62,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     identity = Identity(manifest, plugin.server_version or f"{id}-{plugin.version}", _catalogue(tools), duties.serves())
     machine = NexoMachine(Role.PLUGIN, codec, identity=identity)
     machine.greet()
-    exchange = Exchange(machine, wire, lacks=STORAGE)
+    exchange = Exchange(machine, wire, lacks=STORAGE | BROKERED)
     plugin.connect(Context(BlockingLine(exchange), id))
     resident = Resident(exchange, duties, id, plugin.welcomes, plugin.farewells)
     on_signals(lambda: resident.leave_soon("this process was asked to end"))

@@ -19,25 +19,38 @@ import os
 import sys
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.sdk.handlers import Handler, Tool
+from plugbay.sdk.handlers import (
+    Compactor,
+    Export,
+    Handler,
+    Harness,
+    Terms,
+    Tool,
+    declare,
+    named_after,
+    refuse_function,
+    refuse_object,
+)
+from plugbay.sdk.surfaces import Surfaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Any, NoReturn, TypeVar
+    from typing import Any, NoReturn, TypeVar, Unpack, overload
 
     from plugbay.sdk.context import Context
+    from plugbay.sdk.handlers import Facts, Function
 
-    Function = TypeVar("Function", bound=Callable[..., Any])
     Thing = TypeVar("Thing")
 
 
-class Plugin:
+class Plugin(Surfaces):
     """A plugin: an id, a version, and what it offers.
 
     `manifest` is what a nexo host is shown instead of these few fields; `server_version` names the running program.
-    `config_schema` and `secrets_schema` are JSON Schemas of what an operator may set. What a contract cannot carry is
-    not offered to its hosts.
+    `config_schema` and `secrets_schema` are JSON Schemas of what an operator may set. `eager` plugins are started with
+    their host where a contract lets them say so, and `idle_seconds` is how long an unused one may live there, 0 for
+    ever. What a contract cannot carry is not offered to its hosts.
     """
 
     def __init__(
@@ -52,7 +65,10 @@ class Plugin:
         server_version: str | None = None,
         config_schema: Mapping[str, Any] | None = None,
         secrets_schema: Mapping[str, Any] | None = None,
+        eager: bool = False,
+        idle_seconds: int | None = None,
     ) -> None:
+        super().__init__(eager=eager, idle_seconds=idle_seconds)
         self.id = id
         self.version = version
         self.name = name
@@ -66,9 +82,10 @@ class Plugin:
         self.methods: dict[str, Tool] = {}
         self.notifications: list[str] = []
         self.knobs: dict[str, dict[str, Any]] = {}
-        self.compaction: Handler | None = None
+        self.compaction: Compactor | None = None
+        self.harnesses: dict[str, Harness] = {}
         self.events: list[tuple[str | None, Handler]] = []
-        self.hooks: dict[str, Handler] = {}
+        self.hooks: dict[str, Export] = {}
         self.channels: dict[str, object] = {}
         self.llm_providers: dict[str, Handler] = {}
         self.vector_backends: dict[str, object] = {}
@@ -96,35 +113,57 @@ class Plugin:
     # What an author declares.
 
     def tool(
-        self, name: str | None = None, *, description: str = "", input_schema: Mapping[str, Any] | None = None
+        self,
+        name: str | None = None,
+        *,
+        description: str = "",
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        effect: str = "unknown",
+        streaming: bool | None = None,
+        **facts: Unpack[Facts],
     ) -> Callable[[Function], Function]:
-        """Offer a function as a tool; its name and docstring are the defaults."""
-        _refuse_function("tool", name)
+        """Offer a function as a tool; its name and docstring are the defaults.
+
+        `effect` says whether it may be tried again: `read_only`, `idempotent_write`, `non_idempotent_write` or
+        `unknown`. A function that yields is `streaming`. The other facts are those of `Terms`.
+        """
+        refuse_function("tool", name)
+        terms = Terms(**facts)
 
         def register(function: Function) -> Function:
-            _refuse_object("tool", function)
+            refuse_object("tool", function)
             called = name or function.__name__
             self._refuse_undeclared(called)
-            text = description or (function.__doc__ or "").strip().split("\n")[0]
-            _add(self.tools, "tools", called, Tool(called, text, function, input_schema))
+            tool = Tool(
+                called,
+                description,
+                function,
+                input_schema,
+                terms,
+                output_schema=output_schema,
+                effect=effect,
+                streaming=streaming,
+            )
+            declare(self.tools, "tools", called, tool)
             return function
 
         return register
 
     def method(self, name: str) -> Callable[[Function], Function]:
         """Answer a method of your own, such as `index.rebuild`; its parameters are given as those of a tool are."""
-        _refuse_function("method", name)
+        refuse_function("method", name)
 
         def register(function: Function) -> Function:
-            _refuse_object("method", function)
-            _add(self.methods, "methods", name, Tool(name, "", function))
+            refuse_object("method", function)
+            declare(self.methods, "methods", name, Tool(name, "", function))
             return function
 
         return register
 
     def on_event(self, pattern: str | None = None) -> Callable[[Function], Function]:
         """Hear the events whose topic the pattern covers (`*` one segment, `>` the rest); without one, every event."""
-        _refuse_function("on_event", pattern)
+        refuse_function("on_event", pattern)
 
         def register(function: Function) -> Function:
             self.events.append((pattern, Handler(function)))
@@ -132,19 +171,81 @@ class Plugin:
 
         return register
 
-    def hook(self, name: str) -> Callable[[Function], Function]:
-        """Have a say before or after something happens.
+    def hook(
+        self, name: str, *more: str, export: str | None = None, description: str = "", **facts: Unpack[Facts]
+    ) -> Callable[[Function], Function]:
+        """Have a say before or after something happens; one function may be there for several things.
 
-        Return `block`, `transform`, `override`, `inject` or nothing; in a hook of a session, a text is injected.
+        Return `block`, `transform`, `override`, `inject` or nothing; in a hook of a session, a text is injected. Where
+        hooks have names of their own, that is `export`, or the name of the function; those with one name are one.
         """
-        return self._handler(self.hooks, "hook", name)
+        refuse_function("hook", name)
+        terms = Terms(**facts)
 
-    def compactor(self, function: Function) -> Function:
-        """Make a conversation shorter: take a list of messages, return another, or None to leave it to the host."""
-        if self.compaction is not None:
-            raise ValueError("a plugin has one compactor")
-        self.compaction = Handler(function)
-        return function
+        def register(function: Function) -> Function:
+            hook = Export(export or named_after(function, "hook"), description, function, terms)
+            for event in (name, *more):
+                declare(self.hooks, "hooks", event, hook)
+            return function
+
+        return register
+
+    if TYPE_CHECKING:
+
+        @overload
+        def compactor(self, function: Function) -> Function: ...
+
+        @overload
+        def compactor(
+            self,
+            *,
+            export: str | None = None,
+            description: str = "",
+            target_context: str = "general",
+            supports_pinned_items: bool = False,
+            **facts: Unpack[Facts],
+        ) -> Callable[[Function], Function]: ...
+
+    def compactor(self, function: Any = None, **options: Any) -> Any:
+        """Make a conversation shorter: take a list of messages, return another, or None to leave it to the host.
+
+        With or without parentheses. `ctx.compaction` says how short it has to be and what is pinned, where a host says
+        so; a text may be returned then, to stand for everything that nobody asked to keep.
+        """
+
+        def register(function: Any) -> Any:
+            if self.compaction is not None:
+                raise ValueError("a plugin has one compactor")
+            self.compaction = Compactor(function, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    def harness(
+        self,
+        name: str | None = None,
+        *,
+        description: str = "",
+        mode: str = "composite",
+        fidelity: str = "checkpoint",
+        supports: Iterable[str] = (),
+        **facts: Unpack[Facts],
+    ) -> Callable[[Function], Function]:
+        """Run a program of several steps: `def triage(run, ctx)` acts through `ctx.gateway`.
+
+        Return a text for the summary, a `HarnessResult` or nothing. `ctx.checkpoint(data)` keeps where it is, and
+        `run.checkpoint` is what was kept when it goes on after a break, as `fidelity` promises.
+        """
+        refuse_function("harness", name)
+        terms = Terms(**facts)
+
+        def register(function: Function) -> Function:
+            called = name or named_after(function, "harness")
+            harness = Harness(called, description, function, terms, mode=mode, fidelity=fidelity, supports=supports)
+            declare(self.harnesses, "harnesses", called, harness)
+            return function
+
+        return register
 
     def notifies(self, *names: str) -> None:
         """Declare what may be published where hosts want to know that beforehand."""
@@ -156,7 +257,7 @@ class Plugin:
         `facts` are what the type needs: `min`, `max`, `step`; `values`, `labels`; `max_length`; `prefixes`.
         """
         common = {"type": type, "label": label, "binds_to": binds_to or name, "default": default, **facts}
-        _add(self.knobs, "knobs", name, {key: value for key, value in common.items() if value is not None})
+        declare(self.knobs, "knobs", name, {key: value for key, value in common.items() if value is not None})
 
     def llm_provider(self, name: str) -> Callable[[Function], Function]:
         """Answer for a language model: return the text, the whole result, or yield pieces of either."""
@@ -171,7 +272,10 @@ class Plugin:
         return self._object(self.vector_backends, "vector_backend", name)
 
     def on_ready(self, function: Function) -> Function:
-        """Run the function once the host has greeted us."""
+        """Run the function once the host has greeted us.
+
+        Where handlers take turns this takes one, so what goes on for long belongs in a thread or a task of its own.
+        """
         self.welcomes.append(Handler(function))
         return function
 
@@ -181,19 +285,19 @@ class Plugin:
         return function
 
     def _handler(self, declared: dict[str, Handler], what: str, name: str) -> Callable[[Function], Function]:
-        _refuse_function(what, name)
+        refuse_function(what, name)
 
         def register(function: Function) -> Function:
-            _add(declared, f"{what}s", name, Handler(function))
+            declare(declared, f"{what}s", name, Handler(function))
             return function
 
         return register
 
     def _object(self, declared: dict[str, object], what: str, name: str) -> Callable[[Thing], Thing]:
-        _refuse_function(what, name)
+        refuse_function(what, name)
 
         def register(thing: Thing) -> Thing:
-            _add(declared, f"{what}s", name, thing() if isinstance(thing, type) else thing)
+            declare(declared, f"{what}s", name, thing() if isinstance(thing, type) else thing)
             return thing
 
         return register
@@ -258,19 +362,3 @@ Tools: {tools}
   plugbay inspect .                           what this plugin is
   plugbay conform .                           does it keep its contract
 """
-
-
-def _refuse_function(what: str, name: object) -> None:
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"write @plugin.{what}() with parentheses")
-
-
-def _refuse_object(what: str, function: Any) -> None:
-    if not hasattr(function, "__code__") or hasattr(function, "__self__"):
-        raise TypeError(f"a {what} must be a plain function, not {function!r}; wrap it in one")
-
-
-def _add(declared: dict[str, Any], what: str, name: str, thing: object) -> None:
-    if name in declared:
-        raise ValueError(f"two {what} are called {name!r}")
-    declared[name] = thing

@@ -1,4 +1,4 @@
-"""Where a plugin's conversation begins: hear the host's first line, and speak its contract.
+"""Where a plugin's conversation begins: hear the host's first words, and speak its contract.
 
 The rune loop is here too, because it is all that most plugins need: blocking, one thread, no asyncio. Every other
 contract is loaded when its host has spoken. After its answer a rune plugin waits for the end of its input before it
@@ -14,7 +14,7 @@ from plugbay.contracts.rune.messages import Identity
 from plugbay.model.errors import Failure
 from plugbay.model.events import CallArrived, Fault
 from plugbay.model.operations import InvokeTool
-from plugbay.sdk.detect import KAGED, NEXO, detect
+from plugbay.sdk.detect import AINB, KAGED, NEXO, VAI, detect
 from plugbay.sdk.stdio import claim, leave, note
 from plugbay.wire.strict_json import stdlib_codec
 
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
     from plugbay.contracts.base import Machine
     from plugbay.model.events import Event
-    from plugbay.sdk import kaged, nexo
+    from plugbay.sdk.ainb import Plugin as AinbPlugin
+    from plugbay.sdk.kaged import Plugin as KagedPlugin
+    from plugbay.sdk.nexo import Plugin as NexoPlugin
     from plugbay.sdk.stdio import Wire
+    from plugbay.sdk.vai import Plugin as VaiPlugin
     from plugbay.wire.strict_json import Codec
 
-    class Plugin(nexo.Plugin, kaged.Plugin, Protocol):
+    class Plugin(VaiPlugin, NexoPlugin, KagedPlugin, AinbPlugin, Protocol):
         """What is served: an identity, and something that answers."""
 
         def invoke(self, tool: str, given: Any, context: Mapping[str, Any]) -> Any: ...
@@ -47,13 +50,21 @@ def serve(plugin: Plugin) -> NoReturn:
     wire, codec = claim(), stdlib_codec()
     contract, first = greeting(wire, codec, plugin)
     if contract == KAGED:
-        from plugbay.sdk import kaged
+        from plugbay.sdk.kaged import serve as serve_kaged
 
-        kaged.serve(plugin, wire, codec, first)
+        serve_kaged(plugin, wire, codec, first)
     if contract == NEXO:
-        from plugbay.sdk import nexo
+        from plugbay.sdk.nexo import serve as serve_nexo
 
-        nexo.serve(plugin, wire, codec, first)
+        serve_nexo(plugin, wire, codec, first)
+    if contract == AINB:
+        from plugbay.sdk.ainb import serve as serve_ainb
+
+        serve_ainb(plugin, wire, codec, first)
+    if contract == VAI:
+        from plugbay.sdk.vai import serve as serve_vai
+
+        serve_vai(plugin, wire, codec, first)
     identity = Identity(plugin.id, plugin.version, tuple(plugin.tools), plugin.capabilities)
     machine = RuneMachine(Role.PLUGIN, codec, identity=identity)
     machine.greet()

@@ -189,3 +189,9 @@ def test_a_topic_is_covered_by_true_by_its_name_and_by_the_beginning_of_it(
     grants: dict[str, object], admitted: bool
 ) -> None:
     assert admits(grants, "usage.data") is admitted
+
+
+def test_a_topic_of_the_host_is_covered_by_its_full_name_only() -> None:
+    assert not admits({"event_bus": True}, "fleet.x")
+    assert not admits({"event_bus": ["*", "fleet.*"]}, "fleet.x")
+    assert admits({"event_bus": ["fleet.x"]}, "fleet.x")

@@ -754,6 +754,14 @@ def test_an_answer_that_cannot_be_used_ends_its_call_at_once_and_no_other(codec:
 
 
 @requirement("ainb:wire-useless-answer")
+def test_a_request_that_cannot_be_read_is_no_answer_wherever_its_method_stands(codec: Codec) -> None:
+    machine = greeting(codec)
+    body = b'{"jsonrpc":"2.0","id":1,"params":{"topic":"%b"},"method":"host/snapshot/get",}' % (b"t" * 300)
+    assert [type(event) for event in machine.receive(framed(body))] == [Noise]
+    assert [type(event) for event in machine.receive(frame(answer(1, HELLO)))] == [Ready]
+
+
+@requirement("ainb:wire-useless-answer")
 @pytest.mark.parametrize(
     ("op", "result"),
     [

@@ -10,7 +10,7 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.contracts.ainb.manifest import FILE_NAME, INHERITED, not_ours, parse
+from plugbay.contracts.ainb.manifest import FILE_NAME, INHERITED, declared_name, not_ours, parse
 from plugbay.contracts.ainb.messages import CAPABILITIES
 from plugbay.contracts.ainb.sections import Lifecycle, Plugin, Provides, Setting, Subscribes
 from plugbay.model.spec import Access, Export, Lifetime, RestartPolicy, SettingsSpec, Timeouts
@@ -298,3 +298,18 @@ def test_what_is_allowed_was_asked_for_whatever_the_grants_say(grants: dict[str,
     for item in spec.access:
         assert item.capability in spec.capabilities
         assert item.target != "" or grants[item.capability] is True
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('[plugin]\nname = "notes"', "notes"),
+        ("[plugin]\nname = 1", None),
+        ("[plugin]", None),
+        ("plugin = 1", None),
+        ("", None),
+        ("[", None),
+    ],
+)
+def test_the_name_of_the_folder_is_known_before_the_rest_is_judged(text: str, name: str | None) -> None:
+    assert declared_name(text) == name

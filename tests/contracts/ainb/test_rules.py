@@ -121,3 +121,11 @@ def test_what_older_contracts_left_behind_is_accepted_without_a_word() -> None:
     leftovers = {"ainb_min_version": '"1.1.0"', "author": '"somebody"', "license": '"MIT"'}
     body = '[provides]\nstatusline = ["bar"]\npreferred_min_size = [40, 12]'
     assert problems(manifest(body, **leftovers)) == []
+
+
+@requirement("ainb:manifest-needs-event-bus")
+def test_a_topic_that_only_the_host_publishes_is_warned_about() -> None:
+    body = 'event_bus = ["fleet.x"]\n[{}]\nsnapshots = ["fleet.x"]'
+    (found,) = reported(manifest("[capabilities]\n" + body.format("provides")))
+    assert (found.severity, found.code, found.path) == ("warning", "host_only_topic", "provides.snapshots[0]")
+    assert problems(manifest("[capabilities]\n" + body.format("subscribes"))) == []

@@ -19,6 +19,7 @@ from plugbay.contracts.document import Path
 from plugbay.contracts.draft import Draft
 from plugbay.model.addresses import clean_host
 from plugbay.model.spec import Access
+from plugbay.model.topics import covers
 
 READ_FOLDERS = {
     # The contract names the first of these in one place and the second in another.
@@ -75,10 +76,8 @@ def access(plugin: str, capabilities: Iterable[str]) -> tuple[Access, ...]:
 def admits(grants: Mapping[str, Any], topic: str) -> bool:
     """Whether `event_bus` is asked for in a way that covers `topic`."""
     grant = grants.get("event_bus", False)
-    if not isinstance(grant, list):
-        return bool(grant)
-    entries = [entry for entry in grant if isinstance(entry, str)]
-    return any(topic.startswith(entry[:-1]) if entry.endswith("*") else topic == entry for entry in entries)
+    targets = grant if isinstance(grant, list) else [""] if grant else []
+    return any(isinstance(target, str) and covers(target, topic) for target in targets)
 
 
 def _allowed(plugin: str, capability: str) -> list[Access]:

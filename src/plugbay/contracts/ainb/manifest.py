@@ -57,6 +57,14 @@ def not_ours(text: str) -> str | None:
     return None if ours else "it has no [plugin] table with a name and an abi_version"
 
 
+def declared_name(text: str) -> str | None:
+    """The plugin's name, which is its folder's too; None when the manifest gives it none."""
+    document = parse_toml(text)
+    plugin = None if isinstance(document, Problem) else document.value.get("plugin")
+    name = plugin.get("name") if isinstance(plugin, dict) else None
+    return name if isinstance(name, str) else None
+
+
 def parse(text: str, root: Path, environ: Mapping[str, str] | None = None) -> tuple[PluginSpec | None, list[Problem]]:
     """The spec of the plugin in `root`, and every problem of its manifest. No spec when any of them is an error.
 

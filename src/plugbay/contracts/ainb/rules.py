@@ -15,6 +15,7 @@ from plugbay.contracts.ainb.sections import Lifecycle, Manifest, Plugin, Provide
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.validation import suggestion
 from plugbay.model.ids import id_problem
+from plugbay.model.topics import HOST_ONLY
 
 RESERVED = "host"
 """Whom snapshots come from that the host publishes itself."""
@@ -102,7 +103,7 @@ def _latest_state(draft: Draft) -> None:
 
 
 def _bus(draft: Draft) -> None:
-    """The contract puts all snapshots behind one capability, and a plugin may not have asked for it."""
+    """The contract puts all snapshots behind one capability, and some under which only the host publishes."""
     grants = draft.table("capabilities")
     for section, loss in (("provides", "published"), ("subscribes", "delivered")):
         for path, topic in draft.texts(section, "snapshots"):
@@ -110,6 +111,8 @@ def _bus(draft: Draft) -> None:
                 draft.warn(
                     "needs_event_bus", path, f"{topic!r} is never {loss}: capabilities.event_bus does not cover it"
                 )
+            elif section == "provides" and topic.startswith(HOST_ONLY):
+                draft.warn("host_only_topic", path, f"{topic!r} is never published: only the host does so")
 
 
 def _ignored(draft: Draft) -> None:

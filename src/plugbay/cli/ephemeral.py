@@ -1,0 +1,104 @@
+"""A host that lives as long as one command: made from what was typed, visited once, stopped in good order.
+
+Owns where such a host finds its plugins and keeps its files, and that a signal ends what it is asked and then this
+process, its children first. What is asked is the command's business.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from plugbay.cli import call_view, exit_codes, folders
+from plugbay.cli.call_view import Refusal
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.paths import directories
+from plugbay.model.errors import Code, Failure
+
+if TYPE_CHECKING:
+    from plugbay.host.config import Config
+    from plugbay.host.discovery import Found
+    from plugbay.host.host import Host
+
+T = TypeVar("T")
+
+INSISTING = 3
+"""Signals after which we leave at once; the warden clears up what is left."""
+
+
+class Interrupted(typer.Exit):
+    """A signal ended the visit before it came to its end; leaves with that signal's status."""
+
+
+def found_in(place: Path) -> list[Found]:
+    """The plugins in a folder, one of which is usable at least; raises `Refusal`."""
+    from plugbay.host.discovery import discover
+
+    folder = folders.folder_of(place)
+    if not folder.is_dir():
+        hint = "name a plugin's folder, or a folder of such folders"
+        raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {place}", detail={"hint": hint}))
+    found = discover([folder])
+    if not any(item.spec for item in found):
+        broken = any(not folders.is_absent(item) for item in found)
+        status = Exit.INVALID if broken else Exit.NOT_FOUND
+        raise Refusal(call_view.nothing_usable(folder, found), found, status)
+    return found
+
+
+def check_id(plugin_id: str, found: list[Found]) -> None:
+    """Raise `Refusal` when no usable plugin has this id."""
+    known = [item.spec.id for item in found if item.spec]
+    if plugin_id not in known:
+        raise Refusal(call_view.unknown_id(plugin_id, known), found)
+
+
+def make(found: list[Found], config: Config | None, *, grants: Iterable[str] | None, **options: Any) -> Host:
+    """A host for these plugins that keeps its files where plugbay.toml or the system says.
+
+    Options are those of `Host`; plugins start when they are needed, unless `eager` is one of them.
+    """
+    from plugbay.host.host import Host
+
+    places = directories()
+    logs = None if config and config.host.log_dir else places["log"]
+    state = None if config and config.host.state_dir else places["state"]
+    kept = {"log_dir": logs, "state_dir": state}
+    return Host(found, config, grants=grants or (), **{"eager": False, **kept, **options})
+
+
+def visit(host: Host, work: Callable[[Host], Coroutine[Any, Any, T]]) -> T:
+    """What `work` makes of the host, in an event loop of its own; raises `Interrupted`."""
+    import asyncio
+
+    return asyncio.run(_visit(host, work))
+
+
+async def _visit(host: Host, work: Callable[[Host], Coroutine[Any, Any, T]]) -> T:
+    """A signal cuts short the work and nothing else: the host stops in good order, its children before us."""
+    import asyncio
+
+    received: list[int] = []
+    async with host:
+        task = asyncio.ensure_future(work(host))
+
+        def interrupt(number: int) -> None:
+            received.append(number)
+            task.cancel()
+            if len(received) >= INSISTING:
+                os._exit(exit_codes.for_signal(number))
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # What is ignored stays ignored: a command under nohup outlives its terminal.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, interrupt, number)
+        await asyncio.wait({task})
+    if task.cancelled() and received:
+        raise Interrupted(exit_codes.for_signal(received[0]))
+    return task.result()

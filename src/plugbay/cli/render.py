@@ -1,0 +1,176 @@
+"""`plugbay render ID [SCREEN]`: one picture of a plugin's screen, for people, pages and tests.
+
+Owns which screen is meant, the keys that are pressed before the picture is taken, and the forms it is given out in.
+What is drawn is the plugin's business; how a cell looks is `tui.picture`'s.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plugbay.cli import ephemeral, folders, output
+from plugbay.cli.call import ConfigFile, Grant, GrantAll, Timeout, load_config
+from plugbay.cli.call_view import MAX_LISTED, HumanView, Refusal
+from plugbay.model.errors import CallFailed, Code, Failure
+
+if TYPE_CHECKING:
+    from plugbay.host.host import Host
+    from plugbay.host.screens import Frame, Screen, Screens
+
+START_SECONDS = 20.0
+"""How long to wait for plugins that start with the host, because they may have something to show."""
+
+SETTLING_FRAMES = 20
+"""Pictures to wait for one that the plugin is content with; the contract's own suite is as patient."""
+
+FRAME_SECONDS = 1 / 30
+"""Between two of them, as on a terminal."""
+
+Size = tuple[int, int]
+
+
+def _size(text: str) -> Size:
+    width, cross, height = text.partition("x")
+    if not (cross and all(side.isascii() and side.isdigit() and 0 < len(side) <= 5 for side in (width, height))):
+        raise typer.BadParameter(f"{text!r} is no size; write WIDTHxHEIGHT in cells, for example 80x24")
+    return int(width), int(height)
+
+
+def _key(text: str) -> dict[str, Any]:
+    from plugbay.host.keys import parse_key
+
+    try:
+        return parse_key(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id with --plugins.")]
+What = Annotated[str | None, typer.Argument(metavar="SCREEN", help="Which screen; needless where there is one.")]
+InCells = Annotated[Any, typer.Option("--size", metavar="WxH", parser=_size, help="In cells; 80x24 if left out.")]
+Keys = Annotated[
+    list[Any] | None,
+    typer.Option("--key", metavar="KEY", parser=_key, help="Press it first, like ctrl+a or enter; repeatable."),
+]
+Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Save the picture instead of printing it.")]
+Plain = Annotated[bool, typer.Option("--text", help="Without colours, even on a terminal.")]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for a plugin id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print every cell as JSON.")]
+
+
+def render(
+    path: Where,
+    screen: What = None,
+    size: InCells = "80x24",
+    key: Keys = None,
+    svg: Svg = None,
+    text: Plain = False,
+    timeout: Timeout = None,
+    grant: Grant = None,
+    grant_all: GrantAll = False,
+    config: ConfigFile = None,
+    plugins: Plugins = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one picture of a plugin's screen: in colour on a terminal, as text in a pipe, or saved as SVG.
+
+    Plugins that start with their host are started too, since a screen may show what they publish.
+    """
+    view = HumanView()
+    try:
+        place = folders.folder_of(Path(path))
+        plugin_id = None if place.is_dir() else path
+        found = ephemeral.found_in(place if plugin_id is None else _home_of(path, plugins))
+        if plugin_id is not None:
+            ephemeral.check_id(plugin_id, found)
+        output.note_what_hosts_log()
+        host = ephemeral.make(found, load_config(config), grants=grant, grant_all=grant_all, eager=True)
+        chosen = _choose(host.screens, plugin_id, screen)
+    except Refusal as refusal:
+        view.refused(refusal)
+        raise typer.Exit(refusal.status) from None
+    view.warned(found, grant or ())
+    frame = ephemeral.visit(host, lambda host: _drawn(host, chosen, size, key or (), timeout))
+    _show(frame, chosen, svg, text, as_json)
+
+
+def _home_of(plugin_id: str, plugins: Path | None) -> Path:
+    if plugins is not None:
+        return plugins
+    hint = "to name a plugin by its id, say where it is: --plugins DIR"
+    raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {plugin_id}", detail={"hint": hint}))
+
+
+def _choose(screens: Screens, plugin_id: str | None, wanted: str | None) -> Screen:
+    """The one screen that is meant."""
+    offered = [screen for screen in screens.all() if plugin_id in (None, screen.plugin_id)]
+    meant = [screen for screen in offered if wanted in (None, screen.name, screen.screen)]
+    if len(meant) == 1:
+        return meant[0]
+    names = ", ".join(screen.name for screen in (meant or offered)[:MAX_LISTED])
+    where = plugin_id or "this plugin"
+    if not offered:
+        problem = f"{where} has no screen"
+    elif wanted is None or meant:
+        problem = f"name one of the screens: {names}"
+    else:
+        problem = f"{where} has no screen {wanted!r}; there is {names}"
+    raise Refusal(Failure(Code.NOT_FOUND, problem))
+
+
+async def _drawn(
+    host: Host, screen: Screen, size: Size, keys: Sequence[dict[str, Any]], timeout: float | None
+) -> Frame:
+    """The picture after the last key, once the plugin has nothing more to show or cannot make up its mind."""
+    import asyncio
+
+    from plugbay.host.keys import key_name
+
+    await host.settled(START_SECONDS)
+    frame = await host.screens.render(screen.name, *size, timeout=timeout)
+    for key in keys:
+        if not host.screens.press(screen.name, key):
+            text = f"the key {key_name(key)} was lost: no plugin of this version takes it, or it has just left"
+            raise CallFailed(Failure(Code.UNAVAILABLE, text, plugin=screen.plugin_id))
+        frame = await host.screens.render(screen.name, *size, timeout=timeout)
+    for _ in range(SETTLING_FRAMES):
+        if not host.screens.dirty(screen.name):
+            break
+        await asyncio.sleep(FRAME_SECONDS)
+        frame = await host.screens.render(screen.name, *size, timeout=timeout)
+    return frame
+
+
+def _show(frame: Frame, screen: Screen, svg: Path | None, plain: bool, as_json: bool) -> None:
+    from plugbay.tui import picture
+
+    if svg is not None:
+        svg.write_text(picture.svg(frame, screen.name), encoding="utf-8")
+        output.note(f"{screen.name}, {frame.width} by {frame.height} cells, is in {svg}")
+    if as_json:
+        output.print_json(_to_json(frame, screen))
+    elif svg is None and sys.stdout is not None and sys.stdout.isatty() and not plain:
+        output.out().console.print(picture.rich_text(frame), no_wrap=True, overflow="crop")
+    elif svg is None or plain:
+        print("\n".join(frame.lines()), flush=True)
+
+
+def _to_json(frame: Frame, screen: Screen) -> dict[str, Any]:
+    """The public JSON shape; cells that are not listed are blank."""
+    places = sorted(frame.cells, key=lambda place: place[::-1])
+    cells = [{"x": x, "y": y, **frame.cells[x, y]._asdict()} for x, y in places]
+    return {
+        "plugin": screen.plugin_id,
+        "screen": screen.screen,
+        "width": frame.width,
+        "height": frame.height,
+        "lines": frame.lines(),
+        "cells": cells,
+        "redraw": frame.redraw,
+        "captures_text": frame.captures_text,
+    }

@@ -1,0 +1,104 @@
+"""`plugbay run NAMESPACE ARGS…`: a command line of a plugin, as if it were a program of its own.
+
+Owns that what the plugin wrote arrives byte for byte, that its status becomes ours, and that whatever plugbay itself
+has to say begins with `plugbay:`. Everything after NAMESPACE is the plugin's, `--help` included.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from plugbay.cli import ephemeral, folders, output
+from plugbay.cli.call import ConfigFile, Grant, GrantAll, Timeout, load_config
+from plugbay.cli.call_view import Refusal
+from plugbay.cli.exit_codes import for_failure
+from plugbay.cli.help import HelpCommand
+from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
+
+if TYPE_CHECKING:
+    from plugbay.host.discovery import Found
+
+STATUS_BITS = 0xFF
+"""What a process can leave with. A plugin's status has 32 bits; a shell would see the same eight of them."""
+
+OURS = "plugbay:"
+"""How a line begins that is not the plugin's."""
+
+Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE", help="A plugin's namespace, or PLUGIN/NAMESPACE.")]
+Words = Annotated[list[str] | None, typer.Argument(metavar="ARGS…", help="For the plugin, as they are.")]
+Plugins = Annotated[Path, typer.Option(metavar="DIR", help="A plugin, or a folder of plugins.")]
+
+
+class RunCommand(HelpCommand):
+    """Options end where the first word begins."""
+
+    allow_interspersed_args = False
+
+
+def run(
+    namespace: Namespace,
+    plugins: Plugins,
+    words: Words = None,
+    timeout: Timeout = None,
+    grant: Grant = None,
+    grant_all: GrantAll = False,
+    config: ConfigFile = None,
+) -> None:
+    """Run a command line that a plugin answers. Options stand before NAMESPACE; what follows it is the plugin's.
+
+    Its output goes to stdout and stderr byte for byte, and its exit status, the lowest eight bits of it, is ours. A
+    failure of plugbay itself has a status of plugbay --help and lines on stderr that begin with plugbay:.
+    """
+    import logging
+
+    # What a host would like an operator to know is in its log; here stderr is the plugin's.
+    logging.getLogger("plugbay").addHandler(logging.NullHandler())
+    found: list[Found] = []
+    try:
+        found = ephemeral.found_in(plugins)
+        host = ephemeral.make(found, load_config(config), grants=grant, grant_all=grant_all)
+        done = ephemeral.visit(host, lambda host: host.run_cli(namespace, words or [], timeout=timeout))
+    except Refusal as refusal:
+        _explain(refusal.failure, refusal.found)
+        raise typer.Exit(refusal.status) from None
+    except CallFailed as error:
+        _explain(error.failure, found)
+        raise typer.Exit(for_failure(error.failure)) from None
+    _pass_on(sys.stdout, done.stdout)
+    _pass_on(sys.stderr, done.stderr)
+    raise typer.Exit(done.exit_code & STATUS_BITS)
+
+
+def _explain(failure: Failure, found: Sequence[Found]) -> None:
+    """Say on stderr why the plugin did not get to say anything."""
+    plugin = f"{failure.plugin}: " if failure.plugin else ""
+    _say(f"{plugin}{failure.code}: {failure.message}")
+    if failure.detail.get("hint"):
+        _say(f"hint: {failure.detail['hint']}")
+    for line in failure.detail.get("stderr_tail", []):
+        _say(f"its stderr: {line}")
+    for item in found if failure.code in (Code.NOT_FOUND, Code.UNAVAILABLE) else []:
+        if item.errors and not folders.is_absent(item):
+            _say(f"{item.root} is left out: its manifest has {folders.tally(item.errors)}")
+
+
+def _say(text: str) -> None:
+    """Whose word it is stands before every line, or a plugin's message could pass for one of ours, or the reverse."""
+    for line in text.splitlines():
+        output.err().line((OURS, output.BAD_STYLE), f" {line}")
+
+
+def _pass_on(stream: TextIO | None, data: bytes) -> None:
+    """Past the text layer, and flushed here, so that a full disk or a closed pipe is an error of this command."""
+    if not data:
+        return
+    if stream is None:
+        raise PlugbayError("the plugin wrote something, but the stream it belongs on is closed")
+    stream.flush()
+    stream.buffer.write(data)
+    stream.buffer.flush()

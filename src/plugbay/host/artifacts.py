@@ -1,0 +1,127 @@
+"""Files that cross between the host and a room: written for a plugin to read, picked up after it wrote them.
+
+    {"path": "report.md", "media_type": "text/markdown", "size_bytes": 120, "sha256": "…"}
+
+Owns that a path stays inside the room, that nothing on the way is a link, and that size and hash are what was said.
+What is picked up is kept under its hash, and outlives the room. Blocks: for a thread of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+CHUNK = 1 << 20
+"""Bytes read at a time."""
+
+MAX_ARTIFACTS = 256
+"""Files one result may name."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class BadArtifact(ValueError):
+    """An artifact that cannot be taken; the text says why."""
+
+
+def write(room: Path, name: str, data: bytes, media_type: str) -> dict[str, Any]:
+    """Put a new file into a room; the reference to it."""
+    with open(os.open(room / name, _WRITE, 0o600), "wb") as file:
+        file.write(data)
+    return {
+        "path": name,
+        "media_type": media_type,
+        "size_bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+
+
+class Artifacts:
+    """What invocations left, by content. `folder` is asked for, and made, when the first of it is kept."""
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
+
+    def path(self, asset_id: str) -> Path:
+        """Where the content is."""
+        return self._folder() / asset_id
+
+    def pick_up(self, room: Path, said: Any) -> list[dict[str, Any]]:
+        """Every artifact that a result names, kept, each with its `asset_id`; raises `BadArtifact`."""
+        if not isinstance(said, list) or len(said) > MAX_ARTIFACTS:
+            raise BadArtifact(f"artifacts must be a list of at most {MAX_ARTIFACTS}")
+        return [self._keep(room, ref) for ref in said]
+
+    def _keep(self, room: Path, ref: Any) -> dict[str, Any]:
+        path, size, digest = _reference(ref)
+        source = _open_beneath(room, path)
+        try:
+            facts = os.fstat(source)
+            if not stat.S_ISREG(facts.st_mode):
+                raise BadArtifact(f"{path} is no file")
+            if facts.st_size != size:
+                raise BadArtifact(f"{path} has {facts.st_size:,} bytes, not {size:,}")
+            self._copy(source, path, size, digest)
+        finally:
+            os.close(source)
+        return {**ref, "asset_id": _asset_id(digest)}
+
+    def _copy(self, source: int, path: PurePosixPath, size: int, digest: str) -> None:
+        """Never more than was said, and under its name only when all of it is right."""
+        folder = self._folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = folder / f".{secrets.token_hex(8)}"
+        hashed, left = hashlib.sha256(), size
+        try:
+            with open(os.open(draft, _WRITE, 0o600), "wb") as file:
+                while left > 0 and (data := os.read(source, min(CHUNK, left))):
+                    hashed.update(data)
+                    file.write(data)
+                    left -= len(data)
+            if left or hashed.hexdigest() != digest:
+                raise BadArtifact(f"{path} is not what its sha256 says")
+            os.replace(draft, folder / _asset_id(digest))
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _asset_id(digest: str) -> str:
+    return f"asset_{digest}"
+
+
+def _reference(ref: Any) -> tuple[PurePosixPath, int, str]:
+    if not isinstance(ref, dict):
+        raise BadArtifact("an artifact must be an object with path, size_bytes and sha256")
+    path, size, digest = ref.get("path"), ref.get("size_bytes"), ref.get("sha256")
+    if not isinstance(path, str) or not path or "\0" in path or "\\" in path:
+        raise BadArtifact("an artifact must have a path")
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+        raise BadArtifact(f"{path!r:.100} does not stay inside the scratch directory")
+    if type(size) is not int or size < 0:
+        raise BadArtifact(f"{path!r:.100} must have its size_bytes")
+    if not isinstance(digest, str) or len(digest) != 64 or digest.strip("0123456789abcdef"):
+        raise BadArtifact(f"{path!r:.100} must have its sha256, in 64 lower-case digits")
+    return parts, size, digest
+
+
+def _open_beneath(room: Path, path: PurePosixPath) -> int:
+    """Step by step, and no step is a link."""
+    at = os.open(room, _FOLDER)
+    try:
+        for part in path.parts[:-1]:
+            below = os.open(part, _FOLDER, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(path.name, _READ, dir_fd=at)
+    except OSError as error:
+        raise BadArtifact(f"{path} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(at)

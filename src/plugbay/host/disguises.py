@@ -1,0 +1,47 @@
+"""The forms a secret takes when a program passes it on: as it is, in base64, in a URL, in JSON.
+
+Pure: text in, texts out. What is done with them is `discretion`'s business.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+
+def forms(secret: str) -> set[str]:
+    """Every text in which this secret is still the same secret to whoever finds it."""
+    return {secret, *_in_urls(secret), *_in_base64(secret), *_in_json(secret)}
+
+
+def _in_urls(secret: str) -> Iterator[str]:
+    data = secret.encode("utf-8", "surrogatepass")
+    for quoted in (quote(data, safe=""), quote(data), quote_plus(data)):
+        yield quoted
+        yield _lower_hex(quoted)
+
+
+def _lower_hex(quoted: str) -> str:
+    head, *rest = quoted.split("%")
+    return head + "".join(f"%{piece[:2].lower()}{piece[2:]}" for piece in rest)
+
+
+def _in_base64(secret: str) -> Iterator[str]:
+    """The part that is the same whatever stands around the secret, as in `Basic base64(user:secret)`.
+
+    Three bytes become four characters, so what stands before it shifts it by 0, 1 or 2 bytes. Characters that share
+    bits with a neighbour, 2 or 3 at the front and one at the end, are left out.
+    """
+    data = secret.encode("utf-8", "surrogatepass")
+    for shift, shared in ((0, 0), (1, 2), (2, 3)):
+        shifted = bytes(shift) + data
+        own = len(shifted) * 8 // 6
+        for encode in (b64encode, urlsafe_b64encode):
+            yield encode(shifted).decode()[shared:own]
+
+
+def _in_json(secret: str) -> Iterator[str]:
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]

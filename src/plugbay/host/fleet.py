@@ -1,0 +1,188 @@
+"""`Fleet`: a plugin whose exports say how much apart from others their work is to be done.
+
+    isolated    a fresh child for each invocation
+    worker      one child for all invocations of an org, gone when it is idle for long
+    inline      as worker, and the host's own org has one ready before anybody asks
+
+One org's child never serves another org. Owns which child serves whom, how many idle ones are kept, and that a child
+which left a call without an answer serves nobody new. How children live is their supervisors' business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from plugbay.host.per_call import PerCallLease, PerCallSupervisor
+from plugbay.host.resident import ResidentSupervisor
+from plugbay.host.seat import Binding, Deadline, Runtime
+from plugbay.model.errors import Failure
+from plugbay.model.lifecycle import State
+from plugbay.model.spec import Export, PluginSpec
+
+if TYPE_CHECKING:
+    from plugbay.model.operations import PluginOp
+
+INLINE, ISOLATED = "inline", "isolated"
+
+DEFAULT_ORG = "default"
+"""The org of a host that serves nobody else."""
+
+IDLE_SECONDS = 300.0
+"""A worker that nobody needs for so long goes; the next invocation starts another."""
+
+MAX_WORKERS = 64
+"""Orgs whose worker of one plugin is kept; the one that was used longest ago goes first, if it is idle."""
+
+_BY_RANK = (State.RUNNING, State.SPAWNING, State.BACKOFF, State.SHUTTING_DOWN, State.QUARANTINED, State.IDLE)
+"""Which of its workers' states a fleet shows: the first of these that one of them is in."""
+
+
+def has_class(export: Export) -> bool:
+    """Whether the export's work is done in invocations: it says how much apart from others."""
+    return "execution_class" in export.facts
+
+
+def has_classes(spec: PluginSpec) -> bool:
+    """Whether a plugin has such exports; then all of them are."""
+    return any(has_class(export) for export in spec.exports)
+
+
+class Worker(ResidentSupervisor):
+    """The child of one org."""
+
+    def __init__(self, binding: Binding, runtime: Runtime, fleet: Fleet, org: str) -> None:
+        super().__init__(binding, runtime)
+        self._fleet = fleet
+        self._org = org
+
+    def forsaken(self) -> None:
+        self._fleet.replace(self._org, self)
+
+
+class Fleet:
+    """All children of one plugin, for all orgs."""
+
+    def __init__(self, binding: Binding, runtime: Runtime) -> None:
+        self.binding = binding
+        self._runtime = runtime
+        self._for_workers = replace(binding, spec=replace(binding.spec, idle_seconds=IDLE_SECONDS))
+        self._for_inline = replace(binding, spec=replace(binding.spec, eager=True))
+        self._isolated = PerCallSupervisor(binding, runtime)
+        self._workers: OrderedDict[str, Worker] = OrderedDict()
+        """By org, the one that was used longest ago first."""
+        self._leaving: set[asyncio.Task[Any]] = set()
+        self._past = 0
+        self._stopped = False
+        self._stays = any(export.facts.get("execution_class") == INLINE for export in binding.spec.exports)
+
+    # Who serves whom.
+
+    def serving(self, execution_class: str, org: str) -> PerCallSupervisor | Worker:
+        """Who gives out children for an invocation of this class and org."""
+        if execution_class == ISOLATED or self._stopped:
+            return self._isolated
+        worker = self._workers.get(org)
+        if worker is None:
+            binding = self._for_inline if self._stays and org == DEFAULT_ORG else self._for_workers
+            self._thin_out()
+            worker = self._workers[org] = Worker(binding, self._runtime, self, org)
+        self._workers.move_to_end(org)
+        return worker
+
+    def replace(self, org: str, worker: Worker) -> None:
+        """This worker does not answer: it finishes what it has begun for others and goes. The next one gets another."""
+        if self._workers.get(org) is worker:
+            del self._workers[org]
+            text = f"its child for {org} did not answer in time; it is replaced when its other work is done"
+            self._runtime.services.journal.note(self.binding.spec.id, "replaced", text)
+            self._let_go(worker)
+
+    def _thin_out(self) -> None:
+        """Make room for one more. Busy workers stay, however many there are."""
+        idle = [org for org, worker in self._workers.items() if not worker.busy]
+        for org in idle[: max(0, len(self._workers) + 1 - MAX_WORKERS)]:
+            self._let_go(self._workers.pop(org))
+
+    def _let_go(self, worker: Worker) -> None:
+        self._past += worker.generation
+        task = asyncio.get_running_loop().create_task(worker.retire())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    # What an operator sees.
+
+    @property
+    def _all(self) -> list[PerCallSupervisor | Worker]:
+        return [self._isolated, *self._workers.values()]
+
+    @property
+    def state(self) -> State:
+        states = {supervisor.state for supervisor in self._all}
+        return next((state for state in _BY_RANK if state in states), State.STOPPED)
+
+    @property
+    def generation(self) -> int:
+        return self._past + sum(supervisor.generation for supervisor in self._all)
+
+    @property
+    def busy(self) -> int:
+        return sum(supervisor.busy for supervisor in self._all)
+
+    @property
+    def ready(self) -> int:
+        return sum(supervisor.ready for supervisor in self._all)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the only child, where there is just one that stays."""
+        pids = [pid for worker in self._workers.values() if (pid := worker.pid) is not None]
+        return pids[0] if len(pids) == 1 else None
+
+    @property
+    def starting(self) -> asyncio.Future[Any] | None:
+        """Done when every start that is under way has ended."""
+        starts = [item.starting for item in self._all if item.starting is not None]
+        return asyncio.gather(*starts, return_exceptions=True) if starts else None
+
+    @property
+    def counters(self) -> dict[str, int]:
+        total: Counter[str] = Counter()
+        for supervisor in self._all:
+            total.update(supervisor.counters)
+        return dict(total)
+
+    # A supervisor like any other.
+
+    def begin(self, after: asyncio.Future[float] | None = None) -> None:
+        """Have ready what should be ready ahead of time; children of a predecessor may still be busy meanwhile."""
+        self._isolated.begin()
+        if self._stays:
+            self.serving(INLINE, DEFAULT_ORG).begin()
+
+    def at_once(self) -> PerCallLease | None:
+        return None
+
+    async def lease(self, deadline: Deadline) -> PerCallLease | Failure:
+        """A child of its own, which suits everybody."""
+        return await self._isolated.lease(deadline)
+
+    def tell(self, op: PluginOp) -> bool:
+        """False: there is no one child to tell."""
+        return False
+
+    def shown(self) -> None:
+        """Nothing to do: there is nothing to look at."""
+
+    async def retire(self) -> float:
+        await asyncio.gather(*(supervisor.retire() for supervisor in self._all))
+        await self.stop()
+        return 0.0
+
+    async def stop(self) -> None:
+        self._stopped = True
+        await asyncio.gather(*(supervisor.stop() for supervisor in self._all))
+        if self._leaving:
+            await asyncio.wait(self._leaving)

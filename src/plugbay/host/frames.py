@@ -1,0 +1,227 @@
+"""What a plugin drew, made safe to show: the raw result of a render becomes a `Frame`, or a `Failure` that names the
+path of what is wrong.
+
+Owns the shape of a picture on the wire, what of it is inside, what a symbol may be and how many columns it takes. A
+symbol ends up in somebody's terminal, so none of them can move a cursor, turn text around or be more than one grapheme.
+Knows no plugin and no terminal.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from plugbay.model.errors import Code, Failure, Origin
+
+MAX_CELLS = 140_000
+"""Of one picture, those that are painted over included: with both its colours, a cell takes about 115 bytes of the
+16 MiB that a message has. No terminal has half as many, and they keep the host busy for a tenth of a second."""
+
+MAX_SYMBOL = 16
+"""Code points of one symbol. A family of four has eleven; more is a mark upon a mark upon a mark."""
+
+MODIFIERS = 0b11111
+"""The bits of a modifier that mean something: bold 1, dim 2, italic 4, underline 8, reversed 16."""
+
+REMEMBERED = 4096
+"""Symbols whose form and width are kept: more than any screen shows at once."""
+
+BLANK = " "
+
+_PLAIN = frozenset(map(chr, range(0x20, 0x7F)))
+"""Symbols that need no second look: nearly all."""
+
+_JOINER = "\N{ZERO WIDTH JOINER}"
+_EMOJI_STYLE = "\N{VARIATION SELECTOR-16}"
+_KEYCAP = "\N{COMBINING ENCLOSING KEYCAP}"
+_MARKS = frozenset({"Mn", "Me", "Mc"})
+_HARMFUL = frozenset({"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"})
+"""Categories no symbol has: controls, formats (what turns text around is one), halves of a pair, nothing, new lines."""
+
+
+class Cell(NamedTuple):
+    """One painted cell. A colour is (red, green, blue), None for the terminal's own."""
+
+    symbol: str
+    fg: tuple[int, int, int] | None
+    bg: tuple[int, int, int] | None
+    modifier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One picture of a screen. Cells that are not listed are blank; what a wide symbol covers is not listed."""
+
+    width: int
+    height: int
+    cells: dict[tuple[int, int], Cell]
+    """By (x, y)."""
+    redraw: bool
+    """The plugin has more to show soon, without being told anything."""
+    captures_text: bool
+    """The plugin takes every character that is typed, even those that usually mean something to the host."""
+
+    def lines(self) -> list[str]:
+        """The text of each row, without the blanks at its end."""
+        return [self._line(y) for y in range(self.height)]
+
+    def _line(self, y: int) -> str:
+        symbols, x = [], 0
+        while x < self.width:
+            cell = self.cells.get((x, y))
+            symbols.append(cell.symbol if cell else BLANK)
+            x += cell_width(symbols[-1])
+        return "".join(symbols).rstrip(BLANK)
+
+
+_U8 = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
+_U16 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
+
+
+class _Colour(msgspec.Struct, gc=False):
+    r: _U8
+    g: _U8
+    b: _U8
+
+
+class _At(msgspec.Struct, gc=False):
+    x: _U16
+    y: _U16
+
+
+class _Painted(msgspec.Struct, gc=False):
+    symbol: str
+    fg: _Colour | None = None
+    bg: _Colour | None = None
+    modifier: _U16 = 0
+
+
+class _Buffer(msgspec.Struct, gc=False):
+    width: _U16
+    height: _U16
+    cells: Annotated[list[tuple[_At, _Painted]], msgspec.Meta(max_length=MAX_CELLS)]
+
+
+class _Picture(msgspec.Struct, gc=False):
+    buffer: _Buffer
+    redraw: bool = False
+    captures_text: bool = False
+
+
+_decode = msgspec.json.Decoder(_Picture).decode
+
+
+def decode(result: bytes | msgspec.Raw, width: int, height: int) -> Frame | Failure:
+    """The picture in the raw JSON of a render's result, clipped to the size it says it has and to the one asked for.
+
+    The last of several cells at one place counts.
+    """
+    try:
+        picture = _decode(result)
+    except (ValueError, RecursionError) as error:
+        text = f"what it drew cannot be shown: {error}"
+        return Failure(Code.MALFORMED_RESPONSE, text, origin=Origin.PLUGIN)
+    cells = _painted(picture.buffer, min(width, picture.buffer.width), min(height, picture.buffer.height))
+    return Frame(width, height, cells, picture.redraw, picture.captures_text)
+
+
+def _painted(buffer: _Buffer, right: int, bottom: int) -> dict[tuple[int, int], Cell]:
+    """The cells that are inside. Written for speed: a full screen of 200 by 60 comes through here at every key."""
+    cells: dict[tuple[int, int], Cell] = {}
+    wide: set[tuple[int, int]] = set()
+    for at, cell in buffer.cells:
+        x, y, symbol, fg, bg = at.x, at.y, cell.symbol, cell.fg, cell.bg
+        if x >= right or y >= bottom:
+            continue
+        if symbol not in _PLAIN:
+            symbol = clean(symbol)
+            if cell_width(symbol) > 1:
+                # Half of a symbol cannot be shown, and the other half would be outside.
+                symbol = symbol if x + 1 < right else BLANK
+                wide.add((x, y))
+        cells[x, y] = Cell(
+            symbol,
+            None if fg is None else (fg.r, fg.g, fg.b),
+            None if bg is None else (bg.r, bg.g, bg.b),
+            cell.modifier & MODIFIERS,
+        )
+    for x, y in sorted(wide):
+        if (x, y) in cells and cell_width(cells[x, y].symbol) > 1:
+            cells.pop((x + 1, y), None)
+    return cells
+
+
+# Symbols.
+
+
+def clean(symbol: str) -> str:
+    """The first grapheme of what a plugin wants in a cell; a blank when there is none, or a control character is."""
+    return _cleaned(symbol[: 2 * MAX_SYMBOL])
+
+
+@lru_cache(REMEMBERED)
+def _cleaned(head: str) -> str:
+    """What is remembered is short: a symbol may be as long as a message, and thousands are remembered."""
+    text = "" if any(unicodedata.category(char) == "Cc" for char in head) else "".join(filter(_harmless, head))
+    return text[: _grapheme(text)] if text and not _attaches(text[0]) else BLANK
+
+
+@lru_cache(REMEMBERED)
+def cell_width(symbol: str) -> int:
+    """How many columns one symbol takes: 1 or 2."""
+    first = symbol[:1] or BLANK
+    if _is_flag_half(first):
+        return 2 if len(symbol) > 1 else 1
+    if _EMOJI_STYLE in symbol:
+        return 1 if first.isascii() and _KEYCAP not in symbol else 2
+    return 2 if unicodedata.east_asian_width(first) in "WF" or _is_newer_emoji(first) else 1
+
+
+def _harmless(char: str) -> bool:
+    if unicodedata.category(char) not in _HARMFUL:
+        return True
+    return char == _JOINER or _is_tag(char) or _is_newer_emoji(char)
+
+
+def _grapheme(text: str) -> int:
+    """Where the first grapheme of `text` ends: Unicode's rules, without those for scripts that join letters."""
+    end = 2 if len(text) > 1 and _is_flag_half(text[0]) and _is_flag_half(text[1]) else 1
+    while end < len(text) and end < MAX_SYMBOL:
+        if text[end] == _JOINER:
+            if end + 1 == len(text) or text[0].isascii() or _attaches(text[end + 1]):
+                break
+            end += 2
+        elif _attaches(text[end]) or _is_syllable(text[end - 1], text[end]):
+            end += 1
+        else:
+            break
+    return min(end, MAX_SYMBOL)
+
+
+def _attaches(char: str) -> bool:
+    """Whether a character has no place of its own but changes the one before it."""
+    is_skin_tone = "\U0001f3fb" <= char <= "\U0001f3ff"
+    return unicodedata.category(char) in _MARKS or char == _JOINER or _is_tag(char) or is_skin_tone
+
+
+def _is_flag_half(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _is_tag(char: str) -> bool:
+    """What the flags of regions are spelled with."""
+    return "\U000e0020" <= char <= "\U000e007f"
+
+
+def _is_syllable(before: str, after: str) -> bool:
+    """Whether two letters of Korean, written apart, stand in one place."""
+    return "\u1100" <= before <= "\u11ff" and "\u1160" <= after <= "\u11ff"
+
+
+def _is_newer_emoji(char: str) -> bool:
+    """Whether it is where emoji are added, and this Python's tables are older than it."""
+    return "\U0001f300" <= char <= "\U0001faff" and unicodedata.category(char) == "Cn"

@@ -1,0 +1,346 @@
+"""`Invocation`: one attempt at a piece of work, from its record to its empty room.
+
+Owns the order of things: open the record, make the room and the token, wait for a turn, ask a child, judge what it
+says, take everything away again, close the record. Whatever happens, the record is closed once, the token is dead and
+the room is gone. What work is, and whether there is another attempt, is others' business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plugbay.host import invocation_context as contexts
+from plugbay.host import retries
+from plugbay.host.fleet import ISOLATED
+from plugbay.host.invocation_context import Delegation, ExportBinding
+from plugbay.host.means import Means, give_all
+from plugbay.host.ports import InvocationRecord
+from plugbay.host.seat import Deadline
+from plugbay.host.supervisor import Lease, Supervisor
+from plugbay.host.works import Work
+from plugbay.link.grace import DEADLINE, Grace
+from plugbay.model.errors import Code, Failure, Origin, Outcome
+from plugbay.model.events import CallFinished
+
+USER, SHUTDOWN = "user_cancelled", "host_shutdown"
+"""Why an invocation is cancelled, beside the deadline."""
+
+TOKEN_EXTRA = 30.0
+"""Seconds a token outlives the deadline: as long as the plugin may take to stop in good order, and more."""
+
+CLAIMS = tuple(
+    "invocation_id trace_id binding_id package_id export_kind export_id org_id project_id session_id chain_id run_id "
+    "execution_id".split()
+)
+"""What a token says about its invocation; its scopes, the limits of its work and its times come on top."""
+
+QUOTA = "invocation.scratch_quota_exceeded"
+
+_STOPPED = frozenset({Code.CANCELLED, Code.TIMEOUT, Code.CRASHED, Code.OVERLOADED, Code.UNAVAILABLE})
+"""How a call looks that ended because it was called off; any other failure is the plugin's own word."""
+
+
+class Invocation:
+    """One attempt. `run` it once; `cancel` it at any time."""
+
+    def __init__(
+        self,
+        means: Means,
+        work: Work,
+        binding: ExportBinding,
+        granted: Iterable[str],
+        deadline: Deadline,
+        *,
+        trace_id: str,
+        retry_count: int,
+        on_progress: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._means = means
+        self._work = work
+        self._binding = binding
+        self._deadline = deadline
+        self._on_progress = on_progress
+        self._grace = Grace(0.0)
+        self._task: asyncio.Task[Any] | None = None
+        """Set while it can still be stopped by not asking at all."""
+        self._reason = ""
+        self._lease: Lease | None = None
+        self._broken: Failure | None = None
+        """Why it is cancelled although nobody wants that."""
+        self._events = 0
+        self._token: str | None = None
+        self._gateway = means.gateway
+        self.result: Any = None
+        """What the work gave back, when it succeeded."""
+        export = work.entry.export
+        self.permissions = contexts.effective(export, granted, binding.policy, work.order.scopes)
+        self.record = self._first_record(trace_id, retry_count, time.time())
+
+    def _first_record(self, trace_id: str, retry_count: int, now: float) -> InvocationRecord:
+        export, spec, order, binding = self._work.entry.export, self._work.entry.spec, self._work.order, self._binding
+        place = self._work.place()
+        return InvocationRecord(
+            invocation_id=self._means.kit.make_id("inv"),
+            trace_id=trace_id,
+            export_kind=export.kind,
+            export_id=export.name,
+            package_id=spec.id,
+            package_version=spec.version,
+            binding_id=binding.binding_id,
+            execution_class=contexts.execution_class(
+                export.facts.get("execution_class"), binding.policy.execution_class
+            ),
+            org_id=order.org_id or binding.org_id,
+            project_id=order.project_id or binding.project_id,
+            session_id=order.session_id or place.get("session_id"),
+            chain_id=order.chain_id or place.get("chain_id"),
+            run_id=order.run_id,
+            execution_id=self._work.execution_id,
+            retry_count=retry_count,
+            started_at=contexts.moment(now),
+            permissions=self.permissions.to_json(),
+            narrowed=self.permissions != contexts.requested(export),
+            request_bytes=self._work.size,
+        )
+
+    def cancel(self, reason: str) -> bool:
+        """Stop it: without an answer while nobody was asked, with the plugin's grace afterwards."""
+        if self._reason or self._grace.reason:
+            return False
+        if self._task is not None:
+            self._reason = reason
+            return self._task.cancel()
+        return self._grace.cancel(reason)
+
+    async def run(self, supervisor: Supervisor) -> CallFinished:
+        """How it ended; a failure is a value here."""
+        self._means.log.opened(self.record)
+        self._grace = Grace(supervisor.binding.spec.timeouts.grace)
+        finished = CallFinished(0, None, Failure(Code.CANCELLED, "it was given up"))
+        try:
+            finished = self._judged(await self._attempt(supervisor))
+        except Exception as error:
+            finished = CallFinished(0, None, Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}"))
+        except asyncio.CancelledError:
+            self._reason = self._reason or SHUTDOWN
+            raise
+        finally:
+            self._close(finished.failure)
+        return finished
+
+    # The attempt.
+
+    async def _attempt(self, supervisor: Supervisor) -> CallFinished:
+        entry = self._work.entry
+        problem = self._work.problem() or self._means.binding_problem(entry.full_name, entry.export, self._binding)
+        if problem is not None:
+            return CallFinished(0, None, problem)
+        self._task = asyncio.current_task()
+        room: Path | None = None
+        try:
+            if self.permissions.filesystem == "scratch":
+                made = await self._means.scratch.open(self.record.invocation_id)
+                if isinstance(made, Failure):
+                    return CallFinished(0, None, made)
+                room = made
+            answer = await self._ask(supervisor, room)
+            return answer if answer.failure is not None else await self._result(answer, room)
+        except asyncio.CancelledError:
+            if not self._reason or self._task is None:
+                raise
+            self._task.uncancel()
+            return CallFinished(0, None, Failure(Code.CANCELLED, "it was cancelled before the plugin was asked"))
+        finally:
+            self._task = None
+            self._revoke()
+            await self._clear(room)
+
+    async def _ask(self, supervisor: Supervisor, room: Path | None) -> CallFinished:
+        """Wait for a turn and a child, within the deadline, and put the question."""
+        record, binding = self.record, self._binding
+        secrets = {slot: binding.secrets[slot] for slot in self.permissions.secret_slots if slot in binding.secrets}
+        context = self._context(room)
+        op = await self._work.operation({"context": context, "config": dict(binding.config), "secrets": secrets}, room)
+        turns = await self._means.turns(self._limits, self._deadline)
+        if isinstance(turns, Failure):
+            return CallFinished(0, None, turns)
+        try:
+            wanted = supervisor.serving(record.execution_class, record.org_id)
+            lease = wanted.at_once() or await wanted.lease(self._deadline)
+            if isinstance(lease, Failure):
+                return CallFinished(0, None, lease)
+            self._lease = lease
+            lease.seat.discretion.learn(secrets, () if self._token is None else (self._token,))
+            return await self._converse(lease, op, room)
+        finally:
+            give_all(turns)
+
+    async def _converse(self, lease: Lease, op: Any, room: Path | None) -> CallFinished:
+        self._task = None
+        answered = False
+        watch = None if room is None else asyncio.get_running_loop().create_task(self._watch(room))
+        try:
+            answer = await lease.link.call(op, self._deadline.left(), self._heard, self._grace)
+            answer = await lease.conclude(answer, self._deadline)
+            answered = not self._grace.over
+        finally:
+            if watch is not None:
+                watch.cancel()
+            if not answered:
+                lease.forsake()
+            lease.release()
+        return answer
+
+    @property
+    def _limits(self) -> dict[tuple[str, ...], int | None]:
+        """How many of the same may run at once: of this export for an org, and of its binding where that has less.
+
+        A child is never asked more at once than its manifest says. Of children that serve one invocation each there
+        may be any number, unless the manifest says how many that is by more than its usual 1.
+        """
+        own = (self._work.entry.full_name, self.record.org_id)
+        declared = self._work.entry.export.facts.get("max_concurrency")
+        if self.record.execution_class == ISOLATED and declared == 1:
+            declared = None
+        return {own: declared, (*own, str(self.record.binding_id)): self._binding.policy.max_concurrency}
+
+    def _context(self, room: Path | None) -> dict[str, Any]:
+        ends = time.time() + self._deadline.left()
+        delegation = self._delegate(ends)
+        scratch = None if room is None else str(room)
+        return contexts.context_object(self.record, self.permissions, contexts.moment(ends), scratch, delegation)
+
+    def _delegate(self, ends: float) -> Delegation:
+        """A token for what is granted of the gateway; none where there is no gateway, or nothing is granted."""
+        gateway, scopes, record = self._gateway, self.permissions.gateway_api_scopes, self.record
+        if gateway is None or not scopes:
+            return Delegation(None if gateway is None else gateway.base_url)
+        claims = {name: getattr(record, name) for name in CLAIMS}
+        issued, expires = contexts.moment(time.time()), contexts.moment(ends + TOKEN_EXTRA)
+        more = {"scopes": list(scopes), "policy": self._work.limits(), "issued_at": issued, "expires_at": expires}
+        self._token = gateway.tokens.issue({**claims, **more})
+        return Delegation(gateway.base_url, self._token, scopes)
+
+    # What the plugin says.
+
+    def _heard(self, item: Any) -> None:
+        assert self._lease is not None
+        self._events += 1
+        event = self._lease.seat.discretion.value(self._means.kit.codec.load(item))
+        problem = self._work.heard(event)
+        if problem is not None:
+            self._means.journal.note(self.record.package_id, "event_refused", problem)
+        if self._on_progress is None or self._broken is not None:
+            return
+        try:
+            self._on_progress(event)
+        except Exception as error:  # a bug of one caller's; the plugin has its grace all the same
+            self._break(Failure(Code.INTERNAL, f"on_progress raised {error!r}"), USER)
+
+    async def _watch(self, room: Path) -> None:
+        """See to it that the room does not get too full."""
+        why = await self._means.scratch.overfilled(room)
+        self._break(_too_full(why), QUOTA)
+
+    def _break(self, failure: Failure, reason: str) -> None:
+        if self._broken is None and self._grace.cancel(reason):
+            self._broken = failure
+
+    async def _result(self, answer: CallFinished, room: Path | None) -> CallFinished:
+        """The result without secrets, as far as it counts."""
+        assert self._lease is not None
+        why = None if room is None else await self._means.scratch.overfull(room)
+        if why is not None:
+            return CallFinished(0, None, _too_full(why))
+        codec = self._means.kit.codec
+        said = self._lease.seat.discretion.value(codec.load(answer.value))
+        result = await self._work.judge(said, room)
+        if isinstance(result, Failure):
+            return CallFinished(0, None, result)
+        self.result = result
+        return CallFinished(0, codec.dump(result))
+
+    def _judged(self, answer: CallFinished) -> CallFinished:
+        """The outcome as it counts."""
+        failure = answer.failure
+        if failure is None:
+            return answer
+        if self._broken is not None and failure.code in _STOPPED:
+            failure = self._broken
+        elif failure.code == Code.CANCELLED and self._grace.reason == DEADLINE:
+            detail = {**failure.detail, "plugin_code": failure.detail.get("plugin_code") or DEADLINE}
+            failure = Failure(Code.TIMEOUT, "it was stopped at the deadline", detail=detail)
+        if self._lease is not None:
+            failure = self._lease.seat.discretion.failure(failure)
+        self._work.left(failure)
+        named, kind, asked = (
+            failure.with_detail(self.record.package_id),
+            self.record.export_kind,
+            self._lease is not None,
+        )
+        return CallFinished(0, None, retries.judged(named, kind, self._work.repeatable, asked=asked))
+
+    # Afterwards.
+
+    def _revoke(self) -> None:
+        if self._token is not None and self._gateway is not None:
+            self._gateway.tokens.revoke(self._token)
+
+    async def _clear(self, room: Path | None) -> None:
+        """Take the room away when nobody can use it any more.
+
+        A child that has answered leaves in its own time, and its caller does not wait for that. One that was killed is
+        waited for.
+        """
+        lease = self._lease
+        if lease is None and room is None:
+            return
+        clearing = self._means.afterwards(self._cleared(lease, room))
+        if lease is None or self._grace.over or lease.link.fault is not None:
+            await asyncio.shield(clearing)
+
+    async def _cleared(self, lease: Lease | None, room: Path | None) -> None:
+        if lease is not None:
+            await lease.cleared()
+        if room is not None and not await self._means.scratch.remove(room):
+            text = f"the scratch directory {room} could not be removed; it is tried again when the host starts"
+            self._means.journal.note(self.record.package_id, "scratch_left", text)
+
+    def _close(self, failure: Failure | None) -> None:
+        status, reason = self._status(failure)
+        self.record = msgspec.structs.replace(
+            self.record,
+            ended_at=contexts.moment(time.time()),
+            status=status,
+            status_reason=reason,
+            error_code=None if failure is None else str(failure.detail.get("plugin_code") or failure.code),
+            event_count=self._events,
+        )
+        if failure is not None and failure.code in (Code.HANDSHAKE_FAILED, Code.PROTOCOL_VERSION_MISMATCH):
+            self._means.journal.note(self.record.package_id, "greeting_refused", failure.message, level="error")
+        self._means.log.closed(self.record)
+        self._work.order.records.append(self.record)
+
+    def _status(self, failure: Failure | None) -> tuple[str, str | None]:
+        """The terminal status and why it was cancelled. Work that was done within its grace is done."""
+        if failure is None:
+            return Outcome.SUCCEEDED, None
+        if failure.detail.get("plugin_code") == QUOTA:
+            return Outcome.FAILED, QUOTA.partition(".")[2]
+        reason = self._reason or self._grace.reason
+        if not reason and self._deadline.left() <= 0:
+            reason = DEADLINE
+        if reason and failure.code in _STOPPED:
+            return Outcome.CANCELLED, reason
+        return failure.outcome, None
+
+
+def _too_full(why: str) -> Failure:
+    text = f"its scratch directory is too full: {why}"
+    return Failure(Code.PLUGIN_ERROR, text, origin=Origin.PLUGIN, detail={"plugin_code": QUOTA})

@@ -1,0 +1,97 @@
+"""What a compactor gives back, judged by the host: the blocks a new chain would begin with.
+
+Pure. A compactor proposes; the host never believes its figures, and what breaks a rule makes no chain. Pinned items are
+the one thing the host puts right itself: those that are missing come back at the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+KINDS = frozenset("input response system thinking tool_call tool_result".split())
+"""Kinds of blocks a chain has."""
+
+BYTES_PER_TOKEN = 4
+"""What a token of English text or code takes on average; other scripts take more tokens, and more bytes as well."""
+
+MAX_BREACHES = 12
+"""Named in a failure; more help nobody."""
+
+
+def token_estimate(blocks: Sequence[Any]) -> int:
+    """The host's own figure for these blocks: their JSON, since what stands around a text is read by the model too."""
+    return sum(-(-len(msgspec.json.encode(block)) // BYTES_PER_TOKEN) for block in blocks)
+
+
+def with_pinned(blocks: Sequence[Any], pinned: Sequence[Any]) -> list[Any]:
+    """The blocks, and after them every pinned item that is not among them."""
+    return [*blocks, *(item for item in pinned if item not in blocks)]
+
+
+def breaches(result: Any, request: Mapping[str, Any], blocks: Sequence[Any], source: Sequence[Any]) -> list[str]:
+    """What is wrong with a seed. `blocks` are those of the result with the pinned items, `source` what they replace."""
+    if not isinstance(result, Mapping) or not isinstance(result.get("seed_blocks"), list) or not result["seed_blocks"]:
+        return ["seed_blocks must be a list of one block at least"]
+    found = [f"seed_blocks[{at}] {why}" for at, block in enumerate(blocks) if (why := _block_problem(block))]
+    if found:
+        return found[:MAX_BREACHES]
+    found = _pairing_problems(blocks)
+    retain = request.get("policy") or {}
+    if retain.get("retain_system") and _has_system(source) and blocks[0]["kind"] != "system":
+        found.append("the first block must be the system block, which is to be retained")
+    limit = (request.get("target") or {}).get("max_input_tokens")
+    size = token_estimate(blocks)
+    if limit is not None and size > limit:
+        found.append(f"it has about {size:,} tokens by the host's estimate; the target has room for {limit:,}")
+    return found[:MAX_BREACHES]
+
+
+def _block_problem(block: Any) -> str | None:
+    if not isinstance(block, Mapping):
+        return "must be an object"
+    kind = block.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        return f"has the kind {kind!r:.60}, which no chain has"
+    content = block.get("content", [] if kind == "tool_call" else None)
+    if not isinstance(content, list) or not all(_is_content(item) for item in content):
+        return "must have content: a list of objects with a type"
+    if kind in ("tool_call", "tool_result") and not _is_text(block.get("tool_call_id")):
+        return "must have a tool_call_id"
+    return "must have a name" if kind == "tool_call" and not _is_text(block.get("name")) else None
+
+
+def _pairing_problems(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Every call has one result after it, and every result a call before it: history never has a dangling call."""
+    waiting: Counter[str] = Counter()
+    seen: set[str] = set()
+    found = []
+    for block in blocks:
+        if block["kind"] not in ("tool_call", "tool_result"):
+            continue
+        id = block["tool_call_id"]
+        if block["kind"] == "tool_call":
+            if id in seen:
+                found.append(f"the tool_call {id!r:.60} is there twice")
+            seen.add(id)
+            waiting[id] += 1
+        elif waiting[id] == 0:
+            found.append(f"the tool_result of {id!r:.60} has no call before it")
+        else:
+            waiting[id] -= 1
+    return found + [f"the tool_call {id!r:.60} has no result" for id, count in waiting.items() if count > 0]
+
+
+def _has_system(source: Sequence[Any]) -> bool:
+    return any(isinstance(block, Mapping) and block.get("kind") == "system" for block in source)
+
+
+def _is_content(item: Any) -> bool:
+    return isinstance(item, Mapping) and _is_text(item.get("type"))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""

@@ -1,0 +1,125 @@
+"""`Actions`: what plugins can have done by name, with bytes in and bytes out, each within its own time.
+
+Owns the table of the host's own actions and the timer of every invocation. What is not in the table goes to whoever
+`forward` finds. Refuses to know what an action does and which plugin asks for what reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from plugbay.host.services.threads import on_thread
+from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.model.sizes import MAX_PAYLOAD
+
+DEFAULT_SECONDS = 30.0
+"""For an invocation that does not say how long it may take."""
+
+LONGEST_SECONDS = 3600.0
+"""Nobody waits longer, whatever was asked for."""
+
+MAX_ACTION = 256
+"""Characters of a name."""
+
+MAX_RUNNING = 32
+"""Actions of one caller at the same time, those included whose time is over and that do not stop."""
+
+Handler = Callable[[bytes], Awaitable[bytes] | bytes]
+"""An async function, or a plain one; that runs on a thread of its own."""
+
+Forward = Callable[[str, str, bytes, float], Awaitable[bytes | None]]
+"""(who asks, action, data, seconds) → the answer; None when nobody offers it. Raises `CallFailed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    handler: Handler
+    spawns: bool
+
+
+class Actions:
+    """The actions of one host."""
+
+    def __init__(self, forward: Forward | None = None) -> None:
+        self._table: dict[str, _Action] = {}
+        self._forward = forward
+        self._running: Counter[str] = Counter()
+
+    def register(self, name: str, handler: Handler, *, spawns: bool = False) -> None:
+        """Offer an action to every plugin; `spawns`: it starts a process, so only to those that may have one started.
+
+        Raises `ValueError` for a name that is taken or cannot be one.
+        """
+        if not name or len(name) > MAX_ACTION or not name.isprintable():
+            raise ValueError(f"an action's name has 1 to {MAX_ACTION} printable characters")
+        if name in self._table:
+            raise ValueError(f"there is an action {name!r} already")
+        self._table[name] = _Action(handler, spawns)
+
+    def names(self) -> list[str]:
+        """The host's own actions."""
+        return sorted(self._table)
+
+    async def invoke(self, caller: str, action: str, data: bytes, timeout_ms: int = 0, *, may_spawn: bool) -> bytes:
+        """What the action answers; raises `CallFailed`, with `timeout` when the host's own timer was faster."""
+        seconds = min(timeout_ms / 1000 or DEFAULT_SECONDS, LONGEST_SECONDS)
+        known = self._table.get(action)
+        if known is not None and known.spawns and not may_spawn:
+            text = f"the action {action} starts a process, and that is not granted"
+            detail = {"capability": "spawn_subprocess"}
+            raise CallFailed(Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, detail=detail))
+        if self._running[caller] >= MAX_RUNNING:
+            text = f"{MAX_RUNNING} actions run for {caller} already"
+            raise CallFailed(Failure(Code.OVERLOADED, text, retryable=True))
+        work = _started(known.handler, data) if known else self._elsewhere(caller, action, data, seconds)
+        answer = await self._within(seconds, caller, action, work)
+        if not isinstance(answer, bytes | bytearray | memoryview):
+            raise CallFailed(Failure(Code.INTERNAL, f"the action {action} answers with no bytes"))
+        if len(answer) > MAX_PAYLOAD:
+            raise CallFailed(Failure(Code.INTERNAL, f"the action {action} answers with {len(answer):,} bytes"))
+        return bytes(answer)
+
+    def _elsewhere(self, caller: str, action: str, data: bytes, seconds: float) -> asyncio.Future[Any]:
+        async def found() -> bytes:
+            answer = None if self._forward is None else await self._forward(caller, action, data, seconds)
+            if answer is None:
+                raise CallFailed(Failure(Code.INVALID_INPUT, f"nobody here offers an action {action[:MAX_ACTION]!r}"))
+            return answer
+
+        return asyncio.ensure_future(found())
+
+    async def _within(self, seconds: float, caller: str, action: str, work: asyncio.Future[Any]) -> Any:
+        """Wait until the time is over, and not for work that does not stop then."""
+        self._running[caller] += 1
+        work.add_done_callback(lambda _: self._over(caller, work))
+        try:
+            await asyncio.wait({work}, timeout=seconds)
+            if not work.done():
+                text = f"action timed out: {action} was not done within {seconds:g} s"
+                raise CallFailed(Failure(Code.TIMEOUT, text))
+            return work.result()
+        except (CallFailed, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            raise CallFailed(Failure(Code.INTERNAL, f"the action {action} failed: {error!r}")) from error
+        finally:
+            if isinstance(work, asyncio.Task):  # a thread cannot be stopped, and counts until it ends by itself
+                work.cancel()
+
+    def _over(self, caller: str, work: asyncio.Future[Any]) -> None:
+        """Its result may come too late for anybody to look at; then nobody is told that nobody did."""
+        self._running[caller] -= 1
+        if not work.cancelled():
+            work.exception()
+
+
+def _started(handler: Handler, data: bytes) -> asyncio.Future[Any]:
+    """An async handler as a task; a plain one on a thread."""
+    if inspect.iscoroutinefunction(handler):
+        return asyncio.get_running_loop().create_task(handler(data))
+    return on_thread(lambda: handler(data), "plugbay-action")

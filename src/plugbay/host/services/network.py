@@ -1,0 +1,287 @@
+"""`Fetcher`: HTTP on behalf of plugins, to where a grant and the rules for addresses allow, and nowhere else.
+
+Owns every hop: which host, which address, which headers go along. A name is resolved once, each of its addresses is
+judged, and the connection goes to one that was judged; a redirect is a new request with all of that again. Proxies of
+the environment are not used. Refuses to know which plugin asks.
+
+The requests are written here, on sockets connected here: a library that resolves names itself cannot be held to the
+address that was judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from plugbay.host.services.http_wire import (
+    HOP_BY_HOP,
+    MAX_BODY,
+    MAX_HEAD,
+    MAX_HEADERS,
+    Headers,
+    Reply,
+    broken,
+    read_reply,
+    written,
+)
+from plugbay.host.services.threads import on_thread
+from plugbay.model import addresses
+from plugbay.model.errors import CallFailed, Code, Failure, Origin
+from plugbay.model.spec import Access
+
+if TYPE_CHECKING:
+    from plugbay.model.operations import FetchUrl
+
+FETCH_SECONDS = 30.0
+"""One fetch from first to last byte, all hops included. A slow body costs its own fetch and nothing else."""
+
+CONNECT_SECONDS = 10.0
+"""One connection, TLS included; then the next address of the name is tried."""
+
+MAX_ADDRESSES = 4
+"""Addresses of one name that are tried; all of them are judged."""
+
+MAX_REDIRECTS = 5
+MAX_URL = 8192
+"""Characters; longer ones are refused by most servers."""
+MAX_REQUEST_HEADERS = 16 << 10
+"""Characters of all headers of a request together."""
+
+THREAD = "plugbay-network"
+
+METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
+
+REFUSED_HEADERS = HOP_BY_HOP | {"content-length", "expect", "host", "http2-settings"}
+"""What the host writes itself, or what would change where a request ends."""
+
+TRAVELS = frozenset("accept accept-encoding accept-language content-language content-type user-agent".split())
+"""Headers that follow a redirect to another origin; any other may hold a credential."""
+
+_URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE)
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::([0-9]{1,5}))?", re.IGNORECASE)
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PORTS = {"http": 80, "https": 443}
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""(host name, port) → every address of the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """Where one request goes, in the only reading it has."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def origin(self) -> str:
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{shown}" + ("" if self.port == _PORTS[self.scheme] else f":{self.port}")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One hop of a fetch."""
+
+    url: Url
+    method: str
+    headers: Headers
+    body: bytes | None
+
+    def encoded(self) -> bytes:
+        """The bytes of this hop; what the plugin says goes before what is said for it."""
+        own = {name.lower() for name, _ in self.headers}
+        defaults = (("User-Agent", "plugbay"), ("Accept", "*/*"), ("Accept-Encoding", "identity"))
+        fields = [("Host", self.url.origin.partition("://")[2]), *self.headers]
+        fields += [(name, value) for name, value in defaults if name.lower() not in own]
+        if self.body is not None or self.method in ("POST", "PUT", "PATCH"):
+            fields.append(("Content-Length", str(len(self.body or b""))))
+        return written(self.method, self.url.path, [*fields, ("Connection", "close")], self.body)
+
+    def redirected(self, status: int, location: str) -> Request:
+        """The next hop, after an answer that sends us elsewhere; raises `CallFailed`."""
+        try:
+            url = parse_url(urljoin(self.url.origin + self.url.path, location))
+        except ValueError:  # brackets around what is no address
+            url = "cannot be read"
+        if isinstance(url, str):
+            raise broken(f"the server redirects to a URL that cannot be used: it {url}")
+        if (self.url.scheme, url.scheme) == ("https", "http"):
+            raise broken("the server redirects from https to http")
+        hop = replace(self, url=url)
+        if (status == 303 and self.method != "HEAD") or (status in (301, 302) and self.method == "POST"):
+            kept = tuple(item for item in self.headers if not item[0].lower().startswith("content-"))
+            hop = replace(hop, method="GET", body=None, headers=kept)
+        if url.origin != self.url.origin:
+            hop = replace(hop, headers=tuple(item for item in hop.headers if item[0].lower() in TRAVELS))
+        return hop
+
+
+class Fetcher:
+    """Fetches for all plugins of one host. Raises `CallFailed`."""
+
+    def __init__(
+        self,
+        allow_private: Iterable[str] = (),
+        *,
+        resolve: Resolve | None = None,
+        trust: ssl.SSLContext | None = None,
+        seconds: float = FETCH_SECONDS,
+    ) -> None:
+        """`allow_private`: `address:port` of servers that may be reached although their address is not public."""
+        self._allow_private = frozenset(allow_private)
+        self._resolve = resolve or _resolve
+        self._trust = trust
+        self._seconds = seconds
+
+    async def fetch(self, op: FetchUrl, access: Iterable[Access]) -> dict[str, Any]:
+        """`{"status", "headers", "body"}` of the last hop."""
+        request, granted = _request(op), tuple(access)
+        try:
+            async with asyncio.timeout(self._seconds):
+                reply = await self._follow(request, granted)
+        except TimeoutError:
+            text = f"{request.url.origin} did not answer in full within {self._seconds:g} s"
+            raise CallFailed(Failure(Code.TIMEOUT, text)) from None
+        headers = [[name, value] for name, value in reply.headers if name.lower() not in HOP_BY_HOP]
+        return {"status": reply.status, "headers": headers, "body": reply.body}
+
+    async def _follow(self, request: Request, granted: tuple[Access, ...]) -> Reply:
+        for _ in range(MAX_REDIRECTS + 1):
+            reply = await self._hop(request, granted)
+            location = reply.header("location") if reply.status in (301, 302, 303, 307, 308) else None
+            if location is None:
+                return reply
+            request = request.redirected(reply.status, location)
+        raise broken(f"there are more than {MAX_REDIRECTS} redirects")
+
+    async def _hop(self, request: Request, granted: tuple[Access, ...]) -> Reply:
+        url = request.url
+        if not addresses.covered(granted, url.host, url.port):
+            raise _denied(f"the network is not granted for {url.host}, port {url.port}")
+        for address in (await self._judged(url))[:MAX_ADDRESSES]:
+            try:
+                reader, writer = await self._connect(url, address)
+            except OSError as error:
+                problem = error
+                continue
+            try:
+                writer.write(request.encoded())
+                return await read_reply(reader, request.method)
+            except OSError as error:
+                raise broken(f"{url.origin}: {_reason(error)}") from None
+            finally:
+                writer.transport.abort()
+        raise broken(f"{url.origin} cannot be reached: {_reason(problem)}")
+
+    async def _judged(self, url: Url) -> list[str]:
+        """Every address of the host. One that may not be reached is a reason to reach none: somebody plays tricks."""
+        try:
+            found = [url.host] if addresses.is_address(url.host) else await self._resolve(url.host, url.port)
+        except OSError as error:
+            raise broken(f"{url.host} cannot be resolved: {_reason(error)}") from None
+        for address in found:
+            why = addresses.denied(address)
+            if why is not None and addresses.pair(address, url.port) not in self._allow_private:
+                raise _denied(f"{url.host} is at {address}, and no plugin is connected there: {why}")
+        if not found:
+            raise broken(f"{url.host} has no address")
+        return found
+
+    async def _connect(self, url: Url, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        pinned = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            pinned.setblocking(False)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await loop.sock_connect(pinned, (address, url.port))
+                self._refuse_ourselves(pinned, address, url)
+                trust = await self._trusted() if url.scheme == "https" else None
+                return await asyncio.open_connection(
+                    sock=pinned, limit=MAX_HEAD, ssl=trust, server_hostname=url.host if trust else None
+                )
+        except BaseException:
+            pinned.close()
+            raise
+
+    def _refuse_ourselves(self, pinned: socket.socket, address: str, url: Url) -> None:
+        """A public address of this very machine: services that listen here trust what comes from here."""
+        here = pinned.getpeername()[0] == pinned.getsockname()[0]
+        if here and addresses.pair(address, url.port) not in self._allow_private:
+            raise _denied(f"{url.host} is at {address}, and that is this machine")
+
+    async def _trusted(self) -> ssl.SSLContext:
+        if self._trust is None:
+            self._trust = await asyncio.shield(on_thread(ssl.create_default_context, THREAD))  # reads files
+        return self._trust
+
+
+def parse_url(text: str) -> Url | str:
+    """The URL, or why it cannot be used, after "it". Never repeats it: it might hold a password."""
+    match = _URL.fullmatch(text)
+    if len(text) > MAX_URL or not text.isascii() or not text.isprintable() or set(text) & set(' \\"<>'):
+        return f"must have at most {MAX_URL} printable ASCII characters, all others percent-encoded"
+    if match is None:
+        return "must begin with http:// or https://"
+    if "@" in match[2]:
+        return "must hold no user and no password"
+    authority = _AUTHORITY.fullmatch(match[2])
+    host = None if authority is None else addresses.clean_host(authority[1] or authority[2])
+    if authority is None or host is None:
+        return "must name a host in lower-case ASCII letters, or an address in its usual form"
+    scheme = match[1].lower()
+    port = int(authority[3] or _PORTS[scheme])
+    if not 0 < port < 65536:
+        return "must name a port from 1 to 65535"
+    path = match[3] if match[3].startswith("/") else "/" + match[3]
+    return Url(scheme, host, port, path)
+
+
+def _request(op: FetchUrl) -> Request:
+    """What a plugin asks for, checked; raises `CallFailed`."""
+    url, method = parse_url(op.url), (op.method or "GET").upper()
+    problem = f"the URL {url}" if isinstance(url, str) else _problem(method, op)
+    if problem is not None:
+        raise broken(problem)
+    assert isinstance(url, Url)
+    return Request(url, method, tuple((name, value.strip()) for name, value in op.headers), op.body)
+
+
+def _problem(method: str, op: FetchUrl) -> str | None:
+    if method not in METHODS:
+        return f"the method must be one of {', '.join(sorted(METHODS))}"
+    if op.body is not None and len(op.body) > MAX_BODY:
+        return f"the body has {len(op.body):,} bytes; at most {MAX_BODY:,} are sent"
+    if len(op.headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in op.headers) > MAX_REQUEST_HEADERS:
+        return f"at most {MAX_HEADERS} headers of {MAX_REQUEST_HEADERS:,} characters are sent"
+    for name, value in op.headers:
+        if not _TOKEN.fullmatch(name) or not value.isascii() or not value.replace("\t", " ").isprintable():
+            return f"the header {name[:40]!r} has characters that no header has"
+        if name.lower() in REFUSED_HEADERS:
+            return f"the header {name} is written by the host alone"
+    return None
+
+
+async def _resolve(host: str, port: int) -> list[str]:
+    """On a thread of its own: the loop's few are for everybody, and a name server may take half a minute."""
+    ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.shield(on_thread(ask, THREAD))
+    return list(dict.fromkeys(str(item[4][0]) for item in found))
+
+
+def _denied(text: str) -> CallFailed:
+    failure = Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, detail={"capability": "network"})
+    return CallFailed(failure)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

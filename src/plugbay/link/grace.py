@@ -1,0 +1,47 @@
+"""`Grace`: how one call is called off while its caller goes on waiting, because an answer in time still counts.
+
+The peer is told why its answer is not wanted any more, once, and gets some seconds to give one all the same. Whoever
+holds the `Grace` of a call may call it off; the link does so at the deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+DEADLINE = "deadline_exceeded"
+"""The reason that the link itself gives."""
+
+
+class Grace:
+    """The calling off of one call. For one call only."""
+
+    __slots__ = ("_tell", "over", "reason", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._tell: Callable[[], None] | None = None
+        self.reason = ""
+        """What the peer was told; empty while the call is wanted."""
+        self.over = False
+        """Whether the time went by without an answer."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether the peer has been asked and has not answered yet."""
+        return self._tell is not None
+
+    def cancel(self, reason: str) -> bool:
+        """Tell the peer; False when there is nobody to tell: not asked yet, answered, or told already."""
+        if self._tell is None or self.reason:
+            return False
+        self.reason = reason
+        self._tell()
+        return True
+
+    # For the link.
+
+    def begin(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+
+    def end(self) -> None:
+        self._tell = None

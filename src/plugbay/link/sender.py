@@ -1,0 +1,162 @@
+"""`Sender`: when the bytes of one link go out. The first frame of a tick at once, the rest of the tick together.
+
+Owns the order of what is sent: calls and answers as they come, notifications only as fast as the peer's pipe takes
+them, so that an urgent one never waits behind more than the frame that is under way. Refuses to know who waits for an
+answer and how a conversation ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from plugbay.contracts.base import Machine
+from plugbay.link.deadlines import Deadlines
+from plugbay.link.outbox import BURST, Outbox, weight
+from plugbay.link.stall import StallWatch
+from plugbay.link.stream import ByteStream
+from plugbay.model.errors import Failure
+
+if TYPE_CHECKING:
+    from plugbay.model.operations import Operation
+
+MAX_UNSENT = 8 << 20
+"""Bytes waiting for a peer that does not read; past this calls and progress are refused instead of queued."""
+
+
+class Sender:
+    """Everything that goes out on one link."""
+
+    __slots__ = tuple(
+        "_burst _deadlines _direct _flush_scheduled _handed_over _loop _machine _ready _refused _stall _stalled "
+        "_stream _trace outbox over".split()
+    )
+
+    def __init__(
+        self,
+        machine: Machine,
+        stream: ByteStream,
+        deadlines: Deadlines,
+        stalled: Callable[[Failure], None],
+        refused: Callable[[Operation, Failure], None],
+        trace: Callable[[str], object] | None = None,
+    ) -> None:
+        """`stalled`: told when the peer has stopped reading; `refused`: told what the machine would not send."""
+        self._machine = machine
+        self._stream = stream
+        self._deadlines = deadlines
+        self._stalled = stalled
+        self._refused = refused
+        self._trace = trace
+        self._loop = asyncio.get_running_loop()
+        self._direct = True
+        self._flush_scheduled = False
+        self._burst = 0
+        self._handed_over = 0
+        """Bytes that the pipe did not take at once when the stream was last given notifications."""
+        self._stall: StallWatch | None = None
+        self._ready = False
+        self.outbox = Outbox(machine.TRAFFIC)
+        self.over = False
+        """Set it, and nothing more is sent."""
+
+    def send(self) -> None:
+        """Send what the machine has to say, now or with the rest of the tick."""
+        if self.over:
+            return
+        if self._direct:
+            self._direct = False
+            self._write(self._machine.outgoing())
+        elif not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def send_now(self) -> None:
+        """The same at once: whatever was read has been dealt with."""
+        self._write(self._machine.outgoing())
+
+    def heard(self) -> None:
+        """The peer said something: that begins a tick, unless something waits for the end of one."""
+        if not self._flush_scheduled:
+            self._direct = True
+
+    def _flush(self) -> None:
+        self._burst, self._direct, self._flush_scheduled = 0, True, False
+        if not self.over:
+            self._write(self._machine.outgoing())
+
+    def _write(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._trace is not None:
+            self._trace("stream.write")
+        self._stream.write(data)
+        if self._stream.buffered:
+            self._stall = self._stall or StallWatch(self._stream, self._deadlines, self._stalled)
+            self._stall.written()
+
+    # Calls.
+
+    def has_room(self) -> bool:
+        """Whether the peer reads well enough to be asked more. A large notification is not held against calls."""
+        return self._stream.buffered <= MAX_UNSENT + self._handed_over
+
+    def hurry(self) -> None:
+        """What was urgent before a call goes before it: a picture shows the keys that were pressed until then."""
+        if self._ready and self._stream.buffered:
+            for op in self.outbox.take_urgent():
+                self._tell(op)
+
+    # Notifications.
+
+    def notify(self, op: Operation) -> None:
+        """Tell the peer, in order; waits in a bounded lane while the peer is not ready or not reading."""
+        if self.over:
+            return
+        if not self._ready or self.outbox or self._stream.buffered:
+            self.outbox.offer(op)
+            return
+        self._tell(op)
+        self._burst += weight(op)
+        if self._burst < BURST:
+            self.send()
+        else:
+            self._hand_over()
+
+    def ready(self) -> None:
+        """The peer has been greeted: what waited for that goes out."""
+        self._ready = True
+        self._drain()
+
+    def drained(self) -> None:
+        """The peer's pipe has taken everything: there is room for more."""
+        self.unstall()
+        self._drain()
+
+    def unstall(self) -> None:
+        """No more bytes wait, or nobody waits for them."""
+        self._handed_over = 0
+        if self._stall is not None:
+            self._stall.stop()
+            self._stall = None
+
+    def _drain(self) -> None:
+        while self._ready and not (self.over or self._stream.buffered) and (op := self.outbox.take()):
+            self._tell(op)
+            if not self._hand_over():
+                return
+
+    def _hand_over(self) -> bool:
+        """False when not a byte was taken or kept: the pipe is closed, and the rest need not be written for it."""
+        self._burst = 0
+        data, sent = self._machine.outgoing(), self._stream.sent
+        self._write(data)
+        self._handed_over = self._stream.buffered
+        return not data or self._stream.sent > sent or self._stream.buffered > 0
+
+    def _tell(self, op: Operation) -> None:
+        refusal = self._machine.notify(op)
+        if refusal is not None:
+            self.outbox.lost(op)
+            self._refused(op, refusal)

@@ -1,0 +1,137 @@
+"""Rooms of one host, and what is left of others."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from plugbay.host.scratch import FOLDER, Scratch
+from plugbay.model.errors import Code, Failure
+from tests.support.loops import Run
+from tests.support.requirements import requirement
+
+CRASHES = """
+import asyncio, os, sys
+from pathlib import Path
+from plugbay.host.scratch import Scratch
+
+async def main():
+    room = await Scratch(Path(sys.argv[1])).open("inv_1")
+    (room / "half").write_text("work")
+    os.kill(os.getpid(), 9)
+
+asyncio.run(main())
+"""
+
+
+@requirement("vai:host-scratch")
+def test_a_room_is_private_empty_and_named_after_its_invocation(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        scratch = Scratch(tmp_path)
+        room = await scratch.open("inv_1")
+        assert isinstance(room, Path) and room.name == "inv_1" and room.is_relative_to(tmp_path)
+        assert stat.S_IMODE(room.stat().st_mode) == 0o700 and list(room.iterdir()) == []
+        assert stat.S_IMODE(room.parent.stat().st_mode) == 0o700
+        (room / "file").write_text("x")
+        assert await scratch.remove(room) and not room.exists()
+        assert await scratch.close() and list((tmp_path / FOLDER).iterdir()) == []
+
+    run(main)
+
+
+@requirement("vai:host-scratch-swept")
+def test_rooms_of_a_host_that_was_killed_are_swept_and_those_of_one_that_lives_are_not(
+    run: Run, tmp_path: Path
+) -> None:
+    killed = subprocess.run([sys.executable, "-c", CRASHES, str(tmp_path)], check=False)
+    assert killed.returncode == -9
+    left = list((tmp_path / FOLDER).glob("*/inv_1/half"))
+    assert len(left) == 1
+
+    async def main() -> None:
+        living, fresh = Scratch(tmp_path), Scratch(tmp_path)
+        room = await living.open("inv_2")
+        assert await fresh.sweep() == 1
+        assert isinstance(room, Path) and room.exists() and not left[0].exists()
+        assert await fresh.sweep() == 0
+        await living.close()
+
+    run(main)
+
+
+def test_a_room_that_nobody_waits_for_any_more_is_not_left(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        scratch = Scratch(tmp_path)
+        opening = asyncio.ensure_future(scratch.open("inv_1"))
+        await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert list(scratch.home().iterdir()) == []
+        await scratch.close()
+
+    run(main)
+
+
+def test_without_a_state_directory_rooms_are_in_a_private_place(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def main() -> None:
+        scratch = Scratch()
+        room = await scratch.open("inv_1")
+        assert isinstance(room, Path) and room.parents[1] == tmp_path / f"plugbay-scratch-{os.getuid()}"
+        await scratch.close()
+
+    run(main)
+
+
+def test_a_place_that_somebody_else_prepared_is_not_used(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    trap = tmp_path / f"plugbay-scratch-{os.getuid()}"
+    (tmp_path / "elsewhere").mkdir()
+    trap.symlink_to(tmp_path / "elsewhere")
+
+    async def main() -> None:
+        scratch = Scratch()
+        room = await scratch.open("inv_1")
+        assert isinstance(room, Path) and not room.is_relative_to(trap)
+        assert list((tmp_path / "elsewhere").iterdir()) == []
+        await scratch.close()
+
+    run(main)
+
+
+def test_where_no_room_can_be_made_there_is_a_failure(run: Run, tmp_path: Path) -> None:
+    (tmp_path / FOLDER).write_text("a file in the way")
+
+    async def main() -> None:
+        scratch = Scratch(tmp_path)
+        failure = await scratch.open("inv_1")
+        assert isinstance(failure, Failure) and failure.code == Code.UNAVAILABLE
+        assert await scratch.sweep() == 0 and await scratch.close()
+
+    run(main)
+
+
+@requirement("vai:host-scratch-quota")
+def test_a_room_that_is_too_full_is_seen(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        scratch = Scratch(tmp_path, quota=100_000)
+        room = await scratch.open("inv_1")
+        assert isinstance(room, Path) and await scratch.overfull(room) is None
+        (room / "data").write_bytes(os.urandom(200_000))
+        assert "100,000" in await scratch.overfilled(room)
+        await scratch.close()
+
+    run(main)

@@ -1,0 +1,34 @@
+"""What an operator sees of a plugin, running or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plugbay.host.host import Host
+from plugbay.host.policy import Decision
+from plugbay.host.status import status_of
+from plugbay.model.spec import PluginSpec
+from tests.support.ainb import write_ainb_plugin
+from tests.support.loops import Run
+
+SPEC = PluginSpec("p", "1", "kaged", Path("/"), ("x",), capabilities=("read", "write"))
+
+
+def test_without_a_host_that_runs_a_plugin_is_stopped_and_keeps_its_counts() -> None:
+    status = status_of(SPEC, None, Decision(grants=frozenset({"read"})), {"noise": 2})
+    assert (status.state, status.granted, status.counters) == ("stopped", ("read",), {"noise": 2})
+    assert (status.busy, status.ready, status.pid) == (0, 0, None)
+
+
+def test_a_running_plugin_shows_its_process_and_how_often_it_was_started(run: Run, tmp_path: Path) -> None:
+    async def look() -> None:
+        write_ainb_plugin(tmp_path, "panel", screens=("panel",))
+        async with Host.load(tmp_path) as host:
+            (before,) = host.plugins()
+            assert (before.state, before.pid, before.generation) == ("idle", None, 0)
+            await host.screens.render("panel", 10, 3)
+            (after,) = host.plugins()
+            assert (after.state, after.ready, after.generation) == ("running", 1, 1)
+            assert after.pid is not None
+
+    run(look)

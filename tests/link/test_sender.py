@@ -1,0 +1,281 @@
+"""When bytes go out: notifications only as fast as they are taken, urgent ones next, calls at once. Both loops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from plugbay.contracts.base import Role, Traffic
+from plugbay.link import sender, stall
+from plugbay.link.deadlines import Deadlines
+from plugbay.link.link import Link
+from plugbay.link.memory import memory_pair
+from plugbay.link.sender import Sender
+from plugbay.link.stream import PipeStream
+from plugbay.model.errors import Code, Failure
+from plugbay.model.operations import DeliverEvent, DeliverSnapshot, InvokeTool, WriteLog
+from plugbay.process.child import Spawner
+from plugbay.process.command import Launch
+from plugbay.wire import jsonrpc
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.lines import encode
+from tests.link.test_stream import Ear, Pipes
+from tests.support.echo import EchoMachine
+from tests.support.loops import Run, until
+from tests.support.requirements import requirement
+
+CODEC = MsgspecCodec()
+MIB = 1 << 20
+
+
+class Screens(EchoMachine):
+    """The echo contract with large snapshots, and logs for keys."""
+
+    TRAFFIC: ClassVar[Traffic] = Traffic(4_096, "newest", (WriteLog,), max_bytes=64 * MIB)
+
+    def notify(self, op: Any) -> Failure | None:
+        if not isinstance(op, DeliverSnapshot):
+            return super().notify(op)
+        self._out.append(encode(jsonrpc.notification("event", b'{"topic":"%b","payload":"%b"}' % (b"t", op.data))))
+        return None
+
+
+class Bench:
+    """A sender whose peer takes bytes only when it is told to."""
+
+    def __init__(self, machine: type[EchoMachine] = Screens) -> None:
+        loop = asyncio.get_running_loop()
+        self.machine = machine(Role.HOST, CODEC)
+        self.ours, self.theirs = memory_pair(loop)
+        self.theirs.open(Ear())
+        self.stalls: list[Failure] = []
+        self.refusals: list[Any] = []
+        self.sender = Sender(
+            self.machine,
+            self.ours,
+            Deadlines(loop),
+            self.stalls.append,
+            lambda op, failure: self.refusals.append((op, failure)),
+        )
+        self.ours.open(Listener(self.sender))
+        self.sender.ready()
+
+
+class Listener(Ear):
+    def __init__(self, sender: Sender) -> None:
+        super().__init__()
+        self._sender = sender
+
+    def write_drained(self) -> None:
+        self._sender.drained()
+
+
+def test_a_burst_of_large_snapshots_is_held_back_but_for_the_first(run: Run) -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.theirs.stalled = True
+        bench.sender.notify(DeliverEvent("t", 1))  # the first of a tick goes at once; what follows would be collected
+        for _ in range(40):
+            bench.sender.notify(DeliverSnapshot("t", b"x" * MIB))
+        assert bench.ours.buffered < 2 * MIB
+        assert not bench.machine.has_outgoing
+        assert (len(bench.sender.outbox), bench.sender.outbox.dropped) == (40, 0)
+
+    run(main)
+
+
+def test_small_notifications_of_one_tick_go_out_together(run: Run) -> None:
+    async def main() -> None:
+        bench = Bench()
+        for number in range(10):
+            bench.sender.notify(DeliverEvent("t", number))
+        assert bench.machine.has_outgoing
+        await asyncio.sleep(0)
+        assert not bench.machine.has_outgoing
+        assert bench.ours.sent > 0
+
+    run(main)
+
+
+def test_a_snapshot_larger_than_all_calls_may_be_is_not_held_against_them(run: Run) -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.theirs.stalled = True
+        bench.sender.notify(DeliverSnapshot("t", b"x" * (12 * MIB)))
+        assert bench.ours.buffered > sender.MAX_UNSENT
+        assert bench.sender.has_room()
+        bench.machine.call(1, InvokeTool("t", CODEC.dump("x" * sender.MAX_UNSENT)))
+        bench.sender.send_now()
+        assert not bench.sender.has_room()
+
+    run(main)
+
+
+@requirement("ainb:host-keys-before-render")
+def test_what_was_urgent_before_a_call_goes_before_it_and_the_rest_after(run: Run) -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.theirs.stalled = True
+        bench.sender.notify(DeliverEvent("fill", 0))
+        bench.sender.notify(DeliverEvent("queued", 0))
+        bench.sender.notify(WriteLog("key", "pressed"))
+        bench.sender.hurry()
+        bench.machine.call(1, InvokeTool("picture", CODEC.dump(1)))
+        bench.sender.send_now()
+        waiting = bytes(bench.ours._out)
+        assert b"fill" in waiting and b"queued" not in waiting
+        assert waiting.index(b"pressed") < waiting.index(b"picture")
+
+    run(main)
+
+
+def test_nothing_urgent_goes_out_before_the_greeting_is_over(run: Run) -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.sender._ready = False
+        bench.sender.notify(WriteLog("key", "pressed"))
+        bench.sender.hurry()
+        assert (len(bench.sender.outbox), bench.machine.has_outgoing) == (1, False)
+        bench.sender.ready()
+        assert len(bench.sender.outbox) == 0 and bench.ours.sent > 0
+
+    run(main)
+
+
+def test_after_the_end_nothing_is_sent(run: Run) -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.sender.over = True
+        bench.sender.notify(DeliverEvent("t", 1))
+        bench.machine.call(1, InvokeTool("t", CODEC.dump(1)))
+        bench.sender.send()
+        await asyncio.sleep(0)
+        assert (bench.ours.sent, len(bench.sender.outbox)) == (0, 0)
+
+    run(main)
+
+
+def test_a_peer_that_does_not_read_is_reported_and_one_that_reads_late_is_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stall, "WRITE_STALL", 0.05)
+
+    async def main() -> None:
+        late, never = Bench(), Bench()
+        for bench in (late, never):
+            bench.theirs.stalled = True
+            bench.sender.notify(DeliverEvent("t", 1))
+        late.theirs.resume()
+        await until(lambda: bool(never.stalls))
+        assert never.stalls[0].code == Code.TIMEOUT
+        assert late.stalls == []
+
+    run(main)
+
+
+def test_what_the_machine_will_not_send_is_counted_and_told(run: Run) -> None:
+    class Picky(Screens):
+        def notify(self, op: Any) -> Failure | None:
+            return Failure(Code.FRAME_TOO_LARGE, "too large")
+
+    async def main() -> None:
+        bench = Bench(Picky)
+        bench.sender.notify(DeliverEvent("t", 1))
+        bench.sender.notify(WriteLog("key", "k"))
+        assert (bench.sender.outbox.dropped, bench.sender.outbox.urgent_dropped) == (1, 1)
+        assert [op for op, _ in bench.refusals] == [DeliverEvent("t", 1), WriteLog("key", "k")]
+
+    run(main)
+
+
+def test_for_a_peer_that_has_closed_its_input_nothing_more_is_written(run: Run) -> None:
+    class Counting(Screens):
+        written = 0
+
+        def notify(self, op: Any) -> Failure | None:
+            type(self).written += 1
+            return super().notify(op)
+
+    async def main() -> None:
+        Counting.written = 0
+        pipes = Pipes()
+        sender = Sender(Counting(Role.HOST, CODEC), pipes.stream, Deadlines(asyncio.get_running_loop()), print, print)
+        pipes.stream.open(Listener(sender))
+        sender.ready()
+        for _ in range(20):
+            sender.notify(DeliverSnapshot("t", b"x" * MIB))
+        assert pipes.stream.buffered and Counting.written == 1
+        os.close(pipes.child_in)
+        await until(lambda: not pipes.stream.buffered)
+        sender.notify(DeliverSnapshot("t", b"x"))
+        assert (Counting.written, len(sender.outbox)) == (2, 19)
+        pipes.stream.close()
+        os.close(pipes.child_out)
+
+    run(main)
+
+
+def test_what_cannot_be_sent_does_not_hold_up_what_comes_after_it(run: Run) -> None:
+    class Picky(Screens):
+        def notify(self, op: Any) -> Failure | None:
+            return Failure(Code.FRAME_TOO_LARGE, "too large") if op.data == b"no" else super().notify(op)
+
+    async def main() -> None:
+        bench = Bench(Picky)
+        bench.sender.notify(DeliverSnapshot("t", b"x" * MIB))
+        for data in (b"no", b"yes"):
+            bench.sender.notify(DeliverSnapshot("t", data))
+        bench.theirs.resume()
+        await until(lambda: not bench.ours.buffered and not bench.sender.outbox)
+        assert [op.data for op, _ in bench.refusals] == [b"no"]
+
+    run(main)
+
+
+# A real process.
+
+READS_LATE = """
+import json, pathlib, sys, time
+
+print(json.dumps({"jsonrpc": "2.0", "method": "hello", "params": {}}), flush=True)
+while not pathlib.Path("go").exists():
+    time.sleep(0.01)
+order = []
+for line in sys.stdin:
+    m = json.loads(line)
+    if m["method"] == "call":
+        print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": order}), flush=True)
+        break
+    order.append(m["params"]["message"] if m["method"] == "log" else m["method"])
+"""
+
+
+@requirement("ainb:host-keys-overtake-events")
+def test_a_key_overtakes_fifty_large_snapshots_that_a_real_process_has_not_read(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        tmp_path.joinpath("go").unlink(missing_ok=True)
+        loop, spawner = asyncio.get_running_loop(), Spawner()
+        launch = Launch(argv=(sys.executable, "-c", READS_LATE), cwd=tmp_path, env={}, label="late")
+        child = await spawner.spawn(launch, 10)
+        stream = PipeStream(loop, *child.take_pipes())
+        link = Link(Screens(Role.HOST, CODEC), stream, Deadlines(loop))
+        assert await link.open(10) is None
+        for _ in range(50):
+            link.notify(DeliverSnapshot("t", b"x" * MIB))
+        for key in ("first key", "second key"):
+            link.notify(WriteLog("key", key))
+        assert 0 < stream.buffered < 2 * MIB
+        tmp_path.joinpath("go").touch()
+        await until(lambda: stream.sent > 50 * MIB, seconds=20)
+        answer = await link.call(InvokeTool("order", CODEC.dump(0)), 20)
+        assert CODEC.load(answer.value) == ["hello", "event", "first key", "second key", *["event"] * 49]
+        assert (link.dropped, link.urgent_dropped) == (0, 0)
+        link.close()
+        await spawner.close()
+
+    run(main)
