@@ -13,9 +13,11 @@ from pydantic import ValidationError
 
 from plugbay.conformance.catalogue import BENCHES, COUNTS, FOLDER, INTERPRETERS, Entry, load_catalog, prepare
 from plugbay.conformance.host_runner import VERDICTS
+from plugbay.contracts.ainb import manifest as ainb_manifest
 from plugbay.contracts.kaged import manifest as kaged_manifest
 from plugbay.contracts.nexo import manifest as nexo_manifest
 from plugbay.contracts.rune.manifest import FILE_NAME, parse
+from plugbay.host.discovery import discover
 from plugbay.model.errors import CODES
 from tests.support.requirements import requirement
 
@@ -25,6 +27,10 @@ CATALOG = load_catalog("rune")
 NEXO_CATALOG = load_catalog("nexo")
 KAGED = FOLDER / "kaged"
 KAGED_CATALOG = load_catalog("kaged")
+AINB = FOLDER / "ainb"
+AINB_CATALOG = load_catalog("ainb")
+VAI = FOLDER / "vai"
+VAI_CATALOG = load_catalog("vai")
 
 
 def test_every_row_of_the_table_of_situations_has_an_entry() -> None:
@@ -58,6 +64,7 @@ PROGRAMS = [
     *sorted(RUNE.glob("*.py")),
     *sorted(NEXO.glob("*.py")),
     *sorted(KAGED.glob("*.py")),
+    *sorted(AINB.glob("*.py")),
 ]
 
 
@@ -117,6 +124,70 @@ def test_an_entry_of_kaged_becomes_a_folder_whose_manifest_is_right(entry: Entry
     assert (root / "child.py").is_file()
 
 
+@pytest.mark.parametrize("entry", AINB_CATALOG, ids=lambda entry: entry.name)
+def test_an_entry_of_ainb_becomes_a_folder_whose_manifest_is_right(entry: Entry, tmp_path: Path) -> None:
+    root = prepare(entry, tmp_path, AINB)
+    spec, problems = ainb_manifest.parse((root / ainb_manifest.FILE_NAME).read_text("utf-8"), root)
+    assert spec is not None, problems
+    assert problems == []
+    assert spec.id == entry.plugin_id == root.name
+    assert entry.tool.rpartition("/")[2] in [export.name for export in spec.exports]
+    assert os.access(spec.command[0], os.X_OK)
+    assert f"KIND={entry.kind or chr(39) * 2}\n" in Path(spec.command[0]).read_text("utf-8")
+
+
+AINB_SUBJECTS = (
+    "framing,JSON-RPC,error codes,binary payloads,lifecycle,plugin/init,plugin/render,plugin/cli_dispatch,"
+    "plugin/handle_key,plugin/shutdown,host/snapshot,host/action/invoke,host/log,host/fs,host/network/fetch"
+).split(",")
+
+
+@requirement("ainb:kit-catalogue")
+def test_everything_of_ainb_that_a_plugin_can_break_has_an_entry() -> None:
+    assert {entry.row for entry in AINB_CATALOG} == set(AINB_SUBJECTS)
+
+
+@requirement("ainb:kit-catalogue")
+@pytest.mark.parametrize("path", sorted(AINB.glob("*.py")), ids=lambda path: path.name)
+def test_whatever_a_plugin_of_ainb_can_do_wrong_it_is_asked_to_do(path: Path) -> None:
+    source = path.read_text("utf-8")
+    known = {*re.findall(r'^    "(\w+)": ', source, re.MULTILINE), *re.findall(r'KIND [!=]= "(\w+)"', source)}
+    asked = {entry.kind for entry in AINB_CATALOG if entry.file == path.name}
+    assert known - asked == set()
+    assert all(kind in source for kind in asked)
+
+
+@pytest.mark.parametrize("entry", VAI_CATALOG, ids=lambda entry: entry.name)
+def test_an_entry_of_vai_becomes_a_folder_whose_manifest_is_right(entry: Entry, tmp_path: Path) -> None:
+    (found,) = discover([prepare(entry, tmp_path, VAI)])
+    assert found.spec is not None, found.problems
+    assert [problem for problem in found.problems if problem.severity == "error"] == []
+    assert found.spec.id == entry.plugin_id
+    assert entry.tool in [export.name for export in found.spec.exports]
+    assert found.spec.command[3:] == (entry.file, *([entry.kind] if entry.kind else []))
+
+
+VAI_SUBJECTS = (
+    "control hello framing frames requests responses refusals statuses cancel crash leaving stderr tools hooks "
+    "compactors harnesses secrets"
+).split()
+
+
+@requirement("vai:kit-catalogue")
+def test_everything_of_vai_that_a_plugin_can_break_has_an_entry() -> None:
+    assert {entry.row for entry in VAI_CATALOG} == set(VAI_SUBJECTS)
+
+
+@requirement("vai:kit-catalogue")
+@pytest.mark.parametrize("path", sorted(VAI.glob("*.py")), ids=lambda path: path.name)
+def test_whatever_a_plugin_of_vai_can_do_wrong_it_is_asked_to_do(path: Path) -> None:
+    source = path.read_text("utf-8")
+    known = {*re.findall(r'^    "(\w+)": ', source, re.MULTILINE), *re.findall(r'KIND [!=]= "(\w+)"', source)}
+    known |= set(re.findall(r'^        "(\w+)": lambda', source, re.MULTILINE))
+    asked = {entry.kind for entry in VAI_CATALOG if entry.file == path.name}
+    assert known == asked - {""}
+
+
 SUBJECTS = (
     "initialize capabilities messages errors notifications hooks roles health.check storage shutdown context".split()
 )
@@ -153,7 +224,7 @@ def test_every_error_code_of_nexo_is_answered_by_somebody() -> None:
 
 
 def test_everything_that_is_counted_is_expected_somewhere() -> None:
-    assert {name for entry in (*NEXO_CATALOG, *KAGED_CATALOG) for name in entry.expect.counts} == COUNTS
+    assert {name for entry in (*NEXO_CATALOG, *KAGED_CATALOG, *AINB_CATALOG) for name in entry.expect.counts} == COUNTS
 
 
 def test_what_an_entry_of_nexo_leaves_out_is_filled_in() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.conversation import Broken, Conversation, Untried, encode
+from plugbay.conformance.conversation import Conversation, encode
 from plugbay.conformance.dialects import Reaction
+from plugbay.conformance.endings import Broken, Untried
 from plugbay.conformance.scenario import parse
 from plugbay.conformance.subject import Subject
 from plugbay.conformance.template import text
@@ -71,7 +72,35 @@ GOOD: dict[str, tuple[str, list[dict[str, Any]]]] = {
             {"last": {"end": 1}},
         ],
     ),
+    "tour": (
+        ECHO,
+        [
+            {
+                "tour": [{"id": 1}, {"n": 1, "method": "m"}, {"id": 2}],
+                "those": {"n": 1},
+                "together": [{}],
+                "within": 10,
+            },
+            {"tour": [{"id": 1, "result": 1}, {"id": 2, "error": 1}], "within": 10},
+            {"tour": [{"id": 1, "result": 2}, {"id": 2, "error": 2}], "within": 10, "as_before": True},
+        ],
+    ),
+    "tour_waits_for_the_rest": (
+        'read x; echo \'{"n":1,"method":"m"}\'; echo \'{"id":1}\'; sleep 0.5; echo \'{"n":2,"method":"m"}\'; exec cat',
+        [{"tour": [{"id": 1}], "those": {"n": "$any"}, "together": [{"n": 1}, {"n": 2}], "patience": 10, "within": 10}],
+    ),
+    "tour_of_the_dead": ("exit 3", [{"tour": [{"id": 1}, {"id": 2}], "answered": False, "within": 10}]),
+    "tour_of_strange_answers": (
+        "read x; echo '{\"id\":7}'; exec cat",
+        [{"tour": [{"id": 1}, {"id": 2}], "answered": False, "within": 0.2}],
+    ),
+    "settle": (ECHO, [{"settle": {"id": 1, "v": 5}, "of": "v", "frames": 1, "alike": 3, "within": 10}]),
+    "settle_late": (
+        'i=10; for v in 1 2 3 3 3; do read x; echo "{\\"id\\":$i,\\"v\\":$v}"; i=$((i+1)); done; exec cat',
+        [{"settle": {"id": 10}, "of": "v", "frames": 3, "alike": 2, "within": 10}],
+    ),
     "stderr": ("echo Too LONG >&2; exec cat", [{"expect_stderr": {"contains": "too long", "within": 10}}]),
+    "stderr_without": ("echo fine >&2; read line; exec cat", [{"expect_stderr_without": "secret"}]),
     "at_most": (ECHO, [{"send_all": [{"n": 1}, {"m": 1}]}, {"at_most": 1, "lines": {"n": 1}, "within": 0.1}]),
     "at_most_of_the_dead": ("echo '{}'", [{"at_most": 1, "lines": {}, "within": 10}]),
     "terminate": (ECHO, [{"terminate": True}, {"expect_exit": {"within": "$shutdown_timeout"}}]),
@@ -112,9 +141,52 @@ BROKEN: dict[str, tuple[str, list[dict[str, Any]], str]] = {
         [{"send": {"n": 1}}, {"every": {"n": 1}, "must": {}, "until": {"end": 1}, "within": 0.05}],
         "nothing came",
     ),
+    "tour_unanswered": (
+        "exec sleep 600",
+        [{"tour": [{"id": 1}], "within": 0.05}],
+        "nothing came within 0.05 s",
+    ),
+    "tour_answers_something_else": (
+        "read x; echo '{\"id\":7}'; exec cat",
+        [{"tour": [{"id": 1}], "within": 10}],
+        "$.id: expected 1, got 7",
+    ),
+    "tour_with_a_wrong_line": (
+        ECHO,
+        [{"tour": [{"method": "m", "n": -1}, {"id": 1}], "those": {"n": "$any"}, "must": {"n": 1}, "within": 10}],
+        "$.n: expected 1, got -1",
+    ),
+    "tour_without_the_rest": (
+        ECHO,
+        [{"tour": [{"id": 1}], "together": "$nonempty", "patience": 0.05, "within": 10}],
+        "$: expected an array that is not empty, got []",
+    ),
+    "tour_not_as_before": (
+        ECHO,
+        [
+            {"tour": [{"id": 1, "result": 1}], "within": 10},
+            {"tour": [{"id": 1, "error": 1}], "within": 10, "as_before": True},
+        ],
+        "it had a result for that before",
+    ),
+    "never_settles": (
+        ECHO,
+        [{"settle": {"id": 1}, "of": "id", "frames": 5, "alike": 2, "within": 10}],
+        "id still changed after 5 answers",
+    ),
+    "many_mismatches": (
+        ECHO,
+        [{"send": {"a": [0, 0, 0, 0, 0, 0, 0]}}, {"expect": {"a": {"$each": 1}}, "within": 10}],
+        "$.a[4]: expected 1, got 0; and 2 more",
+    ),
     "last_differs": (ECHO, [{"send": {"a": 1}}, {"expect": {}, "within": 10}, {"last": {"a": 2}}], "$.a: expected 2"),
     "last_of_nothing": (ECHO, [{"last": {}}], "it has said nothing yet"),
     "stderr_silent": (ECHO, [{"expect_stderr": {"contains": "max", "within": 0.05}}], "'max' did not come on stderr"),
+    "stderr_with": (
+        "echo a secret >&2; exec cat",
+        [{"expect_stderr": {"contains": "secret", "within": 10}}, {"expect_stderr_without": "secret"}],
+        "it wrote on stderr what nobody may see",
+    ),
     "noise": ("echo hi", [{"expect_silence": 10}], "it wrote something although nothing was asked"),
     "gone": ("exit 0", [{"expect_running": 10}], "it left by itself (exit code 0)"),
     "too_many": (
@@ -180,6 +252,8 @@ def test_a_rule_about_what_never_comes_is_untried() -> None:
             {"send": {"end": 1}},
             {"find": {"a": 1}, "until": {"end": 1}, "within": 30, "or_skip": "it asks nothing"},
         )
+    with pytest.raises(Untried, match="it asks nothing"):
+        converse(ECHO, {"tour": [{"id": 1}], "those": {"a": 1}, "within": 10, "or_skip": "it asks nothing"})
     with pytest.raises(Untried, match="it asks nothing"):
         converse(
             ECHO,

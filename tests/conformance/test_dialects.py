@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from plugbay.conformance.dialects import Reaction, dialect, shared
+from plugbay.conformance.axes import axis_of
+from plugbay.conformance.dialects import Dialect, Reaction, dialect, shared
+from plugbay.conformance.framings import Lengths, Lines, OpenLengths
 from plugbay.conformance.matchers import match, pattern_problems
 from plugbay.conformance.scenario import GENERATORS, NAMES, load_all
 from plugbay.conformance.template import template_problems
+from plugbay.contracts.ainb.messages import ABI_VERSION, MAX_BODY
 from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ
 from plugbay.contracts.nexo.messages import NEXO_VERSION
+from plugbay.contracts.vai import messages as vai
+from plugbay.model.spec import PluginSpec
 from tests.support.requirements import requirement
 
 HOSTS = ("answering", "refuses_memory", "refuses_completion", "owes_memory", "owes_completion")
@@ -142,3 +149,98 @@ def test_an_error_about_nothing_is_no_aside_of_kaged() -> None:
     assert kaged is not None
     line = {"id": 0, "error": {"code": -32700, "message": "no"}}
     assert [each for each in kaged.reactions(None) if not match(each.when, line)] == []
+
+
+# ainb
+
+
+def ainb() -> Dialect:
+    spoken = dialect("ainb")
+    assert spoken is not None
+    return spoken
+
+
+def test_the_dialect_of_ainb_has_frames_and_axes() -> None:
+    assert (ainb().protocol, ainb().max_line) == (ABI_VERSION, MAX_BODY)
+    assert isinstance(ainb().framing(), Lengths)
+    assert len(ainb().axes) == 14
+    assert {axis_of(scenario.id) for scenario in load_all("ainb")} == set(ainb().axes)
+
+
+def test_the_dialects_of_lines_have_no_axes_beside_their_scenarios() -> None:
+    spoken = [dialect(name) for name in ("rune", "nexo", "kaged")]
+    assert [(type(each.framing()), each.axes) for each in spoken if each is not None] == [(Lines, {})] * 3
+
+
+def test_every_host_of_ainb_is_made_of_patterns_and_templates_and_used() -> None:
+    rules = [rule for rules in shared("ainb", "hosts.json").values() for rule in rules if not isinstance(rule, str)]
+    assert [rule for rule in rules if pattern_problems(rule["when"], NAMES)] == []
+    assert [rule for rule in rules if template_problems(rule["says"], {"asked"}, ())] == []
+    assert {scenario.host or "answering" for scenario in load_all("ainb")} == set(ainb().hosts)
+
+
+def test_questions_of_ainb_are_templates_that_end_with_something_that_is_answered() -> None:
+    questions = shared("ainb", "questions.json")
+    assert set(questions) == {"screen", "cli_namespace", "snapshot"}
+    assert [kind for kind, messages in questions.items() if template_problems(messages, NAMES, GENERATORS)] == []
+    assert [kind for kind, messages in questions.items() if messages[-1]["id"] != 100] == []
+
+
+@requirement("ainb:kit-host-stands-by")
+@pytest.mark.parametrize(
+    ("host", "line", "says"),
+    [
+        ("answering", {"id": 1, "method": "host/snapshot/get", "params": {"topic": "t"}}, "result"),
+        ("answering", {"id": 1, "method": "host/snapshot/get", "params": {}}, -32602),
+        ("answering", {"id": 1, "method": "host/fs/read_dir", "params": {"path": "/a"}}, "result"),
+        ("answering", {"id": 1, "method": "host/no_such"}, -32601),
+        ("answering", {"id": "x", "method": "host/snapshot/get", "params": {"topic": "t"}}, None),
+        ("answering", {"method": "host/log", "params": {}}, None),
+        ("answering", {"id": 1, "method": "host/log", "params": {}}, -32601),
+        ("bare", {"id": 1, "method": "host/snapshot/get", "params": {"topic": "t"}}, -32601),
+        ("denying", {"id": 1, "method": "host/snapshot/subscribe", "params": {"topic": "t"}}, -32001),
+        ("denying", {"id": 1, "method": "host/network/fetch", "params": {}}, -32001),
+        ("denying", {"method": "host/snapshot/publish", "params": {}}, None),
+        ("timing_out", {"id": 1, "method": "host/action/invoke", "params": {}}, -32002),
+        ("timing_out", {"id": 1, "method": "host/snapshot/subscribe", "params": {"topic": "t"}}, "result"),
+        ("without_files", {"id": 1, "method": "host/fs/read_file", "params": {"path": "/a"}}, -32602),
+        ("owing", {"id": 1, "method": "host/snapshot/get", "params": {"topic": "t"}}, None),
+    ],
+)
+def test_every_host_of_ainb_knows_what_to_say(host: str, line: dict[str, object], says: object) -> None:
+    reaction = next(each for each in ainb().reactions(host) if not match(each.when, line))
+    (answer,) = reaction.says or ({},)
+    assert answer.get("error", {}).get("code", "result" if answer else None) == says
+
+
+# vai
+
+
+def test_the_dialect_of_vai_has_open_headers_axes_and_texts_for_ids() -> None:
+    spoken = dialect("vai")
+    assert spoken is not None
+    assert (spoken.protocol, spoken.max_line) == (vai.PROTOCOL, vai.MAX_BODY)
+    assert isinstance(spoken.framing(), OpenLengths)
+    assert {axis_of(scenario.id) for scenario in load_all("vai")} == set(spoken.axes)
+    assert spoken.request_id(100) == "req_100"
+
+
+def test_the_host_of_vai_listens_to_events_and_says_nothing() -> None:
+    spoken = dialect("vai")
+    assert spoken is not None
+    (reaction,) = spoken.reactions(None)
+    assert not match(reaction.when, {"type": "event"}) and match(reaction.when, {"type": "response"})
+    assert reaction.says == ()
+
+
+def test_questions_of_vai_are_one_request_for_each_kind() -> None:
+    questions = shared("vai", "questions.json")
+    ops = {kind: [message["op"] for message in messages] for kind, messages in questions.items()}
+    assert ops == {method.kind: [method.name] for method in vai.METHODS}
+    assert [kind for kind, messages in questions.items() if template_problems(messages, NAMES, GENERATORS)] == []
+
+
+def test_what_a_manifest_implies_is_nothing_where_a_contract_has_nothing_to_add(tmp_path: Path) -> None:
+    kaged = dialect("kaged")
+    assert kaged is not None
+    assert kaged.facts(PluginSpec("p", "1", "kaged", tmp_path, ("x",))) == {}

@@ -102,6 +102,9 @@ def test_a_property_for_any_text_is_found_where_there_is_one(schema: Any, name: 
         ({"mutating": True}, False),
         ({"approval_tier": "dangerous"}, False),
         ({"approval_tier": "destructive"}, False),
+        ({"effect_class": "read_only"}, True),
+        ({"effect_class": "idempotent_write"}, False),
+        ({"effect_class": "unknown"}, False),
     ],
 )
 def test_a_tool_that_changes_things_needs_an_example(facts: dict[str, Any], called: bool) -> None:

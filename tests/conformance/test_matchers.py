@@ -75,6 +75,19 @@ FITS: list[tuple[Any, Any]] = [
     ({"$between": [-33405, -33401]}, -33405),
     ({"$bytes": [1, 4]}, "ää"),
     ({"$bytes": [0, 4]}, ""),
+    ("$base64", "aGk="),
+    ("$base64", ""),
+    ({"$decodes_to": {"a": "$any_integer"}}, "eyJhIjoxfQ=="),
+    ({"$chunks_in_order": True}, []),
+    ({"$covered_by": "$tools"}, "a"),
+    ({"$covered_by": ["usage.*"]}, "usage.today"),
+    ({"$under": ["/home/me/notes"]}, "/home/me/notes/today"),
+    ({"$includes": {"a": {"b": [1]}}}, {"a": {"b": [1], "c": 2}}),
+    ({"$below": 1}, 0),
+    ({"$events_in_time": True}, [{"type": "event", "request_id": "a"}, {"type": "response", "id": "a"}]),
+    ({"$answers_each": [{"id": "a"}]}, [{"type": "response", "id": "a"}]),
+    ({"$without": "$plugin_id"}, {"a": "nothing of it"}),
+    ({"$fits": {"type": "object"}}, {}),
 ]
 
 
@@ -85,6 +98,29 @@ def test_a_value_that_fits_has_no_mismatch(pattern: Any, value: Any) -> None:
 
 
 DIFFERS: list[tuple[Any, Any, list[str]]] = [
+    ("$base64", "aGk", ['$: expected base64 with its padding, got "aGk"']),
+    ("$base64", [104], ["$: expected base64 with its padding, got [104]"]),
+    ({"$decodes_to": {"a": 2}}, "eyJhIjoxfQ==", ["$().a: expected 2, got 1"]),
+    ({"$decodes_to": {}}, "{}", ['$: expected base64 of JSON or MessagePack, got "{}": not base64']),
+    (
+        {"$chunks_in_order": True},
+        [{"params": {"topic": "t", "payload": "eyJwdWJsaXNoZWRfbnMiOjEsImNodW5rX2luZGV4IjoxfQ=="}}],
+        [
+            "$: expected every chunk after the one before it, "
+            "got chunk 1 of published_ns 1 on t follows no chunk that is still open"
+        ],
+    ),
+    ({"$covered_by": ["usage.*"]}, "usages", ['$: expected a topic covered by one of ["usage.*"], got "usages"']),
+    ({"$under": ["/a/b"]}, "/a/bc", ['$: expected an absolute path under one of ["/a/b"], got "/a/bc"']),
+    ({"$includes": {"a": 1}}, {"b": 1}, ['$: expected an object with all of {"a": 1}, got {"b": 1}']),
+    ({"$below": 80}, 80, ["$: expected an integer that is not negative and below 80, got 80"]),
+    (
+        {"$events_in_time": True},
+        [{"type": "response", "id": "a"}, {"type": "event", "request_id": "a"}],
+        ["$: expected every event before the response to its request, got an event of a after its response"],
+    ),
+    ({"$answers_each": [{"id": "a"}]}, [], ['$: expected one response to each of [{"id": "a"}], got []']),
+    ({"$fits": {"type": "object"}}, 1, ['$: expected what fits the schema {"type": "object"}, got 1']),
     (1, True, ["$: expected 1, got true"]),
     (0, False, ["$: expected 0, got false"]),
     (None, 0, ["$: expected null, got 0"]),

@@ -174,7 +174,7 @@ def test_what_a_step_remembers_may_be_used_in_the_steps() -> None:
     assert len(problems_of(json.dumps({**GOOD, "steps": steps[1:]}))) == 1
 
 
-SHIPPED = {"rune": 25, "nexo": 60, "nexo/fixture": 19, "kaged": 59}
+SHIPPED = {"rune": 25, "nexo": 60, "nexo/fixture": 19, "kaged": 59, "ainb": 49, "vai": 45}
 
 
 @pytest.mark.parametrize("suite", sorted(SHIPPED))
@@ -191,4 +191,4 @@ def test_the_shipped_scenarios_use_every_kind_of_step() -> None:
 
 def test_a_scenario_for_fixtures_says_how_the_fixture_is_set_up_and_no_other_does() -> None:
     assert all(scenario.fixture is not None for scenario in load_all("nexo/fixture"))
-    assert all(scenario.fixture is None for suite in ("rune", "nexo", "kaged") for scenario in load_all(suite))
+    assert all(scenario.fixture is None for suite in ("rune", "nexo", "kaged", "ainb") for scenario in load_all(suite))

@@ -18,14 +18,18 @@ EVERY_STEP: list[dict[str, Any]] = [
     {"expect": "$any", "within": 0.5, "remember": {"asked": "id"}},
     {"find": {"id": 1}, "until": {"id": 2}, "within": 1, "or_skip": "it asks nothing"},
     {"every": {"method": "x"}, "must": {"params": "$any_object"}, "until": {"id": 1}, "within": 1},
+    {"tour": ["$tour"], "those": {"method": "x"}, "must": {"a": 1}, "together": "$nonempty", "within": 1},
+    {"settle": {"id": 1, "a": "$tool"}, "of": "result", "frames": 20, "alike": 3, "within": 1},
     {"last": {"id": 1}},
     {"skip_unless": {"status": "ok"}, "because": "it must be ok"},
     {"at_most": 3, "lines": {"method": "x"}, "within": 1},
     {"expect_silence": 0.2},
     {"expect_stderr": {"contains": "max", "within": 1}},
+    {"expect_stderr_without": "secret"},
     {"expect_running": 0.2},
     {"close_stdin": True},
     {"terminate": True},
+    {"restart": True},
     {"expect_exit": {"code": 0, "within": "$shutdown_timeout"}},
     {"expect_no_more_output": True},
     {"expect_no_orphans": {"within": 1}},
@@ -47,6 +51,8 @@ def test_every_kind_of_step_can_be_written() -> None:
         ("send_raw", ["text"]),
         ("send_chunked", [{}]),
         ("send_all", [[{}, {"a": 1}]]),
+        ("tour", [["$tour"]]),
+        ("settle", [{"id": 1, "a": "$tool"}]),
         ("expect", []),
         ("close_stdin", []),
     ],
@@ -62,6 +68,7 @@ def test_a_step_names_what_it_sends(verb: str, templates: list[Any]) -> None:
         ("expect", ["$any"]),
         ("find", [{"id": 1}, {"id": 2}]),
         ("every", [{"method": "x"}, {"params": "$any_object"}, {"id": 1}]),
+        ("tour", [{"method": "x"}, {"a": 1}, "$nonempty"]),
         ("last", [{"id": 1}]),
         ("skip_unless", [{"status": "ok"}]),
         ("at_most", [{"method": "x"}]),
@@ -72,3 +79,8 @@ def test_a_step_names_what_it_sends(verb: str, templates: list[Any]) -> None:
 def test_a_step_names_what_it_expects(verb: str, patterns: list[Any]) -> None:
     (step,) = [step for step in steps_of(EVERY_STEP) if verb_of(step) == verb]
     assert patterns_of(step) == patterns
+
+
+def test_the_header_of_a_frame_may_have_holes() -> None:
+    (step,) = steps_of([{"send": {}, "header": "$plugin_id"}])
+    assert templates_of(step) == [{}, "$plugin_id"]

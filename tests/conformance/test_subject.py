@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from plugbay.conformance.framings import Lines
 from plugbay.conformance.subject import UNREAD, Ended, Frame, Late, Subject, marked
 from plugbay.process.child import Spawner
 from plugbay.process.command import Launch
@@ -28,7 +29,7 @@ def with_subject(script: str, story: Callable[[Subject], Awaitable[T]]) -> T:
         try:
             env = {"PATH": os.environ["PATH"]}
             launch = Launch(argv=("/bin/sh", "-c", script), cwd=Path("/"), env=env, label="test")
-            subject = Subject(await spawner.spawn(launch, PATIENCE), MAX_LINE)
+            subject = Subject(await spawner.spawn(launch, PATIENCE), Lines(MAX_LINE))
             try:
                 return await story(subject)
             finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,50 @@ def test_what_a_manifest_of_kaged_says_is_filled_in() -> None:
     asked = [known.named(target)["question"][0] for target in known.targets(scenario(for_each="question"))]
     assert [message["method"] for message in asked] == ["p.echo", "p.now", "kaged.hook.pre_compact"]
     assert asked[0]["params"]["_context"]["agent_path"] == "primary"
+
+
+AINB_EXPORTS = (Export("screen", "main"), Export("screen", "more"), Export("cli_namespace", "p"))
+
+
+@pytest.mark.parametrize(
+    ("need", "reason"),
+    [
+        ("screen", "the manifest provides no screen"),
+        ("cli_namespace", "the manifest provides no namespace of command lines"),
+        ("snapshot", "the manifest subscribes to no snapshot"),
+        ("publication", "the manifest provides no snapshot"),
+        ("read_path", "the manifest asks to read no files"),
+        ("action", "the manifest provides no action: no namespace of command lines, no command"),
+        ("pub_sub", "the manifest asks for no event_bus, provides no snapshot and subscribes to none"),
+    ],
+)
+def test_a_need_of_ainb_that_is_not_met_has_a_reason(need: str, reason: str) -> None:
+    assert surface(contract="ainb").unmet(need) == reason
+
+
+def test_a_need_of_ainb_is_met_by_the_manifest() -> None:
+    known = replace(
+        surface(*AINB_EXPORTS, contract="ainb", snapshots=("t",)),
+        facts={"publications": ["u"], "bus": ["*"], "read_roots": ["/home"]},
+    )
+    needs = ("screen", "cli_namespace", "snapshot", "publication", "read_path", "action", "pub_sub")
+    assert [known.unmet(need) for need in needs] == [""] * len(needs)
+    assert surface(contract="ainb", commands=("refresh",)).unmet("action") == ""
+    assert surface(contract="ainb", snapshots=("t",)).unmet("pub_sub") == ""
+
+
+def test_a_tour_asks_for_everything_under_numbers_of_its_own() -> None:
+    tour = surface(*AINB_EXPORTS, contract="ainb", snapshots=("t",)).named(Target())["tour"]
+    assert [message["method"].removeprefix("plugin/") for message in tour] == [
+        "render",
+        "render",
+        "cli_dispatch",
+        "handle_event",
+        "plugbay_conformance_ping",
+    ]
+    assert [message.get("id") for message in tour] == [100, 101, 102, None, 104]
+    assert [message["params"].get("screen_id") for message in tour[:2]] == ["main", "more"]
+
+
+def test_what_the_manifest_implies_is_filled_in() -> None:
+    assert replace(surface(contract="ainb"), facts={"bus": ["a"]}).named(Target())["bus"] == ["a"]

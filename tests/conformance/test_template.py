@@ -34,6 +34,8 @@ GENERATORS = {**PURE, "twice": lambda value: [value, value]}
         ({"$merged": ["$input", {"more": "$tool"}]}, {"text": "$tool", "more": "example.echo"}),
         ({"$merged": [{"a": 1, "b": 1}, {"b": {"$text": 3}}]}, {"a": 1, "b": "The"}),
         ({"$merged": [7, {"a": 1}, None]}, {"a": 1}),
+        ({"$listed": ["$tool", [1, 2], []]}, ["example.echo", 1, 2]),
+        ({"$sized": [{"id": 1}, 35]}, {"id": 1, "params": {"pad": "The qui"}}),
     ],
 )
 def test_each_hole_is_filled_once(template: Any, filled: Any) -> None:

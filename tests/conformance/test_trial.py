@@ -78,6 +78,7 @@ def test_a_failure_names_the_rule_the_step_the_case_and_the_last_words() -> None
         "rule: the rule",
         "step: 2 of 2 (expect)",
         'case: tool one, with {"say": "yes"}',
+        'sent: {"say":"yes"}\\x0a',
         "exit: exit code 3",
         "stderr: oh dear",
     ]
@@ -99,3 +100,35 @@ def test_a_process_gets_the_usual_environment_or_only_that_of_its_manifest(monke
     only = launch_of(plugin, "manifest").env
     assert "HOME" not in only
     assert only["MINE"] == "1"
+
+
+def test_temporary_files_of_a_conversation_have_a_place_of_their_own(tmp_path: Path) -> None:
+    assert launch_of(spec(), place=tmp_path).env["TMPDIR"] == str(tmp_path)
+    assert "TMPDIR" not in launch_of(spec(), "manifest", tmp_path).env
+    assert launch_of(spec(env_inherit=("TMPDIR",)), "manifest", tmp_path).env["TMPDIR"] == str(tmp_path)
+
+
+COUNTED = """
+read line
+starts=$(cat "$TMPDIR"/starts 2>/dev/null)x
+echo "$starts" > "$TMPDIR"/starts
+echo "{\\"id\\":1,\\"starts\\":\\"$starts\\"}"
+exec cat
+"""
+
+
+def test_a_plugin_that_is_started_again_is_another_process_in_the_same_place() -> None:
+    greeting = [{"send": {"id": 1}}, {"expect": {"id": 1}, "within": 10}]
+    verdict = tried(spec(COUNTED), steps=[*greeting, {"restart": True}, *greeting, {"last": {"starts": "xx"}}])
+    assert (verdict.status, verdict.detail) == (Status.PASSED, "")
+
+
+def test_a_plugin_that_cannot_be_started_again_fails_the_trial(tmp_path: Path) -> None:
+    program = tmp_path / "once"
+    program.write_text('#!/bin/sh\nrm -f "$0"\nexec cat\n')
+    program.chmod(0o755)
+    once = PluginSpec("once", "1", "rune", tmp_path, (str(program),))
+    steps = [{"send": {}}, {"expect": {}, "within": 10}, {"restart": True}]
+    verdict = tried(once, steps=steps)
+    assert verdict.status is Status.FAILED
+    assert verdict.detail.startswith("it cannot be started again: ")

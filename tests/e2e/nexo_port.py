@@ -15,7 +15,7 @@ from plugbay.host.bus import Stream
 from plugbay.host.calls import CallResult
 from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import discover
-from plugbay.host.host import PluginStatus
+from plugbay.host.status import PluginStatus
 from tests.e2e.conftest import PATIENCE, carrying, eventually
 
 GENEROUS = {"launch": 10.0, "handshake": 10.0, "farewell": 10.0, "teardown": 5.0}

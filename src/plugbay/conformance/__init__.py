@@ -1,12 +1,15 @@
 """The conformance kit: does a plugin keep its contract, and does a host survive plugins that do not?
 
     scenario, steps, template, matchers   conversations as data: the format, what is filled in, what counts as right
-    dialects                              what differs between contracts, and the host that stands by
-    inputs, surface                       an input for a tool that nobody gave one for, and what a plugin offers
+    comparing                             what operators of patterns are made of: topics, paths, payloads, chunks
+    dialects, framings                    what differs between contracts, and the host that stands by
+    inputs, surface, ainb_facts           an input for a tool that nobody gave one for, and what a plugin offers
     subject, conversation, trial          one process, the steps of one scenario against it, all of a scenario
+    endings                               why a conversation ends before its last step
     plugin_runner, fixture_runner         every scenario against one plugin, or against the fixture of an SDK
-    rounds                                which of them are tried together, and which once more and alone
+    rounds, axes                          which of them are tried together, and which axes they are checks of
     catalogue, badplugins/, host_runner   plugins that misbehave on purpose, and any host against them
+    canaries, programs                    for each axis a plugin that keeps it and ways to break it, and its folder
     report                                what came out, for people, scripts and CI
 
 Blind to the host and to the SDK of this package: a plugin in any language and a host of any maker can be

@@ -15,12 +15,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from plugbay.conformance import programs
 from plugbay.conformance.matchers import pattern_problems, shown
 from plugbay.conformance.template import fill, template_problems, text
+from plugbay.contracts.ainb import manifest as ainb_manifest
 from plugbay.contracts.kaged import manifest as kaged_manifest
 from plugbay.contracts.nexo import manifest as nexo_manifest
 from plugbay.contracts.rune import manifest as rune_manifest
 from plugbay.contracts.rune.messages import PROTOCOL
+from plugbay.contracts.vai import manifest as vai_manifest
 from plugbay.model.errors import CODES
 
 FOLDER = Path(__file__).parent / "badplugins"
@@ -33,7 +36,7 @@ caller_cancels    the caller gives up once the plugin has made the file `reached
 input_not_json    the caller's input is something that JSON cannot say
 """
 
-Way = Literal["call", "fire", "compact"]
+Way = Literal["call", "fire", "compact", "run", "render", "press"]
 """How a plugin is asked:
 
 call       the export, with the input
@@ -41,11 +44,17 @@ fire       the hook for every plugin that has it, with the input as its event; w
            {"injections": [[plugin, text], …], "skipped": {plugin: code}}
 compact    a conversation of 30 messages is made shorter; what comes out is
            {"left": how many messages, "compacted_by": plugin or null, "failures": {plugin: code}}
+run        a command line in the namespace, with the input as its words; what comes out is
+           {"stdout": text, "stderr": text, "exit_code": status}
+render     a picture of the screen, 80 by 24; what comes out is its lines, up to the last that is not blank
+press      a picture, then 1000 keys, then a picture, which comes out
 """
 
-TIMEOUTS = frozenset({"launch", "handshake", "call", "farewell", "teardown"})
+TIMEOUTS = frozenset({"launch", "handshake", "call", "grace", "farewell", "teardown"})
 
-COUNTS = frozenset("noise publish_refused publish_dropped service_refused events_dropped late_answers".split())
+COUNTS = frozenset(
+    "noise publish_refused publish_dropped service_refused events_dropped keys_dropped late_answers".split()
+)
 """What a host counts although no call failed of it."""
 
 
@@ -110,11 +119,13 @@ class Entry(Strict):
     file: str | None
     """In the catalogue's folder; None when there is nothing to run."""
     row: str
-    """Which rule it is about: of rune, `5.13` is row 13 of the table of situations; of nexo, the section; of kaged, the
-    subject."""
+    """Which rule it is about: of rune, `5.13` is row 13 of the table of situations; of nexo, the section; of others,
+    the subject."""
     what: str
     """What the plugin does wrong."""
     expect: Expected
+    kind: str = ""
+    """Which of several wrong things its file does, where the manifest has no other way to tell it."""
     executable: bool = False
     situation: Situation | None = None
     timeouts: dict[str, float] = {}
@@ -143,7 +154,7 @@ class Entry(Strict):
 
     @property
     def plugin_id(self) -> str:
-        named = (self.manifest[key] for key in ("plugin_id", "id", "name") if key in self.manifest)
+        named = (self.manifest[key] for key in ("plugin_id", "package_id", "id", "name") if key in self.manifest)
         return str(next(named, "bad.plugin"))
 
     @property
@@ -172,12 +183,14 @@ def _completed(entry: dict[str, Any], bench: Bench) -> dict[str, Any]:
 def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
     """A folder with the plugin of this entry and a manifest that is correct but for what the entry says."""
     bench = BENCHES[folder.name]
-    root = tmp / entry.name
+    root = tmp / entry.name / (entry.plugin_id if bench.program_inside else "")
     root.mkdir(parents=True)
     for file in (entry.file, *bench.helpers) if entry.file is not None else ():
         shutil.copyfile(folder / file, root / file)
         (root / file).chmod(0o755 if entry.executable else 0o644)
     (root / bench.manifest_file).write_text(bench.manifest(entry), "utf-8")
+    if bench.program_inside:
+        programs.install(root, entry.plugin_id, str(entry.file), entry.kind)
     return root
 
 
@@ -191,6 +204,8 @@ class Bench:
     """Files that every plugin of the folder needs beside it."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """What an entry says that leaves it out."""
+    program_inside: bool = False
+    """The folder and the program in it are called like the plugin."""
 
 
 # rune
@@ -246,16 +261,7 @@ def _nexo_manifest(entry: Entry) -> str:
     for key, value in entry.manifest.items():
         base = plugin.get(key)
         plugin[key] = {**base, **value} if isinstance(base, dict) and isinstance(value, dict) else value
-    return "[plugin]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in plugin.items())
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML writes it in one line; scalars look as in JSON."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value)
+    return "[plugin]\n" + "".join(f"{key} = {programs.toml(value)}\n" for key, value in plugin.items())
 
 
 # kaged
@@ -279,6 +285,52 @@ def _kaged_manifest(entry: Entry) -> str:
     return json.dumps({**KAGED_PLUGIN, "command": command, **entry.manifest}, indent=2)  # JSON is YAML
 
 
+# ainb
+
+AINB_PLUGIN: dict[str, dict[str, Any]] = {
+    "capabilities": {
+        "event_bus": ["bad.*"],
+        "network": ["example.org"],
+        "read_paths": ["/usr/share/plugbay-no-such"],
+    },
+    "provides": {"screens": ["main"], "cli_namespaces": ["bad"], "snapshots": ["bad.out"]},
+    "subscribes": {"snapshots": ["bad.in"]},
+}
+"""A bit of everything a plugin can offer and ask for."""
+
+
+def _ainb_manifest(entry: Entry) -> str:
+    over = {key: value for key, value in entry.manifest.items() if key != "name"}
+    return programs.ainb_manifest(entry.plugin_id, {**AINB_PLUGIN, **over})
+
+
+# vai
+
+VAI_WORKER = {"display_name": "Bad", "execution_class": "worker", "max_concurrency": 4}
+"""One process for all calls, so that what a plugin does to the next call can be seen."""
+
+VAI_EXPORTS: tuple[dict[str, Any], ...] = (
+    {
+        "id": "bad_tool",
+        "kind": "tool",
+        **VAI_WORKER,
+        "permissions": {"secret_slots": ["token"]},
+        "tool": {"input_schema": "any.json"},
+    },
+    {"id": "bad_hook", "kind": "hook", **VAI_WORKER, "hook": {"subscribes_to": ["run.completed"]}},
+    {"id": "bad_compactor", "kind": "compactor", **VAI_WORKER, "compactor": {"target_context": "coding"}},
+    {"id": "bad_harness", "kind": "harness", **VAI_WORKER, "harness": {"fidelity": "checkpoint"}},
+)
+"""One export of every kind. What the tool does is unknown, so it is never tried again."""
+
+
+def _vai_manifest(entry: Entry) -> str:
+    over = {key: value for key, value in entry.manifest.items() if key != "package_id"}
+    name = entry.plugin_id.partition("/")[0]
+    exports = [{**export, "id": export["id"].replace("bad", name)} for export in VAI_EXPORTS]
+    return programs.vai_manifest(entry.plugin_id, str(entry.file), entry.kind, exports, **over)
+
+
 BENCHES = {
     "rune": Bench(rune_manifest.FILE_NAME, _rune_manifest),
     "nexo": Bench(
@@ -289,5 +341,18 @@ BENCHES = {
         _kaged_manifest,
         ("child.py",),
         {"tool": "bad_tool", "manifest": {"name": "bad"}},
+    ),
+    "ainb": Bench(
+        ainb_manifest.FILE_NAME,
+        _ainb_manifest,
+        ("child.py",),
+        {"tool": "bad", "way": "run", "grants": ["event_bus=bad.*"], "manifest": {"name": "bad"}},
+        program_inside=True,
+    ),
+    "vai": Bench(
+        vai_manifest.FILE_NAME,
+        _vai_manifest,
+        ("child.py", "any.json"),
+        {"tool": "bad_tool", "grants": ["secret=token"], "manifest": {"package_id": "bad/plugin"}},
     ),
 }

@@ -1,8 +1,8 @@
 """The steps of one scenario, carried out against one process.
 
 Owns what each step does and when it counts as broken, and the host that stands by: what the plugin asks on its own is
-answered when its line is read. Refuses to know which scenarios there are, how a process is started and how a report
-looks.
+answered when its line is read; a frame counts as a line here. Refuses to know which scenarios there are, how a process
+is started and how a report looks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from plugbay.conformance.dialects import Reaction
+from plugbay.conformance.endings import Broken, Nothing, Untried
 from plugbay.conformance.matchers import Mismatch, match
 from plugbay.conformance.steps import (
     AtMost,
@@ -25,18 +26,23 @@ from plugbay.conformance.steps import (
     ExpectRunning,
     ExpectSilence,
     ExpectStderr,
+    ExpectStderrWithout,
     Find,
     Last,
+    Restart,
     Send,
     SendAll,
     SendChunked,
     SendRaw,
+    Settle,
     SkipUnless,
     Step,
     Terminate,
+    Tour,
 )
 from plugbay.conformance.subject import Ended, Frame, Late, Subject
 from plugbay.conformance.template import Generator, at, fill
+from plugbay.process.command import LaunchFailed
 
 GONE_SECONDS = 0.1
 """For the exit status of a process whose output has just ended; it only makes the report better."""
@@ -47,24 +53,11 @@ LINGER_SECONDS = 0.15
 STDERR_LINES = 50
 """Of a plugin's stderr, that are looked at for words."""
 
+MISMATCHES = 5
+"""Differences that a report names; a picture of 12,000 wrong cells has as many."""
+
 LOOK_SECONDS = 0.01
 """Between two looks at stderr, which tells nobody that it has grown."""
-
-
-class Broken(Exception):
-    """The plugin did not do what the step expects. `frame` is the line that shows it, if one does."""
-
-    def __init__(self, what: str, frame: Frame | None = None) -> None:
-        super().__init__(what)
-        self.frame = frame
-
-
-class Nothing(Broken):
-    """No line came."""
-
-
-class Untried(Exception):
-    """The rule cannot be tried on this plugin."""
 
 
 class Until:
@@ -78,8 +71,12 @@ class Until:
         return max(0.0, self._end - asyncio.get_running_loop().time())
 
 
+Start = Callable[[], Awaitable[Subject]]
+"""Starts the plugin."""
+
+
 class Conversation:
-    """One process, one set of named values, a host that stands by, and the last line the plugin said."""
+    """One process at a time, one set of named values, a host that stands by, and the last line the plugin said."""
 
     def __init__(
         self,
@@ -87,11 +84,15 @@ class Conversation:
         named: Mapping[str, Any],
         generators: Mapping[str, Generator],
         reactions: Sequence[Reaction] = (),
+        start_again: Start | None = None,
     ) -> None:
-        self._subject = subject
+        self.subject = subject
         self._named = dict(named)
         self._generators = generators
         self._reactions = reactions
+        self._start_again = start_again
+        self._results: set[int] = set()
+        """The requests of the last tour that were answered with a result."""
         self.last: Frame | None = None
         """The line that was looked at last."""
         self.at = 0
@@ -104,20 +105,18 @@ class Conversation:
             await _DOES[type(step)](self, step)
 
     async def _send(self, step: Send) -> None:
-        line = encode(self._filled(step.send), step.escape)
-        self._subject.send(line + step.ending.encode())
+        body = encode(self._filled(step.send), step.escape)
+        self.subject.send(self.subject.framing.marked(body, step.ending or self._filled(step.header)))
 
     async def _send_raw(self, step: SendRaw) -> None:
-        self._subject.send(str(self._filled(step.send_raw)).encode())
+        self.subject.send(str(self._filled(step.send_raw)).encode())
 
     async def _send_chunked(self, step: SendChunked) -> None:
         chunks = step.send_chunked
-        line = encode(self._filled(chunks.message)) + b"\n"
-        await self._subject.send_slowly(line, chunks.bytes, chunks.pause)
+        await self.subject.send_slowly(self._marked(self._filled(chunks.message)), chunks.bytes, chunks.pause)
 
     async def _send_all(self, step: SendAll) -> None:
-        for message in self._filled(step.send_all):
-            self._subject.send(encode(message) + b"\n")
+        self.subject.send(b"".join(self._marked(message) for message in self._filled(step.send_all)))
 
     async def _expect(self, step: Expect) -> None:
         frame = await self._next(Until(self._seconds(step.within)), aside=False)
@@ -150,6 +149,64 @@ class Conversation:
             raise Untried(step.or_skip)
         self.last = end
 
+    async def _tour(self, step: Tour) -> None:
+        earlier, self._results = self._results, set()
+        seen: list[Any] = []
+        try:
+            for message in self._filled(step.tour):
+                await self._stop_at(step, message, seen, earlier)
+        except Nothing:
+            if step.answered:
+                raise
+        await self._look_on(step, seen)
+        if not seen and step.or_skip:
+            raise Untried(step.or_skip)
+
+    async def _stop_at(self, step: Tour, message: Any, seen: list[Any], earlier: set[int]) -> None:
+        """Send one message of a tour, and wait for the answer if it is a request."""
+        self.subject.send(self._marked(message))
+        if "id" not in message:
+            return
+        answer = await self._answer(
+            message["id"], Until(step.within), lambda frame: self._note(step, frame, seen), strict=step.answered
+        )
+        if "result" in answer.value:
+            self._results.add(message["id"])
+        elif step.as_before and message["id"] in earlier:
+            raise Broken("it had a result for that before", answer)
+
+    def _note(self, step: Tour, frame: Frame, seen: list[Any]) -> None:
+        if not self._mismatches(step.those, frame):
+            self._hold_to(step.must, frame)
+            seen.append(frame.value)
+
+    async def _look_on(self, step: Tour, seen: list[Any]) -> None:
+        """For a moment, and for longer if what has come is not all."""
+        until = Until(LINGER_SECONDS)
+        patience = Until(step.patience)
+        while True:
+            try:
+                self._note(step, await self._next(until), seen)
+            except Nothing:
+                wrong = match(step.together, seen, self._named)
+                if not wrong:
+                    return
+                if not patience.left():
+                    raise Broken(_listed(wrong)) from None
+                until = Until(min(LINGER_SECONDS, patience.left()))
+
+    async def _settle(self, step: Settle) -> None:
+        message, alike, before = self._filled(step.settle), 0, None
+        for count in range(step.frames + step.alike):
+            self.subject.send(self._marked({**message, "id": message["id"] + count}))
+            answer = await self._answer(message["id"] + count, Until(step.within))
+            value = at(answer.value, step.of)
+            alike = alike + 1 if count and value == before else 0
+            if alike == step.alike:
+                return
+            before = value
+        raise Broken(f"{step.of} still changed after {step.frames} answers, although nothing had happened", self.last)
+
     async def _last(self, step: Last) -> None:
         if self.last is None:
             raise Broken("it has said nothing yet")
@@ -178,39 +235,52 @@ class Conversation:
 
     async def _expect_stderr(self, step: ExpectStderr) -> None:
         wanted, until = step.expect_stderr, Until(step.expect_stderr.within)
-        while wanted.contains.lower() not in "\n".join(self._subject.child.stderr.tail(STDERR_LINES)).lower():
+        while wanted.contains.lower() not in "\n".join(self.subject.child.stderr.tail(STDERR_LINES)).lower():
             if not until.left():
                 raise Broken(f"{wanted.contains!r} did not come on stderr within {wanted.within:g} s")
             await asyncio.sleep(LOOK_SECONDS)
 
+    async def _expect_stderr_without(self, step: ExpectStderrWithout) -> None:
+        if self._filled(step.expect_stderr_without) in "\n".join(self.subject.child.stderr.tail(STDERR_LINES)):
+            raise Broken("it wrote on stderr what nobody may see")
+
     async def _expect_running(self, step: ExpectRunning) -> None:
-        status = await self._subject.exited(step.expect_running)
+        status = await self.subject.exited(step.expect_running)
         if status is not None:
             raise Broken(f"it left by itself ({status.describe()})")
 
     async def _close_stdin(self, step: CloseStdin) -> None:
-        self._subject.close_stdin()
+        self.subject.close_stdin()
 
     async def _terminate(self, step: Terminate) -> None:
-        self._subject.child.terminate()
+        self.subject.child.terminate()
+
+    async def _restart(self, step: Restart) -> None:
+        assert self._start_again is not None
+        await self.subject.close()
+        await self.subject.child.wait()
+        try:
+            self.subject = await self._start_again()
+        except LaunchFailed as error:
+            raise Broken(f"it cannot be started again: {error.message}") from None
 
     async def _expect_exit(self, step: ExpectExit) -> None:
         wanted, seconds = step.expect_exit, self._seconds(step.expect_exit.within)
-        status = await self._subject.exited(seconds)
+        status = await self.subject.exited(seconds)
         if status is None:
             raise Broken(f"it was still running {seconds:g} s later")
         if wanted.code is not None and status.code != wanted.code:
             raise Broken(f"it left with {status.describe()}, not with exit code {wanted.code}")
 
     async def _expect_no_more_output(self, step: ExpectNoMoreOutput) -> None:
-        unread = self._subject.unread()
+        unread = self.subject.unread()
         if unread:
             count = "one more line" if len(unread) == 1 else f"{len(unread)} more lines"
             raise Broken(f"it wrote {count} than the contract has", unread[0])
 
     async def _expect_no_orphans(self, step: ExpectNoOrphans) -> None:
         seconds = self._seconds(step.expect_no_orphans["within"])
-        left = await self._subject.exited_with_leftovers(seconds)
+        left = await self.subject.exited_with_leftovers(seconds)
         if left is None:
             raise Broken(f"it was still running {seconds:g} s later")
         if left:
@@ -224,7 +294,7 @@ class Conversation:
         A line for which it has one is an `aside`: no answer to what a scenario asked.
         """
         while True:
-            frame = await self._subject.next_frame(until.left())
+            frame = await self.subject.next_frame(until.left())
             if isinstance(frame, Late):
                 raise Nothing(f"nothing came within {until.seconds:g} s")
             if isinstance(frame, Ended):
@@ -233,28 +303,47 @@ class Conversation:
             if not self._react(frame) or aside:
                 return frame
 
+    async def _answer(
+        self, id: int, until: Until, passing: Callable[[Frame], None] = lambda frame: None, *, strict: bool = True
+    ) -> Frame:
+        """The answer to the only request that is open; whatever comes is shown to `passing`.
+
+        If `strict`, no other answer may come.
+        """
+        while True:
+            frame = await self._next(until)
+            passing(frame)
+            wrong = self._mismatches({"id": id, "method": "$absent"}, frame)
+            if not wrong:
+                return frame
+            if strict and "method" not in frame.value and self._reaction(frame) is None:
+                raise Broken(_listed(wrong), frame)
+
     def _react(self, frame: Frame) -> bool:
         """Say what the host says to this line; False when it has nothing to do with it."""
-        reaction = next((each for each in self._reactions if not match(each.when, frame.value, self._named)), None)
+        reaction = self._reaction(frame)
         if reaction is None:
             return False
         named = {**self._named, "asked": frame.value.get("id"), "asked_with": frame.value.get("params")}
         for message in reaction.says:
-            self._subject.send(encode(fill(message, named, self._generators)) + b"\n")
+            self.subject.send(self._marked(fill(message, named, self._generators)))
         return True
+
+    def _reaction(self, frame: Frame) -> Reaction | None:
+        return next((each for each in self._reactions if not match(each.when, frame.value, self._named)), None)
 
     def _mismatches(self, pattern: Any, frame: Frame) -> list[Mismatch]:
         if frame.problem:
-            raise Broken(f"not one JSON object on one line: {frame.problem}", frame)
+            raise Broken(f"not one JSON object {self.subject.framing.where}: {frame.problem}", frame)
         return match(pattern, frame.value, self._named)
 
     def _hold_to(self, pattern: Any, frame: Frame) -> None:
         mismatches = self._mismatches(pattern, frame)
         if mismatches:
-            raise Broken("; ".join(map(str, mismatches)), frame)
+            raise Broken(_listed(mismatches), frame)
 
     async def _how_it_left(self) -> str:
-        status = await self._subject.exited(GONE_SECONDS)
+        status = await self.subject.exited(GONE_SECONDS)
         return f" ({status.describe()})" if status is not None else ""
 
     def _seconds(self, within: float | str) -> float:
@@ -263,6 +352,9 @@ class Conversation:
 
     def _filled(self, template: Any) -> Any:
         return fill(template, self._named, self._generators)
+
+    def _marked(self, message: Any) -> bytes:
+        return self.subject.framing.marked(encode(message))
 
 
 _DOES: dict[type[Step], Callable[[Conversation, Any], Awaitable[None]]] = {
@@ -273,22 +365,31 @@ _DOES: dict[type[Step], Callable[[Conversation, Any], Awaitable[None]]] = {
     Expect: Conversation._expect,
     Find: Conversation._find,
     Every: Conversation._every,
+    Tour: Conversation._tour,
+    Settle: Conversation._settle,
     Last: Conversation._last,
     SkipUnless: Conversation._skip_unless,
     AtMost: Conversation._at_most,
     ExpectSilence: Conversation._expect_silence,
     ExpectStderr: Conversation._expect_stderr,
+    ExpectStderrWithout: Conversation._expect_stderr_without,
     ExpectRunning: Conversation._expect_running,
     CloseStdin: Conversation._close_stdin,
     Terminate: Conversation._terminate,
+    Restart: Conversation._restart,
     ExpectExit: Conversation._expect_exit,
     ExpectNoMoreOutput: Conversation._expect_no_more_output,
     ExpectNoOrphans: Conversation._expect_no_orphans,
 }
 
 
+def _listed(mismatches: Sequence[Mismatch]) -> str:
+    more = f"; and {len(mismatches) - MISMATCHES:,} more" if len(mismatches) > MISMATCHES else ""
+    return "; ".join(map(str, mismatches[:MISMATCHES])) + more
+
+
 def encode(message: Any, escape: str = "") -> bytes:
-    """One JSON line without its end. `html` escapes as Go hosts do, `ascii` as many others do."""
+    """One message as JSON without a newline. `html` escapes as Go hosts do, `ascii` as many others do."""
     text = json.dumps(message, ensure_ascii=escape == "ascii", allow_nan=False, separators=(",", ":"))
     if escape == "html":
         for char in "<>&\u2028\u2029":

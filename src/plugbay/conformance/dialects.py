@@ -1,27 +1,34 @@
 """What differs between contracts when their scenarios are carried out.
 
-Owns the list of contracts with scenarios, and two files beside the scenarios of each that has them:
+Owns the list of contracts with scenarios, and three files beside the scenarios of each that has them:
 
     shared/hosts.json       {"answering": [{"when": pattern, "says": [template, …]}, …], …}
     shared/questions.json   {"tool": [template, …], …}
+    shared/axes.json        {"ainb.framing": "framing", …}
 
 A host of the first answers what a plugin asks or tells on its own; `$asked` is the id of what was asked, `$asked_with`
-its params, and `{"$stored": [method, params]}` what a storage of kaged answers. The second is what a plugin can be
-asked, by kind of export. Refuses to know any message: those are in the files.
+its params, and `{"$stored": [method, params]}` what a storage of kaged answers. The name of another host stands for all
+it does. The second is what a plugin can be asked, by kind of export. The third is for contracts that name their axes
+themselves: the scenarios are the checks they are made of. Refuses to know any message: those are in the files.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plugbay.conformance import ainb_facts, vai_facts
+from plugbay.conformance.framings import Framing, Lengths, Lines, OpenLengths
 from plugbay.conformance.scenario import FOLDER
+from plugbay.contracts.ainb.messages import ABI_VERSION, MAX_BODY
 from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ
 from plugbay.contracts.nexo.messages import MAX_CHILD_LINE, NEXO_VERSION
 from plugbay.contracts.rune.messages import MAX_PLUGIN_LINE, PROTOCOL
+from plugbay.contracts.vai import messages as vai
+from plugbay.model.spec import Export, PluginSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +49,25 @@ class Dialect:
     """The usual host of its scenarios; empty: every line of the plugin has to be expected."""
     hosts: Mapping[str, tuple[Reaction, ...]] = field(default_factory=dict)
     questions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    cut_by: Callable[[int], Framing] = Lines
+    """How its messages are told apart; made for each conversation with `max_line`."""
+    axes: Mapping[str, str] = field(default_factory=dict)
+    """Id and title of each axis, in order; empty: every scenario is an axis."""
+    facts: Callable[[PluginSpec], Mapping[str, Any]] = lambda spec: {}
+    """What the manifest of a plugin implies beside its spec."""
+    about: Callable[[Export | None, str], Mapping[str, Any]] = lambda export, place: {}
+    """What is said beside the question when an export is asked, which may use the folder `place`."""
+    request_id: Callable[[int], Any] = lambda number: number
+    """How the number of a request is written."""
 
     def reactions(self, host: str | None) -> tuple[Reaction, ...]:
         """How this host, or the usual one, reacts."""
         name = self.host if host is None else host
         return self.hosts[name] if name else ()
+
+    def framing(self) -> Framing:
+        """For one conversation."""
+        return self.cut_by(self.max_line)
 
 
 def shared(contract: str, name: str, folder: Path = FOLDER) -> Any:
@@ -55,10 +76,13 @@ def shared(contract: str, name: str, folder: Path = FOLDER) -> Any:
 
 
 def _hosts(contract: str) -> dict[str, tuple[Reaction, ...]]:
-    return {
-        name: tuple(Reaction(rule["when"], tuple(rule["says"])) for rule in rules)
-        for name, rules in shared(contract, "hosts.json").items()
-    }
+    hosts: dict[str, tuple[Reaction, ...]] = {}
+    for name, rules in shared(contract, "hosts.json").items():
+        reactions: list[Reaction] = []
+        for rule in rules:
+            reactions += hosts[rule] if isinstance(rule, str) else [Reaction(rule["when"], tuple(rule["says"]))]
+        hosts[name] = tuple(reactions)
+    return hosts
 
 
 def _questions(contract: str) -> dict[str, tuple[Any, ...]]:
@@ -83,4 +107,32 @@ def _kaged() -> Dialect:
     return Dialect(API_VERSION, MAX_READ, "answering", _hosts("kaged"), _questions("kaged"))
 
 
-_MAKES = {"rune": _rune, "nexo": _nexo, "kaged": _kaged}
+def _ainb() -> Dialect:
+    return Dialect(
+        ABI_VERSION,
+        MAX_BODY,
+        "answering",
+        _hosts("ainb"),
+        _questions("ainb"),
+        cut_by=Lengths,
+        axes=shared("ainb", "axes.json"),
+        facts=ainb_facts.facts,
+    )
+
+
+def _vai() -> Dialect:
+    return Dialect(
+        vai.PROTOCOL,
+        vai.MAX_BODY,
+        "listening",
+        _hosts("vai"),
+        _questions("vai"),
+        cut_by=OpenLengths,
+        axes=shared("vai", "axes.json"),
+        facts=vai_facts.facts,
+        about=vai_facts.about,
+        request_id=vai.request_id,
+    )
+
+
+_MAKES = {"rune": _rune, "nexo": _nexo, "kaged": _kaged, "ainb": _ainb, "vai": _vai}

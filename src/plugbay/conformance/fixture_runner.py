@@ -94,7 +94,7 @@ async def _capabilities(program: PluginSpec, spoken: Dialect, spawner: Spawner) 
         child = await spawner.spawn(launch_of(asking), program.timeouts.launch)
     except LaunchFailed as error:
         return frozenset(), f"it cannot be started: {error.message}"
-    subject = Subject(child, spoken.max_line)
+    subject = Subject(child, spoken.framing())
     try:
         frame = await subject.next_frame(ANSWER_SECONDS)
         status = await subject.exited(ANSWER_SECONDS) if isinstance(frame, Frame) else None

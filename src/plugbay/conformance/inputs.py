@@ -31,10 +31,18 @@ ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 
 FORCEFUL_TIERS = frozenset({"dangerous", "destructive"})
 
+READ_ONLY = "read_only"
+"""The one effect class that changes nothing."""
+
 
 def input_for(export: Export) -> Any:
     """What to call this tool with."""
-    return _value(export.input_schema, export.input_schema, 0)
+    return value_for(export.input_schema)
+
+
+def value_for(schema: Any) -> Any:
+    """What a schema gives as an example, or the least it asks for."""
+    return _value(schema, schema, 0)
 
 
 def has_example(export: Export) -> bool:
@@ -44,8 +52,14 @@ def has_example(export: Export) -> bool:
 
 def may_be_called(export: Export) -> bool:
     """A tool that changes things is called only with an input its author wrote down for that."""
-    forceful = export.facts.get("mutating") or export.facts.get("approval_tier") in FORCEFUL_TIERS
-    return not forceful or has_example(export)
+    return is_harmless(export) or has_example(export)
+
+
+def is_harmless(export: Export) -> bool:
+    """Whether a tool says, in the words of its contract, that it changes nothing."""
+    facts = export.facts
+    forceful = facts.get("mutating") or facts.get("approval_tier") in FORCEFUL_TIERS
+    return not forceful and facts.get("effect_class", READ_ONLY) == READ_ONLY
 
 
 def free_string(export: Export) -> str | None:

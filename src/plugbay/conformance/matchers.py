@@ -20,6 +20,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from plugbay.conformance import comparing
+from plugbay.conformance.comparing import topic_matches
+
 SHOWN = 120
 """Characters of a value that a mismatch shows; the whole frame is in the report anyway."""
 
@@ -37,6 +40,7 @@ class Mismatch:
 
 
 Named = Mapping[str, Any]
+Operator = Callable[[Any, Any, str, Named], list[Mismatch]]
 
 
 def match(pattern: Any, value: Any, named: Named | None = None) -> list[Mismatch]:
@@ -226,21 +230,6 @@ def _topic_among(argument: Any, value: Any, path: str, named: Named) -> list[Mis
     return [] if fits else [Mismatch(path, f"a topic covered by one of {shown(patterns)}", shown(value))]
 
 
-def topic_matches(pattern: str, topic: str) -> bool:
-    """Dotted names: `*` stands for one segment, a last `>` for one or more. The topic itself may have neither."""
-    wanted, segments = pattern.split("."), topic.split(".")
-    if any(segment in ("", "*", ">") for segment in segments):
-        return False
-    if wanted[-1] == ">":
-        wanted.pop()
-        segments = segments[: len(wanted)] if len(segments) > len(wanted) else []
-    return len(wanted) == len(segments) and all(map(_segment_fits, wanted, segments))
-
-
-def _segment_fits(wanted: str, segment: str) -> bool:
-    return wanted in ("*", segment)
-
-
 def _contains(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     if isinstance(value, list) and any(not _match(pattern, item, path, named) for item in value):
         return []
@@ -249,36 +238,48 @@ def _contains(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatc
     return [Mismatch(path, f"something with {_described(pattern, named)}", shown(value))]
 
 
+def _decodes_to(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+    """Bytes in base64 which say in JSON or MessagePack what fits."""
+    try:
+        return _match(pattern, comparing.decoded(value), f"{path}()", named)
+    except comparing.Undecodable as reason:
+        return [Mismatch(path, "base64 of JSON or MessagePack", f"{shown(value)}: {reason}")]
+
+
+def _faultless(words: str, fault_in: Callable[[Any], str]) -> Operator:
+    """An operator that looks at the order of a list; its argument says nothing."""
+
+    def operator(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+        fault = fault_in(value)
+        return [Mismatch(path, words, fault)] if fault else []
+
+    return operator
+
+
+def _compared(words: str, fits: Callable[[Any, Any], bool]) -> Operator:
+    """An operator that compares with a value, which may be a named one."""
+
+    def operator(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
+        other = named[argument[1:]] if isinstance(argument, str) else argument
+        return [] if fits(value, other) else [Mismatch(path, f"{words} {shown(other)}", shown(value))]
+
+    return operator
+
+
 def _undamaged(text: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     """Wherever the first and the last word of `text` come back in one string, all of it must be there."""
     words = text.split()
     broken = [
         (where, found)
-        for where, found in _strings(value, path)
+        for where, found in comparing.strings(value, path)
         if words[0] in found and words[-1] in found and text not in found
     ]
     return [Mismatch(where, f"{shown(text)} unchanged", shown(found)) for where, found in broken]
 
 
-def _strings(value: Any, path: str) -> list[tuple[str, str]]:
-    """Every string in a value, with its path."""
-    found: list[tuple[str, str]] = []
-    todo = [(path, value)]
-    for where, item in todo:
-        if isinstance(item, str):
-            found.append((where, item))
-        elif isinstance(item, dict):
-            todo += [(f"{where}.{key}", inner) for key, inner in item.items()]
-        elif isinstance(item, list):
-            todo += [(f"{where}[{at}]", inner) for at, inner in enumerate(item)]
-    return found
-
-
 def _values(argument: Any, named: Named) -> list[Any]:
     return list(named[argument[1:]] if isinstance(argument, str) else argument)
 
-
-Operator = Callable[[Any, Any, str, Named], list[Mismatch]]
 
 OPERATORS: dict[str, Operator] = {
     "$one_of": _one_of,
@@ -294,6 +295,16 @@ OPERATORS: dict[str, Operator] = {
     "$between": _between,
     "$bytes": _bytes,
     "$contains": _contains,
+    "$decodes_to": _decodes_to,
+    "$chunks_in_order": _faultless("every chunk after the one before it", comparing.chunk_fault),
+    "$events_in_time": _faultless("every event before the response to its request", comparing.event_fault),
+    "$answers_each": _compared("one response to each of", comparing.answers_each),
+    "$without": _compared("nothing with", comparing.lacks),
+    "$fits": _compared("what fits the schema", comparing.fits_schema),
+    "$covered_by": _compared("a topic covered by one of", comparing.is_covered),
+    "$under": _compared("an absolute path under one of", comparing.is_under),
+    "$includes": _compared("an object with all of", comparing.includes),
+    "$below": _compared("an integer that is not negative and below", comparing.is_below),
     "$undamaged": _undamaged,
 }
 
@@ -301,7 +312,9 @@ ABSENT = "$absent"
 """As the value of a key: the key must not be there."""
 
 _OF_PATTERNS = frozenset({"$one_of", "$all_of"})
-_OF_VALUES = frozenset({"$subset_of", "$superset_of", "$among", "$begins_with", "$topic_among"})
+_OF_VALUES = frozenset(
+    {"$subset_of", "$superset_of", "$among", "$begins_with", "$topic_among", "$covered_by", "$under"}
+)
 _OF_ITS_OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "$undamaged": (lambda text: isinstance(text, str) and len(text.split()) > 1, "a text of at least two words"),
     "$distinct": (lambda key: isinstance(key, str), "the name of a key"),
@@ -321,6 +334,13 @@ def _are_two_integers(value: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _is_base64(value: Any) -> bool:
+    try:
+        return comparing.unbase64(value) is not None
+    except comparing.Undecodable:
+        return False
 
 
 def _is_unique(value: Any) -> bool:
@@ -344,6 +364,7 @@ WORDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "$any_object": ("an object", lambda value: isinstance(value, dict)),
     "$any_array": ("an array", lambda value: isinstance(value, list)),
     "$nonempty": ("an array that is not empty", lambda value: isinstance(value, list) and bool(value)),
+    "$base64": ("base64 with its padding", lambda value: _is_base64(value)),
     "$unique": ("an array without repeated items", _is_unique),
 }
 """What each word wants, in words, and whether a value is that."""

@@ -1,7 +1,7 @@
 """Every scenario of a contract against one plugin, in any language.
 
-Owns which of the scenarios are tried. Refuses to know when (`rounds`) and how (`trial`) one is tried, what a plugin
-offers (`surface`) and what a contract says (the scenario files).
+Owns which of the scenarios are tried, and which axes they belong to. Refuses to know when (`rounds`) and how (`trial`)
+one is tried, what a plugin offers (`surface`) and what a contract says (the scenario files).
 
 Each rule is tried in a process of its own, so one broken rule does not hide the next; rules that need a
 broken one are skipped.
@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
+from plugbay.conformance.axes import Axes, axis_of
 from plugbay.conformance.dialects import dialect
 from plugbay.conformance.report import AxisResult, OnAxis, Report, Status
 from plugbay.conformance.rounds import Rounds
@@ -39,7 +40,7 @@ def run_conformance(spec: PluginSpec, on_axis: OnAxis | None = None, *, only: It
         raise PlugbayError(f"there are no conformance scenarios for {spec.contract!r} yet")
     scenarios = load_all(spec.contract)
     chosen = scenarios if only is None else _chosen(scenarios, only)
-    return in_its_own_loop(_run(Surface(spec, spoken), chosen, on_axis))
+    return in_its_own_loop(_run(Surface(spec, spoken, facts=spoken.facts(spec)), chosen, on_axis))
 
 
 def in_its_own_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -53,8 +54,9 @@ def in_its_own_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _chosen(scenarios: list[Scenario], only: Iterable[str]) -> list[Scenario]:
-    wanted = set(only)
-    unknown = wanted - {scenario.id for scenario in scenarios}
+    named = set(only)
+    wanted = {scenario.id for scenario in scenarios if named & {scenario.id, axis_of(scenario.id)}}
+    unknown = named - wanted - {axis_of(id) for id in wanted}
     if unknown:
         raise PlugbayError(f"there is no axis {min(unknown)!r}")
     for scenario in reversed(scenarios):  # what an axis comes after is in an earlier file
@@ -71,8 +73,11 @@ async def _run(surface: Surface, scenarios: list[Scenario], on_axis: OnAxis | No
         surface = _taught(surface, scenario, verdict)
         return verdict
 
+    titles = surface.dialect.axes
+    axes = Axes(titles, [scenario.id for scenario in scenarios], on_axis)
     try:
-        return Report(surface.spec.contract, await Rounds(scenarios, attempt, on_axis).run())
+        results = await Rounds(scenarios, attempt, axes.take if titles else on_axis).run()
+        return Report(surface.spec.contract, tuple(axes.results) if titles else results)
     finally:
         await spawner.close()
 

@@ -32,11 +32,14 @@ FOLDER = Path(__file__).parent / "scenarios"
 NAMES = frozenset(
     "plugin_id plugin_version protocol tool tools capabilities request_id input question namespaces "
     "channel llm_provider hook vector_backend topic publishes "
-    "method methods notifications storage_methods shutdown_timeout hook_timeout".split()
+    "method methods notifications storage_methods shutdown_timeout hook_timeout "
+    "screen cli_namespace snapshot tour manifest init init_ungranted init_elsewhere publications may_publish bus "
+    "read_roots gated_methods "
+    "request body several hello place secret beside event_type output_schema statuses odd other_op".split()
 )
 """Named values that every run has; the cases of a scenario and what its steps remember add to them."""
 
-GENERATORS = frozenset({*PURE, "input_with_string", "stored"})
+GENERATORS = frozenset({*PURE, "input_with_string", "stored", "filed"})
 
 Need = Literal[
     "tool_to_call",
@@ -57,10 +60,35 @@ Need = Literal[
     "on_session_idle",
     "pre_compact",
     "post_compact",
+    "screen",
+    "cli_namespace",
+    "snapshot",
+    "publication",
+    "read_path",
+    "action",
+    "pub_sub",
+    "harness",
+    "secret",
+    "scratch",
+    "output_schema",
 ]
 """Parts of a plugin's surface without which a rule does not concern it."""
 
-Each = Literal["tool", "method", "channel", "llm_provider", "hook", "vector_backend", "topic", "question"]
+Each = Literal[
+    "tool",
+    "method",
+    "channel",
+    "llm_provider",
+    "hook",
+    "vector_backend",
+    "topic",
+    "question",
+    "screen",
+    "cli_namespace",
+    "snapshot",
+    "compactor",
+    "harness",
+]
 """What a scenario can be repeated for; `question`: each thing the plugin can be asked, of any kind."""
 
 

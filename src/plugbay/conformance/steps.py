@@ -32,10 +32,14 @@ class Strict(BaseModel):
 
 
 class Send(Strict):
-    """Write one JSON line. `escape` chooses between spellings of the same text that hosts really use."""
+    """Write one JSON message. `escape` chooses between spellings of the same text that hosts really use.
+
+    `ending` and `header` are how the message is marked where that is not as usual; `{}` of a header is the length.
+    """
 
     send: Any
-    ending: Literal["\n", "\r\n"] = "\n"
+    ending: Literal["\n", "\r\n"] | None = None
+    header: Text | None = None
     escape: Literal["", "ascii", "html"] = ""
 
 
@@ -52,13 +56,13 @@ class Chunks(Strict):
 
 
 class SendChunked(Strict):
-    """Write one JSON line in pieces of `bytes`, with a pause after each."""
+    """Write one JSON message in pieces of `bytes`, with a pause after each."""
 
     send_chunked: Chunks
 
 
 class SendAll(Strict):
-    """Write each item of a list as one JSON line."""
+    """Write each item of a list as one JSON message, all of them at once."""
 
     send_all: Any
 
@@ -99,6 +103,39 @@ class Every(Strict):
     or_skip: Text | None = None
 
 
+class Tour(Strict):
+    """Send these messages one after the other, each as soon as the request before it is answered, within its time.
+
+    Lines that match `those` must match `must`, until a moment after the last answer, and all of them as a list must
+    match `together`; if they do not yet, more of them are waited for, `patience` seconds. Without any, the rule cannot
+    be tried if `or_skip` says so. `as_before`: what was answered with a result in the tour before must be so again.
+    Unless `answered`, the tour ends where an answer does not come, and that is no matter.
+    """
+
+    tour: Any
+    within: Seconds
+    those: Any = None
+    must: Any = "$any"
+    together: Any = "$any"
+    patience: Seconds = 3.0
+    or_skip: Text | None = None
+    as_before: bool = False
+    answered: bool = True
+
+
+class Settle(Strict):
+    """Ask this again and again: what is at the path `of` the answers must stop changing within `frames` of them.
+
+    It has stopped when `alike` more answers are the same.
+    """
+
+    settle: Any
+    of: Text
+    frames: Annotated[int, Field(ge=1)]
+    alike: Annotated[int, Field(ge=1)]
+    within: Seconds
+
+
 class Last(Strict):
     """The line that was looked at last must match this, too."""
 
@@ -137,6 +174,12 @@ class ExpectStderr(Strict):
     expect_stderr: Words
 
 
+class ExpectStderrWithout(Strict):
+    """This text must not have come on stderr."""
+
+    expect_stderr_without: Text
+
+
 class ExpectRunning(Strict):
     """The process must still be there after so many seconds."""
 
@@ -153,6 +196,12 @@ class Terminate(Strict):
     """Send SIGTERM."""
 
     terminate: Literal[True]
+
+
+class Restart(Strict):
+    """Send SIGKILL, and start the plugin again once it is dead."""
+
+    restart: Literal[True]
 
 
 class Exit(Strict):
@@ -186,14 +235,18 @@ Step = (
     | Expect
     | Find
     | Every
+    | Tour
+    | Settle
     | Last
     | SkipUnless
     | AtMost
     | ExpectSilence
     | ExpectStderr
+    | ExpectStderrWithout
     | ExpectRunning
     | CloseStdin
     | Terminate
+    | Restart
     | ExpectExit
     | ExpectNoMoreOutput
     | ExpectNoOrphans
@@ -207,14 +260,18 @@ STEPS: dict[str, type[Step]] = {
     "expect": Expect,
     "find": Find,
     "every": Every,
+    "tour": Tour,
+    "settle": Settle,
     "last": Last,
     "skip_unless": SkipUnless,
     "at_most": AtMost,
     "expect_silence": ExpectSilence,
     "expect_stderr": ExpectStderr,
+    "expect_stderr_without": ExpectStderrWithout,
     "expect_running": ExpectRunning,
     "close_stdin": CloseStdin,
     "terminate": Terminate,
+    "restart": Restart,
     "expect_exit": ExpectExit,
     "expect_no_more_output": ExpectNoMoreOutput,
     "expect_no_orphans": ExpectNoOrphans,
@@ -230,13 +287,19 @@ def templates_of(step: Step) -> list[Any]:
     """What a step sends."""
     match step:
         case Send():
-            return [step.send]
+            return [step.send] if step.header is None else [step.send, step.header]
         case SendRaw():
             return [step.send_raw]
         case SendChunked():
             return [step.send_chunked.message]
         case SendAll():
             return [step.send_all]
+        case ExpectStderrWithout():
+            return [step.expect_stderr_without]
+        case Tour():
+            return [step.tour]
+        case Settle():
+            return [step.settle]
     return []
 
 
@@ -249,6 +312,8 @@ def patterns_of(step: Step) -> list[Any]:
             return [step.find, step.until]
         case Every():
             return [step.every, step.must, step.until]
+        case Tour():
+            return [step.those, step.must, step.together]
         case Last():
             return [step.last]
         case SkipUnless():

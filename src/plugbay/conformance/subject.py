@@ -1,7 +1,7 @@
 """One process of a plugin under test: what is sent to it, what it says, how it leaves.
 
-Owns the process for one conversation, the strict reading of its lines, and the record of every frame. Refuses
-to judge: it reports what happened, and `conversation` compares that with what should have.
+Owns the process for one conversation, the strict reading of its messages, and the record of every one. Refuses to
+judge: it reports what happened, and `conversation` compares that with what should have.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plugbay.conformance.framings import Framing, Piece
 from plugbay.link.stream import PipeStream
 from plugbay.process import pidfd, warden_main
 from plugbay.process.child import Child
 from plugbay.process.status import ExitStatus
 from plugbay.wire.fast_json import MsgspecCodec
-from plugbay.wire.lines import LineDecoder, TooLong
 from plugbay.wire.strict_json import Malformed
 
 UNREAD = 256
-"""Lines of a plugin that wait to be looked at; one that writes more at once is not read any further."""
+"""Messages of a plugin that wait to be looked at; one that writes more waits until they have been."""
 
 RECORDED = 64
 """Frames kept of a conversation, the newest last."""
 
 EXCERPT = 400
 """Bytes of a frame that a report shows."""
+
+SENT, GOT = "→", "←"
+"""The directions of a transcript."""
 
 LOOK_SECONDS = 0.002
 """Between two looks at a process whose end must be noticed before anybody else acts on it."""
@@ -41,7 +44,7 @@ STATUS_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One line of the plugin: its bytes, and its value or why it has none."""
+    """One message of the plugin: its bytes, and its value or why it has none."""
 
     line: bytes
     value: Any = None
@@ -59,15 +62,14 @@ class Late:
 class Subject:
     """A running plugin and everything said so far. A listener of its own stream."""
 
-    def __init__(self, child: Child, max_line: int) -> None:
+    def __init__(self, child: Child, framing: Framing) -> None:
         self.child = child
         self.transcript: deque[tuple[str, bytes]] = deque(maxlen=RECORDED)
         """(direction, the first bytes of the frame)."""
         self.left: ExitStatus | None = None
         """How it left by itself; None when `close` had to end it."""
+        self.framing = framing
         self._codec = MsgspecCodec()
-        self._lines = LineDecoder(max_line)
-        self._max_line = max_line
         self._frames: deque[Frame] = deque()
         self._ended = False
         self._changed = asyncio.Event()
@@ -78,14 +80,14 @@ class Subject:
     # What the plugin does: the stream calls these.
 
     def data_received(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            self._take(line)
+        for piece in self.framing.feed(data):
+            self._take(piece)
         if len(self._frames) > UNREAD:
             self._stream.pause()
         self._changed.set()
 
     def eof_received(self) -> None:
-        rest = self._lines.eof()
+        rest = self.framing.eof()
         if rest is not None:
             self._take(rest)
         self._ended = True
@@ -101,29 +103,29 @@ class Subject:
             self._stream.pause()
             self.eof_received()
 
-    def _take(self, line: bytes | TooLong) -> None:
-        frame = self._frame(line)
-        self.transcript.append(("←", frame.line[:EXCERPT]))
+    def _take(self, piece: Piece) -> None:
+        frame = self._frame(piece)
+        self.transcript.append((GOT, frame.line[:EXCERPT]))
         self._frames.append(frame)
 
-    def _frame(self, line: bytes | TooLong) -> Frame:
-        if isinstance(line, TooLong):
-            return Frame(line.head, problem=f"a line of more than {self._max_line:,} bytes")
+    def _frame(self, piece: Piece) -> Frame:
+        body, problem = piece
+        if problem:
+            return Frame(body, problem=problem)
         try:
-            value = self._codec.decode(line)
+            value = self._codec.decode(body)
         except Malformed as error:
-            return Frame(line, problem=str(error) if line else "a blank line")
-        problem = "" if isinstance(value, dict) else "JSON, but not an object"
-        return Frame(line, value, problem)
+            return Frame(body, problem=str(error) if body else self.framing.empty)
+        return Frame(body, value, "" if isinstance(value, dict) else "JSON, but not an object")
 
     # What we do.
 
     def send(self, data: bytes) -> None:
-        self.transcript.append(("→", data[:EXCERPT]))
+        self.transcript.append((SENT, data[:EXCERPT]))
         self._stream.write(data)
 
     async def send_slowly(self, data: bytes, size: int, pause: float) -> None:
-        self.transcript.append(("→", data[:EXCERPT]))
+        self.transcript.append((SENT, data[:EXCERPT]))
         for start in range(0, len(data), size):
             self._stream.write(data[start : start + size])
             await asyncio.sleep(pause)
@@ -135,7 +137,11 @@ class Subject:
         """The next line, as soon as there is one."""
         if not await self._until(lambda: bool(self._frames) or self._ended, seconds):
             return Late()
-        return self._frames.popleft() if self._frames else Ended()
+        if not self._frames:
+            return Ended()
+        if len(self._frames) <= UNREAD and not self._ended:
+            self._stream.read_on()
+        return self._frames.popleft()
 
     async def exited(self, seconds: float) -> ExitStatus | None:
         """How the process left; None when it is still there after so many seconds."""

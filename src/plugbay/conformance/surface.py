@@ -34,11 +34,41 @@ UNMET = {
     "notification": "the manifest declares no notification",
     "compactor": "the plugin is no compactor",
     **{name: f"the manifest declares no hook {name}" for name in HOOKS},
+    "screen": "the manifest provides no screen",
+    "cli_namespace": "the manifest provides no namespace of command lines",
+    "snapshot": "the manifest subscribes to no snapshot",
+    "publication": "the manifest provides no snapshot",
+    "read_path": "the manifest asks to read no files",
+    "action": "the manifest provides no action: no namespace of command lines, no command",
+    "pub_sub": "the manifest asks for no event_bus, provides no snapshot and subscribes to none",
+    "harness": "the manifest exports no harness",
+    "secret": "the manifest has no secret slot",
+    "scratch": "no compactor asks for a scratch directory",
+    "output_schema": "no tool has an output_schema",
 }
 """Why a rule does not concern a plugin that lacks something of this kind."""
 
-FIRST_OF = ("method", "channel", "llm_provider", "hook", "vector_backend", "topic")
+ANY_OF = {"action": ("cli_namespace", "command"), "pub_sub": ("bus", "publication", "snapshot")}
+"""Needs that one of several kinds meets."""
+
+BY_FACT = {
+    "publication": "publications",
+    "bus": "bus",
+    "read_path": "read_roots",
+    "secret": "secret_slots",
+    "scratch": "scratch",
+    "output_schema": "schemas",
+}
+"""Kinds whose names are one of the facts."""
+
+SEVERAL = 4
+"""At most so many requests of one export are open at once, fewer if its manifest says so."""
+
+FIRST_OF = "method channel llm_provider hook vector_backend topic screen cli_namespace snapshot".split()
 """Kinds of which every conversation knows one by name."""
+
+TOUR_BEGINS = 100
+"""The first id of what is asked on a tour; a scenario's own requests have smaller ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +91,10 @@ class Surface:
     dialect: Dialect
     said: Mapping[str, tuple[Export, ...]] = field(default_factory=dict)
     """Kind → exports as the plugin itself described them; they replace those of the manifest."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Named values that the manifest implies beside the spec."""
+    place: str = ""
+    """A folder that a conversation has for itself."""
 
     def exports(self, kind: str) -> tuple[Export, ...]:
         return self.said.get(kind, _declared(self.spec, kind))
@@ -85,6 +119,10 @@ class Surface:
         """What of this kind can be tried."""
         if kind == "topic":
             return [pattern for pattern in self.spec.subscribes if not _is_wild(pattern)]
+        if kind in ("snapshot", "command"):
+            return list(self.spec.snapshots if kind == "snapshot" else self.spec.commands)
+        if kind in BY_FACT:
+            return list(self.facts.get(BY_FACT[kind], ()))
         if kind == "notification":
             return [name.removeprefix(topic(self.spec.id, "")) for name in self.spec.publishes]
         exports: Sequence[Export] = self.tools_to_call() if kind == "tool" else self.exports(kind)
@@ -95,6 +133,9 @@ class Surface:
         if scenario.for_each is None:
             return [Target(tool=self._tool("string_input" in scenario.needs))]
         kinds = tuple(self.dialect.questions) if scenario.for_each == "question" else (scenario.for_each,)
+        return self._targets(kinds)
+
+    def _targets(self, kinds: Sequence[str]) -> list[Target]:
         return [self._target(kind, name) for kind in kinds for name in self.names(kind)]
 
     def _target(self, kind: str, name: str) -> Target:
@@ -122,7 +163,7 @@ class Surface:
             return self._no_call(need)
         if need in HOOKS:
             return "" if need in self.names("hook") else UNMET[need]
-        kinds = tuple(self.dialect.questions) if need == "question" else (need,)
+        kinds = tuple(self.dialect.questions) if need == "question" else ANY_OF.get(need, (need,))
         return "" if any(self.names(kind) for kind in kinds) else UNMET[need]
 
     def _no_call(self, need: str) -> str:
@@ -135,7 +176,19 @@ class Surface:
         return ""
 
     def named(self, target: Target) -> dict[str, Any]:
-        """The named values of a conversation about this target."""
+        """The named values of a conversation about this target, and a tour of everything the plugin can be asked."""
+        tour = [
+            message
+            for each in self._targets(tuple(self.dialect.questions))
+            for message in self._named(each)["question"]
+        ]
+        numbered = [
+            {**message, "id": self.dialect.request_id(number)} if "id" in message else message
+            for number, message in enumerate(tour, TOUR_BEGINS)
+        ]
+        return {**self._named(target), "tour": numbered}
+
+    def _named(self, target: Target) -> dict[str, Any]:
         spec, tool = self.spec, target.tool
         named: dict[str, Any] = {
             "plugin_id": spec.id,
@@ -154,11 +207,21 @@ class Surface:
             "request_id": f"plugin_req_{secrets.token_hex(8)}",
             "input": {} if tool is None else inputs.input_for(tool),
             **{kind: next(iter(self.names(kind)), "") for kind in FIRST_OF},
+            **self.facts,
         }
         if target.kind:
             named[target.kind] = target.name
-        messages = self.dialect.questions.get(target.kind, ())
-        return {**named, "question": [fill(message, named, PURE) for message in messages]}
+        export = next((each for each in spec.exports if (each.kind, each.name) == (target.kind, target.name)), tool)
+        named |= {"place": self.place, **self.dialect.about(export, self.place)}
+        messages = [fill(message, named, PURE) for message in self.dialect.questions.get(target.kind, ())]
+        return {**named, "question": messages, **self._request(messages, export)}
+
+    def _request(self, messages: Sequence[Any], export: Export | None) -> dict[str, Any]:
+        """The first message of a question, taken apart, and as often as it may be asked at once."""
+        request = dict(messages[0]) if messages else {}
+        count = min(SEVERAL, export.facts.get("max_concurrency", 1) if export is not None else 1)
+        ids = [self.dialect.request_id(TOUR_BEGINS + number) for number in range(count)]
+        return {"request": request, "body": request.get("body", {}), "several": [{**request, "id": id} for id in ids]}
 
 
 def with_string(tool: Export | None) -> Any:

@@ -5,11 +5,13 @@ Owns the holes. Pure: values and generators come in. Refuses to know messages.
     "$tool"                          the named value of the run
     {"$text": 70000}                 what a generator makes of its argument
     {"$joined": ["$plugin_id", "."]}
+    {"$listed": ["$init", "$tour"]}
     "$$text"                         the text `$text`
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -33,7 +35,19 @@ def merged(parts: list[Any]) -> dict[str, Any]:
     return {key: value for part in parts if isinstance(part, dict) for key, value in part.items()}
 
 
-PURE: dict[str, Generator] = {"text": text, "joined": joined, "merged": merged}
+def listed(parts: list[Any]) -> list[Any]:
+    """These items as one list; those that are lists themselves are spread."""
+    return [item for part in parts for item in (part if isinstance(part, list) else [part])]
+
+
+def sized(parts: list[Any]) -> dict[str, Any]:
+    """A message whose params are padded so that its JSON is exactly this many bytes long."""
+    message, size = parts
+    bare = json.dumps({**message, "params": {"pad": ""}}, separators=(",", ":"))
+    return {**message, "params": {"pad": text(size - len(bare))}}
+
+
+PURE: dict[str, Generator] = {"text": text, "joined": joined, "merged": merged, "listed": listed, "sized": sized}
 """The generators that need to know nothing but their argument."""
 
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from plugbay.conformance.conversation import Broken, Conversation, Untried
+from plugbay.conformance.conversation import Conversation
+from plugbay.conformance.endings import Broken, Untried
+from plugbay.conformance.filed import Filed
 from plugbay.conformance.report import Status
 from plugbay.conformance.scenario import Scenario
 from plugbay.conformance.steps import verb_of
 from plugbay.conformance.stored import Stored
-from plugbay.conformance.subject import EXCERPT, Frame, Subject
+from plugbay.conformance.subject import EXCERPT, SENT, Frame, Subject
 from plugbay.conformance.surface import Surface, Target, with_string
 from plugbay.conformance.template import PURE
 from plugbay.model.spec import PluginSpec
@@ -65,15 +68,19 @@ async def _try_one(
     scenario: Scenario, surface: Surface, spawner: Spawner, target: Target, case: Mapping[str, Any], place: Path
 ) -> Verdict:
     spec, dialect = surface.spec, surface.dialect
-    try:
+
+    async def start() -> Subject:
         child = await spawner.spawn(launch_of(spec, scenario.environment, place), spec.timeouts.launch)
+        return Subject(child, dialect.framing())
+
+    try:
+        subject = await start()
     except LaunchFailed as error:
         hint = f"\nhint: {error.hint}" if error.hint else ""
         return Verdict(Status.FAILED, f"it cannot be started: {error.message}{hint}")
-    subject = Subject(child, dialect.max_line)
-    named = {**surface.named(target), **case}
-    generators = {**PURE, "input_with_string": with_string(target.tool), "stored": Stored()}
-    conversation = Conversation(subject, named, generators, dialect.reactions(scenario.host))
+    named = {**replace(surface, place=str(place)).named(target), **case}
+    generators = {**PURE, "input_with_string": with_string(target.tool), "stored": Stored(), "filed": Filed(place)}
+    conversation = Conversation(subject, named, generators, dialect.reactions(scenario.host), start)
     broken: Broken | None = None
     try:
         await conversation.carry_out(scenario.steps)
@@ -82,20 +89,22 @@ async def _try_one(
     except Broken as reason:
         broken = reason
     finally:
-        await subject.close()
-        await child.wait(spec.timeouts.kill)
+        await conversation.subject.close()
+        await conversation.subject.child.wait(spec.timeouts.kill)
     if broken is None:
         return Verdict(Status.PASSED, "", conversation.last)
-    return Verdict(Status.FAILED, _words(scenario, conversation.at, broken, _about(target, case), subject))
+    return Verdict(Status.FAILED, _words(scenario, conversation.at, broken, _about(target, case), conversation.subject))
 
 
 def launch_of(spec: PluginSpec, environment: str = "usual", place: Path | None = None) -> Launch:
-    """How the plugin's process is started. What it writes where it is told to work, it writes in `place`."""
+    """How the plugin's process is started. Where it is told to work, and its place for temporary files, is `place`."""
     usual = USUAL_VARIABLES if environment == "usual" else ()
     argv = resolve(spec.command, spec.root, host_search_path(os.environ))
     facts = {"project.id": PROJECT, "project.root": place, "config.root": place}
     told = {name: str(facts[fact]) for name, fact in spec.env_facts if facts[fact] is not None}
-    env = build_env((*usual, *spec.env_inherit), os.environ, {**told, **dict(spec.env)}, {})
+    inherited = (*usual, *spec.env_inherit)
+    told |= {"TMPDIR": str(place)} if place is not None and "TMPDIR" in inherited else {}
+    env = build_env(inherited, os.environ, {**told, **dict(spec.env)}, {})
     return Launch(argv=argv, cwd=spec.cwd or spec.root, env=env, label=spec.id)
 
 
@@ -114,6 +123,9 @@ def _words(scenario: Scenario, number: int, broken: Broken, about: str, subject:
     lines = [str(broken), f"rule: {scenario.clause}", f"step: {number} of {len(scenario.steps)} ({verb})"]
     if about:
         lines.append(f"case: {about}")
+    sent = [body for direction, body in subject.transcript if direction == SENT]
+    if sent:
+        lines.append(f"sent: {_excerpt(sent[-1])}")
     if broken.frame is not None:
         lines.append(f"line: {_excerpt(broken.frame.line)}")
     if subject.left is not None:

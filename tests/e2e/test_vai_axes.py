@@ -1,0 +1,117 @@
+"""The canary of vai passes every axis, and whatever it does wrong, an axis says so: that one and no other."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from plugbay.conformance.canaries import VAI_EXPORTS, Canary, load_canaries, prepare_vai_canary
+from plugbay.conformance.dialects import shared
+from plugbay.conformance.plugin_runner import Report, Status, run_conformance
+from plugbay.host.discovery import discover
+from plugbay.sdk.manifests import write_vai
+from tests.support.requirements import requirement
+
+CANARIES = load_canaries("vai")
+AXES = list(shared("vai", "axes.json"))
+BROKEN = [(canary, kind) for canary in CANARIES for kind in canary.broken]
+
+
+def conformed(root: Path, only: Iterable[str] | None = None) -> Report:
+    (found,) = discover([root])
+    assert found.spec is not None, found.problems
+    return run_conformance(found.spec, only=only)
+
+
+def failed(report: Report) -> list[str]:
+    return [axis.id for axis in report.axes if axis.status is Status.FAILED]
+
+
+@requirement("vai:kit-canary", "vai:kit-axes")
+def test_the_canary_passes_every_axis(tmp_path: Path) -> None:
+    report = conformed(prepare_vai_canary(tmp_path))
+    assert [(axis.id, axis.status, axis.detail) for axis in report.axes] == [(id, Status.PASSED, "") for id in AXES]
+
+
+@requirement("vai:kit-axes-catch")
+@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.axis)
+def test_a_broken_canary_fails_its_axis_and_no_other(canary: Canary, tmp_path: Path) -> None:
+    report = conformed(prepare_vai_canary(tmp_path, next(iter(canary.broken))))
+    assert failed(report) == [f"vai.{canary.axis}"], [axis.detail for axis in report.axes]
+
+
+@requirement("vai:kit-axes-catch")
+@pytest.mark.parametrize(("canary", "kind"), BROKEN, ids=[f"{canary.axis}_{kind}" for canary, kind in BROKEN])
+def test_whatever_the_canary_does_wrong_a_check_says_so(canary: Canary, kind: str, tmp_path: Path) -> None:
+    check = canary.broken[kind]
+    report = conformed(prepare_vai_canary(tmp_path, kind), [f"vai.{canary.axis}.{check}"])
+    assert failed(report) == [f"vai.{canary.axis}"]
+    assert f"\ncheck: {check}, it " in report.axis(f"vai.{canary.axis}").detail
+
+
+@requirement("vai:kit-skips")
+def test_what_a_manifest_does_not_imply_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    report = conformed(prepare_vai_canary(tmp_path, exports=VAI_EXPORTS[1:2]))
+    skipped = {axis.id: axis.detail for axis in report.axes if axis.status is Status.SKIPPED}
+    assert skipped == {
+        "vai.events": "it sends no events",
+        "vai.tools": "the plugin offers no tool",
+        "vai.compactors": "the plugin is no compactor",
+        "vai.harnesses": "the manifest exports no harness",
+        "vai.secrets": "the manifest has no secret slot",
+    }
+    assert failed(report) == []
+
+
+def test_a_tool_that_changes_things_is_not_called_without_an_example(tmp_path: Path) -> None:
+    tool = VAI_EXPORTS[0]
+    exports = [{**tool, "tool": {"effect_class": "non_idempotent_write", "input_schema": "any.json"}}]
+    root = prepare_vai_canary(tmp_path, exports=exports)
+    (root / "any.json").write_text('{"type": "object"}')
+    report = conformed(root, ["vai.tools.result", "vai.requests.once"])
+    why = "every tool changes things, and none has an example of an input in its schema that may be used"
+    assert report.axis("vai.tools").detail == why
+    assert failed(report) == []
+
+
+WITH_THE_SDK = """
+from plugbay.sdk import Plugin
+
+plugin = Plugin("acme/whole", version="1.0.0")
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+@plugin.tool(effect="read_only", input_schema=TEXT, output_schema=TEXT, capabilities=["secret=token"])
+def echo(text, ctx):
+    ctx.progress("listening")
+    return {"text": text}
+
+@plugin.hook("run.completed")
+def note(event, ctx):
+    print("noted", ctx.delivery_id)
+
+@plugin.compactor(capabilities=["filesystem=scratch"])
+def shorten(messages):
+    return [block for block in messages if block["kind"] == "system"] + messages[-2:]
+
+@plugin.harness("walk")
+def walk(run, ctx):
+    ctx.checkpoint({"step": 1})
+    return "walked"
+
+if __name__ == "__main__":
+    plugin.run()
+"""
+
+
+@requirement("vai:kit-plugin-axes")
+def test_a_plugin_made_with_the_sdk_passes_every_axis(tmp_path: Path) -> None:
+    root = tmp_path / "whole"
+    root.mkdir()
+    (root / "plugin.py").write_text(WITH_THE_SDK, "utf-8")
+    write_vai(runpy.run_path(str(root / "plugin.py"))["plugin"], root, python=sys.executable)
+    report = conformed(root)
+    assert [(axis.id, axis.status, axis.detail) for axis in report.axes] == [(id, Status.PASSED, "") for id in AXES]
