@@ -30,8 +30,14 @@ SHOWN = (
     "What you remember:\\n- Ada is allergic to nuts.",
     "window-compactor: 7 → 4",
     '{"item": "tea", "price": 5.5, "before": 4.2, "above": 5}',
+    "Tokens left in November 2026",
+    "36.2 M of 100.0 M",
+    "2026-11: 63,781,095 of 100,000,000 tokens",
+    "the limit is 60,000,000",
+    "usage: clock [--utc]",
 )
-"""What the demo shows: an answer of every plugin, both refusals, hooks, a compaction and events of every kind."""
+"""What the demo shows: an answer of every plugin, refusals, hooks, a compaction, events of every kind, a screen and
+command lines."""
 
 
 def test_there_are_examples_with_and_without_the_sdk() -> None:

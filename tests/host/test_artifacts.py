@@ -39,7 +39,7 @@ def test_an_artifact_is_kept_under_its_hash_and_outlives_the_room(room: Path, ke
     (room / "out" / "report.md").unlink()
     assert found == {**ref(), "asset_id": f"asset_{ref()['sha256']}"}
     assert kept.path(found["asset_id"]).read_bytes() == b"# Done\n"
-    assert [path.name for path in kept.path("x").parent.iterdir()] == [found["asset_id"]]
+    assert [path.name for path in kept.path(found["asset_id"]).parent.iterdir()] == [found["asset_id"]]
 
 
 @requirement("vai:host-harness-artifacts")
@@ -62,6 +62,7 @@ def test_an_artifact_is_kept_under_its_hash_and_outlives_the_room(room: Path, ke
         (ref(""), "must have a path"),
         (ref("a\0b"), "must have a path"),
         (ref("."), "does not stay inside"),
+        (ref("a/" * 3_000), "^'.{0,120}cannot be read"),
         ("out/report.md", "must be an object"),
     ],
 )
@@ -72,13 +73,34 @@ def test_an_artifact_that_is_not_what_it_says_is_refused(room: Path, kept: Artif
     assert (room / "link").read_bytes() == b"# Done\n"  # only the guard is in the way
     with pytest.raises(BadArtifact, match=why):
         kept.pick_up(room, [said])
-    assert not list(kept.path("x").parent.glob("*"))
+    assert not list((room.parent / "kept").glob("*"))
 
 
 @pytest.mark.parametrize("said", ["report.md", {"path": "x"}, [ref()] * (artifacts.MAX_ARTIFACTS + 1)])
 def test_artifacts_are_a_list_of_bounded_length(room: Path, kept: Artifacts, said: Any) -> None:
     with pytest.raises(BadArtifact, match="must be a list"):
         kept.pick_up(room, said)
+
+
+@requirement("vai:host-harness-artifacts")
+def test_a_file_that_is_mostly_holes_does_not_fill_the_disk(room: Path, kept: Artifacts) -> None:
+    """It takes nothing of the room's quota and would take all of its size where it is kept."""
+    os.truncate(room / "out" / "report.md", artifacts.MAX_BYTES + 1)
+    assert (room / "out" / "report.md").stat().st_blocks < 100
+    with pytest.raises(BadArtifact, match="together"):
+        kept.pick_up(room, [ref(size_bytes=artifacts.MAX_BYTES + 1)])
+    half = artifacts.MAX_BYTES // 2
+    with pytest.raises(BadArtifact, match="together"):
+        kept.pick_up(room, [ref(size_bytes=half), ref(size_bytes=half), ref(size_bytes=1)])
+    with pytest.raises(BadArtifact, match="bytes, not"):  # the positive control: two halves alone are not too many
+        kept.pick_up(room, [ref(size_bytes=half), ref(size_bytes=half)])
+    assert not (room.parent / "kept").exists()
+
+
+@pytest.mark.parametrize("asset_id", ["../secret", "/etc/passwd", "", "asset_", "asset_../secret", "asset_" + "A" * 64])
+def test_only_an_asset_id_names_an_asset(kept: Artifacts, asset_id: str) -> None:
+    with pytest.raises(BadArtifact, match="is no asset_id"):
+        kept.path(asset_id)
 
 
 def test_a_file_for_the_plugin_is_private_and_new(room: Path) -> None:

@@ -37,6 +37,7 @@ def tool(name, params, m):
         ({"a": "secret", "b": "secretive"}, "secretive", HIDDEN),
         ({"deep": {"list": ["swordfish"]}}, {"swordfish": ["swordfish", 1, None]}, {HIDDEN: [HIDDEN, 1, None]}),
         ({"pin": 123456}, "pin 123456", f"pin {HIDDEN}"),
+        ({"pin": "123456"}, [123456, 5123456.5, 12345, True], [HIDDEN, f"5{HIDDEN}.5", 12345, True]),
         ({"pem": "BEGIN KEY\nabcdefgh\nEND KEY"}, "abcdefgh", HIDDEN),
         ({"short": "abc"}, "abc", "abc"),
         ({}, "anything", "anything"),
@@ -76,13 +77,37 @@ def test_a_secret_in_base64_or_in_a_url_is_a_secret_too() -> None:
     assert discretion.text("c29tZXRoaW5nIGVsc2U=") == "c29tZXRoaW5nIGVsc2U="
 
 
-def test_tokens_of_the_past_are_forgotten_after_many_others_and_secrets_are_not() -> None:
+def test_a_token_is_told_to_nobody_while_it_lives_and_forgotten_after_many_others() -> None:
     discretion = Discretion({"key": KEY})
-    tokens = [f"token-number-{number:04d}" for number in range(PASSING + 1)]
+    tokens = [f"{number:04d}-is-the-token" for number in range(PASSING + 2)]
     for token in tokens:
         discretion.learn(None, (token,))
-    assert discretion.text(f"{tokens[-1]} {tokens[1]} {KEY}") == f"{HIDDEN} {HIDDEN} {HIDDEN}"
-    assert discretion.text(tokens[0]) == tokens[0]
+    for token in tokens[1:]:
+        discretion.dead(token)
+        discretion.dead(token)
+    assert discretion.text(f"{tokens[-1]} {tokens[2]} {KEY}") == f"{HIDDEN} {HIDDEN} {HIDDEN}"
+    assert discretion.text(tokens[0]) == HIDDEN  # however many others have come and gone
+    assert discretion.text(tokens[1]) == tokens[1]
+
+
+@requirement("vai:host-redaction-forms")
+def test_a_secret_that_a_diagnosis_cut_short_is_not_told_either() -> None:
+    discretion = Discretion({"key": "swordfish/and/sharks+2"})
+    for size in range(8, len("swordfish/and/sharks+2") + 1):
+        cut = "swordfish/and/sharks+2"[:size]
+        assert discretion.text(f"bad {cut!r}, {cut}") == f"bad '{HIDDEN}', {HIDDEN}"
+        assert discretion.line(f"key {cut}…".encode()) == f"key {HIDDEN}…".encode()
+    assert discretion.line(b"swordfish%2Fand%2Fsha") == HIDDEN.encode()
+    assert discretion.text("swords and sharks") == "swords and sharks"
+
+
+def test_what_is_data_loses_whole_secrets_only() -> None:
+    discretion = Discretion({"url": "https://hooks.example/T0/secret"})
+    said = {"url": "https://hooks.example/", "result": "https://hooks.example/T0/secret"}
+    assert discretion.value(said) == {"url": "https://hooks.example/", "result": HIDDEN}
+    left = {"result": {"next": "https://hooks.example/"}, "hint": "https://hooks.example/"}
+    told = discretion.failure(Failure(Code.PLUGIN_ERROR, "no", detail=left))
+    assert told.detail == {"result": {"next": "https://hooks.example/"}, "hint": HIDDEN}
 
 
 @requirement("kaged:secrets-never-told")

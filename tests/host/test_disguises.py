@@ -28,6 +28,12 @@ BYTES = SECRET.encode()
         quote_plus(SECRET),
         urlencode({"q": SECRET}),
         json.dumps({"key": SECRET}),
+        json.dumps({"key": SECRET}).replace("/", "\\/"),
+        json.dumps({"key": SECRET}).replace("\\u00fc", "\\u00FC"),
+        BYTES.hex(),
+        BYTES.hex().upper(),
+        repr(ValueError(BYTES)),
+        repr({"key": SECRET}),
     ],
 )
 def test_every_usual_form_holds_one_of_the_forms(said: str) -> None:

@@ -12,6 +12,7 @@ from plugbay import Host
 from plugbay.host import fleet
 from plugbay.host.fleet import Fleet, has_class, has_classes
 from plugbay.host.invocation_context import ExportBinding, Policy
+from plugbay.model.errors import Code
 from plugbay.model.operations import Shutdown
 from plugbay.model.spec import Export, PluginSpec
 from tests.support.invoking import alive, host_of, records, with_host
@@ -156,7 +157,7 @@ def test_workers_of_many_orgs_do_not_pile_up(run: Run, tmp_path: Path, monkeypat
     with_host(run, host_of(root), main)
 
 
-def test_workers_that_are_busy_stay_however_many_there_are(
+def test_busy_workers_stay_and_an_org_more_has_a_child_for_its_invocation_alone_or_waits(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet, "MAX_WORKERS", 1)
@@ -172,14 +173,19 @@ def test_workers_that_are_busy_stay_however_many_there_are(
 
     async def main(host: Host) -> None:
         begun: list[Any] = []
-        orgs = ("org_1", "org_2", "org_3")
+        orgs = ("org_1", "org_2")
         tasks = [asyncio.ensure_future(host.invoke("t", {}, org_id=org, on_progress=begun.append)) for org in orgs]
-        await until(lambda: len(begun) == 3)
-        assert host.plugins()[0].busy == 3
-        assert all(host.invocations.cancel(record.invocation_id) for record in records(host))
-        assert [result.status for result in await asyncio.gather(*tasks)] == ["succeeded"] * 3
+        await until(lambda: len(begun) == 2)
+        late = await host.invoke("t", {}, org_id="org_3", timeout=0.2)
+        assert late.failure is not None and late.failure.code == Code.OVERLOADED
+        assert host.plugins()[0].busy == 2 and list(fleet_of(host)._workers) == ["org_1"]
+        assert all(host.invocations.cancel(record.invocation_id) for record in records(host)[:2])
+        results = await asyncio.gather(*tasks)
+        pids = {result.value_or_raise()["structured_output"]["pid"] for result in results}
+        assert len(pids) == 2
+        await until(lambda: len([pid for pid in pids if alive(pid)]) == 1)
 
-    with_host(run, host_of(root), main)
+    with_host(run, host_of(root, "concurrency = 1"), main)
 
 
 @requirement("vai:host-idle-workers")

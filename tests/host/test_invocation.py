@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
@@ -13,9 +14,13 @@ import pytest
 
 from plugbay import Host
 from plugbay.host import settings_files
+from plugbay.host.discretion import PASSING
+from plugbay.host.invocation import EARLY, is_over
 from plugbay.host.invocation_context import ExportBinding, Policy
 from plugbay.host.means import Gateway
-from plugbay.host.records import MemoryTokens
+from plugbay.host.ports import Journey
+from plugbay.host.records import MemoryCheckpoints, MemoryTokens
+from plugbay.host.seat import Deadline
 from plugbay.model.errors import Code
 from tests.support.invoking import SCRATCH, host_of, records, rooms, with_host
 from tests.support.loops import Run, until
@@ -180,6 +185,72 @@ def test_a_secret_and_a_token_are_told_to_nobody_however_the_plugin_says_them(
     assert said_anywhere(told, SECRET) == [] and said_anywhere(told, tokens[0]) == []
 
 
+CUTS = """
+def tool(body, m):
+    secret, how = body["secrets"]["key"], body["input"]["how"]
+    if how == "line":
+        print("x" * (8192 - 20) + secret, file=sys.stderr, flush=True)
+    elif how == "unfinished":
+        os.write(2, secret[:-1].encode())
+    elif how == "type":
+        send(type="x" * 80 + secret)
+    elif how == "status":
+        respond(m, status="x" * 80 + secret)
+    elif how == "code":
+        end(m, "failed", code="x" * 180 + secret)
+    elif how == "frame":
+        raw(b"Content-Length: 900\\r\\n\\r\\n" + (b"x" * 180 + secret.encode()).ljust(900))
+    elif how == "hex":
+        end(m, "failed", message=secret.encode().hex())
+    os._exit(3)
+"""
+"""A secret where whoever quotes what a plugin says stops in the middle of it."""
+
+
+@requirement("vai:host-redaction")
+@pytest.mark.parametrize("how", ["line", "unfinished", "type", "status", "code", "frame", "hex"])
+def test_not_even_a_part_of_a_secret_is_told_where_a_quotation_ends(run: Run, tmp_path: Path, how: str) -> None:
+    secret = "sk-live-0123456789-abcdefghij-klm"
+    asked = {"secret_slots": ["key"]}
+    root = write_vai_plugin(tmp_path, CUTS, [export(permissions=asked, own={"effect_class": "unknown"})])
+    heard: list[Any] = []
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("t", {"how": how}, binding=ExportBinding(secrets={"key": secret}))
+        assert result.failure is not None and "***" in str(result.failure)
+        heard.extend((result, records(host), host.journal.recent("acme/p")))
+
+    with_host(run, host_of(root, log_dir=tmp_path / "logs"), main)
+    told = str(heard) + "".join(path.read_text() for path in (tmp_path / "logs").iterdir())
+    assert secret[:11] not in told and secret.encode().hex()[:22] not in told
+
+
+def test_a_token_is_not_told_while_it_can_be_used_however_many_others_were_used_since(run: Run, tmp_path: Path) -> None:
+    body = """
+    def tool(body, m):
+        if body["input"].get("long"):
+            event(m)
+            while not os.path.exists("enough"):
+                time.sleep(0.01)
+        succeed(m, output({"token": body["context"]["gateway"]["delegation_token"]}))
+    """
+    limits: dict[str, Any] = {"execution_class": "worker", "max_concurrency": 2}
+    root = write_vai_plugin(tmp_path, body, [export(permissions=EVERYTHING, **limits)])
+
+    async def main(host: Host) -> None:
+        host.invocations.gateway = Gateway("https://gateway.example", MemoryTokens())
+        begun = asyncio.Event()
+        order: dict[str, Any] = {"binding": BOUND, "on_progress": lambda _: begun.set()}
+        long = asyncio.ensure_future(host.invoke("t", {"long": True}, **order))
+        await begun.wait()
+        for _ in range(PASSING + 1):
+            (await host.invoke("t", {}, binding=BOUND)).value_or_raise()
+        (root / "enough").touch()
+        assert (await long).value_or_raise()["structured_output"] == {"token": "***"}
+
+    with_host(run, host_of(root), main)
+
+
 def test_without_the_guard_the_same_plugin_would_tell_everything(run: Run, tmp_path: Path) -> None:
     """The same child with secrets that the host does not know to be any: they are in every place it looks."""
     root = write_vai_plugin(tmp_path, LEAKS.replace('body["secrets"]', 'body["input"]["notes"]'))
@@ -192,6 +263,58 @@ def test_without_the_guard_the_same_plugin_would_tell_everything(run: Run, tmp_p
     with_host(run, host_of(root, log_dir=tmp_path / "logs"), main)
     logs = "".join(path.read_text() for path in (tmp_path / "logs").iterdir())
     assert said_anywhere(str(heard), SECRET) and said_anywhere(logs, SECRET)
+
+
+class Stubborn(MemoryTokens):
+    """Revokes nothing, and says of what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.issued: list[str] = []
+
+    def issue(self, claims: Any) -> str:
+        self.issued.append(super().issue(claims))
+        return self.issued[-1]
+
+    def revoke(self, token: str) -> None:
+        raise ConnectionError(f"{token} stays")
+
+
+def test_a_token_that_cannot_be_revoked_is_not_told_and_spoils_neither_result_nor_room(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = write_vai_plugin(tmp_path, exports=[export(permissions=EVERYTHING)])
+    tokens = Stubborn()
+
+    async def main(host: Host) -> None:
+        host.invocations.gateway = Gateway("https://gateway.example", tokens)
+        result = await host.invoke("t", {}, binding=BOUND)
+        assert result.status == "succeeded" and host.journal.counts("acme/p")["token_left"] == 1
+        await until(lambda: not rooms(root))
+        assert tokens.issued[0] not in f"{result} {records(host)} {host.journal.recent('acme/p')} {caplog.text}"
+
+    with caplog.at_level(logging.DEBUG):
+        with_host(run, host_of(root), main)
+
+
+def test_a_bug_of_the_hosts_own_quotes_no_secret_and_its_record_is_closed(run: Run, tmp_path: Path) -> None:
+    class Broken(MemoryCheckpoints):
+        def save(self, execution_id: str, journey: Journey) -> None:
+            if journey.summary is not None:
+                raise OSError(f"the disk is full of {SECRET}")
+
+    body = "def harness(body, m): succeed(m, {'summary': {'text': 'done'}})"
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness", permissions=EVERYTHING)])
+
+    async def main(host: Host) -> None:
+        host.invocations._means.kit.checkpoints = Broken()
+        result = await host.invoke("x", {}, binding=BOUND)
+        assert result.failure is not None and result.failure.code == Code.INTERNAL
+        assert "the disk is full of ***" in result.failure.message
+        assert [record.status for record in records(host)] == ["failed"]
+        await until(lambda: not rooms(root))
+
+    with_host(run, host_of(root), main)
 
 
 @requirement("vai:host-secrets-pipe")
@@ -321,3 +444,14 @@ def test_there_is_no_token_without_a_gateway_or_without_anything_to_do_there(
         assert len(tokens) == 0
 
     with_host(run, host_of(root), main)
+
+
+# The deadline.
+
+
+def test_a_wait_that_a_timer_ended_a_moment_early_was_as_long_as_it_could_be(run: Run) -> None:
+    async def main() -> None:
+        assert is_over(Deadline(0)) and is_over(Deadline(EARLY / 2))
+        assert not is_over(Deadline(60))
+
+    run(main)

@@ -126,7 +126,7 @@ def test_a_handler_that_ignores_its_deadline_leaves_no_process_and_no_scratch(
     pids: list[int] = []
 
     async def main(host: Host) -> None:
-        await until(lambda: host.plugins()[0].ready == 1)
+        await until(lambda: host.plugins()[0].ready >= 1)
         result = await host.invoke("t", {}, timeout=1)
         assert result.failure is not None and result.failure.code == Code.TIMEOUT
         (record,) = result.records
@@ -138,6 +138,22 @@ def test_a_handler_that_ignores_its_deadline_leaves_no_process_and_no_scratch(
 
     with_host(run, host_of(root, "pool = 1\ntimeouts = { grace = 0.2, teardown = 0.1 }"), main)
     assert len(pids) == 3 and not rooms(root)
+
+
+def test_a_plugin_whose_own_clock_is_early_has_met_the_same_deadline(run: Run, tmp_path: Path) -> None:
+    body = """
+    def tool(body, m):
+        end(m, "cancelled", "deadline_exceeded")
+    """
+    root = write_vai_plugin(tmp_path, body)
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("t", {})
+        (record,) = result.records
+        assert result.failure is not None and result.failure.code == Code.TIMEOUT
+        assert (record.status, record.status_reason) == ("cancelled", "deadline_exceeded")
+
+    with_host(run, host_of(root), main)
 
 
 @requirement("vai:host-grace-succeeded")
@@ -417,6 +433,53 @@ def test_a_binding_narrows_how_much_runs_at_once_and_the_wait_counts_against_the
         for record in records(host):
             host.invocations.cancel(record.invocation_id)
         await asyncio.gather(first, other)
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-max-concurrency")
+def test_who_waits_for_its_own_binding_takes_no_turn_from_the_orgs_other_bindings(run: Run, tmp_path: Path) -> None:
+    body = """
+    def tool(body, m):
+        event(m)
+        if body["input"].get("long"):
+            cancels[m["id"]].wait()
+        succeed(m, output({}))
+
+    def cancelled(m): pass
+    """
+    root = write_vai_plugin(tmp_path, body, [export(execution_class="worker", max_concurrency=2)])
+
+    async def main(host: Host) -> None:
+        narrow = ExportBinding("bind_1", policy=Policy(max_concurrency=1))
+        begun = asyncio.Event()
+        first = asyncio.ensure_future(
+            host.invoke("t", {"long": True}, binding=narrow, on_progress=lambda _: begun.set())
+        )
+        await begun.wait()
+        waiting = asyncio.ensure_future(host.invoke("t", {}, binding=narrow))
+        await until(lambda: len(records(host)) == 2)
+        assert (await host.invoke("t", {}, binding=ExportBinding("bind_2"))).status == "succeeded"
+        host.invocations.cancel(records(host)[0].invocation_id)
+        assert [(await first).status, (await waiting).status] == ["succeeded", "succeeded"]
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-deadline-min")
+def test_work_whose_time_is_over_never_reaches_a_plugin_that_is_ready_for_it(run: Run, tmp_path: Path) -> None:
+    body = COUNTS + "\ndef tool(body, m):\n    count()\n    succeed(m, output({}))\n"
+    root = write_vai_plugin(tmp_path, body, [export(execution_class="worker", own={"effect_class": "unknown"})])
+
+    async def main(host: Host) -> None:
+        assert (await host.invoke("t", {})).status == "succeeded"
+        late = await host.invoke("t", {}, timeout=0)
+        assert late.failure is not None and late.failure.code == Code.TIMEOUT
+        assert "execution_outcome" not in late.failure.detail
+        assert late.record is not None
+        assert (late.record.status, late.record.status_reason) == ("cancelled", "deadline_exceeded")
+        assert (await host.invoke("t", {})).status == "succeeded"
+        assert (root / "count").read_text() == "xx"
 
     with_host(run, host_of(root), main)
 

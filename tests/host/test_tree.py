@@ -136,3 +136,24 @@ def test_a_room_that_is_a_link_is_not_measured_but_refused(room: Path, outside: 
     room.rmdir()
     room.symlink_to(outside)
     assert "cannot be measured" in str(tree.overfull(room, 1 << 30))
+
+
+@requirement("vai:host-scratch-removal")
+def test_a_folder_that_becomes_a_link_while_it_is_removed_is_removed_as_one(
+    room: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at a name and its opening, somebody swaps it; the rest of the room goes all the same."""
+    for name in "abc":
+        (room / name / "inner").mkdir(parents=True)
+    look = tree._unlinked
+
+    def look_and_swap(at: int, name: str) -> bool:
+        gone = look(at, name)
+        if name in "abc" and not gone and not (room / "moved").exists():
+            (room / name).rename(room / "moved")
+            (room / name).symlink_to(outside)
+        return gone
+
+    monkeypatch.setattr(tree, "_unlinked", look_and_swap)
+    assert tree.remove(room)
+    assert not room.exists()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from plugbay import Host
+from plugbay.host.invocation_context import ExportBinding
 from plugbay.host.means import Gateway
 from plugbay.host.ports import Journey
 from plugbay.host.records import MemoryCheckpoints, MemoryTokens
@@ -374,6 +375,29 @@ def test_a_checkpoint_that_is_none_or_too_large_is_not_kept(run: Run, tmp_path: 
         assert host.journal.counts("acme/p")["event_refused"] == 3
         result = await host.invoke("x", {"trigger": {"type": "large"}})
         assert [record.error_code for record in result.records] == ["harness.invalid_checkpoint"]
+
+    with_host(run, host_of(root), main)
+
+
+def test_no_org_goes_on_from_what_another_one_left_under_the_same_id(run: Run, tmp_path: Path) -> None:
+    body = """
+    def harness(body, m):
+        mine = {"kind": "k", "data": body["context"]["org_id"]}
+        succeed(m, {"checkpoint": body.get("checkpoint") or mine, "artifacts": []})
+    """
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness")])
+    resume = {"mode": "resume", "target": {"execution_id": "exec_1"}}
+
+    async def main(host: Host) -> None:
+        await host.invoke("x", {"target": {"execution_id": "exec_1"}}, org_id="org_1")
+        others: tuple[dict[str, Any], ...] = ({"org_id": "org_2"}, {}, {"binding": ExportBinding(org_id="org_2")})
+        own: tuple[dict[str, Any], ...] = ({"org_id": "org_1"}, {"binding": ExportBinding(org_id="org_1")})
+        for order in others:
+            refused = await host.invoke("x", resume, **order)
+            assert refused.record is not None and refused.record.error_code == "harness.nothing_to_resume"
+        for order in own:
+            resumed = await host.invoke("x", resume, **order)
+            assert resumed.value_or_raise()["checkpoint"] == {"kind": "k", "data": "org_1"}
 
     with_host(run, host_of(root), main)
 

@@ -19,6 +19,8 @@ class Answer(NamedTuple):
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     endless: bool = False
+    missing: int = 0
+    """Bytes that are announced and never sent."""
 
 
 class Seen(NamedTuple):
@@ -41,13 +43,14 @@ def serve(answers: dict[str, Answer]) -> Iterator[tuple[str, list[Seen]]]:
             self.send_response(found.status)
             for name, value in found.headers:
                 self.send_header(name, value)
-            self.send_header("content-length", str(ENDLESS if found.endless else len(found.body)))
+            self.send_header("content-length", str(ENDLESS if found.endless else len(found.body) + found.missing))
             self.end_headers()
             try:
                 while found.endless:
                     self.wfile.write(found.body)
                 if self.command != "HEAD":
                     self.wfile.write(found.body)
+                self.close_connection = found.missing > 0
             except OSError:  # the client has had enough
                 self.close_connection = True
 

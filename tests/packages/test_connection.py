@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from plugbay.packages import connection as connections
 from plugbay.packages import login
 from plugbay.packages.connection import PUSH, Connection
 from plugbay.packages.errors import PackageRefused, Reason
@@ -181,3 +182,111 @@ def test_an_error_that_says_nothing_is_told_by_its_status(body: bytes) -> None:
         connection.blob(DIGEST),
     ):
         pass
+
+
+# What no honest registry would do.
+
+MANIFEST = "/v2/some/thing/manifests/1"
+BLOB = f"/v2/some/thing/blobs/{DIGEST}"
+UPLOADS = "/v2/some/thing/blobs/uploads/"
+ELSEWHERE = "192.0.2.1"
+"""An address that is kept free for documents."""
+
+
+def refused(answers: dict[str, Answer], ask: Callable[[Connection], object]) -> PackageRefused:
+    with lying_registry.serve(answers) as (address, _), connect(address) as connection:
+        with pytest.raises(PackageRefused) as caught:
+            ask(connection)
+        return caught.value
+
+
+def ask_manifest(connection: Connection) -> object:
+    return connection.manifest(parse("127.0.0.1/some/thing:1"), "application/json", 10_000)
+
+
+def upload(connection: Connection) -> None:
+    connection.put_blob(DIGEST, len(DATA), lambda: [DATA])
+
+
+@requirement("vai:package-credentials")
+@pytest.mark.parametrize("challenge", ['Bearer realm="{}/token"', 'Basic realm="x"'])
+def test_whoever_a_registry_sends_us_to_is_not_told_who_asks(challenge: str, logged_in: Callable[..., None]) -> None:
+    answers_there: dict[str, Answer] = {}
+    with lying_registry.serve(answers_there) as (other, seen_there):
+        there = f"http://localhost:{other.rpartition(':')[2]}"
+        answers_there["/blob"] = Answer(b"", 401, (("www-authenticate", challenge.format(there)),))
+        with lying_registry.serve({BLOB: Answer(b"", 307, (("location", f"{there}/blob"),))}) as (address, _):
+            logged_in(address)
+            with connect(address) as connection, pytest.raises(PackageRefused, match="sends us to localhost"):
+                connection.has_blob(DIGEST)
+        assert [(request.path, request.authorization) for request in seen_there] == [("/blob", None)]
+
+
+@requirement("vai:package-tls")
+@pytest.mark.parametrize(
+    ("status", "header"),
+    [(307, ("location", f"http://{ELSEWHERE}/x")), (401, ("www-authenticate", f'Bearer realm="http://{ELSEWHERE}/t"'))],
+)
+def test_without_tls_nothing_leaves_this_machine(
+    status: int, header: tuple[str, str], logged_in: Callable[..., None]
+) -> None:
+    found = refused({MANIFEST: Answer(b"", status, (header,))}, ask_manifest)
+    assert (found.reason, ELSEWHERE in found.message) == (Reason.INSECURE_TRANSPORT, True)
+
+
+@requirement("vai:package-tls")
+def test_without_tls_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with lying_registry.serve({}) as (proxy, seen_there), lying_registry.serve({BLOB: Answer()}) as (address, seen):
+        monkeypatch.setenv("http_proxy", f"http://{proxy}")
+        monkeypatch.setenv("no_proxy", "")
+        with connect(address) as connection:
+            assert connection.has_blob(DIGEST)
+        assert (len(seen), seen_there) == (1, [])
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_an_answer_that_breaks_off_is_told(status: int) -> None:
+    found = refused({MANIFEST: Answer(b"half", status, missing=4)}, ask_manifest)
+    assert (found.reason, "breaks off" in found.message) == (Reason.REGISTRY_FAILED, True)
+
+
+@pytest.mark.parametrize("place", ["http://[::1", "\x01", "https://a..b/x", f"https://{'a' * 300}/x"])
+def test_an_address_of_no_use_is_told_wherever_it_stands(place: str) -> None:
+    elsewhere = (("location", place),)
+    challenge = (("www-authenticate", f'Bearer realm="{place}"'),)
+    for answers, ask in (
+        ({UPLOADS: Answer(b"", 202, elsewhere)}, upload),
+        ({MANIFEST: Answer(b"", 307, elsewhere)}, ask_manifest),
+        ({MANIFEST: Answer(b"", 401, challenge)}, ask_manifest),
+    ):
+        assert refused(answers, ask).reason is Reason.REGISTRY_FAILED
+
+
+def test_an_upload_goes_where_it_was_told_to_and_is_sent_nowhere_else() -> None:
+    place = f"/up?digest={DIGEST.replace(':', '%3A')}"
+    answers = {UPLOADS: Answer(b"", 202, (("location", "/up"),)), place: Answer(b"", 307, (("location", "/on"),))}
+    assert "answered 307" in refused(answers, upload).message
+    answers[place] = Answer(b"", 201)
+    with lying_registry.serve(answers) as (address, _), connect(address) as connection:
+        upload(connection)
+
+
+def test_a_page_of_some_proxy_is_an_error_with_its_status() -> None:
+    found = refused({MANIFEST: Answer(b"<p>" * 100_000, 502)}, ask_manifest)
+    assert (found.reason, found.message.endswith("answered 502")) == (Reason.REGISTRY_FAILED, True)
+
+
+def test_an_answer_that_takes_forever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refused({MANIFEST: Answer(b"{}", missing=8)}, ask_manifest).message.count("minutes") == 0
+    monkeypatch.setattr(connections, "LONGEST_SECONDS", -1.0)
+    assert "minutes for one answer" in refused({MANIFEST: Answer(b"{}")}, ask_manifest).message
+
+
+def test_the_registry_is_known_by_any_spelling_of_its_name(logged_in: Callable[..., None]) -> None:
+    wants = (("www-authenticate", 'Basic realm="x"'),)
+    with lying_registry.serve({BLOB: Answer(b"", 401, wants)}) as (address, seen):
+        port = address.rpartition(":")[2]
+        logged_in(f"localhost:{port}")
+        with connect(f"LocalHost:{port}") as connection, pytest.raises(PackageRefused):
+            connection.has_blob(DIGEST)
+        assert [bool(request.authorization) for request in seen] == [False, True]

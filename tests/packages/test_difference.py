@@ -25,6 +25,7 @@ def test_everything_a_plugin_wants_is_in_neutral_words() -> None:
         sandbox=SandboxRequest(network=True, read=("/r",), write=("/w",), drop_user=False),
         env_inherit=("HOME",),
         subscribes=("news.>",),
+        snapshots=("usage.today",),
         publishes=("mine.>",),
         settings=SettingsSpec(secrets_schema={"properties": {"token": {}}}),
     )
@@ -37,6 +38,7 @@ def test_everything_a_plugin_wants_is_in_neutral_words() -> None:
         "writes /w",
         "variable HOME",
         "hears news.>",
+        "hears usage.today",
         "publishes mine.>",
         "secret token",
     )
@@ -59,3 +61,19 @@ def test_only_what_is_new_has_to_be_agreed_to() -> None:
 def test_giving_up_its_sandbox_is_something_to_agree_to() -> None:
     assert difference(spec(sandbox=CLOSED), spec()).asked == ("no sandbox of its own",)
     assert difference(spec(), spec(sandbox=CLOSED)).asked == ()
+
+
+@requirement("vai:package-permissions-shown")
+def test_what_only_another_export_was_allowed_has_to_be_agreed_to() -> None:
+    def release(*words: str) -> PluginSpec:
+        exports = (Export("tool", "fetch", capabilities=("network",)), Export("tool", "sum", capabilities=words))
+        return spec(capabilities=("network", *words), exports=exports, sandbox=CLOSED)
+
+    assert difference(release(), release("network")).asked == ("network for tool sum",)
+    assert difference(release("network"), release()).asked == ()
+    assert difference(release(), release("files")).asked == ("files",)
+
+
+def test_becoming_a_plugin_of_another_contract_has_to_be_agreed_to() -> None:
+    other = PluginSpec("p", "2", "nexo", Path("/p"), ("./p",), sandbox=CLOSED)
+    assert difference(spec(sandbox=CLOSED), other).asked == ("another contract, nexo",)

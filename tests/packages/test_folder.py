@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.folder import IGNORE_FILE, SIGNATURE_NAME, all_files, hashes, packed_files, read_signature
+from plugbay.packages.folder import (
+    IGNORE_FILE,
+    SIGNATURE_NAME,
+    all_files,
+    hashes,
+    packed_files,
+    read_signature,
+    would_be_packed,
+)
 from tests.support.requirements import requirement
 
 LEFT_OUT = (
@@ -95,3 +103,13 @@ def test_a_pipe_or_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
             with pytest.raises(PackageRefused) as caught:
                 packed_files(tmp_path / name)
             assert caught.value.reason is Reason.SPECIAL_FILE
+
+
+def test_a_file_lies_where_it_would_be_packed_or_it_does_not(tmp_path: Path) -> None:
+    root = tmp_path / "p"
+    root.mkdir()
+    (root / IGNORE_FILE).write_bytes(b"dist\n\xff\n")
+    for inside in ("x.tar.gz", "sub/x.tar.gz"):
+        assert would_be_packed(root, root / inside)
+    for outside in (root, tmp_path / "x.tar.gz", root / "../x.tar.gz", root / "dist/x.tar.gz", root / ".git/a/x"):
+        assert not would_be_packed(root, outside)

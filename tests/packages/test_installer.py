@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
 from tests.support.requirements import requirement
+from tests.support.vai import write_vai_plugin
 
 
 def version_called(bench: Bench) -> str:
@@ -74,12 +76,30 @@ def test_plugins_of_every_contract_are_installed_side_by_side(tmp_path: Path) ->
         "nexo": write_nexo_plugin(tmp_path / "nexo", "nexo_notes"),
         "kaged": write_kaged_plugin(tmp_path / "kaged", "kaged-notes"),
         "ainb": write_ainb_plugin(tmp_path / "ainb", "ainb-notes"),
+        "vai": write_vai_plugin(tmp_path / "vai", package="acme/notes"),
     }
     for folder in folders.values():
         bench.install(archive.pack(folder, tmp_path).path, allow_unsigned=True)
     assert {item.current.contract for item in bench.store.installed()} == set(folders)
     with SyncHost.load(bench.store.plugins, eager=False) as host:
         assert {status.spec.contract for status in host.plugins()} == set(folders)
+
+
+@requirement("vai:package-every-contract")
+def test_a_package_whose_id_has_a_slash_is_installed_called_and_removed(bench: Bench, tmp_path: Path) -> None:
+    package = sign(archive.pack(write_vai_plugin(tmp_path, package="acme/devkit"), tmp_path).path, bench.key)
+    assert package.name == "acme%2Fdevkit-1.0.0.tar.gz"
+    bench.install(package)
+    assert [(item.id, item.folder.name) for item in bench.store.installed()] == [("acme/devkit", "acme%2Fdevkit")]
+    with SyncHost.load(bench.store.plugins) as host:
+        assert host.call("acme/devkit/t", {"n": 1})["structured_output"]["input"] == {"n": 1}
+    bench.installer.uninstall("acme/devkit")
+    assert os.listdir(bench.store.plugins) == os.listdir(bench.store.root / "packages") == []
+
+
+@pytest.mark.parametrize("plugin_id", ["package", "parcel", "tmp"])
+def test_no_id_is_in_the_way_of_its_own_installation(bench: Bench, tmp_path: Path, plugin_id: str) -> None:
+    assert bench.install(pack(tmp_path, plugin_id=plugin_id), allow_unsigned=True) == "1.0.0"
 
 
 @requirement("vai:package-trusted-signature")
@@ -157,7 +177,8 @@ def test_an_installed_folder_can_be_verified_where_it_is(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     folder = bench.store.plugins / PLUGIN
     data = (folder / SIGNATURE_NAME).read_bytes()
-    assert verify(read_folder(folder, to_pack=False), data, bench.trust, NOW).version == "1.0.0"
+    assert verify(read_folder(folder, to_pack=False), data, bench.trust, NOW).signature.version == "1.0.0"
+    (folder / "run.sh").chmod(0o755)
     (folder / "run.sh").write_text("#!/bin/sh\n")
     with pytest.raises(PackageRefused) as caught:
         verify(read_folder(folder, to_pack=False), data, bench.trust, NOW)
@@ -208,6 +229,26 @@ def test_installing_what_is_installed_changes_nothing(bench: Bench) -> None:
     assert bench.store.find(PLUGIN) == before
 
 
+@requirement("vai:package-immutable")
+def test_installing_what_is_installed_puts_back_what_is_gone_and_tells_what_was_changed(bench: Bench) -> None:
+    one = bench.release("1.0.0")
+    bench.install(one)
+    release = (bench.store.plugins / PLUGIN).resolve()
+    shutil.rmtree(release)
+    assert bench.install(one) == "1.0.0"
+    assert version_called(bench) == "1.0.0"
+    release.chmod(0o755)
+    (release / "run.sh").unlink()
+    assert reason_of(bench, one) is Reason.TAMPERED
+
+
+def test_whoever_was_slower_with_the_same_package_has_it_too(bench: Bench) -> None:
+    one = bench.release("1.0.0")
+    with bench.installer.candidate(one) as candidate:
+        bench.install(one)
+        assert bench.installer.install(candidate).current.version == "1.0.0"
+
+
 @requirement("vai:package-permissions-shown")
 def test_a_candidate_knows_what_it_asks_for_that_the_installed_release_did_not(bench: Bench) -> None:
     bench.install(bench.release("1.0.0", capabilities=["a", "b"]))
@@ -231,6 +272,26 @@ def test_rollback_goes_back_release_by_release_and_an_upgrade_goes_on_from_there
     assert caught.value.reason is Reason.NO_EARLIER_RELEASE
     bench.install(releases[4])
     assert bench.installer.rollback(PLUGIN).current.version == "1.0.0"
+
+
+def test_nobody_goes_back_to_a_release_whose_files_are_gone(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0"))
+    old = (bench.store.plugins / PLUGIN).resolve()
+    bench.install(bench.release("2.0.0"))
+    shutil.rmtree(old)
+    with pytest.raises(PackageRefused) as caught:
+        bench.installer.rollback(PLUGIN)
+    assert caught.value.reason is Reason.MISSING_FILE
+    assert version_called(bench) == "2.0.0"
+
+
+def test_a_broken_state_of_one_plugin_is_in_nobody_elses_way(bench: Bench) -> None:
+    bench.install(bench.release("1.0.0"))
+    (bench.store.root / "state" / "other.json").write_text("{")
+    assert bench.install(bench.release("2.0.0")) == "2.0.0"
+    bench.installer.uninstall(PLUGIN)
+    assert os.listdir(bench.store.plugins) == []
+    assert len(os.listdir(bench.store.root / "packages")) == 2, "who knows what the other one needs"
 
 
 def test_a_pin_holds_until_it_is_taken_away(bench: Bench) -> None:
@@ -379,3 +440,82 @@ def test_an_error_at_any_step_before_the_last_leaves_the_old_release(bench: Benc
             installer.install(candidate)
         assert version_called(bench) == "1.0.0"
     assert_clean(bench, releases=2)
+
+
+ANYWHERE = """
+import errno, os, shutil, signal, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from plugbay.packages.folder import all_files, hashes
+from plugbay.packages.installer import Installer
+from plugbay.packages.store import Store
+from plugbay.packages.trust import TrustStore
+
+root, package, how = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+WATCHED = {"open", "os.mkdir", "os.rename", "os.symlink", "os.chmod", "os.remove", "os.rmdir", "fcntl.flock"}
+left = 0
+
+def watch(event, arguments):
+    global left
+    if event in WATCHED and left:
+        left -= 1
+        if not left and how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+def install(store):
+    now = lambda: datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+    installer = Installer(store, TrustStore(root / "trust.json"), now)
+    with installer.candidate(package) as candidate:
+        return installer.install(candidate).current.version
+
+def complete(store, version):
+    installed, = store.installed()
+    assert installed.current.version == version, (installed.current.version, version)
+    assert hashes(all_files(installed.folder.resolve())) == hashes(all_files(expected[version])), version
+
+def fresh(number):
+    shutil.copytree(root / "store", root / f"store-{number}", symlinks=True)
+    return Store(root / f"store-{number}")
+
+sys.addaudithook(watch)
+old, new = Store(root / "store"), fresh("new")
+install(new)  # everything that is imported on the way is there now
+expected = {name: store.plugins.joinpath("acme.notes").resolve() for name, store in (("1.0.0", old), ("2.0.0", new))}
+number = 0
+while True:
+    number += 1
+    store = fresh(number)
+    child = os.fork()
+    if not child:
+        left = number
+        try:
+            install(store)
+        except Exception:
+            os._exit(1 if left == 0 else 2)
+        os._exit(0 if left else 3)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in {-9, 0, 1, 3}, status
+    [version] = [item.current.version for item in store.installed()]
+    assert version == "2.0.0" or status in {-9, 1}, "who is told nothing has the new release"
+    complete(store, version)
+    assert install(store) == "2.0.0"
+    complete(store, "2.0.0")
+    with store.locked():
+        store.sweep()
+    assert not os.listdir(store.root / "tmp") and len(os.listdir(store.root / "packages")) == 2
+    if status == 0:
+        break
+print(number)
+"""
+
+
+@requirement("vai:package-atomic")
+@pytest.mark.parametrize("how", ["killed", "failed"])
+def test_an_upgrade_that_ends_before_any_of_its_changes_leaves_a_whole_release(bench: Bench, how: str) -> None:
+    bench.install(bench.release("1.0.0"))
+    command = [sys.executable, "-c", ANYWHERE, str(bench.root), str(bench.release("2.0.0")), how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 40, "so many times somebody opens, renames or removes something"

@@ -86,6 +86,14 @@ def test_what_is_no_public_key_is_refused(tmp_path: Path, name: str) -> None:
         keys.load_public(tmp_path / name)
 
 
+def test_a_public_key_in_the_place_of_a_private_one_is_told_as_that(tmp_path: Path) -> None:
+    keys.make(tmp_path / "k.key", tmp_path / "k.pub")
+    with pytest.raises(PackageRefused, match="no Ed25519 private key"):
+        keys.load_private(tmp_path / "k.pub")
+    with pytest.raises(PackageRefused, match="is a folder"):
+        keys.load_private(tmp_path)
+
+
 def test_a_key_file_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(PackageRefused, match="no key file"):
         keys.load_private(tmp_path / "k.key")

@@ -9,6 +9,7 @@ import pytest
 
 from plugbay.model.errors import ManifestInvalid
 from plugbay.packages import archive
+from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.folder import SIGNATURE_NAME
 from plugbay.packages.package import folder_name, open_archive, read_folder, tree_sha256
 from tests.packages.builders import pack, plugin, tarball
@@ -16,6 +17,7 @@ from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
 from tests.support.requirements import requirement
+from tests.support.vai import write_vai_plugin
 
 
 @requirement("vai:package-every-contract")
@@ -25,6 +27,7 @@ def test_a_plugin_of_any_contract_is_packed_and_opened(tmp_path: Path) -> None:
         "nexo": write_nexo_plugin(tmp_path / "nexo", "notes"),
         "kaged": write_kaged_plugin(tmp_path / "kaged", "notes"),
         "ainb": write_ainb_plugin(tmp_path / "ainb", "notes"),
+        "vai": write_vai_plugin(tmp_path / "vai", package="acme/notes"),
     }
     for contract, folder in folders.items():
         packed = archive.pack(folder, tmp_path)
@@ -62,8 +65,10 @@ def test_an_archive_without_a_manifest_at_its_root_is_no_package(tmp_path: Path)
     manifest = (plugin(tmp_path) / "rterm-plugin.json").read_bytes()
     (tmp_path / "x.tgz").write_bytes(tarball(("inside/rterm-plugin.json", manifest)))
     (tmp_path / "scratch").mkdir()
-    with pytest.raises(ManifestInvalid, match="no plugin manifest"):
+    with pytest.raises(ManifestInvalid, match=r"no plugin manifest in x\.tgz") as caught:
         open_archive(tmp_path / "x.tgz", tmp_path / "scratch")
+    assert caught.value.source == str(tmp_path / "x.tgz")
+    assert "scratch" not in str(caught.value)
 
 
 def test_a_signature_inside_an_archive_is_found_and_is_no_file_of_the_package(tmp_path: Path) -> None:
@@ -73,6 +78,16 @@ def test_a_signature_inside_an_archive_is_found_and_is_no_file_of_the_package(tm
     (tmp_path / "scratch").mkdir()
     opened = open_archive(tmp_path / "x.tgz", tmp_path / "scratch")
     assert (opened.signature, set(opened.package.files)) == (b"{}", {"rterm-plugin.json", "run.sh"})
+
+
+@pytest.mark.parametrize("name", [f"{SIGNATURE_NAME}/x", SIGNATURE_NAME.upper()])
+def test_no_file_is_in_the_way_of_the_signature(tmp_path: Path, name: str) -> None:
+    manifest = (plugin(tmp_path) / "rterm-plugin.json").read_bytes()
+    (tmp_path / "x.tgz").write_bytes(tarball(("rterm-plugin.json", manifest), (name, b"x")))
+    (tmp_path / "scratch").mkdir()
+    with pytest.raises(PackageRefused) as caught:
+        open_archive(tmp_path / "x.tgz", tmp_path / "scratch")
+    assert caught.value.reason is Reason.DUPLICATE_NAME
 
 
 def test_an_archive_without_a_signature_has_none(tmp_path: Path) -> None:

@@ -137,6 +137,14 @@ def test_an_edited_signature_file_is_no_signature(package: Package, change: dict
     assert reason_of(edited, package) is Reason.SIGNATURE_INVALID
 
 
+def test_whether_it_speaks_of_these_files_can_be_told_without_the_key(package: Package) -> None:
+    signed = signature.sign(package, key(), NOW)
+    signature.check_contents(signed, package)
+    with pytest.raises(PackageRefused, match="sign it again") as caught:
+        signature.check_contents(signed, replace(package, files={**package.files, "run.sh": "0" * 64}))
+    assert caught.value.reason is Reason.TAMPERED
+
+
 def test_a_key_holder_cannot_contradict_himself(package: Package) -> None:
     import base64
 

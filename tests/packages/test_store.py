@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -11,9 +12,11 @@ import pytest
 
 from plugbay import SyncHost
 from plugbay.model.errors import ConfigInvalid
+from plugbay.packages import archive
 from plugbay.packages.errors import PackageRefused, Reason
+from plugbay.packages.installer import Installer
 from plugbay.packages.store import Highest, Release, State, Store
-from tests.packages.builders import PLUGIN, Bench
+from tests.packages.builders import NOW, PLUGIN, Bench, plugin
 from tests.support.requirements import requirement
 
 
@@ -36,7 +39,85 @@ def test_a_release_lies_under_its_digest_in_a_folder_with_the_plugins_name(bench
     digest = installed.current.digest.removeprefix("sha256:")
     assert os.readlink(installed.folder) == f"../packages/{digest}/{PLUGIN}"
     assert installed.folder.resolve() == bench.store.package_folder(installed.current.digest, PLUGIN).resolve()
-    assert (installed.folder / "run.sh").stat().st_mode & 0o777 == 0o755
+
+
+@requirement("vai:package-read-only")
+def test_a_release_is_read_only_and_readable_whatever_the_umask_says(bench: Bench) -> None:
+    before = os.umask(0o077)
+    try:
+        bench.install(bench.release("1.0.0"))
+    finally:
+        os.umask(before)
+    release = (bench.store.plugins / PLUGIN).resolve()
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in (release, *release.iterdir())}
+    plain = dict.fromkeys(("rterm-plugin.json", "marketplace.signature.json"), 0o444)
+    assert modes == {PLUGIN: 0o555, "run.sh": 0o555, **plain}
+
+
+def as_anybody() -> None:
+    """Of a process of root before it begins: modes count for it as they do for everybody else, who needs no help."""
+    if os.geteuid() == 0:
+        drop, override, search = 24, 1, 2  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        libc = ctypes.CDLL(None)
+        assert libc.prctl(drop, override, 0, 0, 0) == libc.prctl(drop, search, 0, 0, 0) == 0
+
+
+COMPILING = """
+import os, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from plugbay import SyncHost
+from plugbay.packages.installer import Installer
+from plugbay.packages.store import Store
+from plugbay.packages.trust import TrustStore
+
+folder, store = Path(sys.argv[1]), Store(Path(sys.argv[2]))
+installer = Installer(store, TrustStore(Path("/nowhere")), lambda: datetime(2026, 11, 15, tzinfo=UTC))
+
+def call(plugins):
+    with SyncHost.load(plugins) as host:
+        return host.call("t", {})["version"]
+
+def compiled(place):
+    return sorted(path.name for path in Path(place).resolve().rglob("__pycache__"))
+
+print(call(folder), compiled(folder))
+for package in sys.argv[3:]:
+    with installer.candidate(Path(package), allow_unsigned=True) as candidate:
+        installer.install(candidate)
+    print(call(store.plugins), compiled(store.root))
+installer.rollback("acme.notes")
+print(call(store.plugins), compiled(store.root))
+installer.uninstall("acme.notes")
+print(os.listdir(store.plugins), os.listdir(store.root / "packages"), os.listdir(store.root / "tmp"))
+"""
+
+
+@requirement("vai:package-read-only")
+def test_a_release_stays_as_it_is_when_it_runs_and_goes_when_it_is_removed(tmp_path: Path) -> None:
+    folders = [plugin(tmp_path, version) for version in ("1.0.0", "2.0.0")]
+    for folder in folders:
+        (folder / "helper.py").write_text("")
+        script = folder / "run.sh"
+        script.write_text(script.read_text().replace("\n", f"\n{sys.executable} -c 'import helper' </dev/null\n", 1))
+    packages = [str(archive.pack(folder, tmp_path).path) for folder in folders]
+    command = [sys.executable, "-c", COMPILING, str(folders[0]), str(tmp_path / "store"), *packages]
+    done = subprocess.run(command, preexec_fn=as_anybody, capture_output=True, text=True, check=False)
+    assert (done.stderr, done.stdout.splitlines()) == (
+        "",
+        ["1.0.0 ['__pycache__']", "1.0.0 []", "2.0.0 []", "1.0.0 []", "[] [] []"],
+    )
+
+
+def test_a_store_may_be_a_link_to_another_place(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    installer = Installer(Store(tmp_path / "link"), bench.trust, lambda: NOW)
+    with installer.candidate(bench.release("1.0.0")) as candidate:
+        installer.install(candidate)
+    assert [item.id for item in Store(tmp_path / "link").installed()] == [PLUGIN]
+    with SyncHost.load(tmp_path / "link" / "plugins") as host:
+        assert host.call("t", {}) == {"version": "1.0.0"}
 
 
 def release(digit: str, version: str) -> Release:
@@ -53,6 +134,7 @@ def test_the_link_alone_says_what_is_current(tmp_path: Path) -> None:
         store.record(State(id="p", highest=highest, releases=releases))
         assert store.find("p") is None
         for position, item in enumerate(releases):
+            store.package_folder(item.digest, "p").mkdir(parents=True)
             store.switch("p", item.digest)
             found = store.find("p")
             assert found is not None
@@ -134,6 +216,8 @@ def test_a_release_that_was_changed_in_the_store_is_not_taken_for_the_package(be
     installed = bench.store.find(PLUGIN)
     assert installed is not None
     old = bench.store.package_folder(installed.earlier[0].digest, PLUGIN)
+    old.chmod(0o755)
+    (old / "run.sh").chmod(0o755)
     (old / "left-behind").write_text("by the plugin itself")
     assert bench.install(one, allow_downgrade=True) == "1.0.0"
     bench.install(two)

@@ -210,6 +210,36 @@ def test_a_longer_header_that_changes_what_a_file_is_is_refused(record: bytes) -
     assert reason_of(raw(header, record)) is Reason.BAD_ARCHIVE
 
 
+def longer(kind: bytes, body: bytes) -> bytes:
+    """A header that only says something about the next file."""
+    header = entry("p", kind, size=len(body)).tobuf(tarfile.USTAR_FORMAT)
+    return header + body.ljust(-len(body) % 512 + len(body), b"\0")
+
+
+A_FILE = entry("a", tarfile.REGTYPE).tobuf(tarfile.USTAR_FORMAT)
+ONE, TWO = longer(b"x", b"12 path=one\n"), longer(b"L", b"two\0")
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [ONE, ONE, A_FILE],
+        [ONE, TWO, A_FILE],
+        [TWO, ONE, A_FILE],
+        [longer(b"x", b"12 path=one\n12 path=two\n"), A_FILE],
+        [A_FILE, ONE],
+    ],
+)
+def test_a_name_that_other_programs_would_read_as_another_is_refused(blocks: list[bytes]) -> None:
+    assert reason_of(gzip.compress(b"".join(blocks) + bytes(1024))) is Reason.BAD_ARCHIVE
+
+
+def test_one_longer_name_for_one_file_is_fine() -> None:
+    other = entry("b", tarfile.REGTYPE).tobuf(tarfile.USTAR_FORMAT)
+    data = gzip.compress(b"".join([ONE, A_FILE, TWO, other, A_FILE]) + bytes(1024))
+    assert set(read(data)) == {"one", "two", "a"}
+
+
 def test_a_longer_header_of_a_megabyte_is_refused_unread() -> None:
     header = entry("p", tarfile.XHDTYPE, size=1 << 20).tobuf(tarfile.USTAR_FORMAT)
     assert reason_of(raw(header)) is Reason.BAD_ARCHIVE

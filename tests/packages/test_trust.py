@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -126,6 +127,9 @@ def entry(**changes: Any) -> str:
         (entry(not_after="2027-01-01T00:00:00"), "not_after"),
         (entry(revoked="no"), "revoked"),
         (entry(trusted=True), "trusted"),
+        (entry(publisher="acme/devkit"), "is no name"),
+        (entry(packages=["a\nb"]), "is no name"),
+        (json.dumps([ACME.to_json(), ACME.to_json() | {"revoked": True}]), "twice"),
     ],
 )
 def test_a_file_of_no_use_is_an_error_and_never_an_empty_store(tmp_path: Path, text: str, words: str) -> None:
@@ -138,3 +142,28 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "trust.json").mkdir()
     with pytest.raises(ConfigInvalid, match="cannot be read"):
         TrustStore(tmp_path / "trust.json").judge("x", "y", NOW)
+
+
+@pytest.mark.parametrize("publisher", ["", " ", "acme ", "acme/devkit", "acme.", ".", "a\tb", "a\u202eb", "a" * 501])
+def test_nobody_is_called_so(publisher: str) -> None:
+    with pytest.raises(ValueError, match=r"publisher .* is no name"):
+        replace(ACME, publisher=publisher)
+
+
+@requirement("vai:package-trust-file")
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_a_file_that_others_can_change_trusts_nobody_and_says_how_to_close_it(store: TrustStore, mode: int) -> None:
+    assert store.path.stat().st_mode & 0o777 == 0o644
+    store.path.chmod(mode)
+    with pytest.raises(ConfigInvalid, match="chmod go-w"):
+        store.judge(ACME.key_id, "acme/devkit", NOW)
+    with pytest.raises(ConfigInvalid, match="chmod go-w"):
+        store.add(ACME)
+
+
+def test_keys_that_are_added_at_the_same_time_are_all_there(store: TrustStore) -> None:
+    added = [TrustedKey(keys.public_of(key()), "acme") for _ in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda item: TrustStore(store.path).add(item), added))
+    found = store.keys()
+    assert sorted(item.key_id for item in found) == sorted(item.key_id for item in (ACME, EVIL, *added))

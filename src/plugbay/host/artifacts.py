@@ -22,6 +22,12 @@ CHUNK = 1 << 20
 MAX_ARTIFACTS = 256
 """Files one result may name."""
 
+MAX_BYTES = 256 << 20
+"""Of all of them together: as many as a room has. A file with holes says that it is larger than what it takes there,
+and the same file may be named many times."""
+
+PREFIX = "asset_"
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -50,17 +56,21 @@ class Artifacts:
         self._folder = folder
 
     def path(self, asset_id: str) -> Path:
-        """Where the content is."""
+        """Where the content is; a name that could be another file's is refused."""
+        if not asset_id.startswith(PREFIX) or not _is_digest(asset_id.removeprefix(PREFIX)):
+            raise BadArtifact(f"{asset_id!r:.100} is no asset_id")
         return self._folder() / asset_id
 
     def pick_up(self, room: Path, said: Any) -> list[dict[str, Any]]:
         """Every artifact that a result names, kept, each with its `asset_id`; raises `BadArtifact`."""
         if not isinstance(said, list) or len(said) > MAX_ARTIFACTS:
             raise BadArtifact(f"artifacts must be a list of at most {MAX_ARTIFACTS}")
-        return [self._keep(room, ref) for ref in said]
+        read = [_reference(ref) for ref in said]
+        if sum(size for _, size, _ in read) > MAX_BYTES:
+            raise BadArtifact(f"artifacts must have at most {MAX_BYTES:,} bytes together")
+        return [self._keep(room, ref, *parts) for ref, parts in zip(said, read, strict=True)]
 
-    def _keep(self, room: Path, ref: Any) -> dict[str, Any]:
-        path, size, digest = _reference(ref)
+    def _keep(self, room: Path, ref: Any, path: PurePosixPath, size: int, digest: str) -> dict[str, Any]:
         source = _open_beneath(room, path)
         try:
             facts = os.fstat(source)
@@ -93,7 +103,11 @@ class Artifacts:
 
 
 def _asset_id(digest: str) -> str:
-    return f"asset_{digest}"
+    return PREFIX + digest
+
+
+def _is_digest(text: Any) -> bool:
+    return isinstance(text, str) and len(text) == 64 and not text.strip("0123456789abcdef")
 
 
 def _reference(ref: Any) -> tuple[PurePosixPath, int, str]:
@@ -107,7 +121,7 @@ def _reference(ref: Any) -> tuple[PurePosixPath, int, str]:
         raise BadArtifact(f"{path!r:.100} does not stay inside the scratch directory")
     if type(size) is not int or size < 0:
         raise BadArtifact(f"{path!r:.100} must have its size_bytes")
-    if not isinstance(digest, str) or len(digest) != 64 or digest.strip("0123456789abcdef"):
+    if not isinstance(digest, str) or not _is_digest(digest):
         raise BadArtifact(f"{path!r:.100} must have its sha256, in 64 lower-case digits")
     return parts, size, digest
 
@@ -122,6 +136,6 @@ def _open_beneath(room: Path, path: PurePosixPath) -> int:
             at = below
         return os.open(path.name, _READ, dir_fd=at)
     except OSError as error:
-        raise BadArtifact(f"{path} cannot be read: {error.strerror}") from None
+        raise BadArtifact(f"{str(path)!r:.100} cannot be read: {error.strerror}") from None
     finally:
         os.close(at)

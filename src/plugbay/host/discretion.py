@@ -8,7 +8,7 @@ Refuses to know where a text comes from.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from plugbay.host.disguises import forms
@@ -18,7 +18,14 @@ SHORTEST = 6
 """Characters of a secret that is looked for; a shorter one is part of too many words."""
 
 PASSING = 32
-"""Short-lived secrets that are remembered, such as the tokens of calls: the last ones, which may still be of use."""
+"""Tokens that are remembered although they are dead: what was said while they lived may be told a moment later."""
+
+BEGINNING = 8
+"""Characters, or a third of it if that is more, by which a secret is known in a diagnosis: those quote what a plugin
+said up to some length, and a secret that was cut short is still half a secret."""
+
+DATA = "result"
+"""The one detail of a failure that is no diagnosis: what the plugin left for whoever goes on."""
 
 HIDDEN = "***"
 """Shorter than any secret that is looked for, so none is found in it."""
@@ -27,28 +34,42 @@ HIDDEN = "***"
 class Discretion:
     """Knows the secrets of one plugin and tells none."""
 
-    __slots__ = ("_kept", "_looked_for", "_passing", "_secrets")
+    __slots__ = ("_beginnings", "_kept", "_live", "_looked_for", "_passing", "_secrets")
 
     def __init__(self, secrets: Mapping[str, Any] | None = None) -> None:
         self._secrets: set[str] = set()
         self._kept: set[str] = set()
         """Every form of these."""
+        self._live: dict[str, set[str]] = {}
+        """The forms of each token that can be used."""
         self._passing: deque[set[str]] = deque(maxlen=PASSING)
-        """The forms of each of the short-lived ones."""
+        """The forms of each of those that no longer can."""
         self._looked_for: list[str] = []
+        self._beginnings: set[str] = set()
         self.learn(secrets)
 
-    def learn(self, secrets: Any, passing: Iterable[str] = ()) -> None:
-        """From now on, tell none of these texts either; the `passing` ones are forgotten after many others."""
+    def learn(self, secrets: Any, tokens: Iterable[str] = ()) -> None:
+        """From now on, tell none of these texts either; the `tokens` until they are `dead`, and a while longer."""
         fresh = set(_long_enough(_texts(secrets))) - self._secrets
-        seen = [forms(text) for text in _long_enough(passing)]
-        if not fresh and not seen:
+        live = {token: forms(token) for token in _long_enough(tokens)}
+        if not fresh and not live:
             return
         self._secrets |= fresh
         self._kept.update(*map(forms, fresh))
-        self._passing.extend(seen)
+        self._live |= live
+        self._look()
+
+    def dead(self, token: str) -> None:
+        """This token opens nothing any more; it is forgotten after many others."""
+        seen = self._live.pop(token, None)
+        if seen is not None:
+            self._passing.append(seen)
+            self._look()
+
+    def _look(self) -> None:
         # The longest first: one may be the beginning of another.
-        self._looked_for = sorted(self._kept.union(*self._passing), key=len, reverse=True)
+        self._looked_for = sorted(self._kept.union(*self._live.values(), *self._passing), key=len, reverse=True)
+        self._beginnings = {form[: max(BEGINNING, len(form) // 3)] for form in self._looked_for}
 
     @property
     def knows_any(self) -> bool:
@@ -64,20 +85,25 @@ class Discretion:
         return said if told is text else told.encode("utf-8", "surrogateescape")
 
     def text(self, said: str) -> str:
+        """A diagnosis without secrets, also without those of which only the beginning is there."""
+        said = self._whole(said)
+        for beginning in self._beginnings:
+            at = said.find(beginning)
+            while at >= 0:
+                size = max(_shared(form, said[at : at + len(form)]) for form in self._looked_for)
+                said = said[:at] + HIDDEN + said[at + size :]
+                at = said.find(beginning, at)
+        return said
+
+    def value(self, said: Any) -> Any:
+        """A JSON value without secrets, as keys, texts or numbers; nothing else in it is touched."""
+        return _told(said, self._whole) if self._looked_for else said
+
+    def _whole(self, said: str) -> str:
         for form in self._looked_for:
             if form in said:
                 said = said.replace(form, HIDDEN)
         return said
-
-    def value(self, said: Any) -> Any:
-        """The same for every text in a JSON value."""
-        if not self._looked_for:
-            return said
-        if isinstance(said, str):
-            return self.text(said)
-        if isinstance(said, Mapping):
-            return {self.value(key): self.value(item) for key, item in said.items()}
-        return [self.value(item) for item in said] if isinstance(said, list | tuple) else said
 
     def failure(self, failure: Failure) -> Failure:
         if not self._looked_for:
@@ -89,8 +115,27 @@ class Discretion:
             plugin=failure.plugin,
             retryable=failure.retryable,
             retry_after_ms=failure.retry_after_ms,
-            detail=self.value(failure.detail),
+            detail={
+                key: _told(item, self._whole if key == DATA else self.text) for key, item in failure.detail.items()
+            },
         )
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts have in common before they differ."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _told(said: Any, hide: Callable[[str], str]) -> Any:
+    """A JSON value, each text and number in it told as `hide` says."""
+    if isinstance(said, str):
+        return hide(said)
+    if isinstance(said, Mapping):
+        return {_told(key, hide): _told(item, hide) for key, item in said.items()}
+    if type(said) in (int, float):
+        return said if (told := hide(str(said))) == str(said) else told
+    return [_told(item, hide) for item in said] if isinstance(said, list | tuple) else said
 
 
 def _long_enough(texts: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The forms a secret takes when a program passes it on: as it is, in base64, in a URL, in JSON.
+"""The forms a secret takes when a program passes it on: as it is, in base64, in hex, in a URL, in JSON, in a repr.
 
 Pure: text in, texts out. What is done with them is `discretion`'s business.
 """
@@ -6,14 +6,17 @@ Pure: text in, texts out. What is done with them is `discretion`'s business.
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
+_ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
+
 
 def forms(secret: str) -> set[str]:
     """Every text in which this secret is still the same secret to whoever finds it."""
-    return {secret, *_in_urls(secret), *_in_base64(secret), *_in_json(secret)}
+    return {secret, *_in_urls(secret), *_in_base64(secret), *_in_hex(secret), *_in_json(secret), *_in_reprs(secret)}
 
 
 def _in_urls(secret: str) -> Iterator[str]:
@@ -42,6 +45,21 @@ def _in_base64(secret: str) -> Iterator[str]:
             yield encode(shifted).decode()[shared:own]
 
 
+def _in_hex(secret: str) -> Iterator[str]:
+    digits = secret.encode("utf-8", "surrogatepass").hex()
+    yield from (digits, digits.upper())
+
+
 def _in_json(secret: str) -> Iterator[str]:
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    """Some encoders escape slashes as well, and some write their escapes in capitals."""
+    for escaped in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        capitals = _ESCAPE.sub(lambda found: f"\\u{found[1].upper()}", escaped)
+        for form in (escaped, capitals):
+            yield form
+            yield form.replace("/", "\\/")
+
+
+def _in_reprs(secret: str) -> Iterator[str]:
+    """As Python shows a text, and bytes, in its exceptions."""
+    yield repr(secret)[1:-1]
+    yield repr(secret.encode("utf-8", "surrogatepass"))[2:-1]

@@ -15,6 +15,7 @@ from collections import Counter, OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from plugbay.host.invocation_context import DEFAULT_ORG
 from plugbay.host.per_call import PerCallLease, PerCallSupervisor
 from plugbay.host.resident import ResidentSupervisor
 from plugbay.host.seat import Binding, Deadline, Runtime
@@ -27,14 +28,12 @@ if TYPE_CHECKING:
 
 INLINE, ISOLATED = "inline", "isolated"
 
-DEFAULT_ORG = "default"
-"""The org of a host that serves nobody else."""
-
 IDLE_SECONDS = 300.0
 """A worker that nobody needs for so long goes; the next invocation starts another."""
 
 MAX_WORKERS = 64
-"""Orgs whose worker of one plugin is kept; the one that was used longest ago goes first, if it is idle."""
+"""Orgs that have a worker of one plugin; the one that was used longest ago goes first, if it is idle. Where all are
+busy, an org more has a child for its invocation alone, of which there are as many as the plugin's concurrency."""
 
 _BY_RANK = (State.RUNNING, State.SPAWNING, State.BACKOFF, State.SHUTTING_DOWN, State.QUARANTINED, State.IDLE)
 """Which of its workers' states a fleet shows: the first of these that one of them is in."""
@@ -86,8 +85,10 @@ class Fleet:
             return self._isolated
         worker = self._workers.get(org)
         if worker is None:
-            binding = self._for_inline if self._stays and org == DEFAULT_ORG else self._for_workers
             self._thin_out()
+            if len(self._workers) >= MAX_WORKERS:
+                return self._isolated
+            binding = self._for_inline if self._stays and org == DEFAULT_ORG else self._for_workers
             worker = self._workers[org] = Worker(binding, self._runtime, self, org)
         self._workers.move_to_end(org)
         return worker
@@ -101,7 +102,7 @@ class Fleet:
             self._let_go(worker)
 
     def _thin_out(self) -> None:
-        """Make room for one more. Busy workers stay, however many there are."""
+        """Make room for one more, if one of them is idle. Busy workers stay."""
         idle = [org for org, worker in self._workers.items() if not worker.busy]
         for org in idle[: max(0, len(self._workers) + 1 - MAX_WORKERS)]:
             self._let_go(self._workers.pop(org))

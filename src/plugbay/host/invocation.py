@@ -40,6 +40,9 @@ CLAIMS = tuple(
 )
 """What a token says about its invocation; its scopes, the limits of its work and its times come on top."""
 
+EARLY = 0.001
+"""Seconds; loops round the times of their timers to milliseconds, so a wait may end that much before its deadline."""
+
 QUOTA = "invocation.scratch_quota_exceeded"
 
 _STOPPED = frozenset({Code.CANCELLED, Code.TIMEOUT, Code.CRASHED, Code.OVERLOADED, Code.UNAVAILABLE})
@@ -126,7 +129,9 @@ class Invocation:
         try:
             finished = self._judged(await self._attempt(supervisor))
         except Exception as error:
-            finished = CallFinished(0, None, Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}"))
+            failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
+            told = failure if self._lease is None else self._lease.seat.discretion.failure(failure)
+            finished = CallFinished(0, None, told)
         except asyncio.CancelledError:
             self._reason = self._reason or SHUTDOWN
             raise
@@ -175,6 +180,9 @@ class Invocation:
             lease = wanted.at_once() or await wanted.lease(self._deadline)
             if isinstance(lease, Failure):
                 return CallFinished(0, None, lease)
+            if is_over(self._deadline):
+                lease.release()
+                return CallFinished(0, None, Failure(Code.TIMEOUT, "its time was over before the plugin was asked"))
             self._lease = lease
             lease.seat.discretion.learn(secrets, () if self._token is None else (self._token,))
             return await self._converse(lease, op, room)
@@ -208,7 +216,8 @@ class Invocation:
         declared = self._work.entry.export.facts.get("max_concurrency")
         if self.record.execution_class == ISOLATED and declared == 1:
             declared = None
-        return {own: declared, (*own, str(self.record.binding_id)): self._binding.policy.max_concurrency}
+        # The binding's line first: who waits there must not hold a turn that the org's other bindings could have.
+        return {(*own, str(self.record.binding_id)): self._binding.policy.max_concurrency, own: declared}
 
     def _context(self, room: Path | None) -> dict[str, Any]:
         ends = time.time() + self._deadline.left()
@@ -273,7 +282,9 @@ class Invocation:
             return answer
         if self._broken is not None and failure.code in _STOPPED:
             failure = self._broken
-        elif failure.code == Code.CANCELLED and self._grace.reason == DEADLINE:
+        elif failure.code == Code.CANCELLED and DEADLINE in (self._grace.reason, failure.detail.get("plugin_code")):
+            # The plugin has a clock of its own, and may stop a moment before we tell it to.
+            self._reason = self._reason or DEADLINE
             detail = {**failure.detail, "plugin_code": failure.detail.get("plugin_code") or DEADLINE}
             failure = Failure(Code.TIMEOUT, "it was stopped at the deadline", detail=detail)
         if self._lease is not None:
@@ -289,8 +300,16 @@ class Invocation:
     # Afterwards.
 
     def _revoke(self) -> None:
-        if self._token is not None and self._gateway is not None:
+        """The token is of no use any more. One that cannot be revoked expires soon, and that spoils no result."""
+        if self._token is None or self._gateway is None:
+            return
+        try:
             self._gateway.tokens.revoke(self._token)
+        except Exception as error:  # what it says may quote the token
+            text = f"the token of {self.record.invocation_id} stands until it expires: {type(error).__name__}"
+            self._means.journal.note(self.record.package_id, "token_left", text, level="error")
+        if self._lease is not None:
+            self._lease.seat.discretion.dead(self._token)
 
     async def _clear(self, room: Path | None) -> None:
         """Take the room away when nobody can use it any more.
@@ -334,11 +353,16 @@ class Invocation:
         if failure.detail.get("plugin_code") == QUOTA:
             return Outcome.FAILED, QUOTA.partition(".")[2]
         reason = self._reason or self._grace.reason
-        if not reason and self._deadline.left() <= 0:
+        if not reason and is_over(self._deadline):
             reason = DEADLINE
         if reason and failure.code in _STOPPED:
             return Outcome.CANCELLED, reason
         return failure.outcome, None
+
+
+def is_over(deadline: Deadline) -> bool:
+    """Whether its time has run out, as far as a timer can tell."""
+    return deadline.left() <= EARLY
 
 
 def _too_full(why: str) -> Failure:

@@ -30,6 +30,9 @@ MAX_ID = 200
 
 NO_ACCESS = "none"
 
+DEFAULT_ORG = "default"
+"""The org of a host that serves nobody else."""
+
 
 def new_id(prefix: str, entropy: bytes) -> str:
     """`inv_`, `tr_` and the like, with the hex of ten random bytes."""
@@ -55,7 +58,7 @@ class ExportBinding:
     config: Mapping[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     policy: Policy = field(default_factory=Policy)
-    org_id: str = "default"
+    org_id: str = DEFAULT_ORG
     project_id: str | None = None
 
 

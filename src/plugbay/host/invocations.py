@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,7 @@ class Invocations:
         kind = WORKS.get(type(op))
         if kind is None:
             return CallFinished(0, None, Failure(Code.NOT_FOUND, f"a {entry.export.kind} cannot be invoked"))
+        wanted = replace(wanted, org_id=wanted.org_id or binding.org_id)
         errand, work = Errand(), kind(entry, op, wanted, self._means.kit)
         deadline = Deadline(allowed_seconds(entry.export, binding.policy, timeout))
         story = self._attempts(errand, work, binding, granted, deadline, find, on_progress)

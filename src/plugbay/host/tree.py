@@ -133,9 +133,9 @@ def _empty(at: int, top: int, levels: int) -> list[str]:
 
 
 def _empty_inner(at: int, name: str, top: int, levels: int) -> list[str]:
-    with suppress(FileNotFoundError), _opened(name, at) as inner:
+    with suppress(OSError), _opened(name, at) as inner:  # it is gone, or something else by now: the next round has it
         deep = _empty(inner, top, levels)
-        with suppress(OSError):  # somebody has put something there: the next round has it
+        with suppress(OSError):  # somebody has put something there: the same
             os.rmdir(name, dir_fd=at)
         return deep
     return []
@@ -144,7 +144,7 @@ def _empty_inner(at: int, name: str, top: int, levels: int) -> list[str]:
 def _moved_up(at: int, name: str, top: int) -> str:
     """A folder can only be moved by who may write into it."""
     new = f"~{os.urandom(8).hex()}"
-    with suppress(FileNotFoundError), _opened(name, at):
+    with suppress(OSError), _opened(name, at):
         os.rename(name, new, src_dir_fd=at, dst_dir_fd=top)
     return new
 

@@ -18,7 +18,7 @@ import msgspec
 from plugbay.contracts.schemas import compile_schema
 from plugbay.host import artifacts, retries, seeds
 from plugbay.host.catalog import MAX_LISTED, Entry
-from plugbay.host.invocation_context import Order, id_problem
+from plugbay.host.invocation_context import DEFAULT_ORG, Order, id_problem
 from plugbay.host.ports import Checkpoints, Journey
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.operations import Compact, InvokeTool, RunHarness, RunHook
@@ -239,7 +239,8 @@ class HarnessWork(Work):
         super().__init__(entry, op, order, kit)
         self._resuming = op.request.get("mode", "start") == "resume"
         self._fidelity = entry.export.facts.get("fidelity", "checkpoint")
-        known = kit.checkpoints.load(self.execution_id) if self._resuming else None
+        self._key = _journey_key(order.org_id, self.execution_id)
+        known = kit.checkpoints.load(self._key) if self._resuming else None
         self._known = known is not None
         self._journey = known or Journey()
         trigger = op.request.get("trigger")
@@ -289,7 +290,7 @@ class HarnessWork(Work):
         }
         if onward and journey.checkpoint is not None:
             parts["checkpoint"] = journey.checkpoint
-        self._kit.checkpoints.save(self.execution_id, journey)
+        self._kit.checkpoints.save(self._key, journey)
         return RunHarness(self._name, parts, beside)
 
     def _trigger(self, onward: bool) -> Any:
@@ -339,7 +340,12 @@ class HarnessWork(Work):
 
     def _save(self, journey: Journey) -> None:
         self._journey = journey
-        self._kit.checkpoints.save(self.execution_id, journey)
+        self._kit.checkpoints.save(self._key, journey)
+
+
+def _journey_key(org: str | None, execution_id: str) -> str:
+    """Callers name their own executions, and no org may go on from another's. No id has a colon."""
+    return execution_id if org in (None, DEFAULT_ORG) else f"{org}:{execution_id}"
 
 
 def _size(payload: Any, codec: MsgspecCodec) -> int:

@@ -1,20 +1,21 @@
 """HTTP with one OCI registry: the six requests that packages need, and nothing else of the protocol.
 
 Owns TLS, timeouts, authorization, and what a status of a registry means. Knows no digests' truth: `registry` checks
-what comes. TLS always, but for a registry on this machine; credentials go to the registry and nowhere else, whatever
-it redirects to.
+what comes. TLS always, but for a registry on this machine; credentials go to the registry and to the token service that
+it names itself, and nowhere else, whatever it redirects to.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from plugbay.packages import login
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.reference import Reference
+from plugbay.packages.reference import Reference, is_loopback
 
 if TYPE_CHECKING:
     import httpx2
@@ -23,10 +24,16 @@ CONNECT_SECONDS = 10.0
 STALL_SECONDS = 60.0
 """Without a byte in either direction, a transfer is given up."""
 
+LONGEST_SECONDS = 3600.0
+"""For one answer: the largest package at 15 KiB a second. A byte now and then does not hold anybody up for days."""
+
 CHUNK = 256 << 10
 MAX_TOKEN = 64 << 10
 MAX_COMPLAINT = 16 << 10
 """Bytes read of a token, and of what a registry has to say about an error."""
+
+FOLLOWED = frozenset({"GET", "HEAD"})
+"""Registries send whoever downloads to their storage; whoever uploads is told the place beforehand."""
 
 PULL, PUSH = "pull", "pull,push"
 
@@ -44,9 +51,8 @@ class Connection:
         self._reference = reference
         self._scheme = "http" if plain_http else "https"
         self._actions = actions
-        self._base = f"{self._scheme}://{reference.registry}"
         self._authorization = ""
-        self._client = _client(self._require_secure)
+        self._client = _client(f"{self._scheme}://{reference.registry}", self._require_secure)
 
     def __enter__(self) -> Self:
         return self
@@ -58,7 +64,7 @@ class Connection:
         """The manifest under a tag or digest; None when there is none. Never more than `limit` bytes."""
         headers = {"accept": media_type}
         with self._answer("GET", f"manifests/{reference.wanted}", headers=headers, fine=(200, 404)) as answer:
-            return None if answer.status_code == 404 else _read(answer, limit)
+            return None if answer.status_code == 404 else self._read(answer, limit)
 
     def put_manifest(self, tag: str, media_type: str, data: bytes) -> None:
         """Put a manifest under a tag."""
@@ -73,8 +79,7 @@ class Connection:
     def put_blob(self, digest: str, size: int, content: Content) -> None:
         """Upload a blob in one go."""
         with self._answer("POST", "blobs/uploads/", fine=(202,)) as answer:
-            place = answer.url.join(answer.headers.get("location", ""))
-        place = place.copy_merge_params({"digest": digest})
+            place = answer.url.join(answer.headers.get("location", "")).copy_merge_params({"digest": digest})
         headers = {"content-type": "application/octet-stream", "content-length": str(size)}
         with self._answer("PUT", str(place), headers=headers, content=content, fine=(201,)):
             pass
@@ -83,10 +88,7 @@ class Connection:
     def blob(self, digest: str) -> Iterator[Iterator[bytes]]:
         """The bytes of a blob as they come; unchecked, and as many as the registry sends."""
         with self._answer("GET", f"blobs/{digest}", fine=(200,)) as answer:
-            try:
-                yield answer.iter_raw(CHUNK)
-            except _errors() as error:
-                raise self._failed(f"the transfer broke off: {str(error) or type(error).__name__}") from error
+            yield self._pieces(answer)
 
     @contextmanager
     def _answer(
@@ -99,27 +101,28 @@ class Connection:
         content: Content | None = None,
     ) -> Iterator[httpx2.Response]:
         """One request, repeated once when the registry first wants to know who asks."""
-        url = where if "://" in where else f"{self._base}/v2/{self._reference.repository}/{where}"
+        url = where if "://" in where else f"/v2/{self._reference.repository}/{where}"
         answer = self._send(method, url, headers, content)
-        if answer.status_code == 401 and not self._is_tried(answer):
+        if answer.status_code == 401 and self._is_ours(answer.url) and not self._is_tried(answer):
             answer.close()
             self._authorization = self._authorize(login.parse_challenge(answer.headers.get("www-authenticate", "")))
             answer = self._send(method, url, headers, content)
-        try:
+        with closing(answer), self._in_words("breaks off"):
             if answer.status_code not in fine:
                 raise self._refused(answer)
             yield answer
-        finally:
-            answer.close()
 
     def _send(self, method: str, url: str, headers: dict[str, str] | None, content: Content | None) -> httpx2.Response:
-        request = self._client.build_request(method, url, headers=headers, content=content() if content else None)
-        if request.url.netloc.decode() == self._reference.registry and self._authorization:
-            request.headers["authorization"] = self._authorization
-        try:
-            return self._client.send(request, stream=True)
-        except _errors() as error:
-            raise self._failed(f"cannot be reached: {str(error) or type(error).__name__}") from error
+        with self._in_words("cannot be reached"):
+            request = self._client.build_request(method, url, headers=headers, content=content() if content else None)
+            if self._is_ours(request.url) and self._authorization:
+                request.headers["authorization"] = self._authorization
+            return self._client.send(request, stream=True, follow_redirects=method in FOLLOWED)
+
+    def _is_ours(self, url: httpx2.URL) -> bool:
+        """Whether this is the registry itself, and not somebody it has sent us to."""
+        ours = self._client.base_url
+        return (url.scheme, url.netloc) == (ours.scheme, ours.netloc)
 
     def _is_tried(self, answer: httpx2.Response) -> bool:
         return self._authorization != "" and answer.request.headers.get("authorization") == self._authorization
@@ -140,27 +143,64 @@ class Connection:
 
     def _token(self, realm: str, asked: dict[str, str], headers: dict[str, str]) -> dict[str, Any]:
         """What the registry's token service answers; nothing when it refuses."""
-        try:
+        with self._in_words("has a token service that cannot be reached"):
             request = self._client.build_request("GET", realm, params=asked, headers=headers)
-            with closing(self._client.send(request, stream=True)) as answer:
-                return _json(_read(answer, MAX_TOKEN)) if answer.status_code == 200 else {}
-        except _errors() as error:
-            raise self._failed(f"has a token service that cannot be reached: {error}") from error
+            with closing(self._client.send(request, stream=True, follow_redirects=True)) as answer:
+                return _json(self._read(answer, MAX_TOKEN)) if answer.status_code == 200 else {}
 
     def _require_secure(self, request: httpx2.Request) -> None:
         """Also for what a registry redirects to."""
-        if request.url.scheme != "https" and self._scheme == "https":
+        local = self._scheme == "http" and is_loopback(request.url.host)
+        if request.url.scheme != "https" and not local:
             text = f"{self._reference.registry} sends us to {request.url.host} without TLS"
             raise PackageRefused(Reason.INSECURE_TRANSPORT, text)
 
+    def _pieces(self, answer: httpx2.Response) -> Iterator[bytes]:
+        """The body as it comes."""
+        until = time.monotonic() + LONGEST_SECONDS
+        for piece in answer.iter_raw():
+            if time.monotonic() > until:
+                raise self._failed(f"takes more than {LONGEST_SECONDS / 60:.0f} minutes for one answer")
+            yield piece
+
+    def _read(self, answer: httpx2.Response, limit: int) -> bytes:
+        data = b""
+        for piece in self._pieces(answer):
+            data += piece
+            if len(data) > limit:
+                text = f"{answer.url.host} sends more than {limit:,} bytes where a few hundred are expected"
+                raise PackageRefused(Reason.TOO_LARGE, text, limit=limit)
+        return data
+
+    def _complaint(self, answer: httpx2.Response) -> str:
+        """What the registry says about an error, if it says so as the protocol has it."""
+        try:
+            errors = _json(self._read(answer, MAX_COMPLAINT)).get("errors")
+        except PackageRefused:
+            return ""  # the page of some proxy; its status says enough
+        first = errors[0] if isinstance(errors, list) and errors and isinstance(errors[0], dict) else {}
+        return f": {first['code']}: {first.get('message', '')}" if "code" in first else ""
+
     def _refused(self, answer: httpx2.Response) -> PackageRefused:
         registry = self._reference.registry
+        if not self._is_ours(answer.url):
+            return self._failed(f"sends us to {answer.url.host}, which answered {answer.status_code}")
         if answer.status_code in {401, 403}:
             text = f"{registry} does not let us {self._actions.split(',')[-1]} {self._reference.repository}"
             return PackageRefused(Reason.UNAUTHORIZED, text, hint=f"docker login {registry} tells it who you are")
         if answer.status_code == 404:
             return PackageRefused(Reason.NOT_FOUND, f"{registry} has no such thing in {self._reference.repository}")
-        return self._failed(f"answered {answer.status_code}{_complaint(answer)}")
+        return self._failed(f"answered {answer.status_code}{self._complaint(answer)}")
+
+    @contextmanager
+    def _in_words(self, what: str) -> Iterator[None]:
+        """Everything the library raises about the other side, as a refusal; UnicodeError is about a host's name."""
+        import httpx2
+
+        try:
+            yield
+        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+            raise self._failed(f"{what}: {str(error) or type(error).__name__}") from error
 
     def _failed(self, text: str) -> PackageRefused:
         hint = ""
@@ -169,42 +209,20 @@ class Connection:
         return PackageRefused(Reason.REGISTRY_FAILED, f"{self._reference.registry} {text}", hint=hint)
 
 
-def _client(on_request: Callable[[httpx2.Request], None]) -> httpx2.Client:
+def _client(registry: str, on_request: Callable[[httpx2.Request], None]) -> httpx2.Client:
     try:
         import httpx2
     except ImportError:
         text = "registries need the library httpx2, which is not installed"
         raise PackageRefused(Reason.MISSING_EXTRA, text, hint="pip install 'plugbay[oci]'") from None
     return httpx2.Client(
-        follow_redirects=True,
+        base_url=registry,
+        # No proxy on the way to this machine: without TLS it could listen in.
+        trust_env=registry.startswith("https://"),
         timeout=httpx2.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS),
         event_hooks={"request": [on_request]},
         headers={"user-agent": "plugbay", "accept-encoding": "identity"},
     )
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    """Everything the library raises about the other side."""
-    import httpx2
-
-    return (httpx2.HTTPError, httpx2.InvalidURL)
-
-
-def _read(answer: httpx2.Response, limit: int) -> bytes:
-    data = b""
-    for piece in answer.iter_raw(CHUNK):
-        data += piece
-        if len(data) > limit:
-            text = f"{answer.url.host} sends more than {limit:,} bytes where a few hundred are expected"
-            raise PackageRefused(Reason.TOO_LARGE, text, limit=limit)
-    return data
-
-
-def _complaint(answer: httpx2.Response) -> str:
-    """What the registry says about it, if it says so as the protocol has it."""
-    errors = _json(_read(answer, MAX_COMPLAINT)).get("errors")
-    first = errors[0] if isinstance(errors, list) and errors and isinstance(errors[0], dict) else {}
-    return f": {first['code']}: {first.get('message', '')}" if "code" in first else ""
 
 
 def _json(data: bytes) -> dict[str, Any]:

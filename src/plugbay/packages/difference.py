@@ -36,7 +36,24 @@ def difference(before: PluginSpec, after: PluginSpec) -> Difference:
     """What changes for the operator when `after` takes the place of `before`."""
     old, new = asks(before), asks(after)
     had, has = _exports(before), _exports(after)
-    return Difference(_without(new, old), _without(old, new), _without(has, had), _without(had, has))
+    asked = (*_other_contract(before, after), *_without(new, old), *_widened(before, after))
+    return Difference(asked, _without(old, new), _without(has, had), _without(had, has))
+
+
+def _other_contract(before: PluginSpec, after: PluginSpec) -> tuple[str, ...]:
+    """The same words may mean other things there."""
+    return () if before.contract == after.contract else (f"another contract, {after.contract}",)
+
+
+def _widened(before: PluginSpec, after: PluginSpec) -> tuple[str, ...]:
+    """What an export may do now, and before only another one could."""
+    had = {(export.kind, export.name): export.capabilities for export in before.exports}
+    return tuple(
+        f"{word} for {export.kind} {export.name}"
+        for export in after.exports
+        for word in export.capabilities
+        if word in before.capabilities and word not in had.get((export.kind, export.name), (word,))
+    )
 
 
 def asks(spec: PluginSpec) -> tuple[str, ...]:
@@ -47,7 +64,7 @@ def asks(spec: PluginSpec) -> tuple[str, ...]:
         *(f"may ask for {name}" for name in spec.optional_capabilities),
         *_freedoms(spec.sandbox),
         *(f"variable {name}" for name in spec.env_inherit),
-        *(f"hears {topic}" for topic in spec.subscribes),
+        *(f"hears {topic}" for topic in (*spec.subscribes, *spec.snapshots)),
         *(f"publishes {topic}" for topic in spec.publishes),
         *(f"secret {name}" for name in secrets),
     ]

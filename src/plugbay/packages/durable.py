@@ -7,47 +7,41 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from plugbay.host.settings_files import replace_at
+
+
+@contextmanager
+def _opened(path: Path, flags: int = 0) -> Iterator[int]:
+    at = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+    try:
+        yield at
+    finally:
+        os.close(at)
 
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder last."""
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with _opened(folder, os.O_DIRECTORY) as at:
         os.fsync(at)
-    finally:
-        os.close(at)
 
 
 def sync_tree(root: Path) -> None:
     """Make everything in a folder last: contents first, then the names that lead to them."""
     for folder, _, files in os.walk(root, topdown=False):
         for name in files:
-            _sync_file(Path(folder, name))
+            with _opened(Path(folder, name), os.O_NOFOLLOW) as at:
+                os.fsync(at)
         sync_folder(Path(folder))
-
-
-def _sync_file(path: Path) -> None:
-    at = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fsync(at)
-    finally:
-        os.close(at)
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Put `data` in the place of `path`; a reader sees the old file or the new one."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    with _opened(path.parent, os.O_DIRECTORY) as at:
+        replace_at(at, path.name, data, mode)
 
 
 def move(source: Path, target: Path) -> None:

@@ -59,6 +59,12 @@ class Reason(StrEnum):
     CHANGED_MEANWHILE = "changed_meanwhile"
     INSECURE_TRANSPORT = "insecure_transport"
 
+    # What cannot be read.
+    INVALID_MANIFEST = "invalid_manifest"
+    """No host would take the manifest; `problems` lists why."""
+    INVALID_CONFIG = "invalid_config"
+    """The trusted keys, or the state of a store; `problems` lists why."""
+
     # What is not there.
     NOT_FOUND = "not_found"
     NOT_INSTALLED = "not_installed"

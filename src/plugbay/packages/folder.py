@@ -42,8 +42,15 @@ class Entry(NamedTuple):
 
 def packed_files(root: Path) -> list[Entry]:
     """The files that `pack` takes, in their order in a package."""
-    patterns = (*IGNORED, *_own_patterns(root))
-    return _sorted(_walk(root, patterns))
+    return _sorted(_walk(root, _patterns(root)))
+
+
+def would_be_packed(root: Path, path: Path) -> bool:
+    """Whether a file, also one that is not there yet, lies where `pack` would take it."""
+    root, path = root.resolve(), path.resolve()
+    parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
+    places = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+    return bool(places) and not any(_is_ignored(place, _patterns(root)) for place in places)
 
 
 def all_files(root: Path) -> list[Entry]:
@@ -67,13 +74,13 @@ def _sorted(entries: Iterator[Entry]) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.name.encode("utf-8", "surrogateescape"))
 
 
-def _own_patterns(root: Path) -> list[str]:
-    """The plugin's own ignore list: a pattern a line, `#` for comments."""
+def _patterns(root: Path) -> tuple[str, ...]:
+    """What is never packed, and the plugin's own list: a pattern a line, `#` for comments."""
     try:
-        lines = (root / IGNORE_FILE).read_text("utf-8").splitlines()
+        lines = (root / IGNORE_FILE).read_text("utf-8", "surrogateescape").splitlines()
     except FileNotFoundError:
-        return []
-    return [line.strip().rstrip("/") for line in lines if line.strip() and not line.startswith("#")]
+        return IGNORED
+    return (*IGNORED, *(line.strip().rstrip("/") for line in lines if line.strip() and not line.startswith("#")))
 
 
 def _is_ignored(name: str, patterns: tuple[str, ...]) -> bool:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from plugbay.host.discovery import inspect
 from plugbay.packages import signature as signatures
@@ -23,7 +24,7 @@ from plugbay.packages.folder import SIGNATURE_NAME
 from plugbay.packages.package import Opened, Package, open_archive
 from plugbay.packages.rules import DEFAULT_LIMITS, Limits
 from plugbay.packages.store import KEPT_RELEASES, Highest, Installed, Release, State, Store
-from plugbay.packages.trust import TrustStore
+from plugbay.packages.trust import TrustedKey, TrustStore
 from plugbay.packages.versions import is_older
 
 STEPS = ("staged", "wrote", "unpacked", "verified", "published", "recorded", "switched", "swept")
@@ -51,15 +52,22 @@ class Candidate:
         return self.before is not None and self.before.current.digest == self.opened.digest
 
 
-def verify(package: Package, data: bytes | None, trust: TrustStore, now: datetime) -> signatures.Signature:
-    """The signature of a package, if a key that counts has made it; else `PackageRefused`, each with its own reason."""
+class Verified(NamedTuple):
+    """A signature that holds, and the key that made it."""
+
+    signature: signatures.Signature
+    key: TrustedKey
+
+
+def verify(package: Package, data: bytes | None, trust: TrustStore, now: datetime) -> Verified:
+    """Whose a package is, if a key that counts has signed it; else `PackageRefused`, each with its own reason."""
     if data is None:
-        hint = "sign it with: plugbay sign … --key KEY"
+        hint = "its publisher signs it with plugbay sign; plugbay install --allow-unsigned takes it without"
         raise PackageRefused(Reason.UNSIGNED, f"{package.id} {package.version} has no signature", hint=hint)
     signature = signatures.read(data)
     key = trust.judge(signature.key_id, package.id, now)
     signatures.check(signature, key.public_key, package)
-    return signature
+    return Verified(signature, key)
 
 
 def signature_of(archive: Path, opened: Opened) -> bytes | None:
@@ -99,7 +107,7 @@ class Installer:
             signature = signature_of(archive, opened)
             key_id = None
             if signature is not None or not allow_unsigned:
-                key_id = verify(opened.package, signature, self._trust, self._clock()).key_id
+                key_id = verify(opened.package, signature, self._trust, self._clock()).key.key_id
             if signature is not None:
                 # So that the installed folder can be verified where it is.
                 (opened.package.root / SIGNATURE_NAME).write_bytes(signature)
@@ -113,11 +121,13 @@ class Installer:
         with self.store.locked():
             state = self.store.state(package.id)
             before = self.store.find(package.id)
+            if before is not None and before.current.digest == opened.digest:
+                # Perhaps since a moment ago, by somebody else. What is missing is put back, what was changed is told.
+                self.store.publish(package.root, opened.digest, package.id)
+                return before
             if before != candidate.before:
                 text = f"{package.id} was changed by somebody else meanwhile"
                 raise PackageRefused(Reason.CHANGED_MEANWHILE, text, hint="look at it again")
-            if candidate.unchanged and before is not None:
-                return before
             _require_unpinned(before)
             _check_version(candidate, state, allow_downgrade)
             self.store.publish(package.root, opened.digest, package.id)

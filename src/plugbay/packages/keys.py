@@ -77,9 +77,6 @@ def load_private(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     data, mode = _read(path)
-    if mode & 0o077:
-        text = f"others can read {path} (mode {stat.S_IMODE(mode):o})"
-        raise PackageRefused(Reason.KEY_UNUSABLE, text, hint=f"close it with: chmod 600 {path}")
     try:
         key = load_pem_private_key(data, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -87,6 +84,9 @@ def load_private(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         text = f"{path} is no Ed25519 private key in PEM, without a password"
         raise PackageRefused(Reason.KEY_UNUSABLE, text, hint="make one with: plugbay keygen NAME")
+    if mode & 0o077:
+        text = f"others can read {path} (mode {stat.S_IMODE(mode):o})"
+        raise PackageRefused(Reason.KEY_UNUSABLE, text, hint=f"close it with: chmod 600 {path}")
     return key
 
 
@@ -146,3 +146,5 @@ def _read(path: Path) -> tuple[bytes, int]:
             return file.read(MAX_FILE), os.fstat(file.fileno()).st_mode
     except FileNotFoundError:
         raise PackageRefused(Reason.NOT_FOUND, f"there is no key file {path}") from None
+    except IsADirectoryError:
+        raise PackageRefused(Reason.KEY_UNUSABLE, f"{path} is a folder, not a key file") from None

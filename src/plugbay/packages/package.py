@@ -7,20 +7,19 @@ stores.
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from plugbay.contracts.registry import CONTRACTS
+from plugbay.contracts.registry import CONTRACTS, contract_of
 from plugbay.host.discovery import MAX_MANIFEST, inspect
-from plugbay.model.errors import ManifestInvalid
+from plugbay.model.errors import ManifestInvalid, Problem
 from plugbay.model.spec import PluginSpec
 from plugbay.packages import folder
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.folder import SIGNATURE_NAME
-from plugbay.packages.rules import DEFAULT_LIMITS, Limits
+from plugbay.packages.rules import DEFAULT_LIMITS, Limits, Names
 from plugbay.packages.unpack import unpack_file
 from plugbay.process.stderr import log_name
 
@@ -84,12 +83,33 @@ def open_archive(
     archive: Path, scratch: Path, limits: Limits = DEFAULT_LIMITS, wrote: Callable[[str], None] = lambda name: None
 ) -> Opened:
     """Unpack an archive below `scratch`, into a folder with the plugin's name, and say what it is."""
-    unpacked = unpack_file(archive, scratch / ARRIVED, limits, wrote)
-    root = _renamed(scratch / ARRIVED, _demanded_name(scratch / ARRIVED))
-    plugin_id = _identified(root, unpacked.files).id
-    root = _renamed(root, folder_name(plugin_id))
-    package = _identified(root, unpacked.files)
+    root = scratch / ARRIVED
+    unpacked = unpack_file(archive, root, limits, wrote)
+    try:
+        root = _renamed(root, _demanded_name(root, unpacked.files))
+        root = _renamed(root, folder_name(_identified(root, unpacked.files).id))
+        package = _identified(root, unpacked.files)
+    except ManifestInvalid as error:
+        raise _about(archive, error) from None
+    names = Names()
+    for name in (SIGNATURE_NAME, *package.files):  # the signature, which may come later, is never in a file's way
+        names.add(name)
     return Opened(package, unpacked.digest, unpacked.size, folder.read_signature(root))
+
+
+def _about(archive: Path, error: ManifestInvalid) -> ManifestInvalid:
+    """The same problems; the folder that the archive was in for a moment means nothing to anybody."""
+    problems = [
+        Problem(
+            item.code,
+            item.path,
+            item.message.replace(error.source, archive.name),
+            line=item.line,
+            severity=item.severity,
+        )
+        for item in error.problems
+    ]
+    return ManifestInvalid(str(archive), problems)
 
 
 def _identified(root: Path, files: Mapping[str, str]) -> Package:
@@ -109,14 +129,11 @@ def _renamed(root: Path, name: str) -> Path:
     return root if root.name == name else root.rename(root.with_name(name))
 
 
-def _demanded_name(root: Path) -> str:
-    """The name that the folder must have before its manifest can be judged: ainb wants the plugin's own."""
-    contract = CONTRACTS.get("ainb")
-    for name in contract.manifest_files if contract else ():
-        try:
-            text = (root / name).read_bytes()[:MAX_MANIFEST].decode()
-            declared = tomllib.loads(text)["plugin"]["name"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # not of this contract, or its parser says better what is wrong
-        return folder_name(declared) if isinstance(declared, str) else root.name
+def _demanded_name(root: Path, files: Mapping[str, str]) -> str:
+    """The name that the folder must have before its manifest can be judged."""
+    for name in files:
+        contract = contract_of(name)
+        if contract is not None and contract.folder_name is not None:
+            text = (root / name).read_bytes()[:MAX_MANIFEST].decode("utf-8", "replace")
+            return folder_name(contract.folder_name(text) or root.name)
     return root.name

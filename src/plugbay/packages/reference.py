@@ -44,15 +44,19 @@ class Reference:
     @property
     def is_local(self) -> bool:
         """Whether the registry is on this machine, where nobody listens in between."""
-        host = self.registry.rpartition(":")[0] if re.search(r":\d+$", self.registry) else self.registry
-        try:
-            return ipaddress.ip_address(host.strip("[]")).is_loopback
-        except ValueError:
-            return host.lower() == "localhost"
+        return is_loopback(self.registry.rpartition(":")[0] if re.search(r":\d+$", self.registry) else self.registry)
 
     def pinned(self, digest: str) -> Reference:
         """The same artifact, by its digest."""
         return replace(self, digest=digest)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, by name or by address, is this machine."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def is_reference(text: str) -> bool:
@@ -66,7 +70,7 @@ def parse(text: str) -> Reference:
     if found is None or len(found["repository"]) > MAX_REPOSITORY:
         hint = "it looks like oci://registry.example/acme/devkit:1.0.0, the name in lower case"
         raise PackageRefused(Reason.NOT_FOUND, f"{text!r} names nothing in a registry", hint=hint)
-    return Reference(found["host"] + (found["port"] or ""), found["repository"], found["tag"], found["digest"])
+    return Reference(found["host"].lower() + (found["port"] or ""), found["repository"], found["tag"], found["digest"])
 
 
 def tag_of(version: str) -> str:

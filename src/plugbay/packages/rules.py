@@ -21,9 +21,17 @@ MAX_DEPTH = 32
 """Folders within folders; a deep tree of node modules has about 20."""
 
 _RESERVED = frozenset(
-    "con prn aux nul".split() + [f"{device}{digit}" for device in ("com", "lpt") for digit in range(1, 10)]
+    "con prn aux nul conin$ conout$".split() + [f"{device}{digit}" for device in ("com", "lpt") for digit in range(10)]
 )
 """Names that are devices on Windows, whatever their suffix."""
+
+_ELSEWHERE = frozenset('\\:<>|"?*')
+"""What Windows takes for a separator or a pattern, or does not take at all."""
+
+_INVISIBLE = frozenset(
+    map(chr, [0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180F, 0x3164, 0xFFA0, *range(0x180B, 0x180E)])
+) | frozenset(map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
+"""Characters that Unicode says to ignore, though they count as printable; file systems that ignore case ignore them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +57,9 @@ def name_problem(name: str) -> str | None:
     """Why `name` cannot be the name of a file in a package; None when it can."""
     if not name or name.startswith("/"):
         return "is empty" if not name else "is an absolute path"
-    if "\\" in name or ":" in name:
-        return "contains a backslash or a colon, which are separators elsewhere"
-    if not name.isprintable():
+    if not _ELSEWHERE.isdisjoint(name):
+        return 'contains one of \\ : < > | " ? *, which mean something else elsewhere'
+    if not name.isprintable() or not _INVISIBLE.isdisjoint(name):
         return "contains characters that cannot be shown"
     if len(name.encode()) > MAX_PATH:
         return f"has more than {MAX_PATH} bytes"
@@ -68,7 +76,7 @@ def _part_problem(part: str) -> str | None:
         return f"has a part of more than {MAX_PART} bytes"
     if part != part.strip() or part.endswith("."):
         return "has a part that begins or ends with a space, or ends with a dot"
-    if part.split(".")[0].lower() in _RESERVED:
+    if _key(part.split(".")[0]).strip() in _RESERVED:
         return f"has a part, {part!r}, that is a device on Windows"
     return None
 

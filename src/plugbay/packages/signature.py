@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SCHEMA = "vai.plugin.signature.v1"
 ALGORITHM = "ed25519"
 
+AGAIN = "get the package from its publisher again; if it is your own, sign it again"
+
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -90,11 +92,16 @@ def check(signature: Signature, public: bytes, package: Package) -> None:
     """That the key's holder has signed exactly these files; raises `PackageRefused` with what is different."""
     if not keys.verifies(public, _decoded(signature.signature), signature.signed_bytes()):
         text = f"the signature is not by key {signature.key_id}, or it was changed afterwards"
-        raise PackageRefused(Reason.SIGNATURE_INVALID, text, hint="get the package from its publisher again")
+        raise PackageRefused(Reason.SIGNATURE_INVALID, text, hint=AGAIN)
+    check_contents(signature, package)
+
+
+def check_contents(signature: Signature, package: Package) -> None:
+    """That these are the files it speaks of, whoever may have signed; raises `PackageRefused` like `check`."""
     stated, found = f"{signature.package_id} {signature.version}", f"{package.id} {package.version}"
     if stated != found:
         text = f"the signature is for {stated}, and the manifest says {found}"
-        raise PackageRefused(Reason.IDENTITY_MISMATCH, text, hint="somebody edited the manifest after it was signed")
+        raise PackageRefused(Reason.IDENTITY_MISMATCH, text, hint=AGAIN)
     _check_files(signature.files, package.files)
     whole = signature.manifest_sha256, signature.tree_sha256
     if whole != (package.files[package.manifest], tree_sha256(package.files)):
@@ -110,7 +117,7 @@ def _check_files(stated: Mapping[str, str], found: Mapping[str, str]) -> None:
     for reason, text, names in odd:
         if names:
             more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-            raise PackageRefused(reason, f"{names[0]!r} {text}{more}", file=names[0])
+            raise PackageRefused(reason, f"{names[0]!r} {text}{more}", hint=AGAIN, file=names[0])
 
 
 def _decoded(text: str) -> bytes:

@@ -1,7 +1,7 @@
 """The store: every release as an immutable folder named by its digest, and for each plugin one link to the current one.
 
     plugins/<plugin>            -> ../packages/<sha256>/<plugin>     what a host loads: Host.load(store/"plugins")
-    packages/<sha256>/<plugin>/    the files of one release, never changed
+    packages/<sha256>/<plugin>/    the files of one release, read-only
     state/<plugin>.json            which releases there are to go back to, the pin, the highest version ever seen
     tmp/                           what is not there yet, or no longer
 
@@ -16,7 +16,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -98,7 +98,7 @@ class Store:
     """One folder of packages."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
+        self.root = root.resolve()
         self.plugins = self.root / "plugins"
         self._packages = self.root / "packages"
         self._states = self.root / "state"
@@ -117,12 +117,9 @@ class Store:
 
     def installed(self) -> list[Installed]:
         """Every plugin, by id."""
-        found = [self._installed(state) for state in self._all_states()]
+        states = [self._read(path) for path in self._states.glob("[!.]*.json")]
+        found = [self._installed(state) for state in states if state]
         return sorted((item for item in found if item), key=lambda item: item.id)
-
-    def _all_states(self) -> list[State]:
-        paths = sorted(self._states.glob("[!.]*.json"))
-        return [state for path in paths if (state := self._read(path))]
 
     def _installed(self, state: State) -> Installed | None:
         link = self.plugins / folder_name(state.id)
@@ -170,7 +167,7 @@ class Store:
             with self.locked():
                 own.mkdir(0o700)
                 held.enter_context(_flocked(own, wait=True))
-            held.callback(shutil.rmtree, own, ignore_errors=True)
+            held.callback(_remove, own)
             yield own
 
     def publish(self, staged: Path, digest: str, plugin_id: str) -> None:
@@ -179,11 +176,12 @@ class Store:
         if target.is_dir():
             _require_same(staged, target, plugin_id)
             return
-        durable.sync_tree(staged)
-        parcel = staged.parent / "parcel"
+        parcel = staged.parent / target.parent.name
         parcel.mkdir(0o755)
         parcel.chmod(0o755)
-        durable.move(staged, parcel / target.name)
+        staged.rename(parcel / target.name)
+        _seal(parcel / target.name)
+        durable.sync_tree(parcel)
         durable.move(parcel, target.parent)
 
     def record(self, state: State) -> None:
@@ -194,6 +192,9 @@ class Store:
     def switch(self, plugin_id: str, digest: str) -> None:
         """Make a release the current one: the moment at which it is installed."""
         release = self.package_folder(digest, plugin_id)
+        if not release.is_dir():
+            text = f"the files of this release of {plugin_id} are gone from {release}"
+            raise PackageRefused(Reason.MISSING_FILE, text, hint="install it from its package again")
         durable.point(self.plugins / release.name, os.path.relpath(release, self.plugins), self._tmp)
 
     def unlink(self, plugin_id: str) -> None:
@@ -202,18 +203,43 @@ class Store:
         durable.sync_folder(self.plugins)
 
     def sweep(self) -> None:
-        """Remove what nothing leads to any more, and what processes that died have left."""
-        needed = {release.digest.removeprefix("sha256:") for state in self._all_states() for release in state.releases}
-        for package in self._packages.iterdir():
-            if package.name not in needed:
-                # Out of the way in one step first: a release is there completely or not at all.
-                durable.move(package, self._tmp / secrets.token_hex(8))
-        for leftover in self._tmp.iterdir():
-            _remove_if_abandoned(leftover)
+        """Remove what nothing leads to any more, and what processes that died have left.
+
+        The change itself is done by then, so this never fails: what it has to leave, the next one removes.
+        """
+        with suppress(OSError, ConfigInvalid):
+            releases = [release for item in self.installed() for release in item.state.releases]
+            needed = {release.digest.removeprefix("sha256:") for release in releases}
+            for package in self._packages.iterdir():
+                if package.name not in needed:
+                    # Out of the way in one step first: a release is there completely or not at all.
+                    durable.move(package, self._tmp / secrets.token_hex(8))
+        with suppress(OSError):
+            for leftover in self._tmp.iterdir():
+                _remove_if_abandoned(leftover)
+
+
+def _seal(root: Path) -> None:
+    """Make a release read-only for everybody, and readable whatever the umask: nobody changes by accident what was
+    verified, and Python leaves no bytecode in it.
+    """
+    for place, _, files in os.walk(root, topdown=False):
+        for name in files:
+            path = Path(place, name)
+            path.chmod(0o555 if path.stat().st_mode & 0o100 else 0o444)
+        os.chmod(place, 0o555)
+
+
+def _remove(root: Path) -> None:
+    """A folder and everything in it, also what is read-only. What cannot be removed stays, for the next sweep."""
+    for place, _, _ in os.walk(root):
+        with suppress(OSError):
+            os.chmod(place, 0o700)
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def _require_same(staged: Path, target: Path, plugin_id: str) -> None:
-    """What plugins leave in their own folders (bytecode, logs) is none of our business; their files are."""
+    """What plugins run by root leave in their own folders (bytecode, logs) is none of our business; their files are."""
     expected, found = (folder.hashes(folder.all_files(root)) for root in (staged, target))
     changed = [name for name in expected if found.get(name) != expected[name]]
     if changed:
@@ -240,6 +266,6 @@ def _remove_if_abandoned(path: Path) -> None:
         return
     try:
         with _flocked(path, wait=False):
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
     except (BlockingIOError, FileNotFoundError):
         pass

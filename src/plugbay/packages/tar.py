@@ -62,7 +62,10 @@ class Archive:
         while header := self._header():
             kind, size = header[156:157], _number(header[124:136])
             if kind in b"xgL":
-                longer = self._extended(kind, size) or longer
+                found = self._extended(kind, size)
+                if found and longer:
+                    _broken(f"a file has two names, {longer!r} and {found!r}")
+                longer = found or longer
                 continue
             name, longer = longer or _plain_name(header), ""
             member = self._member(kind, name, size, executable=bool(_number(header[100:108]) & 0o111))
@@ -70,6 +73,8 @@ class Archive:
                 yield member
                 for _ in member.body:  # whatever the caller left of it
                     pass
+        if longer:
+            _broken(f"a name, {longer!r}, without a file")
         self._stream.expect_only_zeros()
 
     def _header(self) -> bytes:
@@ -128,7 +133,10 @@ class Archive:
         data = b"".join(self._body(size))
         if kind == b"L":
             return _text(data.rstrip(b"\0"))
-        found = dict(_records(data))
+        records = list(_records(data))
+        found = dict(records)
+        if len(found) < len(records):
+            _broken("a header says something twice")
         odd = [key for key in found if key not in _HARMLESS and not key.startswith(_VENDORS)]
         if odd or (kind == b"g" and "path" in found):
             _broken(f"a header sets {', '.join(odd) or 'one path for all files'}, which a package has no use for")

@@ -7,6 +7,8 @@ opens no other publisher's door. A file that cannot be read is an error, never a
 from __future__ import annotations
 
 import binascii
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,14 +16,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
+from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel
 
 from plugbay.host.settings_files import changing
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.packages import documents, durable, keys
 from plugbay.packages.errors import PackageRefused, Reason
 
-Name = Annotated[str, Field(min_length=1, max_length=500)]
+MAX_NAME = 500
+"""Characters of a publisher's name or a plugin's id."""
 
 
 def _moment(value: object) -> datetime | None:
@@ -39,8 +42,8 @@ class _Entry(BaseModel):
 
     key_id: str
     public_key: str
-    publisher: Name
-    packages: list[Name] = []
+    publisher: str
+    packages: list[str] = []
     not_after: Annotated[datetime | None, BeforeValidator(_moment)] = None
     revoked: bool = False
 
@@ -59,6 +62,16 @@ class TrustedKey:
     """Ids it may sign besides: names without a publisher in them."""
     not_after: datetime | None = None
     revoked: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what no publisher and no plugin is called: such a key would never count."""
+        for what, name in (("publisher", self.publisher), *(("package", name) for name in self.packages)):
+            if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
+                text = "is no name: it is empty, too long, or has characters that cannot be shown"
+                raise ValueError(f"{what} {name!r} {text}")
+        if "/" in self.publisher or self.publisher != self.publisher.strip("."):
+            text = "is no name: it is what an id begins with, as acme of acme/devkit and acme.notes"
+            raise ValueError(f"publisher {self.publisher!r} {text}")
 
     @property
     def key_id(self) -> str:
@@ -96,14 +109,17 @@ class TrustStore:
     def keys(self) -> list[TrustedKey]:
         """Every key, revoked ones too; raises `ConfigInvalid` for a file of no use."""
         try:
-            found = documents.read(_Entries, self.path.read_bytes())
+            found = documents.read(_Entries, self._read())
         except FileNotFoundError:
             return []
         except OSError as error:
             raise self._invalid(f"cannot be read: {error.strerror}") from error
         if isinstance(found, list):
             raise ConfigInvalid(str(self.path), found)
-        return [self._key(entry) for entry in found.root]
+        known = {entry.key_id: self._key(entry) for entry in found.root}
+        if len(known) < len(found.root):
+            raise self._invalid("it has a key twice, and nobody can know which of the two counts")
+        return list(known.values())
 
     def add(self, key: TrustedKey) -> None:
         """Trust a key, or change what it is trusted with. A revoked key stays revoked."""
@@ -148,6 +164,15 @@ class TrustStore:
             yield known
             durable.write_file(self.path, documents.pretty([item.to_json() for item in known.values()]))
 
+    def _read(self) -> bytes:
+        """The file, unless somebody else could have written it."""
+        with open(self.path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if mode & 0o022:
+                text = f"others can change it (mode {stat.S_IMODE(mode):o}); close it with: chmod go-w {self.path}"
+                raise self._invalid(text)
+            return file.read(documents.MAX_BYTES + 1)
+
     def _key(self, entry: _Entry) -> TrustedKey:
         try:
             public = binascii.a2b_base64(entry.public_key, strict_mode=True)
@@ -155,7 +180,10 @@ class TrustStore:
             public = b""
         if len(public) != keys.KEY_BYTES:
             raise self._invalid(f"the public key of {entry.key_id} is not {keys.KEY_BYTES} bytes in base64")
-        key = TrustedKey(public, entry.publisher, tuple(entry.packages), entry.not_after, entry.revoked)
+        try:
+            key = TrustedKey(public, entry.publisher, tuple(entry.packages), entry.not_after, entry.revoked)
+        except ValueError as error:
+            raise self._invalid(str(error)) from None
         if entry.key_id != key.key_id:
             raise self._invalid(f"the id of a key is {key.key_id}, but the file calls it {entry.key_id}")
         return key
