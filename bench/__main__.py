@@ -13,12 +13,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bench import bus_bench, framing_bench, idle_bench, link_bench, nexo_bench, report, rune_bench, startup_bench
+from bench import (
+    ainb_bench,
+    bus_bench,
+    framing_bench,
+    idle_bench,
+    link_bench,
+    nexo_bench,
+    report,
+    rune_bench,
+    startup_bench,
+)
 from bench.harness import ROOT, BenchFailed, Comparison, Options, machine_facts
 
 COMPARISONS: dict[str, ModuleType] = {
     module.NAME: module
-    for module in (link_bench, nexo_bench, bus_bench, rune_bench, startup_bench, idle_bench, framing_bench)
+    for module in (link_bench, nexo_bench, bus_bench, ainb_bench, rune_bench, startup_bench, idle_bench, framing_bench)
 }
 LATEST = ROOT / "bench" / "results" / "latest.json"
 REPEATS, QUICK_REPEATS = 9, 2

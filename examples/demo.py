@@ -1,13 +1,15 @@
 """`make run`: every example plugin at work, with what came back.
 
-A tour for the eye: which plugins there are, in which language, what each answers, how a refusal looks, and what happens
-between plugins and their host without anybody calling.
+A tour for the eye: which plugins there are, in which language, what each answers, how a refusal looks, what happens
+between plugins and their host without anybody calling, and what they draw and print.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,14 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.panel import Panel
 from rich.table import Table
 
 from plugbay import Host
 from plugbay.host.calls import CallResult
+from plugbay.host.keys import parse_key
 from plugbay.model.spec import PluginSpec
+from plugbay.tui.picture import rich_text
 
 HERE = Path(__file__).parent
 
@@ -45,6 +50,12 @@ config = { seconds = 0.1 }
 
 [plugins.window-compactor]
 config = { keep = 2, threshold = 5 }
+
+[plugins.usage-publisher]
+grants = ["event_bus=usage.*"]
+
+[plugins.usage-burndown]
+grants = ["event_bus=usage.*"]
 """
 
 QUESTION = {"question": "What does Ada drink?", "provider": "toy", "model": "quote", "stream": True}
@@ -64,12 +75,23 @@ MESSAGE = {"sender": "Ada", "body": "write to ada@example.org"}
 
 TALK = ["A cake for Ada?", "With nuts?", "Better not.", "With poppy seeds?", "Fine.", "For how many?", "For six."]
 
+SCREEN, SIZE, KEY = "usage-burndown/burndown", (96, 26), "down"
+
+MOST_LOOKS = 100
+"""Pictures until there is one that the plugin is content with."""
+
+COMMANDS = ["usage --limit 60M", "usage --by week", "clock --help"]
+
+KINDS = {"llm_provider": "model", "cli_namespace": "command"}
+"""Exports whose kind people call otherwise."""
+
 NEXT = """\
 [bold]Next[/], with .venv/bin on your PATH
   plugbay inspect examples/relay-channel
   plugbay call examples/greeter greet '{"name": "you"}' --grant tool.execute
   plugbay call examples/text-tools-js text_tools_count '{"text": "one two three"}'
   plugbay config show examples/session-memory
+  plugbay tui examples --grant-all
   plugbay conform examples/machine-facts"""
 
 
@@ -81,7 +103,7 @@ def exports(spec: PluginSpec) -> str:
     """A line for each kind of export; tools go without saying."""
     kinds: dict[str, list[str]] = {}
     for export in spec.exports:
-        kinds.setdefault(export.kind.replace("llm_provider", "model"), []).append(export.name)
+        kinds.setdefault(KINDS.get(export.kind, export.kind), []).append(export.name)
     lines = {kind: ", ".join(names) for kind, names in kinds.items()}
     return "\n".join(line if kind == "tool" else f"[dim]{kind}[/] {line}" for kind, line in lines.items())
 
@@ -171,6 +193,33 @@ async def crossing(host: Host, prices: Path) -> Row:
     return "a file changes", about(prices.name, {"tea": 5.5}), came(event.topic, event.payload)
 
 
+async def screen(host: Host) -> Panel:
+    """What a plugin draws of what another one publishes, after a key."""
+    await host.screens.render(SCREEN, *SIZE)
+    host.screens.press(SCREEN, parse_key(KEY))
+    for _ in range(MOST_LOOKS):
+        frame = await host.screens.render(SCREEN, *SIZE)
+        if not frame.redraw:
+            break
+        await asyncio.sleep(0.05)  # it has not heard everything yet
+    return Panel(
+        rich_text(frame), title=f"[bold cyan]{SCREEN}[/] after the key {KEY}", border_style="dim", expand=False
+    )
+
+
+async def commands(host: Host) -> Table:
+    """Command lines that plugins answer, with what they print and their status."""
+    shown = table("command line", "prints", "status")
+    for line in COMMANDS:
+        namespace, *words = line.split()
+        done = await host.run_cli(namespace, words)
+        output, complaint = (escape(text.decode().rstrip()) for text in (done.stdout, done.stderr))
+        colours = [f"[green]{output}[/]"] if output else []
+        colours += [f"[red]{complaint}[/]"] if complaint else []
+        shown.add_row(line, "\n".join(colours), str(done.exit_code), end_section=True)
+    return shown
+
+
 def about(name: str, given: Any) -> str:
     return f"{name}\n[dim]{show(given)}[/]"
 
@@ -183,10 +232,13 @@ async def tour(console: Console, config: Path) -> None:
     async with Host.load(HERE, config=config) as host:
         await host.settled()
         console.print(plugins(host), await calls(host), await happenings(host, config.parent))
+        console.print(await screen(host), await commands(host))
     console.print(NEXT, highlight=False)
 
 
 def main() -> None:
+    # Programs of ainb plugins look for their interpreter themselves: it is the one that runs us.
+    os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "plugbay.toml")
         config.write_text(CONFIG)
