@@ -40,6 +40,14 @@ def test_every_usual_form_holds_one_of_the_forms(said: str) -> None:
     assert any(form in said for form in forms(SECRET))
 
 
+@pytest.mark.parametrize("secret", ["abcdef", "abcdefg", "abcdefgh"])
+@pytest.mark.parametrize("before", [b"", b"a", b"ab", b"abc"])
+def test_at_the_end_of_what_is_encoded_nothing_of_it_is_left_over(secret: str, before: bytes) -> None:
+    said = base64.b64encode(before + secret.encode()).decode()
+    longest = max((form for form in forms(secret) if form in said), key=len)
+    assert said.endswith(longest)
+
+
 def test_what_is_something_else_is_left_alone() -> None:
     others = ("s3cr3t", base64.b64encode(b"another thing").decode(), quote("ü/ü"), "s3cr3t/+u key")
     assert not any(form in other for form in forms(SECRET) for other in others)

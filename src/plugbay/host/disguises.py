@@ -35,14 +35,16 @@ def _in_base64(secret: str) -> Iterator[str]:
     """The part that is the same whatever stands around the secret, as in `Basic base64(user:secret)`.
 
     Three bytes become four characters, so what stands before it shifts it by 0, 1 or 2 bytes. Characters that share
-    bits with a neighbour, 2 or 3 at the front and one at the end, are left out.
+    bits with a neighbour, 2 or 3 at the front and one at the end, are left out; where the secret stands last, the one
+    at the end and the padding belong to it.
     """
     data = secret.encode("utf-8", "surrogatepass")
     for shift, shared in ((0, 0), (1, 2), (2, 3)):
         shifted = bytes(shift) + data
         own = len(shifted) * 8 // 6
         for encode in (b64encode, urlsafe_b64encode):
-            yield encode(shifted).decode()[shared:own]
+            encoded = encode(shifted).decode()[shared:]
+            yield from (encoded[: own - shared], encoded.rstrip("="), encoded)
 
 
 def _in_hex(secret: str) -> Iterator[str]:
