@@ -71,7 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="Measure plugbay side by side with the alternatives."
     )
-    parser.add_argument("--quick", action="store_true", help="few repeats of short runs; under a minute")
+    parser.add_argument("--quick", action="store_true", help="few repeats of short runs; under two minutes")
     parser.add_argument(
         "--only", action="append", choices=COMPARISONS, metavar="NAME", help="one comparison; may be repeated"
     )

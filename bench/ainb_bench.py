@@ -54,7 +54,7 @@ READ_SIZE = 1 << 18
 def run(options: Options) -> Comparison:
     """All contenders, round by round."""
     entries = [entry for name, size in SIZES.items() for entry in _rendering(name, size, options)]
-    entries += _typing({"size": SIZES["80"], "calls": options.size(100, 40), "keys": True})
+    entries += _typing({"size": SIZES["80"], "calls": options.size(60, 24), "keys": True})
     rounds = interleave("bench.ainb_bench", entries, options)
     columns = [
         Column("p50_ms", "p50 ms", digits=2),

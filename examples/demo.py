@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -237,8 +235,6 @@ async def tour(console: Console, config: Path) -> None:
 
 
 def main() -> None:
-    # Programs of ainb plugins look for their interpreter themselves: it is the one that runs us.
-    os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "plugbay.toml")
         config.write_text(CONFIG)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import runpy
 import subprocess
 import sys
@@ -33,12 +32,6 @@ SCREEN = "usage-burndown/burndown"
 
 MOST_LOOKS = 500
 """Pictures until one has to be right; with the pauses between them, ten seconds at least."""
-
-
-@pytest.fixture(autouse=True)
-def our_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The programs of these plugins look for `python3` in PATH, which is the one that runs us."""
-    monkeypatch.setenv("PATH", os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])))
 
 
 def plugbay(*words: str, status: int = 0, folder: Path | None = None) -> tuple[str, str]:

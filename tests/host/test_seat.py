@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,21 @@ def test_an_ainb_plugin_is_told_which_process_hosts_it(run: Run, tmp_path: Path)
         folder = write_ainb_plugin(tmp_path, "p", tell)
         assert isinstance(await opened(folder), Seat)
         assert json.loads((folder / "told.json").read_text())["pid"] == os.getpid()
+
+    run(main)
+
+
+def test_the_program_of_a_plugin_finds_the_python_that_runs_the_host(run: Run, tmp_path: Path) -> None:
+    body = """
+    def cli_dispatch(params, m):
+        reply(m, {"stdout": b64(os.environ["PATH"].encode()), "stderr": "", "exit_code": 0})
+    """
+    write_ainb_plugin(tmp_path, body=body, namespaces=["p"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            path = (await host.run_cli("p", [])).stdout.decode()
+            assert path.split(os.pathsep)[0] == os.path.dirname(sys.executable)
 
     run(main)
 

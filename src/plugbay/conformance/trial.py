@@ -99,8 +99,9 @@ async def _try_one(
 def launch_of(spec: PluginSpec, environment: str = "usual", place: Path | None = None) -> Launch:
     """How the plugin's process is started. Where it is told to work, and its place for temporary files, is `place`."""
     usual = USUAL_VARIABLES if environment == "usual" else ()
-    argv = resolve(spec.command, spec.root, host_search_path(os.environ))
-    facts = {"project.id": PROJECT, "project.root": place, "config.root": place}
+    search = host_search_path(os.environ)
+    argv = resolve(spec.command, spec.root, search)
+    facts = {"project.id": PROJECT, "project.root": place, "config.root": place, "search.path": search}
     told = {name: str(facts[fact]) for name, fact in spec.env_facts if facts[fact] is not None}
     inherited = (*usual, *spec.env_inherit)
     told |= {"TMPDIR": str(place)} if place is not None and "TMPDIR" in inherited else {}

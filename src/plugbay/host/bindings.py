@@ -68,7 +68,8 @@ class Bindings:
         ours = self._config.plugin(spec.id)
         config, secrets, refusal = self._settings(spec)
         may_start = policy.admit(spec, self.decide(spec.id)) is None
-        if self._project.config_root is not None and spec.env_facts and may_start:
+        wanted = any(fact == "config.root" for _, fact in spec.env_facts)
+        if self._project.config_root is not None and wanted and may_start:
             refusal = refusal or _make_folder(self._project.config_root, spec)
         return Binding(
             spec=replace(

@@ -59,7 +59,12 @@ class Project:
 
     def fact(self, name: str) -> str | None:
         """What a spec's `env_facts` ask for, if it is known."""
-        facts = {"project.id": self.id, "project.root": self.root, "config.root": self.config_root}
+        facts = {
+            "project.id": self.id,
+            "project.root": self.root,
+            "config.root": self.config_root,
+            "search.path": host_search_path(os.environ),
+        }
         return None if facts[name] is None else str(facts[name])
 
 

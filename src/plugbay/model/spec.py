@@ -21,6 +21,10 @@ ACCESS_KINDS = frozenset("read_path write_path run network no_network storage_re
 """Every kind of access a capability can stand for, over all contracts."""
 
 
+FACTS = ("project.id", "project.root", "config.root", "search.path")
+"""What a host knows and a plugin may be told in its environment; the last is a PATH that leads to the host's Python."""
+
+
 class Lifetime(StrEnum):
     """How long one child serves."""
 
@@ -213,4 +217,4 @@ class PluginSpec:
     roles: tuple[str, ...] = ()
     """What part the plugin takes in an agent's compaction: observer, compactor."""
     env_facts: tuple[tuple[str, str], ...] = ()
-    """Variables the host sets from what it knows: (name, one of `project.id`, `project.root`, `config.root`)."""
+    """Variables the host sets from what it knows: (name, one of `FACTS`)."""

@@ -73,6 +73,7 @@ def test_the_program_is_the_file_in_the_folder_that_has_the_plugins_name() -> No
     assert spec.command == ("/plugins/burndown/burndown",)
     assert (spec.env, spec.env_inherit) == ((), INHERITED)
     assert "PATH" in INHERITED
+    assert spec.env_facts == (("PATH", "search.path"),)
 
 
 @requirement("ainb:manifest-lifecycle")

@@ -53,6 +53,7 @@ def test_what_a_host_needs_to_run_it_is_in_the_spec() -> None:
     spec = good(manifest(export(default_timeout_ms="5000"), export("hook", id="y")))
     assert spec.lifetime == Lifetime.RESIDENT
     assert (spec.env, spec.env_inherit) == ((), INHERITED)
+    assert spec.env_facts == (("PATH", "search.path"),)
     assert spec.timeouts == Timeouts(handshake=10, call=15, grace=5, farewell=0, teardown=5, term=2)
     assert (spec.restart, spec.settings) == (RestartPolicy(), SettingsSpec())
     assert (spec.eager, spec.respawn) == (False, False)

@@ -24,6 +24,9 @@ FILE_NAME = "manifest.toml"
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "USER", "SHELL", "TERM")
 """Taken from the host. The contract's own host hands down all it has, its secrets included."""
 
+ENV_FACTS = (("PATH", "search.path"),)
+"""The program itself is run, and `#!/usr/bin/env python3` in it then finds the Python that has plugbay."""
+
 TIMEOUTS = Timeouts(handshake=15.0, call=30.0, farewell=3.0, teardown=2.0, term=2.0)
 """Seconds. The contract has one number, 5 to leave, which is the third and the fourth together."""
 
@@ -102,6 +105,7 @@ def _spec(manifest: Manifest, root: Path) -> PluginSpec:
         description=plugin.description,
         cwd=root,
         env_inherit=INHERITED,
+        env_facts=ENV_FACTS,
         lifetime=Lifetime.RESIDENT,
         exports=_exports(manifest.provides),
         capabilities=requested,

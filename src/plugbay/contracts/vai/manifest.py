@@ -28,6 +28,9 @@ FOREIGN = "x-"
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Taken from the host, so that a program finds its interpreter, its locale and a place for temporary files."""
 
+ENV_FACTS = (("PATH", "search.path"),)
+"""What the package starts is a program of its own, and `#!/usr/bin/env python3` in it finds the Python with plugbay."""
+
 
 def parse(text: str, root: Path, environ: Mapping[str, str], site: Site) -> tuple[PluginSpec | None, list[Problem]]:
     """The spec of the plugin in `root`, and every problem of its manifest. No spec when any of them is an error.
@@ -69,6 +72,7 @@ def _spec(manifest: Manifest, root: Path, site: Site, schemas: Schemas) -> Plugi
         description=manifest.description,
         cwd=root,
         env_inherit=INHERITED,
+        env_facts=ENV_FACTS,
         lifetime=Lifetime.RESIDENT,
         exports=exports,
         capabilities=words,
