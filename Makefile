@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+# Half of what the tests do is wait for processes, so there are more of them at a time than cores.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 # package:command pairs; a package is installed only where its command is missing. (perl-base, on every Debian, has a
 # perl without JSON::PP; json_pp tells the two apart.)
 SYSTEM_PACKAGES := perl:json_pp util-linux:setsid procps:ps nodejs:node \
@@ -31,7 +33,7 @@ run: setup ## start the demo: every example plugin, called once
 test: setup ## run all tests (PYTEST_ARGS="-k name" narrows)
 	@alone=0; \
 	$(BIN)/python -m pytest -q -m alone $(PYTEST_ARGS) </dev/null && alone=1 || [ $$? -eq 5 ]; \
-	$(BIN)/python -m pytest -n auto -m "not alone" $(PYTEST_ARGS) </dev/null || [ $$? -eq 5 -a $$alone -eq 1 ]
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not alone" $(PYTEST_ARGS) </dev/null || [ $$? -eq 5 -a $$alone -eq 1 ]
 
 check: setup ## format, lint, types, import rules, generated files
 	@echo "check: format"
