@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plugbay.model.errors import PlugbayError
+from plugbay.model.errors import Code, PlugbayError
 from plugbay.process import diagnose
 from plugbay.process.diagnose import Kind, facts
 from plugbay.process.limits import Rlimits
+from plugbay.process.sandbox.policy import Policy
 
 Variables = Mapping[str, str] | Iterable[tuple[str, str]]
 
@@ -24,11 +25,19 @@ Variables = Mapping[str, str] | Iterable[tuple[str, str]]
 class LaunchFailed(PlugbayError):
     """A process could not be started; nothing of it is left. `detail` is JSON-ready."""
 
+    code: str = Code.LAUNCH_FAILED
+
     def __init__(self, message: str, hint: str = "", detail: Mapping[str, Any] | None = None) -> None:
         self.message = message
         self.hint = hint
         self.detail: dict[str, Any] = dict(detail or {})
         super().__init__(message)
+
+
+class SandboxUnavailable(LaunchFailed):
+    """A process must be confined and cannot be; it was not started, or is dead before its program ran."""
+
+    code = Code.SANDBOX_UNAVAILABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,8 @@ class Launch:
     limits: Rlimits = field(default_factory=Rlimits)
     label: str = ""
     """The plugin's id, for messages and for the name of its log."""
+    policy: Policy | None = None
+    """How it is confined; None: not at all."""
 
 
 def resolve(command: Sequence[str], root: Path, search_path: str) -> tuple[str, ...]:

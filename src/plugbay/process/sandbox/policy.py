@@ -1,0 +1,106 @@
+"""`Policy`: what one confined process may see, reach and use up. Neutral values, whatever contract asked for them.
+
+Owns the vocabulary of confinement and how it is shown to people. Refuses to know who granted what and how any of it
+is enforced. Deny by default: an empty policy has the system's programs and libraries, the plugin's own folder, both
+read-only, an empty /tmp, and no network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+MIB = 1024 * 1024
+
+
+class Reach(StrEnum):
+    """How far a plugin's connections go."""
+
+    NONE = "none"
+    LISTED = "listed"
+    """Through the host, to the doors of the policy."""
+    ANY = "any"
+    """Through the host, to every public address."""
+    HOST = "host"
+    """The machine's own network, past every check: no confinement of connections at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One host a plugin may connect to."""
+
+    host: str
+    """A clean name or address, as `model.addresses.clean_host` returns it."""
+    port: int | None = None
+    """None: every port."""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{'*' if self.port is None else self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Where connections may go."""
+
+    reach: Reach = Reach.NONE
+    doors: tuple[Door, ...] = ()
+    """For `LISTED`: an empty list opens nothing."""
+    private: tuple[str, ...] = ()
+    """Exact `address:port` pairs that are not public and may be reached nevertheless, by the operator's word."""
+
+    @property
+    def proxied(self) -> bool:
+        """Whether connections go through the host."""
+        return self.reach is Reach.ANY or (self.reach is Reach.LISTED and bool(self.doors))
+
+    def __str__(self) -> str:
+        if self.reach is Reach.LISTED:
+            return ", ".join(map(str, self.doors)) or "none"
+        return {"none": "none", "any": "any public address", "host": "the machine's own, unchecked"}[self.reach]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the whole process tree may use up."""
+
+    memory: int = 256 * MIB
+    cpu: float = 1.0
+    """Cores."""
+    processes: int = 64
+    """Threads count as well, as the kernel counts them."""
+    open_files: int = 256
+    """Of one process."""
+    file_size: int = 256 * MIB
+    """Of one file."""
+    tmp: int = 64 * MIB
+    """Of /tmp, which is in memory and counts as memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Everything a launcher needs to know. Paths are absolute, and inside they are called what they are outside."""
+
+    package: Path
+    """The plugin's own folder, read-only."""
+    read: tuple[Path, ...] = ()
+    write: tuple[Path, ...] = ()
+    run: tuple[Path, ...] = ()
+    """Programs outside the system's folders that are made visible; they may do no more than the plugin itself."""
+    state: Path | None = None
+    """The plugin's own folder for what it keeps: its home; made by the launcher. None: its home is /tmp."""
+    network: Network = field(default_factory=Network)
+    limits: Limits = field(default_factory=Limits)
+
+    def to_json(self) -> dict[str, Any]:
+        """The public shape, as in `plugbay inspect --json`."""
+        return {
+            "read": [str(path) for path in self.read],
+            "write": [str(path) for path in self.write],
+            "run": [str(path) for path in self.run],
+            "state": None if self.state is None else str(self.state),
+            "network": {"reach": self.network.reach.value, "doors": [str(door) for door in self.network.doors]},
+            "limits": {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__},
+        }
