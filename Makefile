@@ -9,10 +9,10 @@ PYTHON ?= python3
 PYTEST_ARGS ?=
 # Half of what the tests do is wait for processes, so there are more of them at a time than cores.
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
-# package:command pairs; a package is installed only where its command is missing. (perl-base, on every Debian, has a
-# perl without JSON::PP; json_pp tells the two apart.)
+# package:command or package:file pairs; a package is installed only where that is missing. (perl-base, on every Debian,
+# has a perl without JSON::PP; json_pp tells the two apart.)
 SYSTEM_PACKAGES := perl:json_pp util-linux:setsid procps:ps nodejs:node \
-    docker-registry:docker-registry
+    docker-registry:docker-registry bubblewrap:bwrap linux-libc-dev:/usr/include/asm-generic/unistd.h
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -92,7 +92,7 @@ system-packages:
 	$(APT_INSTALL); \
 	missing=(); \
 	for pair in $(SYSTEM_PACKAGES); do \
-	    command -v "$${pair#*:}" >/dev/null || missing+=("$${pair%%:*}"); \
+	    command -v "$${pair#*:}" >/dev/null || [ -e "$${pair#*:}" ] || missing+=("$${pair%%:*}"); \
 	done; \
 	[ $${#missing[@]} -eq 0 ] || apt_install "$${missing[@]}"
 

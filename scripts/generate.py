@@ -1,10 +1,12 @@
 """Writes the files that are generated from the code, or with `--check` says which of them are stale.
 
-Today that is `docs/states.md`: the state diagrams, drawn from the transition tables the code itself runs on.
+`docs/states.md`: the state diagrams, drawn from the transition tables the code itself runs on.
+`process/sandbox/filters`: the system call filters, built from `filter_rules.py`, and their hashes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +14,9 @@ from pathlib import Path
 from plugbay.contracts.base import Role
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.model.lifecycle import TRANSITIONS, State
+from plugbay.process.sandbox.filter_build import build
+from plugbay.process.sandbox.seccomp import file_name
+from plugbay.process.sandbox.syscalls import MACHINES
 
 ROOT = Path(__file__).parents[1]
 
@@ -42,19 +47,55 @@ def states_page() -> str:
     return "\n".join(parts)
 
 
-GENERATED = {"docs/states.md": states_page}
+FILTERS = "src/plugbay/process/sandbox/filters"
+
+HASHES_HEADER = """\
+\"\"\"The system call filters, built from `filter_rules.py`, and what their bytes must hash to (SHA-256).
+
+Written by scripts/generate.py; `make check` fails when a rule and a filter disagree.
+\"\"\"
+
+from __future__ import annotations
+
+HASHES = {
+"""
 
 
-def main(arguments: list[str]) -> int:
-    pages = {ROOT / name: make() for name, make in GENERATED.items()}
-    stale = [path for path, text in pages.items() if not path.exists() or path.read_text("utf-8") != text]
+def filters() -> dict[str, bytes]:
+    """Every filter there is, by the name of its file."""
+    return {
+        file_name(machine, network=network): build(machine, network=network)
+        for machine in sorted(MACHINES)
+        for network in (True, False)
+    }
+
+
+def hashes_module(programs: dict[str, bytes]) -> str:
+    lines = [f'    "{name}": "{hashlib.sha256(code).hexdigest()}",\n' for name, code in programs.items()]
+    return "".join([HASHES_HEADER, *lines, "}\n"])
+
+
+def generated() -> dict[str, bytes]:
+    """What each generated file has to contain."""
+    programs = filters()
+    return {
+        "docs/states.md": states_page().encode(),
+        f"{FILTERS}/__init__.py": hashes_module(programs).encode(),
+        **{f"{FILTERS}/{name}": code for name, code in programs.items()},
+    }
+
+
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    files = {root / name: content for name, content in generated().items()}
+    stale = [path for path, content in files.items() if not path.exists() or path.read_bytes() != content]
     if arguments == ["--check"]:
         for path in stale:
-            print(f"stale: {path.relative_to(ROOT)}; run scripts/generate.py", file=sys.stderr)
+            print(f"stale: {path.relative_to(root)}; run scripts/generate.py", file=sys.stderr)
         return 1 if stale else 0
     for path in stale:
-        path.write_text(pages[path], "utf-8")
-        print(f"wrote {path.relative_to(ROOT)}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(files[path])
+        print(f"wrote {path.relative_to(root)}")
     return 0
 
 

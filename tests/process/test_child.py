@@ -22,7 +22,9 @@ import pytest
 
 from plugbay.process import pidfd
 from plugbay.process.child import THREADS, Child, Spawner
-from plugbay.process.command import LaunchFailed
+from plugbay.process.command import Launch, LaunchFailed
+from plugbay.process.sandbox.cell import Cell
+from plugbay.process.sandbox.policy import Policy
 from plugbay.process.status import ExitStatus
 from plugbay.process.stderr import LOG_BURST, LOG_RATE, StderrDrain
 from plugbay.process.warden import Warden
@@ -514,7 +516,7 @@ def test_a_start_whose_loop_is_gone_leaves_nothing(run: Run) -> None:
 
     run(main())
     gate.open.set()
-    spawners[0]._pool.shutdown(wait=True)
+    spawners[0]._starts.shutdown(wait=True)
     assert carrying(spawners[0].warden.mark) == set()
 
 
@@ -731,3 +733,27 @@ def test_five_hundred_idle_children_are_cheap_and_all_there(loop: str) -> None:
     assert measured["fds_per_child"] == 4
     assert measured["threads"] < THREADS
     assert measured["blocked_ms_median"] < 20
+
+
+def test_a_confined_child_whose_network_cannot_be_served_is_killed(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(self: object, loop: object, told: object) -> None:
+        raise RuntimeError("no room for it")
+
+    async def main() -> None:
+        tmp_path.chmod(0o755)
+        async with open_spawner() as spawner:
+            confined = Launch(("/bin/cat",), tmp_path, label="p", policy=Policy(tmp_path))
+            child = await spawner.spawn(confined, PATIENCE)
+            assert child.exit is None
+            await child.stop(0, PATIENCE)
+            await eventually(lambda: not spawner.children)
+            before = open_fds()
+            with monkeypatch.context() as patch:
+                patch.setattr(Cell, "serve", refuse)
+                with pytest.raises(LaunchFailed, match=r"cannot be given its network: no room for it"):
+                    await spawner.spawn(confined, PATIENCE)
+            await _nothing_left(spawner, before)
+
+    run(main())

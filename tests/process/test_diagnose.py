@@ -321,3 +321,20 @@ def test_facts_are_gathered_without_raising(tmp_path: Path) -> None:
     assert facts("/dev/null") == Facts(Kind.OTHER)
     assert facts(make(tmp_path / "x", b"#!/bin/sh\n", 0o644)) == Facts(Kind.FILE, False, b"#!/bin/sh\n")
     assert len(facts("/bin/sh").head) == 4096
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (ExitStatus(signal=9), "(killed by SIGKILL): it was killed because it used more than its 256 MiB of memory"),
+        (
+            ExitStatus(code=1),
+            "(exit code 1): a process of it was killed because it used more than its 256 MiB of memory",
+        ),
+    ],
+)
+def test_a_plugin_that_used_up_its_memory_is_told_so(status: ExitStatus, words: str) -> None:
+    said, advice = early_exit(["/p"], status, ["MemoryError"], disk({}), memory=256 * 2**20)
+    assert said == f"the plugin ended early {words}"
+    assert "limits" in advice
+    assert "memory" not in early_exit(["/p"], status, [], disk({}))[0]

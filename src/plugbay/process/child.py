@@ -2,12 +2,12 @@
 
 Owns every process from the moment it exists until it is collected, and what follows its end: kill the group,
 collect the status, take the last of stderr, tell whoever asked, sweep after it. Refuses to know frames: it
-hands out two descriptors and never looks at what goes through them.
+hands out two descriptors and never looks at what goes through them. Of a confined child it knows the monitor; the
+signals and the end of the plugin behind it are read by its `Cell`.
 
 A child belongs to its spawner before anything is awaited: if the task that asked for it was cancelled or
-waited too long, the child is killed the moment it appears. Everything here runs in one event loop; only
-`launch.start` runs on a pool thread. The pool's threads live as long as the spawner, because a sandbox that
-relies on a parent-death signal is killed when the thread that started it ends.
+waited too long, the child is killed the moment it appears. Everything here runs in one event loop; what blocks
+runs on the threads of `Starts`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,24 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plugbay.process import diagnose, pidfd
-from plugbay.process.command import Launch, LaunchFailed
-from plugbay.process.launch import Newborn, Popen, destroy, start
+from plugbay.process.command import Launch
+from plugbay.process.ending import Callback, Ending
+from plugbay.process.failures import LaunchFailed
+from plugbay.process.launch import Newborn, Popen, destroy
+from plugbay.process.logs import Logs
+from plugbay.process.sandbox.cell import Cell
+from plugbay.process.sandbox.launcher import Sandbox, SandboxSettings
+from plugbay.process.starts import Outcome, Starts
 from plugbay.process.status import ExitStatus
-from plugbay.process.stderr import RotatingLog, StderrDrain, log_name
+from plugbay.process.stderr import RotatingLog, StderrDrain
 from plugbay.process.warden import Warden
+
+if TYPE_CHECKING:
+    from plugbay.process.sandbox.cell import Told
 
 THREADS = 4
 """Starts at the same time. More gain nothing: two already keep two cores busy with exec."""
@@ -38,22 +47,21 @@ CLOSE_SECONDS = 10.0
 ORPHANS_SECONDS = 0.2
 """Until what was left of a group is dead; only for a host that is process 1 of a container."""
 
-Callback = Callable[[ExitStatus], object]
-
 
 class Child:
     """One process in its own session, with three pipes. Made by `Spawner.spawn`."""
 
     __slots__ = (
         "__weakref__",
-        "_callbacks",
+        "_ending",
         "_gone",
         "_loop",
         "_pipes",
         "_watch",
         "argv",
-        "exit",
+        "cell",
         "label",
+        "oom",
         "pid",
         "started",
         "stderr",
@@ -75,10 +83,13 @@ class Child:
         self.token = token
         """The value of PLUGBAY_CHILD, by which this child's descendants are found."""
         self.started = loop.time()
-        self.exit: ExitStatus | None = None
+        self.cell: Cell | None = newborn.cell
+        """What confines it; None when nothing does."""
+        self.oom = False
+        """After its end: whether something of it was killed because the whole used up its memory."""
         self._loop = loop
         self._gone = gone
-        self._callbacks: list[Callback] = []
+        self._ending = Ending(loop, launch.label)
         self._pipes: tuple[int, int] | None = None
         self.stderr = StderrDrain(loop, newborn.release_stderr(), log, f"[{newborn.pid}]")
         try:
@@ -90,6 +101,20 @@ class Child:
 
     def __del__(self) -> None:
         self.close()
+
+    @property
+    def exit(self) -> ExitStatus | None:
+        """How it ended; None while it runs."""
+        return self._ending.status
+
+    @property
+    def confined(self) -> bool:
+        return self.cell is not None
+
+    @property
+    def limits_state(self) -> str:
+        """How well its limits hold: `full`, `full (v1)`, `degraded`; empty for a child that is not confined."""
+        return "" if self.cell is None else self.cell.limits_state
 
     def take_pipes(self) -> tuple[int, int]:
         """The end to read stdout from and the end to write stdin to; from now on they are the caller's."""
@@ -106,27 +131,11 @@ class Child:
 
     def on_exit(self, callback: Callback) -> None:
         """Call once, in the loop, with how the process ended; at the next tick if it is dead already."""
-        if self.exit is None:
-            self._callbacks.append(callback)
-        else:
-            self._loop.call_soon(callback, self.exit)
+        self._ending.tell(callback)
 
     async def wait(self, timeout: float | None = None) -> ExitStatus | None:
         """How the process ended; None when it still runs after `timeout`. Does not wait for its pipes."""
-        if self.exit is None:
-            ended: asyncio.Future[None] = self._loop.create_future()
-
-            def wake(status: ExitStatus) -> None:
-                if not ended.done():
-                    ended.set_result(None)
-
-            self._callbacks.append(wake)
-            try:
-                await asyncio.wait({ended}, timeout=timeout)
-            finally:
-                if wake in self._callbacks:
-                    self._callbacks.remove(wake)
-        return self.exit
+        return await self._ending.wait(timeout)
 
     def has_ended(self) -> bool:
         """Whether the process is gone, even when the loop has not heard of it yet."""
@@ -134,7 +143,10 @@ class Child:
 
     def terminate(self) -> None:
         """Ask the whole group to leave."""
-        self._signal(signal.SIGTERM)
+        if self.cell is None:
+            self._signal(signal.SIGTERM)
+        elif self.exit is None and self._watch.holds_pid():
+            self.cell.terminate()
 
     def kill(self) -> None:
         """End the whole group, now. Harmless when repeated or too late."""
@@ -159,6 +171,8 @@ class Child:
         """Kill and collect it without a loop."""
         if self.exit is None and self._watch.holds_pid():
             destroy(self.pid)
+        if self.cell is not None:
+            self.cell.close()
         self.close()
         self._watch.forget()
         self.stderr.forget()
@@ -172,22 +186,17 @@ class Child:
         """Dead and not yet collected: the group is killed first, while its number cannot be reused."""
         if pidfd.has_ended(self.pid):
             pidfd.signal_group(self.pid, signal.SIGKILL)
-        self.exit = pidfd.reap(self.pid) or ExitStatus()
+        status = pidfd.reap(self.pid) or ExitStatus()
+        if self.cell is not None:
+            status = self.cell.translate(status)
+            self.oom = self.cell.out_of_memory()
+            self.cell.cut_off()
         if os.getpid() == 1:  # the dead of its group are ours to collect, once SIGKILL has reached them
             self._loop.call_later(ORPHANS_SECONDS, pidfd.reap_group, self.pid)
         self.stderr.drain_now()
         self.stderr.close()
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            self._tell(callback, self.exit)
+        self._ending.come(status)
         self._gone(self)
-
-    def _tell(self, callback: Callback, status: ExitStatus) -> None:
-        try:
-            callback(status)
-        except Exception as error:
-            context = {"message": f"exit callback of {self.label} failed", "exception": error}
-            self._loop.call_exception_handler(context)
 
 
 class Spawner:
@@ -195,15 +204,15 @@ class Spawner:
 
     __slots__ = (
         "_closing",
+        "_egress_told",
         "_empty",
-        "_log_dir",
         "_logs",
-        "_pool",
-        "_popen",
         "_slots",
         "_starting",
+        "_starts",
         "_unclaimed",
         "children",
+        "sandbox",
         "warden",
     )
 
@@ -214,15 +223,20 @@ class Spawner:
         popen: Popen = subprocess.Popen,
         *,
         clean_up: bool = False,
+        sandbox: SandboxSettings | None = None,
+        egress_told: Told | None = None,
     ) -> None:
-        """`clean_up`: kill what earlier hosts left behind if they and their wardens were killed together."""
+        """`clean_up`: kill what earlier hosts left behind if they and their wardens were killed together.
+
+        `egress_told` hears, in the loop, of each connection that a confined child was allowed or refused.
+        """
         self.children: dict[int, Child] = {}
         """Every child that is not yet collected, by pid."""
         self.warden = Warden(clean_up)
-        self._log_dir = log_dir
-        self._logs: dict[str, RotatingLog] = {}
-        self._popen = popen
-        self._pool = ThreadPoolExecutor(threads, "plugbay-spawn")
+        self._logs = Logs(log_dir)
+        self.sandbox = Sandbox(sandbox)
+        self._starts = Starts(threads, popen, self.sandbox, clean_up)
+        self._egress_told = egress_told
         self._slots = asyncio.Semaphore(threads)
         self._starting: set[asyncio.Future[Child]] = set()
         self._unclaimed: weakref.WeakSet[Child] = weakref.WeakSet()
@@ -288,7 +302,7 @@ class Spawner:
         finally:
             if not done:  # cancelled: whoever stops us does not wait, but nothing may stay either
                 self.warden.dismiss()
-            self._pool.shutdown(wait=done and not self._starting, cancel_futures=True)
+            self._starts.shutdown(wait=done and not self._starting)
 
     def _submit(self, launch: Launch) -> asyncio.Future[Child]:
         """Hand a start to the pool; the future's result arrives through `_arrived`."""
@@ -303,8 +317,15 @@ class Spawner:
         pending: asyncio.Future[Child] = loop.create_future()
         token = self.warden.new_token()
         self.warden.starting(token)
+
+        def unwanted() -> Exception | None:
+            return _closed() if pending.done() else None
+
+        def arrived(outcome: Outcome) -> None:
+            self._arrived(pending, launch, token, outcome)
+
         try:
-            self._pool.submit(self._start, loop, pending, launch, token)
+            self._starts.submit(loop, launch, self.warden.variables(token), unwanted, arrived)
         except RuntimeError as error:
             self.warden.started(token)
             pending.cancel()  # the pool queued the start before it failed to make a thread for it
@@ -313,51 +334,39 @@ class Spawner:
         self._empty.clear()
         return pending
 
-    def _start(
-        self, loop: asyncio.AbstractEventLoop, pending: asyncio.Future[Child], launch: Launch, token: str
-    ) -> None:
-        """On a pool thread. The loop hears of whatever happens; if there is no loop left, nothing stays."""
-        outcome: Newborn | Exception
-        try:
-            outcome = _closed() if pending.done() else start(launch, self.warden.variables(token), self._popen)
-        except Exception as error:
-            outcome = error
-        try:
-            loop.call_soon_threadsafe(self._arrived, loop, pending, launch, token, outcome)
-        except RuntimeError:
-            if isinstance(outcome, Newborn):
-                outcome.discard()
-
-    def _arrived(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        pending: asyncio.Future[Child],
-        launch: Launch,
-        token: str,
-        outcome: Newborn | Exception,
-    ) -> None:
+    def _arrived(self, pending: asyncio.Future[Child], launch: Launch, token: str, outcome: Outcome) -> None:
         self._starting.discard(pending)
         self.warden.started(token)
-        child = outcome if isinstance(outcome, Exception) else self._adopt(loop, outcome, launch, token)
+        child = outcome if isinstance(outcome, Exception) else self._adopt(pending.get_loop(), outcome, launch, token)
         if isinstance(child, Child):
             if pending.done():
                 child.kill()
                 child.close()
             else:
                 pending.set_result(child)
-        elif not pending.done():
-            pending.set_exception(child)
+        else:
+            if launch.policy is not None:
+                self.warden.sweep(token)  # a sandbox killed in its first moments can leave its first process behind
+            if not pending.done():
+                pending.set_exception(child)
         self._note_empty()
 
     def _adopt(
         self, loop: asyncio.AbstractEventLoop, newborn: Newborn, launch: Launch, token: str
     ) -> Child | Exception:
         try:
-            child = Child(loop, newborn, launch, token, self._log(launch.label), self._gone)
+            child = Child(loop, newborn, launch, token, self._logs.of(launch.label), self._gone)
         except OSError as error:
             newborn.discard()
             return LaunchFailed(f"{launch.argv[0]} cannot be watched: {error}")
         self.children[child.pid] = child
+        try:
+            if child.cell is not None:
+                child.cell.serve(loop, self._egress_told)
+        except Exception as error:  # from here on it is ours as any other child, and ends as any other
+            child.kill()
+            child.close()
+            return LaunchFailed(f"{launch.argv[0]} cannot be given its network: {error}")
         return child
 
     def _gone(self, child: Child) -> None:
@@ -365,23 +374,14 @@ class Spawner:
             del self.children[child.pid]
         if child._pipes is not None:
             self._unclaimed.add(child)
+        if child.cell is not None:
+            self._starts.later(child.cell.close)
         self.warden.sweep(child.token)
         self._note_empty()
 
     def _note_empty(self) -> None:
         if not self.children and not self._starting:
             self._empty.set()
-
-    def _log(self, label: str) -> RotatingLog | None:
-        if self._log_dir is None:
-            return None
-        try:
-            self._log_dir.mkdir(parents=True, exist_ok=True)  # each time: somebody may have cleaned up
-        except OSError:
-            pass  # the log itself counts what it cannot write
-        if label not in self._logs:
-            self._logs[label] = RotatingLog(self._log_dir / log_name(label))
-        return self._logs[label]
 
 
 def _abandon(pending: asyncio.Future[Child]) -> None:

@@ -11,33 +11,15 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from plugbay.model.errors import Code, PlugbayError
 from plugbay.process import diagnose
 from plugbay.process.diagnose import Kind, facts
+from plugbay.process.failures import LaunchFailed as LaunchFailed
+from plugbay.process.failures import SandboxUnavailable as SandboxUnavailable
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.policy import Policy
 
 Variables = Mapping[str, str] | Iterable[tuple[str, str]]
-
-
-class LaunchFailed(PlugbayError):
-    """A process could not be started; nothing of it is left. `detail` is JSON-ready."""
-
-    code: str = Code.LAUNCH_FAILED
-
-    def __init__(self, message: str, hint: str = "", detail: Mapping[str, Any] | None = None) -> None:
-        self.message = message
-        self.hint = hint
-        self.detail: dict[str, Any] = dict(detail or {})
-        super().__init__(message)
-
-
-class SandboxUnavailable(LaunchFailed):
-    """A process must be confined and cannot be; it was not started, or is dead before its program ran."""
-
-    code = Code.SANDBOX_UNAVAILABLE
 
 
 @dataclass(frozen=True, slots=True)

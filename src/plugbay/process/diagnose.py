@@ -69,8 +69,8 @@ def launch_failure(
     argv: Sequence[str], cwd: str | os.PathLike[str], error: OSError, look: Look = facts, machine: str = ""
 ) -> Words:
     """Why starting `argv` in `cwd` failed with this error of the operating system."""
-    if error.errno in _SHORTAGES:
-        return _SHORTAGES[error.errno]
+    if error.errno in SHORTAGES:
+        return SHORTAGES[error.errno]
     place = look(os.fspath(cwd))
     if place.kind is not Kind.DIRECTORY:
         what = "does not exist" if place.kind is Kind.MISSING else "is not a directory"
@@ -104,7 +104,7 @@ def not_found(name: str, search_path: str, beside: bool) -> Words:
     return message, f"install {name}, or write the command as a path"
 
 
-_SHORTAGES: dict[int | None, Words] = {
+SHORTAGES: dict[int | None, Words] = {
     errno.EMFILE: (
         "the host has too many open files to start another process",
         "raise the limit of open files (ulimit -n); each running plugin needs four",
@@ -120,9 +120,10 @@ _SHORTAGES: dict[int | None, Words] = {
     ),
     errno.E2BIG: ("the arguments and the environment together are too long", "pass the data through a file"),
 }
+"""Errors that say nothing about the program: something ran out, and it may start at another moment."""
 
 
-def _shebang(head: bytes) -> tuple[str, str] | None:
+def shebang(head: bytes) -> tuple[str, str] | None:
     """Interpreter and argument of a `#!` line, read as the kernel does: a carriage return is part of it."""
     if not head.startswith(b"#!"):
         return None
@@ -132,10 +133,10 @@ def _shebang(head: bytes) -> tuple[str, str] | None:
 
 
 def _wrong_interpreter(program: str, seen: Facts, look: Look) -> Words | None:
-    shebang = _shebang(seen.head)
-    if shebang is None:
+    named = shebang(seen.head)
+    if named is None:
         return None
-    interpreter = shebang[0]
+    interpreter = named[0]
     if not interpreter:
         return f"{program} names no interpreter after #!", "write for example #!/usr/bin/env python3"
     if interpreter.endswith("\r"):
@@ -326,11 +327,21 @@ _PYTHON_ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*)?$")
 _PYTHON_PLACE = re.compile(r'^\s*File "(.+)", line (\d+)')
 
 
-def early_exit(argv: Sequence[str], status: ExitStatus, stderr_tail: Sequence[str], look: Look = facts) -> Words:
-    """Why a command that did start was gone before it was of use."""
-    cause, hint = _cause(argv, status, stderr_tail, look)
+def early_exit(
+    argv: Sequence[str], status: ExitStatus, stderr_tail: Sequence[str], look: Look = facts, memory: int | None = None
+) -> Words:
+    """Why a command that did start was gone before it was of use. `memory`: it had so many bytes, and wanted more."""
+    cause, hint = _cause(argv, status, stderr_tail, look) if memory is None else _out_of_memory(status, memory)
     message = f"the plugin ended early ({status.describe()})"
     return (f"{message}: {cause}" if cause else message), hint
+
+
+def _out_of_memory(status: ExitStatus, memory: int) -> Words:
+    who = "it was" if signal_name(status.signal or 0) == "SIGKILL" else "a process of it was"
+    return (
+        f"{who} killed because it used more than its {memory / 2**20:g} MiB of memory",
+        'raise its limit if it needs more: limits = { memory = "…" } in [plugins."…".sandbox] of plugbay.toml',
+    )
 
 
 def _cause(argv: Sequence[str], status: ExitStatus, tail: Sequence[str], look: Look) -> Words:
@@ -378,7 +389,7 @@ def _python(argv: Sequence[str], look: Look) -> str:
     """The interpreter that ran, as one would type it."""
     if os.path.basename(argv[0]).startswith("python"):
         return argv[0]
-    interpreter, argument = _shebang(look(argv[0]).head) or ("", "")
+    interpreter, argument = shebang(look(argv[0]).head) or ("", "")
     if os.path.basename(interpreter) == "env" and argument:
         interpreter = argument.split()[-1]
     return interpreter if "python" in os.path.basename(interpreter) else "python3"

@@ -1,4 +1,4 @@
-"""The blocking half of a start: pipes, exec, limits. Runs on a pool thread and touches no event loop.
+"""The blocking half of a start: pipes, exec, limits, sandbox. Runs on a pool thread and touches no event loop.
 
 Owns a process from its first moment until it is handed over, and takes it back completely when anything fails
 on the way. Refuses to know who waits for it.
@@ -16,7 +16,11 @@ import subprocess
 from collections.abc import Callable, Mapping
 
 from plugbay.process import diagnose, limits, pidfd
-from plugbay.process.command import Launch, LaunchFailed
+from plugbay.process.command import Launch
+from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.sandbox.cell import Cell
+from plugbay.process.sandbox.launcher import Program, Sandbox
+from plugbay.process.sandbox.policy import Policy
 
 Popen = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -24,10 +28,14 @@ Popen = Callable[..., "subprocess.Popen[bytes]"]
 class Newborn:
     """A running process that nobody watches yet: its pid, and the host's non-blocking ends of its pipes."""
 
-    __slots__ = ("pid", "pidfd", "stderr", "stdin", "stdout")
+    __slots__ = ("cell", "pid", "pidfd", "stderr", "stdin", "stdout")
 
-    def __init__(self, pid: int, pidfd: int | None, stdin: int, stdout: int, stderr: int) -> None:
+    def __init__(
+        self, pid: int, pidfd: int | None, stdin: int, stdout: int, stderr: int, cell: Cell | None = None
+    ) -> None:
         self.pid = pid
+        self.cell = cell
+        """What confines it; None when nothing does."""
         self.pidfd = pidfd
         self.stdin = stdin
         self.stdout = stdout
@@ -48,23 +56,40 @@ class Newborn:
         destroy(self.pid)
         fds = (self.pidfd, self.stdin, self.stdout, self.stderr)
         close_all([fd for fd in fds if fd is not None and fd >= 0])
+        if self.cell is not None:
+            self.cell.close()
 
 
-def start(launch: Launch, marks: Mapping[str, str], popen: Popen) -> Newborn:
-    """Run the command with its environment and `marks`. Raises LaunchFailed, and then nothing is left."""
+def start(launch: Launch, marks: Mapping[str, str], popen: Popen, sandbox: Sandbox | None = None) -> Newborn:
+    """Run the command with its environment and `marks`. Raises LaunchFailed, and then nothing is left.
+
+    A command with a policy needs a sandbox to run in.
+    """
     opened: list[int] = []
+    cell: Cell | None = None
     try:
-        return _start(launch, marks, popen, opened)
-    except OSError as error:
-        words = diagnose.launch_failure(launch.argv, launch.cwd, error)
-        raise LaunchFailed(*words, _detail(launch, error)) from error
-    except ValueError as error:  # what Popen says to a NUL in an argument or '=' in a variable's name
-        raise LaunchFailed(f"the command or its environment is not valid: {error}", "", _detail(launch)) from error
+        if launch.policy is not None:
+            cell = _cell(launch, launch.policy, marks, sandbox)
+        return _start(launch, marks, popen, cell, opened)
+    except BaseException as error:
+        if cell is not None:
+            cell.close()
+        if isinstance(error, OSError):
+            raise _failed(launch, error) from error
+        if isinstance(error, ValueError):  # what Popen says to a NUL in an argument or '=' in a variable's name
+            raise LaunchFailed(f"the command or its environment is not valid: {error}", "", _detail(launch)) from error
+        raise
     finally:
         close_all(opened)
 
 
-def _start(launch: Launch, marks: Mapping[str, str], popen: Popen, opened: list[int]) -> Newborn:
+def _cell(launch: Launch, policy: Policy, marks: Mapping[str, str], sandbox: Sandbox | None) -> Cell:
+    if sandbox is None:
+        raise SandboxUnavailable(f"{launch.argv[0]} must be confined, and there is no sandbox", "", _detail(launch))
+    return sandbox.prepare(Program(launch.argv, launch.cwd, launch.env, launch.label), policy, launch.limits, marks)
+
+
+def _start(launch: Launch, marks: Mapping[str, str], popen: Popen, cell: Cell | None, opened: list[int]) -> Newborn:
     """`opened` holds every descriptor that is not handed over; the caller closes those."""
     for _ in range(3):
         opened += os.pipe()  # close-on-exec from the first moment
@@ -72,26 +97,31 @@ def _start(launch: Launch, marks: Mapping[str, str], popen: Popen, opened: list[
     for fd in (stdin, stdout, stderr):
         os.set_blocking(fd, False)
     process = popen(
-        list(launch.argv),
+        list(launch.argv if cell is None else cell.argv),
         stdin=child_stdin,
         stdout=child_stdout,
         stderr=child_stderr,
-        cwd=launch.cwd,
-        env={**launch.env, **marks},
+        cwd=launch.cwd if cell is None else "/",
+        env={**launch.env, **marks} if cell is None else cell.env,
         close_fds=True,
+        pass_fds=() if cell is None else cell.pass_fds,
         start_new_session=True,
         restore_signals=True,
     )
     pid = process.pid
     process.returncode = 0  # we collect the status; without this, Popen would collect it behind our back
     try:
-        _limit(pid, launch)
-        newborn = Newborn(pid, pidfd.open_pidfd(pid), stdin, stdout, stderr)
+        if cell is None:
+            _limit(pid, launch)
+        watch = pidfd.open_pidfd(pid)
+        opened += [] if watch is None else [watch]
+        if cell is not None:
+            cell.admit(pid, watch, stderr)
     except BaseException:
         destroy(pid)
         raise
     opened[:] = [child_stdin, child_stdout, child_stderr]
-    return newborn
+    return Newborn(pid, watch, stdin, stdout, stderr, cell)
 
 
 def destroy(pid: int) -> None:
@@ -117,6 +147,13 @@ def _limit(pid: int, launch: Launch) -> None:
             "do not use a set-uid program as a plugin",
             _detail(launch, error),
         ) from error
+
+
+def _failed(launch: Launch, error: OSError) -> LaunchFailed:
+    detail = _detail(launch, error)
+    if launch.policy is None or error.errno in diagnose.SHORTAGES:
+        return LaunchFailed(*diagnose.launch_failure(launch.argv, launch.cwd, error), detail)
+    return SandboxUnavailable(f"the sandbox cannot be set up: {error}", "run plugbay doctor", detail)
 
 
 def _detail(launch: Launch, error: OSError | None = None) -> dict[str, object]:

@@ -7,7 +7,7 @@ The limits are set by the parent right after the child's exec, because setting t
 would need `preexec_fn`, and that turns a 0.2 ms vfork into a fork that copies the host's page tables. Between
 exec and the call lies a short race: what the child opens or forks in it is not limited. It is microseconds on
 an idle machine and a few milliseconds on a busy one, less than an interpreter needs to start. Where that
-matters, a confined launcher sets the limits before exec, and this module then only confirms them.
+matters, a confined program is held back until its limits are set.
 """
 
 from __future__ import annotations

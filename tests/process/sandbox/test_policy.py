@@ -28,5 +28,5 @@ def test_a_network_is_shown_in_words_and_knows_whether_the_host_stands_between(
 def test_a_policy_that_says_nothing_allows_nothing() -> None:
     shown = Policy(Path("/plugin")).to_json()
     assert (shown["read"], shown["write"], shown["run"], shown["state"]) == ([], [], [], None)
-    assert shown["network"] == {"reach": "none", "doors": []}
+    assert shown["network"] == {"reach": "none", "doors": [], "private": []}
     assert all(amount > 0 for amount in shown["limits"].values())

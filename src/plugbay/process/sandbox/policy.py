@@ -93,6 +93,8 @@ class Policy:
     """The plugin's own folder for what it keeps: its home; made by the launcher. None: its home is /tmp."""
     network: Network = field(default_factory=Network)
     limits: Limits = field(default_factory=Limits)
+    hidden: tuple[Path, ...] = ()
+    """Folders that are covered wherever something around them is shown; what is named above is shown in them."""
 
     def to_json(self) -> dict[str, Any]:
         """The public shape, as in `plugbay inspect --json`."""
@@ -101,6 +103,10 @@ class Policy:
             "write": [str(path) for path in self.write],
             "run": [str(path) for path in self.run],
             "state": None if self.state is None else str(self.state),
-            "network": {"reach": self.network.reach.value, "doors": [str(door) for door in self.network.doors]},
+            "network": {
+                "reach": self.network.reach.value,
+                "doors": [str(door) for door in self.network.doors],
+                "private": list(self.network.private),
+            },
             "limits": {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__},
         }

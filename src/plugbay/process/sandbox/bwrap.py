@@ -1,0 +1,112 @@
+"""The arguments of bubblewrap, from a plan of plain values. Pure: opens nothing and looks at nothing.
+
+Owns the options, their order and the reasons for both. Every word of a plan stands where bubblewrap takes a value, in a
+list whose words are ended by NUL and that is passed through a descriptor: no text of a manifest becomes an option, and
+neither the machine's process list nor the plugin itself can read it. The plugin's own command never comes here at all:
+it follows `--` on the command line.
+
+The order of mounts is part of the meaning, because a later one covers an earlier one: first what every plugin sees, an
+empty /tmp, then what the policy shows, the deeper the later, and last /proc and /dev, which nothing may replace.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+HOSTNAME = "plugin"
+
+_FENCES = (
+    # Not --unshare-all, which goes on without a user namespace where it gets none.
+    "--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup --disable-userns "
+    "--assert-userns-disabled --die-with-parent --new-session --clearenv"
+).split()
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Something of the machine, and where it is seen."""
+
+    source: str | int
+    """A path, or a descriptor that bubblewrap closes."""
+    path: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One sandbox, with every decision made."""
+
+    uid: int
+    """User and group number inside."""
+    seccomp: int
+    status: int
+    block: int
+    """Descriptors: the system call filter, where bubblewrap reports, and what it waits for before it runs anything."""
+    cwd: str
+    tmp: int
+    """Bytes of /tmp, and as many again of /dev/shm."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    system: tuple[Bind, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """Symbolic links: where each leads, and its path."""
+    files: tuple[tuple[int, str], ...] = ()
+    """Files that exist only inside: a descriptor with the content, and the path."""
+    binds: tuple[Bind, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """Folders within what is shown that are empty; binds within them are shown all the same."""
+    masked: tuple[str, ...] = ()
+    """Files of /proc that cannot be opened."""
+    own_network: bool = True
+    """False: the network of the machine."""
+
+
+def arguments(plan: Plan) -> bytes:
+    """What bubblewrap reads from `--args`. Raises ValueError for a word that would end before its end."""
+    words = _words(plan)
+    if any("\0" in word for word in words):
+        raise ValueError("a path or a variable contains a NUL character")
+    return b"".join(os.fsencode(word) + b"\0" for word in words)
+
+
+def _words(plan: Plan) -> list[str]:
+    words = [*_FENCES, "--uid", str(plan.uid), "--gid", str(plan.uid), "--hostname", HOSTNAME]
+    words += ["--unshare-net"] if plan.own_network else []
+    for name, value in plan.env.items():
+        words += ["--setenv", name, value]
+    for bind in plan.system:
+        words += _bind(bind)
+    for target, path in plan.links:
+        words += ["--symlink", target, path]
+    for fd, path in plan.files:
+        words += ["--ro-bind-data", str(fd), path]
+    words += ["--size", str(plan.tmp), "--tmpfs", "/tmp"]
+    mounts: list[Bind | str] = [*plan.hidden, *plan.binds]
+    for mount in sorted(mounts, key=_depth):
+        words += ["--tmpfs", mount] if isinstance(mount, str) else _bind(mount)
+    for path in plan.hidden:
+        words += ["--remount-ro", path]
+    # bubblewrap covers /proc/sys only if the folder itself is writable, which it is not; the files in it are.
+    words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
+    # Process 1 is bubblewrap, as the plugin's own user: whoever writes to its memory can make it outlive the host.
+    words += ["--size", str(plan.tmp), "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
+    for path in plan.masked:  # a device, which a bind without devices does not open
+        words += ["--ro-bind", "/dev/null", path]
+    # The tmpfs of /dev has no size, so nothing may be written to it; programs expect /dev/shm to take files.
+    words += ["--dev", "/dev", "--size", str(plan.tmp), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+    words += ["--remount-ro", "/", "--chdir", plan.cwd]
+    return [*words, "--seccomp", str(plan.seccomp), "--json-status-fd", str(plan.status), "--block-fd", str(plan.block)]
+
+
+def _bind(bind: Bind) -> list[str]:
+    option = "--bind" if bind.writable else "--ro-bind"
+    if isinstance(bind.source, int):
+        return [f"{option}-fd", str(bind.source), bind.path]
+    return [option, bind.source, bind.path]
+
+
+def _depth(mount: Bind | str) -> tuple[int, int]:
+    """What lies within something else comes after it; of several at the same place the writable one, then a cover."""
+    path, rank = (mount, 2) if isinstance(mount, str) else (mount.path, int(mount.writable))
+    return len([part for part in path.split("/") if part]), rank

@@ -1,0 +1,269 @@
+"""`Cell`: one confined start, from the command that makes the sandbox to the end of everything in it.
+
+Owns what is done while bubblewrap waits, the signals that must reach the plugin and not its monitor, and what is to be
+closed afterwards. `admit` and `close` block, for milliseconds or for as long as a slow machine takes, and are for pool
+threads; `serve` and `cut_off` are for the loop, and the rest costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from plugbay.process import limits, pidfd
+from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.limits import Rlimits
+from plugbay.process.sandbox import stage
+from plugbay.process.sandbox.cgroup import Cgroup, Cgroups
+from plugbay.process.sandbox.egress.door import listen_inside
+from plugbay.process.sandbox.policy import Policy
+from plugbay.process.sandbox.sources import Source
+from plugbay.process.sandbox.status_fd import READY_SECONDS, Reports, first_child, parent_of, status_of
+from plugbay.process.sandbox.users import posing_as
+from plugbay.process.sandbox.words import setup_failure
+from plugbay.process.status import ExitStatus
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from plugbay.process.sandbox.egress.proxy import Proxy
+    from plugbay.process.sandbox.egress.verdict import Verdict
+
+    Told = Callable[[Verdict], None]
+
+OWN_PROCESSES = 2
+"""bubblewrap's monitor and the first process inside; they count, and are not the plugin's."""
+
+LAST_SIGNAL = 64
+
+SAID_BYTES = 64 * 1024
+"""What a pipe holds; bubblewrap says one line."""
+
+_HELD = {"Seccomp": b"2", "NoNewPrivs": b"1", **dict.fromkeys(("CapPrm", "CapEff", "CapBnd", "CapAmb"), b"0" * 16)}
+"""What the kernel must say of a process that is confined."""
+
+
+class Cell:
+    """Made by `Sandbox.prepare`; the thread that made it starts the command and calls `admit`."""
+
+    __slots__ = (
+        "_cgroups",
+        "_command",
+        "_first",
+        "_group",
+        "_inherited",
+        "_limits",
+        "_monitor",
+        "_opened",
+        "_staged",
+        "argv",
+        "env",
+        "label",
+        "listening",
+        "policy",
+        "proxy",
+        "reports",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        label: str,
+        policy: Policy,
+        limits: Rlimits,
+        cgroups: Cgroups,
+        uid: int | None = None,
+    ) -> None:
+        self.policy = policy
+        self.uid = uid
+        """As whom it runs; None: as the host's user."""
+        self.label = label
+        self.argv: tuple[str, ...] = ()
+        self.env: dict[str, str] = {}
+        """Command and environment of what makes the sandbox."""
+        self.listening: socket.socket | None = None
+        """The plugin's door to the network, where it has one, until it is served."""
+        self.proxy: Proxy | None = None
+        self.reports = Reports()
+        self._command = tuple(command)
+        self._limits = _combined(limits, policy)
+        self._cgroups = cgroups
+        self._group: Cgroup | None = None
+        self._opened: list[int] = []
+        self._inherited: list[int] = []
+        self._staged = False
+        self._monitor = self._first = 0
+
+    @property
+    def pass_fds(self) -> tuple[int, ...]:
+        """What bubblewrap inherits. Only what it knows of: it closes that before the program runs, and nothing else."""
+        return (*self._inherited, self.reports.status, self.reports.block)
+
+    @property
+    def limits_state(self) -> str:
+        return self._cgroups.state
+
+    @property
+    def leader(self) -> int:
+        """The pid of the plugin's own process; 0 when it is gone."""
+        return first_child(self._first) if self._lives() else 0
+
+    def keep(self, fd: int) -> int:
+        """Close this descriptor when bubblewrap has started, or when there is no start after all."""
+        self._opened.append(fd)
+        return fd
+
+    def hand_over(self, fd: int) -> int:
+        """Let bubblewrap inherit this descriptor, which its arguments must name."""
+        self._inherited.append(fd)
+        return fd
+
+    def lay_out(self, sources: Sequence[Source]) -> list[str]:
+        """Set the stage; `admit` takes it down."""
+        paths = stage.lay_out(sources)
+        self._staged = True
+        return paths
+
+    def admit(self, monitor: int, watch: int | None, stderr: int) -> None:
+        """Put the sandbox under its limits and let the program run in it.
+
+        `watch` is a pidfd of the monitor. Raises LaunchFailed or OSError; then the caller kills the monitor with its
+        group, to which the first process belongs as long as it waits: it would not die with the monitor.
+        """
+        self._monitor = monitor
+        self._let_go()
+        try:
+            self._admit(monitor, watch, stderr)
+        except OSError as error:
+            said = _said(stderr)
+            if said:  # a process was gone when it was needed, and bubblewrap has said why
+                raise setup_failure(self._command, said) from error
+            raise
+        finally:
+            self.reports.close()
+
+    def _admit(self, monitor: int, watch: int | None, stderr: int) -> None:
+        own = replace(self.policy.limits, processes=self.policy.limits.processes + OWN_PROCESSES)
+        self._group = self._cgroups.create(self.label, own)
+        first = self.reports.first_process(monitor, watch)
+        self._strike()
+        if first is None:
+            raise self._never(monitor, stderr, f"it was not there after {READY_SECONDS:g} s")
+        self._first = first
+        self._group.join(monitor, first)
+        with posing_as(self.uid):  # as root it would take a right that containers do not have
+            limits.apply(first, self._limits)
+        if self.policy.network.proxied:
+            self.listening = listen_inside(first)
+        self.reports.release()
+        leader = self.reports.program(monitor, first, watch)
+        if leader is None:
+            raise self._never(monitor, stderr, "its program did not begin to run")
+        if leader:
+            _confirm(leader)
+
+    def terminate(self) -> None:
+        """SIGTERM to the plugin and its group; bubblewrap's monitor would die of it, and take the plugin with it."""
+        leader = self.leader
+        if not leader:
+            return
+        pidfd.signal_group(self._first, signal.SIGTERM)  # the first process itself is immune
+        with suppress(ProcessLookupError):
+            if os.getpgid(leader) != self._first:
+                os.kill(leader, signal.SIGTERM)
+
+    def translate(self, status: ExitStatus) -> ExitStatus:
+        """How the plugin ended, from how the monitor did: it says 128 + n when the plugin died of signal n."""
+        number = (status.code or 0) - 128
+        return ExitStatus(signal=number) if 0 < number <= LAST_SIGNAL else status
+
+    def serve(self, loop: asyncio.AbstractEventLoop, told: Told | None) -> None:
+        """In the loop: answer at the plugin's door, where it has one. `told` hears of each decision."""
+        if self.listening is not None:
+            from plugbay.process.sandbox.egress.proxy import Proxy  # asyncio's streams, for who has a network at all
+
+            listening, self.listening = self.listening, None
+            self.proxy = Proxy(loop, listening, self.policy.network, self.label, told)
+
+    def cut_off(self) -> None:
+        """In the loop: close the door and every connection through it."""
+        if self.proxy is not None:
+            self.proxy.close()
+            self.proxy = None
+
+    def out_of_memory(self) -> bool:
+        """Whether something in it was killed for want of memory."""
+        return self._group is not None and self._group.oom_kills() > 0
+
+    def close(self) -> None:
+        """End whatever is left inside, and give everything back."""
+        self._let_go()
+        self.reports.close()
+        self._strike()
+        if self.listening is not None:
+            self.listening.close()
+            self.listening = None
+        if self._group is not None:
+            self._group.close()
+
+    def _lives(self) -> bool:
+        """Whether the number of the first process is still its own: as long as the monitor is its parent."""
+        return self._first > 0 and parent_of(self._first) == self._monitor
+
+    def _never(self, monitor: int, stderr: int, what: str) -> LaunchFailed:
+        """Why the program did not run, of a monitor that has ended or that hangs."""
+        if pidfd.has_ended(monitor):
+            return setup_failure(self._command, _said(stderr))
+        return SandboxUnavailable(f"the sandbox hangs: {what}", "the machine is overloaded, or a disk does not answer")
+
+    def _let_go(self) -> None:
+        self.reports.let_go()
+        while self._opened:
+            os.close(self._opened.pop())
+
+    def _strike(self) -> None:
+        if self._staged:
+            self._staged = False
+            stage.clear()
+
+
+def _combined(wanted: Rlimits, policy: Policy) -> Rlimits:
+    """The limits of one process: the policy's, and of the others what the caller wants."""
+    allowed = policy.limits
+    return replace(
+        wanted,
+        core=0,
+        open_files=allowed.open_files,
+        file_size=allowed.file_size,
+        processes=allowed.processes + 1,  # counted within the sandbox, where the first process is one more
+    )
+
+
+def _confirm(leader: int) -> None:
+    """Look from outside, at every start, whether the program really is confined; one that is gone is not looked at."""
+    said = status_of(leader)
+    wrong = [name for name, value in _HELD.items() if said.get(name, value) != value]
+    if said.get("Uid", b"1").split()[0] == b"0":
+        wrong.append("Uid")
+    if wrong:
+        raise SandboxUnavailable(
+            f"the program was not confined, and was killed: the kernel says otherwise of {', '.join(wrong)}",
+            "run plugbay doctor; this bubblewrap may be broken",
+        )
+
+
+def _said(stderr: int) -> str:
+    """What was said so far; never waits for more."""
+    if not select.select([stderr], [], [], 0)[0]:
+        return ""
+    try:
+        return os.read(stderr, SAID_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""

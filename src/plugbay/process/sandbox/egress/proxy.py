@@ -1,0 +1,341 @@
+"""`Proxy`: the one way out of a confined plugin's network. Accepts, has each request judged, connects, relays.
+
+Owns the connections of one plugin and their bounds: how many, how long, how much is held of each. A name is resolved
+once, each of its addresses is judged, and the connection goes to one that was judged. One request per connection, so
+that no second one can go where the first may. A policy is never changed: another policy is another proxy. Refuses to
+know how the listening socket came to be, and decides nothing: `request` reads and `verdict` judges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+from plugbay.model import addresses
+from plugbay.process.sandbox.egress import verdict
+from plugbay.process.sandbox.egress.body import Body, Chunks, Counted
+from plugbay.process.sandbox.egress.hello import HANDSHAKE, Hello, read_hello
+from plugbay.process.sandbox.egress.request import HeadParser, Request
+from plugbay.process.sandbox.egress.resolve import Resolve, Resolver, is_ours
+from plugbay.process.sandbox.egress.verdict import TLS_PORT, Refusal, Verdict
+from plugbay.process.sandbox.policy import Network, Reach
+
+MAX_CONNECTIONS = 64
+"""At a time. More wait in the kernel's queue, which is short, and cost the host nothing."""
+
+ACCEPT_SECONDS = 0.002
+"""Between two connections: at most 500 a second, so that no plugin keeps the loop busy with them."""
+
+RETRY_SECONDS = 1.0
+"""After a connection could not be accepted, because the host has no descriptors left."""
+
+HEAD_SECONDS = 10.0
+"""From the connection to the end of the head, and from a tunnel to the end of its hello."""
+
+RESOLVE_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
+"""One address; then the next one of the name is tried."""
+
+IDLE_SECONDS = 120.0
+"""Without a byte in either direction."""
+
+LINGER_SECONDS = 1.0
+"""For a plugin to read a refusal while it still sends."""
+
+MAX_ADDRESSES = 4
+"""Addresses of one name that are tried; all of them are judged."""
+
+MAX_VERDICTS = 256
+"""Decisions that are kept."""
+
+TOLD_PER_SECOND = 20
+"""Decisions that are told; what is beyond is kept and counted, for a plugin can ask 500 times a second."""
+
+PIECE = 64 << 10
+"""Bytes that are taken from one side before they are given to the other: all that is held of a connection."""
+
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+ALERT = bytes((21, 3, 3, 0, 2, 2, 49))
+"""What TLS has for a refusal: fatal, access denied."""
+
+
+class Proxy:
+    """Serves one plugin until it is closed. All of it happens on the loop it is given, in that loop's thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        network: Network,
+        label: str,
+        told: Callable[[Verdict], None] | None = None,
+        resolver: Resolve | None = None,
+    ) -> None:
+        """Starts to accept on `listening`, which is the proxy's from now on."""
+        self.verdicts: deque[Verdict] = deque(maxlen=MAX_VERDICTS)
+        self.untold = 0
+        """Decisions that came too fast to be told."""
+        self.sent = 0
+        self.received = 0
+        """Bytes from the plugin to servers, and back."""
+        self._loop = loop
+        self._network = network
+        self._label = label
+        self._told = told
+        self._second = (0, 0)
+        self._resolve = resolver or Resolver()
+        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._visits: set[asyncio.Task[None]] = set()
+        listening.setblocking(False)
+        self._accepting = loop.create_task(self._accept(listening))
+        # A task that is cancelled before its first step never gets to its own `finally`.
+        self._accepting.add_done_callback(lambda _: listening.close())
+
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
+        return len(self._visits)
+
+    def close(self) -> None:
+        """Stop, and cut every connection: all of it at the loop's next turn."""
+        for task in (self._accepting, *self._visits):
+            task.cancel()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        while True:
+            await self._slots.acquire()
+            client = await self._next(listening)
+            visit = self._loop.create_task(self._serve(client))
+            self._visits.add(visit)
+            visit.add_done_callback(partial(self._left, client))
+            await asyncio.sleep(ACCEPT_SECONDS)
+
+    async def _next(self, listening: socket.socket) -> socket.socket:
+        while True:
+            try:
+                client, _ = await self._loop.sock_accept(listening)
+            except OSError:
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return client
+
+    def _left(self, client: socket.socket, visit: asyncio.Task[None]) -> None:
+        client.close()
+        self._visits.discard(visit)
+        self._slots.release()
+
+    async def _serve(self, client: socket.socket) -> None:
+        """One connection from its first byte to its last."""
+        head = HeadParser()
+        try:
+            asked = await self._read_head(client, head)
+            if isinstance(asked, Request):
+                await self._visit(client, asked, head.rest)
+            elif asked is not None:
+                await self._refuse(client, asked)
+        except OSError:
+            _reset(client)
+
+    async def _read_head(self, client: socket.socket, head: HeadParser) -> Request | Refusal | None:
+        """None: the plugin left, or never said a word."""
+        asked = None
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                while asked is None and (data := await self._loop.sock_recv(client, PIECE)):
+                    asked = head.feed(data)
+        except TimeoutError:
+            return Refusal(408, f"the request was not complete within {HEAD_SECONDS:g} s") if head.begun else None
+        return asked
+
+    async def _visit(self, client: socket.socket, asked: Request, rest: bytes) -> None:
+        found = await self._judged(asked.host, asked.port)
+        server = found if isinstance(found, Refusal) else await self._connect(asked, found)
+        if isinstance(server, Refusal):
+            await self._refuse(client, server, asked)
+            return
+        with server:
+            try:
+                await (self._tunnel if asked.path is None else self._forward)(client, server, asked, rest)
+            except OSError:
+                _reset(server)
+                raise
+
+    async def _judged(self, host: str, port: int) -> list[str] | Refusal:
+        """Every address of a host to which a plugin may connect."""
+        refusal = verdict.not_granted(self._network, host, port)
+        if refusal is not None:
+            return refusal
+        try:
+            async with asyncio.timeout(RESOLVE_SECONDS):
+                found = [host] if addresses.is_address(host) else await self._resolve(host, port)
+        except TimeoutError:
+            return Refusal(504, f"{host} could not be resolved within {RESOLVE_SECONDS:g} s")
+        except (OSError, UnicodeError) as error:
+            return Refusal(502, f"{host} cannot be resolved: {_reason(error)}")
+        ours = frozenset(filter(is_ours, found))
+        return verdict.not_public(self._network, host, port, found, ours) or found
+
+    async def _connect(self, asked: Request, found: list[str]) -> socket.socket | Refusal:
+        for address in found[:MAX_ADDRESSES]:
+            pinned = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            try:
+                pinned.setblocking(False)
+                pinned.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await self._loop.sock_connect(pinned, (address, asked.port))
+                self._tell(Verdict(self._label, asked.host, asked.port, True, address=address))
+                return pinned
+            except TimeoutError:
+                refusal = Refusal(504, f"{asked.host} did not answer within {CONNECT_SECONDS:g} s", address)
+            except OSError as error:
+                refusal = Refusal(502, f"{asked.host} cannot be reached: {_reason(error)}", address)
+            except BaseException:
+                pinned.close()
+                raise
+            pinned.close()
+        return refusal
+
+    async def _tunnel(self, client: socket.socket, server: socket.socket, asked: Request, rest: bytes) -> None:
+        """Both ways until both sides have ended."""
+        await self._loop.sock_sendall(client, ESTABLISHED)
+        async with _relay() as (both, idle):
+            both.create_task(self._up(client, server, asked, rest, idle))
+            both.create_task(self._down(server, client, idle))
+
+    async def _up(
+        self, client: socket.socket, server: socket.socket, asked: Request, data: bytes, idle: asyncio.Timeout
+    ) -> None:
+        """What the plugin says in a tunnel, after a look at how it begins."""
+        if self._network.reach is Reach.LISTED:
+            data = await self._opening(client, asked, data)
+        data = data or await self._loop.sock_recv(client, PIECE)
+        while data:
+            await self._loop.sock_sendall(server, data)
+            self.sent += len(data)
+            _moved(idle)
+            data = await self._loop.sock_recv(client, PIECE)
+        server.shutdown(socket.SHUT_WR)
+
+    async def _opening(self, client: socket.socket, asked: Request, data: bytes) -> bytes:
+        """The first bytes of a tunnel; raises ConnectionAbortedError when they ask for somebody else."""
+        must = asked.port == TLS_PORT
+        async with asyncio.timeout(HEAD_SECONDS if must else None):
+            while must or not data or data[0] == HANDSHAKE:
+                hello = read_hello(data)
+                if isinstance(hello, Hello):
+                    refusal = verdict.other_name(hello, asked.host)
+                    return data if refusal is None else self._cut(client, asked, refusal)
+                if hello is not None:
+                    return self._cut(client, asked, Refusal(403, f"the tunnel to {asked.host}: {hello}"))
+                piece = await self._loop.sock_recv(client, PIECE)
+                if not piece:
+                    break
+                data += piece
+        if must or data[:1] == bytes((HANDSHAKE,)):  # it ended in the middle
+            raise ConnectionAbortedError
+        return data
+
+    def _cut(self, client: socket.socket, asked: Request, refusal: Refusal) -> bytes:
+        """End a tunnel in words that a TLS library understands."""
+        self._tell(Verdict(self._label, asked.host, asked.port, False, refusal.why))
+        client.send(ALERT)
+        client.shutdown(socket.SHUT_WR)
+        raise ConnectionAbortedError
+
+    async def _forward(self, client: socket.socket, server: socket.socket, asked: Request, rest: bytes) -> None:
+        """One request and its answer. The server ends the answer by closing, as it was told to."""
+        body: Body = Chunks() if asked.chunked else Counted(asked.length or 0)
+        await self._loop.sock_sendall(server, asked.encoded())
+        async with _relay() as (both, idle):
+            sending = both.create_task(self._send(client, server, body, rest, idle))
+            await self._down(server, client, idle)
+            sending.cancel()
+
+    async def _send(
+        self, client: socket.socket, server: socket.socket, body: Body, data: bytes, idle: asyncio.Timeout
+    ) -> None:
+        """The body up to its end; whatever the plugin sends after it is never read."""
+        while True:
+            part = body.feed(data)
+            if part:
+                await self._loop.sock_sendall(server, part)
+                self.sent += len(part)
+                _moved(idle)
+            if body.done:
+                return
+            data = b"" if body.problem else await self._loop.sock_recv(client, PIECE)
+            if not data:
+                raise ConnectionAbortedError
+
+    async def _down(self, server: socket.socket, client: socket.socket, idle: asyncio.Timeout) -> None:
+        """What the server says, as it is."""
+        while data := await self._loop.sock_recv(server, PIECE):
+            await self._loop.sock_sendall(client, data)
+            self.received += len(data)
+            _moved(idle)
+        client.shutdown(socket.SHUT_WR)
+
+    async def _refuse(self, client: socket.socket, refusal: Refusal, asked: Request | None = None) -> None:
+        """Say why. The words are the reason phrase as well: of a refused tunnel most libraries show nothing else."""
+        host, port = ("", 0) if asked is None else (asked.host, asked.port)
+        self._tell(Verdict(self._label, host, port, False, refusal.why, refusal.address))
+        text = f"plugbay: {refusal.why}\n".encode()
+        head = f"HTTP/1.1 {refusal.status} {refusal.why}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
+        try:
+            async with asyncio.timeout(LINGER_SECONDS):
+                await self._loop.sock_sendall(client, head.encode() + b"Connection: close\r\n\r\n" + text)
+                client.shutdown(socket.SHUT_WR)
+                while await self._loop.sock_recv(client, PIECE):
+                    continue
+        except TimeoutError:
+            return
+
+    def _tell(self, item: Verdict) -> None:
+        self.verdicts.append(item)
+        second, count = self._second
+        now = int(self._loop.time())
+        self._second = (now, count + 1 if now == second else 1)
+        if self._told is None:
+            return
+        if self._second[1] > TOLD_PER_SECOND:
+            self.untold += 1
+            return
+        self._loop.call_soon(self._told, item)  # a failure of whoever is told is not the connection's
+
+
+@asynccontextmanager
+async def _relay() -> AsyncIterator[tuple[asyncio.TaskGroup, asyncio.Timeout]]:
+    """Tasks that end together, at the latest when nothing has moved for too long; raises OSError when one fails."""
+    failed = False
+    try:
+        async with asyncio.timeout(IDLE_SECONDS) as idle, asyncio.TaskGroup() as both:
+            yield both, idle
+    except* OSError:
+        failed = True
+    if failed:
+        raise ConnectionAbortedError
+
+
+def _moved(idle: asyncio.Timeout) -> None:
+    """Begin to count anew, unless the count is over and the tasks are about to hear of it."""
+    if not idle.expired():
+        idle.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
+
+
+def _reset(connection: socket.socket) -> None:
+    """Make the end of a connection look like what it is, not like the end of an answer."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    """In words of the system alone: those of the loop hold the address."""
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror).lower()
+    code = getattr(error, "errno", None)
+    return os.strerror(code).lower() if code else "it has no such name"

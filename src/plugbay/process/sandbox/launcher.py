@@ -1,0 +1,260 @@
+"""`Sandbox` prepares a `Cell` for each start: everything that can be decided and opened before a process exists.
+
+Owns what a policy becomes: which sources are opened, as whom the plugin runs, what bubblewrap is told. Whatever is
+missing means that there is no start. Refuses to know who asked, and to run anything unconfined.
+
+    setpriv --reuid … --   bwrap --args FD -- argv       when the host is root: never as root
+                           bwrap --args FD -- argv       otherwise
+
+`prepare`, the start itself and `Cell.admit` belong on one pool thread, for the sources are laid out in that thread's
+own view of the mounts. `--die-with-parent` ties the sandbox to the same thread, so it must live as long as the host.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fcntl import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, fcntl
+from pathlib import Path
+
+from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.limits import Rlimits
+from plugbay.process.sandbox import bwrap, runtime, seccomp, stage, system, users
+from plugbay.process.sandbox.cell import Cell
+from plugbay.process.sandbox.cgroup import DEGRADED, Cgroups
+from plugbay.process.sandbox.forbidden import home_folders, normalised
+from plugbay.process.sandbox.policy import Policy, Reach
+from plugbay.process.sandbox.settings import SandboxSettings as SandboxSettings
+from plugbay.process.sandbox.sources import Source, open_source, refused
+from plugbay.process.sandbox.words import INSTALL
+
+TMP = "/tmp"
+
+_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is to be run inside."""
+
+    argv: tuple[str, ...]
+    """Element 0 is an absolute path."""
+    cwd: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    """All that it finds in its environment, besides PWD, which bubblewrap sets to `cwd`."""
+    label: str = ""
+    """The plugin's id, which decides its user."""
+
+
+class Sandbox:
+    """One for all starts of a host; used by several threads at a time."""
+
+    __slots__ = ("_homes", "cgroups", "settings")
+
+    def __init__(self, settings: SandboxSettings | None = None, cgroups: Cgroups | None = None) -> None:
+        self.settings = settings or SandboxSettings()
+        self.cgroups = cgroups or Cgroups()
+        self._homes = home_folders(os.environ)
+
+    @property
+    def limits_state(self) -> str:
+        """`full`, `full (v1)` or `degraded`; the first question looks at the machine."""
+        return self.cgroups.state
+
+    @property
+    def why(self) -> str:
+        """What the limits lack."""
+        return self.cgroups.why
+
+    def prepare(self, program: Program, policy: Policy, limits: Rlimits, marks: Mapping[str, str]) -> Cell:
+        """Everything up to the start. `marks` are for the monitor, by which the warden finds it; not for the plugin.
+
+        Raises SandboxUnavailable, OSError, or ValueError for a NUL somewhere; then nothing stays open.
+        """
+        uid = users.uid_of(program.label, self.settings)
+        if uid is not None:
+            users.check_mapped(uid, self.settings)
+        if self.settings.require_limits and self.limits_state == DEGRADED:
+            raise SandboxUnavailable("limits of memory and processes are required, and cannot be set here", self.why)
+        chain = _chain(uid)
+        cell = Cell(program.argv, program.label, policy, limits, self.cgroups, uid)
+        try:
+            arguments = self._furnish(cell, program, policy, uid)
+        except BaseException:
+            cell.close()
+            raise
+        cell.argv = (*chain, "--args", str(arguments), "--", *program.argv)
+        # LC_ALL, so that what bubblewrap says is in the language of `words`.
+        cell.env = {"LC_ALL": "C", **marks}
+        return cell
+
+    def _furnish(self, cell: Cell, program: Program, policy: Policy, uid: int | None) -> int:
+        """Open everything; the descriptor of bubblewrap's arguments."""
+        if uid is not None:
+            stage.enter()
+        _make_state(policy.state, uid)
+        sources = list(self._sources(cell, program, policy))
+        hidden = [os.path.realpath(path) for path in policy.hidden]
+        with users.posing_as(uid):
+            for source in sources:
+                _check_rights(source, policy, uid)
+            covers = tuple(_covers(hidden, sources))
+        places = self._places(cell, sources, uid)
+        binds = [
+            bwrap.Bind(place, _name(source, sources), source.writable)
+            for place, source in zip(places, sources, strict=True)
+        ]
+        own_network = policy.network.reach is not Reach.HOST
+        code = seccomp.program(network=policy.network.reach is not Reach.NONE)
+        home = TMP if policy.state is None else str(policy.state)
+        files = system.files(home, own_network=own_network)
+        plan = bwrap.Plan(
+            uid=users.INSIDE,
+            seccomp=_given(cell, "filter", code),
+            status=cell.reports.status,
+            block=cell.reports.block,
+            cwd=str(program.cwd),
+            tmp=policy.limits.tmp,
+            env=program.env,
+            system=system.binds(own_network=own_network),
+            links=system.links(),
+            files=tuple((_given(cell, "file", content), path) for path, content in files.items()),
+            binds=tuple(binds),
+            hidden=covers,
+            masked=system.masked(),
+            own_network=own_network,
+        )
+        return _given(cell, "arguments", bwrap.arguments(plan))
+
+    def _places(self, cell: Cell, sources: list[Source], uid: int | None) -> Sequence[str | int]:
+        """Where bubblewrap finds the sources."""
+        if uid is not None:
+            return cell.lay_out(sources)
+        return [cell.hand_over(source.fd) for source in sources]
+
+    def _sources(self, cell: Cell, program: Program, policy: Policy) -> Iterator[Source]:
+        """What the policy and the program make visible. A part of something else that is shown is not shown twice."""
+        written = dict.fromkeys((*policy.write, *(() if policy.state is None else (policy.state,))))
+        ruled = [self._open(cell, str(path), writable=True) for path in written]
+        for source in ruled:
+            _check_way(source, ruled)
+        yield from ruled
+        shown: list[str] = []
+        named = dict.fromkeys(map(str, (policy.package, *policy.read, *self.settings.read)))
+        needed = dict.fromkeys(runtime.needed(program.argv, program.env))
+        for run in policy.run:
+            needed |= dict.fromkeys(runtime.needed((str(run),), program.env))
+        for path in (*named, *needed):
+            clean = normalised(path)
+            if not system.is_system(path) and not any(clean == other or _below(clean, other) for other in shown):
+                source = self._open(cell, path, links=path in needed)
+                if path in named:
+                    _check_way(source, ruled)
+                shown += [source.path] if source.folder and source.path == source.resolved else []
+                yield source
+
+    def _open(self, cell: Cell, path: str, *, writable: bool = False, links: bool = False) -> Source:
+        source = open_source(path, self._homes, writable=writable, links=links)
+        cell.keep(source.fd)
+        return source
+
+
+def _chain(uid: int | None) -> tuple[str, ...]:
+    """The programs that make a sandbox, and whom they drop to."""
+    launcher = (tool("bwrap"),)
+    if uid is None:
+        return launcher
+    user = ("--reuid", str(uid), "--regid", str(uid), "--clear-groups")
+    return (tool("setpriv"), *user, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--", *launcher)
+
+
+def tool(name: str) -> str:
+    """The path of a program that the sandbox needs. Raises SandboxUnavailable."""
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    found = shutil.which(name, path=os.pathsep.join(folders))
+    if found is None:
+        hint = INSTALL if name == "bwrap" else "install util-linux"
+        raise SandboxUnavailable(f"{name} is not installed, and without it no plugin can be confined", hint)
+    if os.stat(found).st_mode & stat.S_ISUID:
+        hint = f"run: chmod u-s {found}; it needs no special rights where user namespaces are allowed"
+        raise SandboxUnavailable(f"{found} is set-uid root, which confines less than user namespaces do", hint)
+    return found
+
+
+def _make_state(folder: Path | None, uid: int | None) -> None:
+    """The plugin's own folder, for nobody else's eyes."""
+    if folder is None or folder.is_symlink():  # a link is refused where it is opened
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+    if uid is not None:
+        os.chown(folder, uid, uid, follow_symlinks=False)
+
+
+def _check_rights(source: Source, policy: Policy, uid: int | None) -> None:
+    """A grant that its user's rights do not cover is an error now, not a riddle later. Asked as that user."""
+    user = "the host's user" if uid is None else f"its user {uid}"
+    if source.writable and not users.may(source.fd, os.W_OK | (os.X_OK if source.folder else 0)):
+        who = os.getuid() if uid is None else uid
+        hint = f"run: setfacl -R -m u:{who}:rwX {source.path}, or chown -R {who} {source.path}"
+        raise refused(source.path, f"may be written by the plugin, but {user} has no right to", hint)
+    if source.path == str(policy.package) and not users.may(source.fd, os.R_OK | os.X_OK):
+        hint = f"run: chmod -R o+rX {source.path}"
+        raise refused(source.path, f"is the plugin's folder, but {user} may not read it", hint)
+
+
+def _check_way(source: Source, ruled: Sequence[Source]) -> None:
+    """Where the plugin writes it may put links, and so choose what a grant of something within there means."""
+    for around in ruled:
+        below = source.path.startswith(f"{around.path}/")
+        if below and not source.resolved.startswith(f"{around.resolved}/"):
+            why = f"leads to {source.resolved} by a link that lies in {around.path}, where the plugin may put any"
+            raise refused(source.path, why, "name what it leads to")
+
+
+def _name(source: Source, sources: list[Source]) -> str:
+    """What it is called inside: as outside, unless the way there leads through a link in something else that is shown.
+
+    That link is there inside too, and leads to the name without links.
+    """
+    inside = any(other.folder and _below(source.path, other.path) for other in sources)
+    return source.resolved if inside else source.path
+
+
+def _below(path: str, folder: str) -> bool:
+    """By the letters; with `Path` it would be a quarter of the preparation."""
+    return path.startswith(f"{folder.rstrip('/')}/") and path != folder
+
+
+def _covers(hidden: Sequence[str], sources: list[Source]) -> Iterator[str]:
+    """What must be covered, by the name of the source around it. Asked as the plugin's user, and from the source on:
+    what that user cannot walk to from there is hidden already.
+    """
+    for path in hidden:
+        for source in sources:
+            inner = path.removeprefix(source.resolved + "/")
+            if source.folder and inner != path and _is_folder(inner, source.fd):
+                yield f"{_name(source, sources)}/{inner}"
+
+
+def _is_folder(path: str, at: int) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path, dir_fd=at, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _given(cell: Cell, name: str, content: bytes) -> int:
+    """A file in memory for bubblewrap, which nobody can change any more."""
+    fd = cell.hand_over(cell.keep(os.memfd_create(f"plugbay-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)))
+    with open(fd, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    fcntl(fd, F_ADD_SEALS, _SEALS)
+    return fd

@@ -1,0 +1,87 @@
+"""What a plugin's program needs to run at all, beyond what every plugin sees: itself, and its interpreter's folders.
+
+Owns the rules by which a program leads to its runtime. Looks at the disk and changes nothing. What it names is held
+against the list of what nobody sees, like everything else: a home folder is never part of a runtime.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from plugbay.process.diagnose import Kind, facts, shebang
+from plugbay.process.sandbox.system import is_system
+
+LINKS = 40
+"""As many links in a row as the kernel follows."""
+
+PREFIX_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
+"""What belongs to a program in the `bin` folder of a prefix such as /opt/tool; the last makes a virtual environment."""
+
+PLUGBAY = str(Path(__file__).parents[2])
+"""The package itself, which plugins that use the SDK import."""
+
+
+def needed(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """Paths to show read-only so that this command can run; what everybody sees or nobody has is left out."""
+    search_path = env.get("PATH", "")
+    found = [part for program in _programs(argv[0], search_path) for part in _parts(program)]
+    # A script may start the host's Python by its name: it is told a PATH that leads there for that purpose.
+    if os.path.dirname(sys.executable) in search_path.split(os.pathsep):
+        found += _host_python()
+    return tuple(dict.fromkeys(path for path in found if not is_system(path) and os.path.exists(path)))
+
+
+def _programs(program: str, search_path: str) -> Iterator[str]:
+    """The program and, of a script, the interpreter that its first line leads to."""
+    yield program
+    interpreter, argument = shebang(facts(program).head) or ("", "")
+    if os.path.isabs(interpreter) and _runs(interpreter):  # a first line must not show any other file
+        yield interpreter
+    if os.path.basename(interpreter) == "env":
+        yield from _in_path(argument, search_path)
+
+
+def _in_path(argument: str, search_path: str) -> list[str]:
+    """What `env` would run: the first word that is neither an option nor a variable, looked up."""
+    name = next((word for word in argument.split() if not word.startswith("-") and "=" not in word), "")
+    paths = [name] if "/" in name else [os.path.join(folder, name) for folder in search_path.split(os.pathsep)]
+    return next(([path] for path in paths if os.path.isabs(path) and _runs(path)), [])
+
+
+def _runs(path: str) -> bool:
+    seen = facts(path)
+    return seen.kind is Kind.FILE and seen.executable
+
+
+def _parts(program: str) -> list[str]:
+    """A program, each place that it is a link to, and the folders beside each."""
+    if os.path.realpath(program) == os.path.realpath(sys.executable):
+        return [*_host_python(), *_around(program)]  # whole prefixes first: what lies in one is not shown once more
+    return list(_around(program))
+
+
+def _host_python() -> list[str]:
+    prefixes = dict.fromkeys(map(os.path.abspath, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)))
+    return [*prefixes, *_around(sys.executable), PLUGBAY]
+
+
+def _around(program: str) -> Iterator[str]:
+    for place in _hops(program):
+        folder = os.path.dirname(place)
+        if is_system(place) or os.path.basename(folder) != "bin":
+            yield place
+            continue
+        prefix = os.path.dirname(folder)
+        yield from (os.path.join(prefix, name) for name in PREFIX_PARTS)
+
+
+def _hops(path: str) -> Iterator[str]:
+    """The path, and what it leads to link by link."""
+    for _ in range(LINKS):
+        yield path
+        if not os.path.islink(path):
+            return
+        path = os.path.join(os.path.dirname(path), os.readlink(path))

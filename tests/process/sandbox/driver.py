@@ -1,0 +1,297 @@
+"""A host without pytest: confines programs, and prints what happened as one JSON object.
+
+Run by its path, with the machine's own Python and PYTHONPATH at the sources, as root and as somebody else: so it also
+shows that nothing here needs more than the standard library. `doomed` starts children of every kind and waits for its
+own end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from plugbay.process.child import Child, Spawner
+from plugbay.process.command import Launch, LaunchFailed
+from plugbay.process.sandbox import runtime
+from plugbay.process.sandbox.launcher import SandboxSettings
+from plugbay.process.sandbox.policy import Limits, Policy
+from plugbay.process.sandbox.status_fd import Reports
+from plugbay.process.sandbox.users import uid_of
+
+PYTHON = "/usr/bin/python3"
+PROBE = Path(__file__).with_name("probe.py")
+PATIENCE = 20.0
+ENV = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "ODD": "--bind / /", "EMPTY": ""}
+
+KINDS = {
+    "direct": "echo ready; exec sleep {0}",
+    "through a shell": "sh -c 'echo ready; sleep {0}; true'",
+    "detached": "(setsid sh -c 'sleep {0}; true' &) ; echo ready; sleep {0}; true",
+    "without a name": "env -i /bin/sh -c '(setsid sleep {0} &)'; echo ready; sleep {0}; true",
+}
+
+
+class Yard:
+    """Folders for one run, and a spawner."""
+
+    def __init__(self, spawner: Spawner) -> None:
+        self.spawner = spawner
+        self.root = Path(tempfile.mkdtemp(prefix=f"plugbay-sandbox-{os.getpid()}-"))
+        self.root.chmod(0o755)
+        for name in ("package", "written", "state", "other"):
+            (self.root / name).mkdir()
+        (self.root / "other" / "secret").write_text("canary")
+        shutil.copy(PROBE, self.root / "package" / "probe.py")
+        self.package = self.root / "package"
+
+    def policy(self, **more: Any) -> Policy:
+        return Policy(self.package, **more)
+
+    async def start(
+        self, *argv: str, policy: Policy | None, cwd: Path | None = None, env: dict[str, str] | None = None
+    ) -> Child:
+        launch = Launch(argv, cwd or self.package, env or ENV, label="driver", policy=policy)
+        return await self.spawner.spawn(launch, PATIENCE)
+
+    async def say(self, *argv: str, policy: Policy | None) -> tuple[str, Child]:
+        """Everything that a command writes, and the command after its end."""
+        child = await self.start(*argv, policy=policy)
+        stdout, stdin = child.take_pipes()
+        os.close(stdin)
+        try:
+            said = await rest(stdout)
+        finally:
+            os.close(stdout)
+        await child.wait(PATIENCE)
+        return said, child
+
+    async def ended(self, script: str, policy: Policy | None) -> dict[str, Any]:
+        _, child = await self.say("/bin/sh", "-c", script, policy=policy)
+        assert child.exit is not None
+        return {"code": child.exit.code, "signal": child.exit.signal, "oom": child.oom}
+
+    def written_owner(self) -> int:
+        """As whom a confined program writes."""
+        uid = uid_of("driver", SandboxSettings())
+        return os.getuid() if uid is None else uid
+
+    async def refused(self, *argv: str, **more: Any) -> dict[str, Any]:
+        try:
+            child = await self.start(*argv, **more)
+        except LaunchFailed as error:
+            return {"kind": type(error).__name__, "message": error.message, "hint": error.hint, "code": error.code}
+        child.kill()
+        child.close()
+        return {"kind": "started"}
+
+
+async def rest(fd: int, end: str | None = None) -> str:
+    """What comes through a pipe up to its end, or up to a line."""
+    said = b""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(PATIENCE):
+        while end is None or f"{end}\n".encode() not in said:
+            readable = asyncio.Event()
+            loop.add_reader(fd, readable.set)
+            await readable.wait()
+            loop.remove_reader(fd)
+            piece = os.read(fd, 65536)
+            if not piece:
+                break
+            said += piece
+    return said.decode()
+
+
+async def observe(yard: Yard) -> dict[str, Any]:
+    """What a program sees with a policy, and what the same program sees without one."""
+    uid = yard.written_owner()
+    os.chown(yard.root / "written", uid, uid)
+    words = [PYTHON, "-I", *map(str, (yard.package / "probe.py", yard.package))]
+    words += map(str, (yard.root / "other" / "secret", yard.root / "written"))
+    inside, child = await yard.say(*words, policy=yard.policy(write=(yard.root / "written",)))
+    assert inside, child.stderr.tail()
+    (yard.root / "written" / "new").unlink()
+    outside, _ = await yard.say(*words, policy=None)
+    for path in (yard.package / "new", Path("/new"), Path("/dev/new"), Path("/tmp/new")):
+        path.unlink(missing_ok=True)
+    return {"inside": json.loads(inside), "outside": json.loads(outside)}
+
+
+async def endings(yard: Yard) -> dict[str, Any]:
+    policy = yard.policy()
+    script = yard.package / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    full = yard.spawner.sandbox.limits_state != "degraded"
+    small = yard.policy(limits=Limits(memory=32 * 2**20))
+    hog = f"exec {PYTHON} -I -S -c 'x = bytearray(200 * 2**20)'"
+    return {
+        "clean": await yard.ended("exit 0", policy),
+        "code": await yard.ended("exit 3", policy),
+        "signal": await yard.ended("kill -SEGV $$", policy),
+        "forbidden call": await yard.ended("exec unshare --user true", policy),
+        "allowed call": await yard.ended("exec unshare --user true", None),
+        "hog": await yard.ended(hog, small) if full else None,
+        "modest": await yard.ended(hog, yard.policy(limits=Limits(memory=400 * 2**20))),
+        "no interpreter": await yard.refused(str(script), policy=policy),
+        "not shown": await yard.refused("/bin/sh", policy=policy, cwd=yard.root / "other"),
+        "too many variables": await yard.refused(
+            "/bin/true", policy=policy, env={f"V{number}": "x" for number in range(4000)}
+        ),
+        "shown": await yard.refused("/bin/true", policy=policy),
+    }
+
+
+async def refusals(yard: Yard) -> dict[str, Any]:
+    link = yard.root / "link"
+    link.symlink_to(yard.root / "other")
+    inner = yard.root / "way"
+    inner.symlink_to(yard.root)
+    sly = yard.root / "sly"
+    sly.symlink_to("/etc")
+    closed = yard.root / "closed"
+    closed.mkdir(mode=0o500)
+    os.chown(closed, *(0, 0) if os.geteuid() == 0 else (-1, -1))
+
+    async def attempt(**more: Any) -> dict[str, Any]:
+        return await yard.refused("/bin/true", policy=yard.policy(**more))
+
+    return {
+        "plain": await attempt(read=(yard.root / "other",)),
+        "link on the way": await attempt(read=(inner / "other",)),
+        "link": await attempt(read=(link,)),
+        "link to forbidden": await attempt(read=(sly / "ssl",)),
+        "forbidden": await attempt(read=(Path("/etc/shadow"),)),
+        "contains forbidden": await attempt(read=(Path("/etc"),)),
+        "home": await attempt(read=(Path.home(),)),
+        "missing": await attempt(read=(yard.root / "none",)),
+        "not writable": await attempt(write=(closed,)),
+        "code of the host": await attempt(write=(Path(runtime.PLUGBAY) / "process",)),
+        "code of the host, read": await attempt(read=(Path(runtime.PLUGBAY) / "process",)),
+        **await _chosen_by_the_plugin(yard),
+        "covered": await _covered(yard),
+    }
+
+
+async def _chosen_by_the_plugin(yard: Yard) -> dict[str, Any]:
+    """A grant of something in a folder where the plugin can put a link."""
+    ruled = yard.root / "written"
+    (yard.root / "other" / "inner").mkdir()
+    (ruled / "real").mkdir()
+    (ruled / "way").symlink_to(yard.root / "other")
+    os.chown(ruled, yard.written_owner(), -1)
+    granted = {"chosen": ruled / "way" / "inner", "not chosen": ruled / "real"}
+    found = {
+        name: await yard.refused("/bin/true", policy=yard.policy(write=(ruled,), read=(path,)))
+        for name, path in granted.items()
+    }
+    alone = await yard.refused("/bin/true", policy=yard.policy(read=(granted["chosen"],)))
+    return {**found, "chosen by nobody": alone}
+
+
+async def _covered(yard: Yard) -> dict[str, Any]:
+    """What a folder around the host's own shows, with and without a cover; the plugin's part of it is shown in both."""
+    host = yard.root / "around" / "host"
+    (host / "plugins" / "driver").mkdir(parents=True)
+    (host / "plugins" / "driver" / "kept").write_text("kept\n")
+    (host / "secret").write_text("canary\n")
+    os.chown(host / "plugins" / "driver", yard.written_owner(), -1)
+    script = f"ls {host}; cat {host}/secret {host}/plugins/driver/kept; (: > {host}/new) 2>&1"
+    shown = {"read": (yard.root / "around",), "state": host / "plugins" / "driver"}
+    said = [
+        (await yard.say("/bin/sh", "-c", script, policy=yard.policy(**shown, hidden=hidden)))[0].split()
+        for hidden in ((host,), ())
+    ]
+    return {"covered": said[0], "open": said[1]}
+
+
+async def signals(yard: Yard) -> dict[str, Any]:
+    """SIGTERM reaches the program, also one that left its group; and SIGKILL ends all of it."""
+    told = {}
+    for name, script in {
+        "handler": "trap 'echo told; exit 7' TERM; echo ready; while :; do sleep 0.01; done",
+        "own session": f"exec {PYTHON} -I -S -c '{_OWN_SESSION}'",
+    }.items():
+        child = await yard.start("/bin/sh", "-c", script, policy=yard.policy())
+        stdout, stdin = child.take_pipes()
+        await rest(stdout, "ready")
+        child.terminate()
+        status = await child.wait(PATIENCE)
+        said = await rest(stdout)
+        told[name] = [said.strip(), None if status is None else status.code]
+        os.close(stdout)
+        os.close(stdin)
+    return {**told, "fds": await _descriptors(yard)}
+
+
+_OWN_SESSION = (
+    "import os, signal, time\n"
+    "os.setsid()\n"
+    'signal.signal(15, lambda *_: (os.write(1, b"told"), os._exit(7)))\n'
+    'os.write(1, b"ready\\n")\n'
+    "while True: time.sleep(1)"
+)
+
+
+async def _descriptors(yard: Yard) -> int:
+    """How many descriptors of the host one idle confined child costs."""
+
+    def count() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    await yard.ended("exit 0", yard.policy())
+    await yard.spawner.swept(PATIENCE)
+    before = count()
+    child = await yard.start("/bin/sleep", "60", policy=yard.policy())
+    cost = count() - before
+    child.kill()
+    await child.wait(PATIENCE)
+    child.close()
+    return cost
+
+
+async def crowd(yard: Yard, seconds: str, count: int) -> list[Child]:
+    children = []
+    for number in range(count):
+        script = list(KINDS.values())[number % len(KINDS)].format(seconds)
+        child = await yard.start("/bin/sh", "-c", script, policy=yard.policy())
+        stdout, _ = child.take_pipes()
+        await rest(stdout, "ready")
+        children.append(child)
+    return children
+
+
+def hold(reports: Reports) -> None:
+    """Never let the program go."""
+    print("ready", flush=True)
+    threading.Event().wait()
+
+
+async def main(task: str, seconds: str = "") -> None:
+    spawner = Spawner(sandbox=SandboxSettings())
+    yard = Yard(spawner)
+    try:
+        if task == "held":
+            setattr(Reports, "release", hold)  # noqa: B010, mypy lets nobody assign a method
+        if task in {"doomed", "held"}:
+            await crowd(yard, seconds, 8)
+            print("ready", flush=True)
+            await asyncio.Event().wait()
+        parts = {"observe": observe, "endings": endings, "refusals": refusals, "signals": signals}
+        print(json.dumps(await parts[task](yard)))
+    finally:
+        await spawner.close()
+        shutil.rmtree(yard.root, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,593 @@
+"""The way out: real sockets, real TLS, ordinary HTTP libraries, and plugins that do not keep to the rules."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from plugbay.process.sandbox.egress import proxy as proxy_module
+from plugbay.process.sandbox.egress.proxy import MAX_CONNECTIONS, MAX_VERDICTS, TOLD_PER_SECOND
+from plugbay.process.sandbox.egress.verdict import Verdict
+from plugbay.process.sandbox.policy import Door, Network, Reach
+from tests.process.helpers import Run, eventually
+from tests.process.sandbox.egress.corpus import NAMES, ROWS, connect, get
+from tests.process.sandbox.egress.helpers import (
+    OK,
+    Server,
+    Way,
+    client_context,
+    listen_only,
+    server_context,
+    serving,
+    way_out,
+)
+from tests.process.sandbox.egress.test_hello import message, records, server_name
+
+SITES = ("secure.test", "other.test")
+MIB = 1 << 20
+
+
+def way_to(server: Server, *hosts: str, **options: Any) -> AbstractAsyncContextManager[Way]:
+    """For a plugin that may reach these names and knows where they are."""
+    return way_out(listed(server, *hosts), at(server, *hosts), **options)
+
+
+def listed(server: Server, *hosts: str, reach: Reach = Reach.LISTED) -> Network:
+    """A plugin that may reach these names, all of which are this server."""
+    return Network(reach, tuple(Door(host) for host in hosts), server.pairs)
+
+
+def at(server: Server, *hosts: str) -> dict[str, list[str]]:
+    return {host: [server.address] for host in hosts}
+
+
+# Who gets where.
+
+
+def test_each_request_of_the_corpus_that_is_refused_reaches_nobody(run: Run) -> None:
+    async def main() -> None:
+        async with serving(80, 443) as server:
+            table = {host: [*found, server.address] if found else [] for host, found in NAMES.items()}
+            for row in [row for row in ROWS if row.outcome.isdigit()]:
+                async with way_out(row.network, table) as way:
+                    assert str(await way.status(row.head)) == row.outcome, row.head
+                    assert [verdict.allowed for verdict in way.proxy.verdicts] == [False]
+            assert server.seen == []
+
+    run(main())
+
+
+def test_each_request_of_the_corpus_that_is_allowed_reaches_its_server_alone(run: Run) -> None:
+    async def main() -> None:
+        async with serving(1, 22, 80, 443, 8080, 65535) as server:
+            rows = [row for row in ROWS if row.outcome.rpartition(":")[0] in NAMES]
+            assert len(rows) > 20
+            for number, row in enumerate(rows, 1):
+                host, _, port = row.outcome.rpartition(":")
+                async with way_out(replace(row.network, private=server.pairs), at(server, host)) as way:
+                    assert await way.status(row.head) == 200, row.head
+                    assert list(way.proxy.verdicts) == [Verdict("test", host, int(port), True, address=server.address)]
+                assert len(server.seen) == number
+
+    run(main())
+
+
+def test_a_server_sees_the_request_for_the_host_that_was_judged(run: Run) -> None:
+    async def main() -> None:
+        async with serving(80) as server, way_to(server, "a.test") as way:
+            head = get("http://A.test/x?y", "Host: a.test:80", "Proxy-Authorization: secret", "Accept: z")
+            assert await way.ask(head) == OK
+            assert server.seen == [b"GET /x?y HTTP/1.1\r\nHost: a.test\r\nAccept: z\r\nConnection: close\r\n\r\n"]
+            assert (way.proxy.sent, way.proxy.received) == (0, len(OK))
+
+    run(main())
+
+
+def test_a_name_is_resolved_once_and_a_second_answer_is_judged_anew(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server, serving() as private:
+            answers = [[server.address], [private.address], [server.address, private.address]]
+            asked = []
+
+            async def flipping(host: str, port: int) -> list[str]:
+                asked.append(host)
+                return answers[len(asked) - 1]
+
+            network = Network(Reach.ANY, private=server.pairs)
+            async with way_out(network, resolver=flipping) as way:
+                request = get(f"http://rebind.test:{server.port}/")
+                assert [await way.status(request) for _ in answers] == [200, 403, 403]
+            assert asked == ["rebind.test"] * 3
+            assert (len(server.seen), private.seen) == (1, [])
+
+    run(main())
+
+
+def test_a_redirect_is_a_new_request_and_is_judged_like_one(run: Run) -> None:
+    async def moved(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n")
+
+    async def main() -> None:
+        async with serving(script=moved) as server:
+            network = listed(server, reach=Reach.ANY)
+            async with way_out(network, at(server, "a.test")) as way:
+                opener = urllib.request.build_opener(
+                    urllib.request.ProxyHandler({"http": f"http://127.0.0.1:{way.port}"})
+                )
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    await asyncio.to_thread(opener.open, f"http://a.test:{server.port}/", timeout=10)
+                with refused.value:
+                    assert refused.value.code == 403
+                assert [(item.host, item.allowed) for item in way.proxy.verdicts] == [
+                    ("a.test", True),
+                    ("169.254.169.254", False),
+                ]
+
+    run(main())
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server, serving() as gone:
+            await gone.close()
+            network = Network(Reach.ANY, private=(*server.pairs, f"{gone.address}:{server.port}"))
+            async with way_out(network, {"a.test": [gone.address, server.address]}) as way:
+                assert await way.status(get(f"http://a.test:{server.port}/")) == 200
+                assert [item.address for item in way.proxy.verdicts] == [server.address]
+
+    run(main())
+
+
+def test_what_cannot_be_resolved_or_reached_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(host: str, port: int) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    async def main() -> None:
+        async with serving() as gone:
+            await gone.close()
+            network = listed(gone, reach=Reach.ANY)
+            async with way_out(network, at(gone, "a.test")) as way:
+                answer = await way.ask(connect(f"a.test:{gone.port}"))
+                assert answer.startswith(b"HTTP/1.1 502 a.test cannot be reached: ")
+                assert gone.address.encode() not in answer
+                assert b"502 b.test cannot be resolved: name or service" in await way.ask(connect("b.test:443"))
+        monkeypatch.setattr(proxy_module, "RESOLVE_SECONDS", 0.01)
+        async with way_out(network, resolver=never) as way:
+            assert await way.status(connect("a.test:443")) == 504
+
+    run(main())
+
+
+def test_a_server_that_lets_nobody_in_is_not_waited_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(proxy_module, "CONNECT_SECONDS", 0.05)
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+            port = full.getsockname()[1]
+            crowd = [socket.socket() for _ in range(4)]  # fill the queue of a server that accepts nobody
+            for one in crowd:
+                one.setblocking(False)
+                one.connect_ex(("127.0.0.1", port))
+            network = Network(Reach.ANY, private=(f"127.0.0.1:{port}",))
+            async with way_out(network) as way:
+                assert await way.status(connect(f"127.0.0.1:{port}")) == 504
+            for one in crowd:
+                one.close()
+
+    run(main())
+
+
+# Ordinary libraries.
+
+
+def test_https_works_through_the_libraries_that_plugins_use(run: Run, tmp_path: Path) -> None:
+    def by_http_client(port: int) -> bytes:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=client_context(SITES))
+        connection.set_tunnel("secure.test", 443)
+        connection.request("GET", "/")
+        body = connection.getresponse().read()
+        connection.close()
+        return body
+
+    def by_urllib(port: int) -> bytes:
+        proxies = urllib.request.ProxyHandler({"https": f"http://127.0.0.1:{port}"})
+        opener = urllib.request.build_opener(proxies, urllib.request.HTTPSHandler(context=client_context(SITES)))
+        with opener.open("https://secure.test/", timeout=10) as answer:
+            return bytes(answer.read())
+
+    def by_httpx(port: int) -> bytes:
+        proxy = f"http://127.0.0.1:{port}"
+        with httpx2.Client(proxy=proxy, verify=client_context(SITES), trust_env=False) as client:
+            return client.get("https://secure.test/").content
+
+    async def main() -> None:
+        async with serving(443, trust=server_context(tmp_path, SITES)) as server, way_to(server, "secure.test") as way:
+            for library in (by_http_client, by_urllib, by_httpx):
+                assert await asyncio.to_thread(library, way.port) == b"hello"
+            assert [item.allowed for item in way.proxy.verdicts] == [True] * 3
+
+    run(main())
+
+
+def test_a_library_shows_why_a_tunnel_was_refused(run: Run) -> None:
+    def fetch(port: int) -> None:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10)
+        connection.set_tunnel("evil.test", 443)
+        try:
+            connection.request("GET", "/")
+        finally:
+            connection.close()
+
+    async def main() -> None:
+        async with way_out(Network(Reach.LISTED, (Door("a.test"),))) as way:
+            with pytest.raises(OSError, match=r"403 the network is not granted for evil\.test, port 443; grant"):
+                await asyncio.to_thread(fetch, way.port)
+
+    run(main())
+
+
+# Inside a tunnel.
+
+
+async def shake(way: Way, target: str, name: str) -> str:
+    """Ask for a page by TLS in a tunnel: the page, or the reason of the failure."""
+    _, writer = await way.tunnel(target)
+    try:
+        await writer.start_tls(client_context(SITES), server_hostname=name)
+    except ssl.SSLError as error:
+        return str(error.reason)
+    finally:
+        writer.transport.abort()
+    return "done"
+
+
+@pytest.mark.parametrize(
+    ("reach", "port", "name", "outcome"),
+    [
+        (Reach.LISTED, 443, "secure.test", "done"),
+        (Reach.LISTED, 443, "other.test", "TLSV1_ALERT_ACCESS_DENIED"),
+        (Reach.LISTED, 8443, "secure.test", "done"),
+        (Reach.LISTED, 8443, "other.test", "TLSV1_ALERT_ACCESS_DENIED"),
+        (Reach.ANY, 443, "other.test", "done"),
+    ],
+)
+def test_a_tunnel_leads_to_the_site_it_was_opened_for(
+    run: Run, tmp_path: Path, reach: Reach, port: int, name: str, outcome: str
+) -> None:
+    """The server would answer for either site: the last row is the control."""
+
+    async def main() -> None:
+        async with serving(port, trust=server_context(tmp_path, SITES), script=listen_only) as server:
+            network = listed(server, "secure.test", reach=reach)
+            async with way_out(network, at(server, "secure.test")) as way:
+                found = await shake(way, f"secure.test:{port}", name)
+                assert found == outcome
+                expected = [True] if outcome == "done" else [True, False]
+                assert [item.allowed for item in way.proxy.verdicts] == expected
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("port", "said", "passes"),
+    [
+        (443, records(message(server_name(b"a.test"))), True),
+        (443, records(message(server_name(b"a.test")), 7), True),
+        (443, records(message(server_name(b"evil.test"))), False),
+        (443, records(message()), False),
+        (443, records(message(server_name(b"a.test\0.evil.test"))), False),
+        (443, b"GET / HTTP/1.1\r\n\r\n", False),
+        (443, b"SSH-2.0-x\r\n", False),
+        (22, b"SSH-2.0-x\r\n", True),
+        (22, records(message(server_name(b"evil.test"))), False),
+        (22, b"\x16 is not TLS", False),
+    ],
+)
+def test_nothing_of_a_tunnel_is_sent_on_before_its_first_words_are_read(
+    run: Run, port: int, said: bytes, passes: bool
+) -> None:
+    async def main() -> None:
+        async with serving(port, script=listen_only) as server, way_to(server, "a.test") as way:
+            _, writer = await way.tunnel(f"a.test:{port}")
+            writer.write(said[:1])
+            await asyncio.sleep(0)
+            writer.write(said[1:])
+            if passes:
+                await eventually(lambda: bytes(server.seen[0]) == said)
+            else:
+                await eventually(lambda: way.proxy.connections == 0)
+                assert server.seen == [b""]
+                assert not way.proxy.verdicts[-1].allowed
+            writer.transport.abort()
+
+    run(main())
+
+
+def test_a_hello_may_come_together_with_the_request_for_its_tunnel(run: Run) -> None:
+    hello = records(message(server_name(b"a.test")))
+
+    async def main() -> None:
+        async with serving(443, script=listen_only) as server, way_to(server, "a.test") as way:
+            _, writer = await way.open()
+            writer.write(connect("a.test:443") + hello)
+            await eventually(lambda: [bytes(seen) for seen in server.seen] == [hello])
+            writer.transport.abort()
+
+    run(main())
+
+
+def test_each_side_of_a_tunnel_may_end_before_the_other(run: Run) -> None:
+    async def answer_at_the_end(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"welcome ")  # first, as mail servers do
+        writer.write((await reader.read()).upper())
+
+    async def main() -> None:
+        async with serving(25, script=answer_at_the_end) as server, way_to(server, "a.test") as way:
+            reader, writer = await way.tunnel("a.test:25")
+            assert await reader.readexactly(8) == b"welcome "
+            writer.write(b"abc")
+            writer.write_eof()
+            assert await reader.read() == b"ABC"
+            assert (way.proxy.sent, way.proxy.received) == (3, 11)
+            writer.close()
+            await eventually(lambda: way.proxy.connections == 0)
+
+    run(main())
+
+
+def test_a_plugin_that_ends_without_a_word_lets_the_server_end(run: Run) -> None:
+    async def say_goodbye(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read() == b""
+        writer.write(b"goodbye")
+
+    async def main() -> None:
+        async with serving(25, script=say_goodbye) as server, way_to(server, "a.test") as way:
+            reader, writer = await way.tunnel("a.test:25")
+            writer.write_eof()
+            assert await reader.read() == b"goodbye"
+            writer.close()
+
+    run(main())
+
+
+# One request and no more.
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "forwarded"),
+    [
+        ((), b"", b""),
+        (("Content-Length: 3",), b"abc", b"abc"),
+        (("Transfer-Encoding: chunked",), b"3;x=y\r\nabc\r\n0\r\nX: y\r\n\r\n", b"3\r\nabc\r\n0\r\n\r\n"),
+    ],
+)
+def test_a_second_request_on_a_connection_reaches_nobody(
+    run: Run, headers: tuple[str, ...], body: bytes, forwarded: bytes
+) -> None:
+    async def main() -> None:
+        async with serving() as server, way_to(server, "a.test") as way:
+            first = get(f"http://a.test:{server.port}/", *headers, method="POST") + body
+            second = b"GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n"
+            assert await way.ask(first + second) == OK
+            assert len(server.seen) == 1
+            head, _, sent = bytes(server.seen[0]).partition(b"\r\n\r\n")
+            assert sent == forwarded
+            assert b"evil" not in head
+
+    run(main())
+
+
+def test_a_body_whose_framing_breaks_is_cut_and_not_completed(run: Run) -> None:
+    async def main() -> None:
+        async with serving(script=listen_only) as server, way_to(server, "a.test") as way:
+            head = get(f"http://a.test:{server.port}/", "Transfer-Encoding: chunked", method="POST")
+            with pytest.raises(ConnectionResetError):
+                await way.ask(head + b"3\r\nabc\r\n0\r\n\nGET http://evil.test/ HTTP/1.1\r\n\r\n")
+            await eventually(lambda: way.proxy.connections == 0)
+            assert bytes(server.seen[0]).endswith(b"\r\n\r\n3\r\nabc\r\n")
+
+    run(main())
+
+
+def test_an_answer_that_breaks_off_does_not_look_complete(run: Run) -> None:
+    async def break_off(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf of")
+        await writer.drain()
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        writer.transport.abort()
+
+    async def main() -> None:
+        async with serving(script=break_off) as server, way_to(server, "a.test") as way:
+            with pytest.raises(ConnectionResetError):
+                await way.ask(get(f"http://a.test:{server.port}/"))
+
+    run(main())
+
+
+def test_a_server_may_answer_before_it_has_the_whole_body(run: Run) -> None:
+    async def main() -> None:
+        async with serving() as server, way_to(server, "a.test") as way:
+            head = get(f"http://a.test:{server.port}/", "Content-Length: 100", method="POST")
+            assert await way.ask(head + b"some") == OK
+
+    run(main())
+
+
+# Bounds.
+
+
+def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(proxy_module, "HEAD_SECONDS", 0.05)
+        async with way_out(Network(Reach.ANY)) as way:
+            assert await way.status(b"GET http://a.test/ HTTP/1.1\r\nX: ") == 408
+            reader, writer = await way.open()  # and one that never says a word gets none either
+            assert await reader.read() == b""
+            writer.close()
+            assert len(way.proxy.verdicts) == 1
+
+    run(main())
+
+
+def test_a_tunnel_that_never_says_what_it_wants_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with serving(443, script=listen_only) as server, way_to(server, "a.test") as way:
+            await way.tunnel("a.test:443")
+            monkeypatch.setattr(proxy_module, "HEAD_SECONDS", 0.05)
+            another, other = await way.tunnel("a.test:443")
+            other.write(b"\x16\x03")
+            with pytest.raises(ConnectionResetError):
+                await another.read()
+            assert way.proxy.connections == 1  # the first began when there was time
+
+    run(main())
+
+
+def test_what_does_not_move_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(proxy_module, "IDLE_SECONDS", 0.05)
+        async with serving(25, script=listen_only) as server, way_to(server, "a.test") as way:
+            reader, writer = await way.tunnel("a.test:25")
+            with pytest.raises(ConnectionResetError):
+                await reader.read()
+            with pytest.raises(ConnectionResetError):
+                await way.ask(get("http://a.test:25/"))
+            writer.close()
+            await eventually(lambda: way.proxy.connections == 0)
+
+    run(main())
+
+
+@pytest.mark.parametrize("limit", [MAX_CONNECTIONS, 3 * MAX_CONNECTIONS])
+def test_a_thousand_connections_cost_the_host_no_more_than_its_limit(
+    run: Run, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(proxy_module, "MAX_CONNECTIONS", limit)
+        async with serving() as server, way_to(server, "a.test", backlog=1024) as way:
+            crowd = [socket.create_connection(("127.0.0.1", way.port)) for _ in range(1000)]
+            await eventually(lambda: way.proxy.connections == limit)
+            crowd.pop().close()  # the last of the queue; its place is nobody's
+            await asyncio.sleep(0)
+            assert way.proxy.connections == limit
+            for one in crowd:
+                one.close()
+            assert await way.ask(get(f"http://a.test:{server.port}/")) == OK
+
+    run(main())
+
+
+def test_a_server_sends_no_faster_than_the_plugin_reads(run: Run) -> None:
+    size = 64 * MIB
+
+    async def flood(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(size // MIB):
+            writer.write(bytes(MIB))
+            await writer.drain()
+
+    async def main() -> None:
+        async with serving(25, script=flood) as server, way_to(server, "a.test") as way:
+            reader, writer = await way.tunnel("a.test:25")
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            last = [(-1, 0)]
+
+            def stalled() -> bool:
+                now = way.proxy.received
+                last[0] = (now, last[0][1] + 1 if now == last[0][0] else 0)
+                return now > 0 and last[0][1] > 40
+
+            await eventually(stalled)
+            assert way.proxy.received < size // 2  # what the kernel holds, and one piece
+            writer.transport.resume_reading()  # type: ignore[attr-defined]
+            total = 0
+            while data := await reader.read(MIB):
+                total += len(data)
+            assert total == way.proxy.received == size
+            writer.close()
+
+    run(main())
+
+
+# What the operator learns.
+
+
+def test_decisions_are_kept_and_told_within_bounds(run: Run) -> None:
+    told: list[Verdict] = []
+
+    async def main() -> None:
+        async with way_out(Network(), told=told.append) as way:
+            for number in range(MAX_VERDICTS + 10):
+                way.proxy._tell(Verdict("test", "a.test", number, False, "no"))
+            await asyncio.sleep(0)
+            assert [item.port for item in way.proxy.verdicts] == list(range(10, MAX_VERDICTS + 10))
+            assert TOLD_PER_SECOND <= len(told) <= 2 * TOLD_PER_SECOND  # a second may have ended meanwhile
+            assert len(told) + way.proxy.untold == MAX_VERDICTS + 10
+
+    run(main())
+
+
+def test_a_failure_of_whoever_is_told_is_not_the_connections(run: Run) -> None:
+    reported: list[object] = []
+
+    def fail(verdict: Verdict) -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+        async with serving() as server, way_to(server, "a.test", told=fail) as way:
+            assert await way.ask(get(f"http://a.test:{server.port}/")) == OK
+        assert [type(item) for item in reported] == [ZeroDivisionError]
+
+    run(main())
+
+
+def test_no_character_that_a_terminal_obeys_is_ever_told(run: Run) -> None:
+    async def main() -> None:
+        for row in ROWS:
+            async with way_out(row.network, NAMES) as way:
+                if row.outcome.isdigit():
+                    assert await way.status(row.head) == int(row.outcome)
+                assert all(f"{item.host}{item.why}{item.address}".isprintable() for item in way.proxy.verdicts)
+
+    run(main())
+
+
+# The end.
+
+
+def test_when_the_proxy_is_closed_there_is_no_way_out(run: Run) -> None:
+    async def main() -> None:
+        async with serving(25, script=listen_only) as server, way_to(server, "a.test") as way:
+            reader, _ = await way.tunnel("a.test:25")
+            way.proxy.close()
+            way.proxy.close()
+            assert await reader.read() == b""
+            await eventually(lambda: way.proxy.connections == 0)
+            with pytest.raises(ConnectionRefusedError):
+                await way.open()
+
+    run(main())
+
+
+def test_a_proxy_may_be_closed_before_it_began(run: Run) -> None:
+    async def main() -> None:
+        async with way_out(Network()) as way:
+            way.proxy.close()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            with pytest.raises(ConnectionRefusedError):
+                await way.open()
+
+    run(main())

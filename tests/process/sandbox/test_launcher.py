@@ -1,0 +1,348 @@
+"""Real sandboxes, as root and as somebody else, seen from inside and from outside; each guard beside its absence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay.process import pidfd
+from plugbay.process.failures import LaunchFailed, SandboxUnavailable
+from plugbay.process.limits import Rlimits
+from plugbay.process.sandbox import seccomp
+from plugbay.process.sandbox.cgroup import Cgroups
+from plugbay.process.sandbox.launcher import Program, Sandbox, SandboxSettings
+from plugbay.process.sandbox.policy import Policy
+from tests.process.helpers import eventually_blocking, open_fds
+from tests.process.sandbox.drivers import ENVIRONMENT, IDENTITIES, command, report, running
+
+BOTH = pytest.mark.parametrize("identity", IDENTITIES)
+
+
+def seen(identity: str, where: str = "inside") -> dict[str, Any]:
+    found: dict[str, Any] = report(identity, "observe")[where]
+    return found
+
+
+# What a program is and sees inside.
+
+
+@BOTH
+def test_it_is_nobody_and_has_no_rights(identity: str) -> None:
+    inside, outside = seen(identity), seen(identity, "outside")
+    assert (inside["uid"], inside["gid"], inside["groups"]) == (1000, 1000, [])
+    held = {"CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1", "Seccomp": "2"}
+    assert inside["status"] == held
+    assert outside["uid"] != 1000
+    assert all(outside["status"][name] != value for name, value in held.items() if name != "CapEff")
+
+
+@BOTH
+def test_it_has_three_descriptors_and_sees_only_its_own_processes(identity: str) -> None:
+    assert seen(identity)["fds"] == [0, 1, 2]
+    assert seen(identity)["pids"] == [1, 2]
+    assert len(seen(identity, "outside")["pids"]) > 5
+
+
+@BOTH
+def test_its_environment_is_what_was_given_and_where_it_is(identity: str) -> None:
+    given = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "ODD": "--bind / /", "EMPTY": ""}
+    inside = seen(identity)
+    assert inside["environment"] == {**given, "PWD": inside["cwd"]}
+    assert inside["cwd"].endswith("/package")
+    # Without a sandbox the warden's marks are there: that is how it finds what escaped.
+    assert set(seen(identity, "outside")["environment"]) - set(given) == {"PLUGBAY_HOST", "PLUGBAY_CHILD"}
+
+
+@BOTH
+def test_it_writes_only_where_it_may(identity: str) -> None:
+    inside, outside = seen(identity), seen(identity, "outside")
+    for place in ("package", "root", "dev"):
+        assert inside[f"write {place}"] == "EROFS"
+    assert inside["write tmp"] == inside["write granted"] == "ok"
+    assert outside["write package"] == "ok"
+    assert outside["write root"] == ("ok" if identity == "root" else "EACCES")
+
+
+@BOTH
+def test_the_kernels_switches_are_out_of_reach(identity: str) -> None:
+    assert seen(identity)["open core_pattern"] in {"EACCES", "EROFS"}
+    assert seen(identity)["mounts"]["/proc/sys"].startswith("ro,")
+    assert seen("root", "outside")["open core_pattern"] == "ok"
+
+
+@BOTH
+def test_it_does_not_see_what_it_was_not_shown(identity: str) -> None:
+    inside = seen(identity)
+    assert inside["read secret"] == inside["read shadow"] == "ENOENT"
+    assert seen(identity, "outside")["read secret"] == "ok"
+    assert inside["passwd"] == "plugin:x:1000:1000::/tmp:/bin/sh\n"
+    assert inside["hostname"] == "plugin" != seen(identity, "outside")["hostname"]
+    assert not any(path.startswith(("/sys", "/run", "/home", "/root")) for path in inside["mounts"])
+
+
+@BOTH
+def test_nothing_that_is_shown_can_lend_rights(identity: str) -> None:
+    for path, options in seen(identity)["mounts"].items():
+        assert "nosuid" in options.split(",")
+        assert "nodev" in options.split(",") or path.startswith("/dev/")
+
+
+# How it ends.
+
+
+@BOTH
+def test_the_end_of_the_program_is_told_from_that_of_its_sandbox(identity: str) -> None:
+    ends = report(identity, "endings")
+    assert ends["clean"] == {"code": 0, "signal": None, "oom": False}
+    assert ends["code"] == {"code": 3, "signal": None, "oom": False}
+    assert ends["signal"] == {"code": None, "signal": signal.SIGSEGV, "oom": False}
+    assert (ends["forbidden call"]["code"], ends["allowed call"]["code"]) == (1, 0)
+
+
+@BOTH
+def test_a_program_that_cannot_be_run_is_not_the_sandboxs_failure(identity: str) -> None:
+    failure = report(identity, "endings")["no interpreter"]
+    assert (failure["kind"], failure["code"]) == ("LaunchFailed", "launch_failed")
+    assert "cannot be run inside its sandbox: No such file" in failure["message"]
+    assert "interpreter" in failure["hint"]
+
+
+@BOTH
+@pytest.mark.parametrize(("case", "words"), [("not shown", "working directory"), ("too many variables", "variables")])
+def test_a_sandbox_that_cannot_be_set_up_says_why(identity: str, case: str, words: str) -> None:
+    failure = report(identity, "endings")[case]
+    assert (failure["kind"], failure["code"]) == ("SandboxUnavailable", "sandbox_unavailable")
+    assert words in failure["message"]
+    assert failure["hint"]
+    assert report(identity, "endings")["shown"] == {"kind": "started"}
+
+
+def test_whoever_uses_up_the_memory_is_known_afterwards() -> None:
+    ends = report("root", "endings")
+    assert ends["hog"] == {"code": None, "signal": signal.SIGKILL, "oom": True}
+    assert ends["modest"] == {"code": 0, "signal": None, "oom": False}
+
+
+# What cannot be shown.
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("link", "is a symbolic link"),
+        ("link to forbidden", "must not be shown"),
+        ("forbidden", "must not be shown"),
+        ("contains forbidden", "contains or lies within /etc/"),
+        ("missing", "No such file"),
+        ("not writable", "has no right to"),
+        ("code of the host", "must not be written"),
+        ("chosen", "by a link that lies in"),
+    ],
+)
+def test_a_grant_that_cannot_be_given_is_a_refusal(identity: str, case: str, words: str) -> None:
+    failure = report(identity, "refusals")[case]
+    assert failure["kind"] == "SandboxUnavailable"
+    assert words in failure["message"]
+    assert failure["hint"]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "case", ["plain", "link on the way", "code of the host, read", "chosen by nobody", "not chosen"]
+)
+def test_a_grant_that_can_be_given_is_no_reason_to_refuse(identity: str, case: str) -> None:
+    assert report(identity, "refusals")[case] == {"kind": "started"}
+
+
+@BOTH
+def test_what_is_hidden_is_covered_but_for_what_is_shown_in_it(identity: str) -> None:
+    seen = report(identity, "refusals")["covered"]
+    assert seen["covered"][:2] == ["plugins", "kept"] and "Read-only" in seen["covered"]
+    assert seen["open"][:3] == ["plugins", "secret", "canary"]
+
+
+def test_the_user_that_lacks_a_right_is_named_with_the_way_to_give_it() -> None:
+    failure = report("root", "refusals")["not writable"]
+    number = failure["message"].partition("its user ")[2].split()[0]
+    assert SandboxSettings().uids[0] <= int(number) <= SandboxSettings().uids[1]
+    assert f"setfacl -R -m u:{number}:rwX" in failure["hint"]
+
+
+# Signals, and what is left.
+
+
+@BOTH
+def test_sigterm_reaches_the_program_and_not_its_monitor(identity: str) -> None:
+    told = report(identity, "signals")
+    assert told["handler"] == ["told", 7]
+    assert told["own session"] == ["told", 7]
+
+
+@BOTH
+def test_an_idle_child_costs_the_host_no_more_descriptors_than_an_unconfined_one(identity: str) -> None:
+    assert report(identity, "signals")["fds"] == 4
+
+
+@BOTH
+@pytest.mark.parametrize(("task", "processes"), [("doomed", 24), ("held", 3)])
+def test_a_host_that_is_killed_leaves_nothing(identity: str, task: str, processes: int) -> None:
+    """Also not of a sandbox that still waits for the word to go on, which does not die with its monitor."""
+    mark = f"7{os.getpid()}{time.monotonic_ns() % 10**6}"
+    arguments = command(identity, task, mark)
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=ENVIRONMENT, cwd="/", text=True) as host:
+        assert host.stdout is not None
+        try:
+            assert host.stdout.readline() == "ready\n"
+            eventually_blocking(lambda: len(running(mark)) >= processes)
+        finally:
+            host.kill()
+    eventually_blocking(lambda: not running(mark))
+    Cgroups().sweep()  # as the next host does
+    groups = [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names]
+    assert not [name for name in groups if f"-{host.pid}-" in name]
+    for folder in Path(tempfile.gettempdir()).glob(f"plugbay-sandbox-{host.pid}-*"):
+        shutil.rmtree(folder)
+
+
+# What is missing.
+
+
+class Yard:
+    """Starts in a thread of their own, as a spawner would."""
+
+    def __init__(self, package: Path) -> None:
+        self.package = package
+        self.pool = ThreadPoolExecutor(1)
+
+    def attempt(self, sandbox: Sandbox) -> str:
+        """Prepare and start `true`; the words of the failure, or nothing."""
+        return self.pool.submit(self._attempt, sandbox).result()
+
+    def _attempt(self, sandbox: Sandbox) -> str:
+        before = open_fds()
+        try:
+            self._run(sandbox)
+        except LaunchFailed as error:
+            assert isinstance(error, SandboxUnavailable), error
+            assert error.hint
+            assert open_fds() == before
+            return error.message
+        return ""
+
+    def _run(self, sandbox: Sandbox) -> None:
+        program = Program(("/bin/true",), self.package, {}, "yard")
+        cell = sandbox.prepare(program, Policy(self.package), Rlimits(), {})
+        try:
+            with subprocess.Popen(
+                cell.argv,
+                stderr=subprocess.PIPE,
+                env=cell.env,
+                pass_fds=cell.pass_fds,
+                cwd="/",
+                start_new_session=True,
+            ) as process:
+                assert process.stderr is not None
+                try:
+                    cell.admit(process.pid, None, process.stderr.fileno())
+                finally:
+                    pidfd.signal_group(process.pid, signal.SIGKILL)
+        finally:
+            cell.close()
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Iterator[Yard]:
+    yard = Yard(tmp_path)
+    yield yard
+    yard.pool.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def open_folder(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that comes first in PATH. Not in /tmp, which is covered when bubblewrap is started."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        yield Path(folder)
+
+
+def test_with_everything_in_place_it_starts(yard: Yard) -> None:
+    assert yard.attempt(Sandbox()) == ""
+
+
+def test_without_bubblewrap_nothing_is_started(yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "bwrap is not installed" in yard.attempt(Sandbox())
+
+
+def test_a_bubblewrap_of_a_relative_path_is_not_found(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bwrap").symlink_to("/usr/bin/bwrap")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", ".")
+    assert "bwrap is not installed" in yard.attempt(Sandbox())
+
+
+def test_a_set_uid_bubblewrap_is_refused(yard: Yard, fake: Path) -> None:
+    (fake / "bwrap").write_bytes(Path("/usr/bin/bwrap").read_bytes())
+    (fake / "bwrap").chmod(0o4755)
+    assert "set-uid" in yard.attempt(Sandbox())
+    (fake / "bwrap").chmod(0o755)
+    assert yard.attempt(Sandbox()) == ""
+
+
+@pytest.mark.parametrize("cut", [0, 12])
+def test_a_filter_that_is_cut_short_means_no_start(yard: Yard, monkeypatch: pytest.MonkeyPatch, cut: int) -> None:
+    whole = seccomp.program(network=False)
+    monkeypatch.setattr(seccomp, "program", lambda network: whole[:cut])
+    assert "system call filter cannot be loaded" in yard.attempt(Sandbox())
+
+
+def test_a_user_that_this_machine_does_not_have_means_no_start(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    unmapped = Sandbox(SandboxSettings(uids=(2**32 - 1, 2**32 - 1)))
+    assert "cannot be used here" in yard.attempt(unmapped)
+    assert "cannot be used here" in yard.attempt(Sandbox(SandboxSettings(uids=(0, 0))))
+
+
+def test_limits_that_are_required_and_cannot_be_set_mean_no_start(yard: Yard, tmp_path: Path) -> None:
+    none = Cgroups(tmp_path / "none")
+    assert none.state == "degraded"
+    assert "limits" in yard.attempt(Sandbox(SandboxSettings(require_limits=True), none))
+    assert yard.attempt(Sandbox(SandboxSettings(), none)) == ""
+
+
+def test_a_bubblewrap_that_confines_nothing_is_noticed(yard: Yard, fake: Path) -> None:
+    script = fake / "bwrap"
+    script.write_text(FAKE)
+    script.chmod(0o755)
+    assert "was not confined" in yard.attempt(Sandbox())
+
+
+FAKE = """#!/usr/bin/python3 -IS
+import os, sys, time
+words = os.read(int(sys.argv[2]), 1 << 20).split(b"\\0")
+status, block = (int(words[words.index(name) + 1]) for name in (b"--json-status-fd", b"--block-fd"))
+first = os.fork()
+if first:
+    os.write(status, b'{ "child-pid": %d }\\n' % first)
+    os.wait()
+elif os.read(block, 1):
+    os.fork() and os.wait() or os.execv("/bin/sleep", ["sleep", "5"])
+"""

@@ -1,0 +1,92 @@
+"""From a program to the folders without which it does not run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from plugbay.process.sandbox.runtime import PLUGBAY, needed
+from plugbay.process.sandbox.system import is_system
+
+
+def program(path: Path, first_line: str = "#!/bin/sh") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{first_line}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_program_of_the_system_needs_nothing_more() -> None:
+    assert needed(("/bin/sh", "-c", "true"), {"PATH": "/usr/bin"}) == ()
+
+
+def test_a_program_alone_in_a_folder_is_shown_itself(tmp_path: Path) -> None:
+    tool = program(tmp_path / "tool")
+    assert needed((str(tool),), {}) == (str(tool),)
+
+
+def test_a_program_of_a_prefix_comes_with_what_lies_beside_it(tmp_path: Path) -> None:
+    tool = program(tmp_path / "bin" / "tool")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "pyvenv.cfg").touch()
+    assert needed((str(tool),), {}) == tuple(f"{tmp_path}/{name}" for name in ("bin", "lib", "pyvenv.cfg"))
+
+
+def test_a_link_leads_to_what_it_stands_for(tmp_path: Path) -> None:
+    program(tmp_path / "real" / "bin" / "tool")
+    (tmp_path / "alias").symlink_to("real/bin/tool")
+    assert needed((str(tmp_path / "alias"),), {}) == (f"{tmp_path}/alias", f"{tmp_path}/real/bin")
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert needed((str(tmp_path / "a"),), {}) == ()
+
+
+@pytest.mark.parametrize("line", ["#!{0}", "#!/usr/bin/env tool", "#!/usr/bin/env -S A=b tool -x"])
+def test_a_script_comes_with_its_interpreter(tmp_path: Path, line: str) -> None:
+    tool = program(tmp_path / "opt" / "bin" / "tool")
+    script = program(tmp_path / "script", line.format(tool))
+    path = os.pathsep.join(["relative", str(tmp_path / "none"), str(tool.parent)])
+    assert needed((str(script),), {"PATH": path}) == (str(script), str(tool.parent))
+
+
+def test_the_hosts_own_python_comes_with_its_libraries_and_with_plugbay() -> None:
+    found = needed((sys.executable, "-c", "pass"), {})
+    for prefix in (sys.prefix, sys.base_prefix):
+        assert is_system(prefix) or prefix in found
+    assert PLUGBAY in found
+    assert Path(PLUGBAY, "process", "sandbox", "runtime.py").is_file()
+
+
+def test_a_path_that_leads_to_the_hosts_python_shows_it(tmp_path: Path) -> None:
+    script = program(tmp_path / "script")
+    folder = os.path.dirname(sys.executable)
+    assert PLUGBAY in needed((str(script),), {"PATH": f"/usr/bin:{folder}"})
+    assert PLUGBAY not in needed((str(script),), {"PATH": "/usr/local/none"})
+
+
+def test_an_interpreter_that_is_not_there_is_left_for_the_start_to_complain_of(tmp_path: Path) -> None:
+    script = program(tmp_path / "script", "#!/no/such/interpreter")
+    assert needed((str(script),), {}) == (str(script),)
+
+
+def test_a_first_line_shows_no_file_that_is_no_program(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("canary")
+    script = program(tmp_path / "script", f"#!{secret}")
+    assert needed((str(script),), {}) == (str(script),)
+    secret.chmod(0o755)
+    assert needed((str(script),), {}) == (str(script), str(secret))
+
+
+def test_nothing_comes_before_a_folder_that_holds_it() -> None:
+    """So it is not bound once more: four binds for the host's own Python, which were ten."""
+    named = needed((sys.executable,), {})
+    for number, path in enumerate(named):
+        assert [later for later in named[number:] if path.startswith(f"{later}/")] == []

@@ -1,0 +1,78 @@
+"""A thread's own view of the mounts: sources appear in it, nobody else sees them, and it can be taken down."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from plugbay.process.sandbox import stage
+from plugbay.process.sandbox.sources import open_source
+
+T = TypeVar("T")
+
+
+def on_a_thread(work: Callable[[], T]) -> T:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+def namespace() -> str:
+    return os.readlink(f"/proc/self/task/{threading.get_native_id()}/ns/mnt")
+
+
+def test_sources_are_laid_out_by_descriptor_for_this_thread_alone(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    (hidden / "inner").mkdir(parents=True)
+    (hidden / "inner" / "file").write_text("found")
+    host = namespace()
+
+    def work() -> None:
+        stage.enter()
+        stage.enter()
+        assert namespace() != host
+        sources = [open_source(str(hidden / name), ()) for name in ("inner", "inner/file")]
+        hidden.rename(tmp_path / "renamed")  # the descriptor is what counts, not the name
+        paths = stage.lay_out(sources)
+        for source in sources:
+            os.close(source.fd)
+        assert paths == ["/tmp/0", "/tmp/1"]
+        assert Path("/tmp/0/file").read_text() == Path("/tmp/1").read_text() == "found"
+        assert os.stat("/tmp").st_mode & 0o777 == 0o711
+        assert sorted(os.listdir("/tmp")) == ["0", "1"]
+        stage.clear()
+        assert (tmp_path / "renamed").is_dir()
+
+    on_a_thread(work)
+    assert namespace() == host
+    assert not os.path.ismount("/tmp/0")
+
+
+def test_what_the_host_mounts_later_is_seen_and_nothing_comes_back(tmp_path: Path) -> None:
+    def work() -> str:
+        stage.enter()
+        stage._mount("tmpfs", str(tmp_path), "tmpfs", 0, None)
+        (tmp_path / "here").touch()
+        return Path(f"/proc/self/task/{threading.get_native_id()}/mountinfo").read_text()
+
+    mounts = on_a_thread(work)
+    assert str(tmp_path) in mounts
+    assert " shared:" not in mounts
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_layout_that_fails_leaves_no_stage(tmp_path: Path) -> None:
+    def work() -> None:
+        stage.enter()
+        source = open_source(str(tmp_path), ())
+        os.close(source.fd)
+        with pytest.raises(OSError, match="mount"):
+            stage.lay_out([source])
+        assert tmp_path.is_dir()
+
+    on_a_thread(work)

@@ -1,0 +1,111 @@
+"""Who a plugin is, and a thread that poses as it and comes back."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from plugbay.process.failures import SandboxUnavailable
+from plugbay.process.sandbox.settings import SandboxSettings
+from plugbay.process.sandbox.users import check_mapped, may, posing_as, uid_of
+
+SETTINGS = SandboxSettings()
+USER = 2_000_000_123
+T = TypeVar("T")
+
+
+def on_a_thread(work: Callable[[], T]) -> T:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+def test_each_label_has_its_own_number_of_the_range() -> None:
+    labels = [f"plugin-{number}" for number in range(1000)] + ["", "é", "\udc80"]
+    found = [uid_of(label, SETTINGS) for label in labels]
+    assert len(set(found)) == len(labels)
+    assert all(uid is not None and SETTINGS.uids[0] <= uid <= SETTINGS.uids[1] for uid in found)
+    assert found == [uid_of(label, SETTINGS) for label in labels]
+
+
+def test_the_range_is_the_operators_both_ends_included() -> None:
+    narrow = SandboxSettings(uids=(5000, 5001))
+    assert {uid_of(f"{number}", narrow) for number in range(50)} == {5000, 5001}
+
+
+def test_a_host_that_is_not_root_has_no_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert uid_of("x", SETTINGS) is None
+
+
+def test_a_number_that_is_not_mapped_or_is_root_is_refused_and_names_the_knob(tmp_path: Path) -> None:
+    maps = tmp_path / "uid_map"
+    maps.write_text("         0     100000      65536\n     70000     300000       10\n")
+    for uid in (64999, 65535, 70000, 70009):
+        check_mapped(uid, SETTINGS, (str(maps),))
+    for uid in (0, 65536, 69999, 70010, USER):
+        with pytest.raises(SandboxUnavailable, match=f"{uid} cannot be used here") as caught:
+            check_mapped(uid, SETTINGS, (str(maps),))
+        assert "uids" in caught.value.hint
+
+
+def test_a_number_that_is_somebodys_is_refused() -> None:
+    with pytest.raises(SandboxUnavailable, match="1 is daemon's"):
+        check_mapped(1, SETTINGS)
+    check_mapped(USER, SETTINGS)
+
+
+def credentials() -> list[str]:
+    lines = Path(f"/proc/self/task/{threading.get_native_id()}/status").read_text().splitlines()
+    return [line for line in lines if line.startswith(("Uid", "Gid", "Cap"))]
+
+
+def test_a_thread_that_posed_is_what_it_was_and_no_other_thread_noticed() -> None:
+    others = credentials()
+
+    def pose() -> None:
+        before = credentials()
+        with posing_as(USER):
+            during = credentials()
+            assert f"Uid:\t{USER}\t0\t0\t{USER}" in during
+            assert during != before
+            assert os.geteuid() == 0
+        assert credentials() == before
+        with pytest.raises(KeyError), posing_as(USER):
+            raise KeyError
+        assert credentials() == before
+
+    on_a_thread(pose)
+    assert credentials() == others
+
+
+def test_rights_are_asked_as_whom_the_thread_poses(tmp_path: Path) -> None:
+    fds = {}
+    for mode in (0o700, 0o755, 0o777):
+        folder = tmp_path / oct(mode)
+        folder.mkdir()
+        folder.chmod(mode)
+        fds[mode] = os.open(folder, os.O_PATH)
+
+    def ask(wanted: int) -> list[bool]:
+        with posing_as(USER):
+            return [may(fd, wanted) for fd in fds.values()]
+
+    try:
+        assert on_a_thread(lambda: ask(os.R_OK | os.X_OK)) == [False, True, True]
+        assert on_a_thread(lambda: ask(os.W_OK)) == [False, False, True]
+        assert all(may(fd, os.W_OK) for fd in fds.values())
+    finally:
+        for fd in fds.values():
+            os.close(fd)
+
+
+def test_nobody_in_particular_changes_nothing() -> None:
+    before = credentials()
+    with posing_as(None):
+        assert credentials() == before
