@@ -67,6 +67,19 @@ def test_every_contract_overrides_every_method_of_the_machine(machine: type[Mach
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=list(MACHINES))
+def test_every_machine_knows_whether_a_message_has_begun(machine: type[Machine]) -> None:
+    peer = machine(Role.HOST, stdlib_codec())
+    assert peer.pending == 0
+    peer.receive(b"Content-Le")  # the beginning of a line, or of a header
+    assert peer.pending == 10
+
+
+def test_a_machine_that_does_not_know_it_says_so() -> None:
+    with pytest.raises(NotImplementedError):
+        tiny().pending  # noqa: B018
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=list(MACHINES))
 def test_every_table_starts_somewhere_and_can_reach_each_of_its_states(machine: type[Machine]) -> None:
     for role in (Role.HOST, Role.PLUGIN):
         moves = {(state, target) for (who, state, _), target in machine.TRANSITIONS.items() if who == role}

@@ -109,3 +109,10 @@ def test_a_file_for_the_plugin_is_private_and_new(room: Path) -> None:
     assert (room / "projection.json").stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
         artifacts.write(room, "projection.json", b"{}", "application/json")
+
+
+def test_a_file_in_the_room_of_another_user_is_that_users(room: Path) -> None:
+    os.chown(room, 2_000_000_001, 2_000_000_001)
+    artifacts.write(room, "projection.json", b"{}", "application/json")
+    facts = (room / "projection.json").stat()
+    assert (facts.st_uid, facts.st_mode & 0o777) == (2_000_000_001, 0o600)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from plugbay.host.invocation_context import Policy as ExportPolicy
 from plugbay.host.policy import Decision
 from plugbay.model.errors import Failure
 from plugbay.model.lifecycle import State
+from plugbay.model.spec import SandboxRequest
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -45,7 +48,7 @@ def bindings(text: str = "", state: Path | None = None, **options: Any) -> Bindi
         ({}, Decision(True, None)),
         ({"grants": frozenset({"x"})}, Decision(True, frozenset({"x"}))),
         ({"grant_all": True}, Decision(True, None, grant_all=True)),
-        ({"unconfined": True}, Decision(True, None, unconfined=True)),
+        ({"unconfined": True}, Decision(True, None)),
     ],
 )
 def test_the_options_of_a_host_add_to_what_the_operator_decided(options: dict[str, Any], decision: Decision) -> None:
@@ -152,9 +155,9 @@ def test_the_plugin_is_told_where_it_works(run: Run, tmp_path: Path) -> None:
             assert await host.call("echo", {}) == {
                 "KAGED_PROJECT_ID": "shop",
                 "KAGED_PROJECT_ROOT": str(tmp_path / "work"),
-                "KAGED_CONFIG_ROOT": str(tmp_path / "state" / "shared"),
+                "KAGED_CONFIG_ROOT": str(tmp_path / "state" / "plugins" / "p"),
             }
-            assert (tmp_path / "state" / "shared").stat().st_mode & 0o777 == 0o700
+            assert (tmp_path / "state" / "plugins" / "p").stat().st_mode & 0o777 == 0o700
 
     run(main)
 
@@ -186,7 +189,7 @@ def test_a_secret_in_the_config_keeps_the_plugin_from_starting_and_is_told_to_no
 def test_a_folder_that_cannot_be_made_keeps_only_those_who_need_it_from_starting(tmp_path: Path) -> None:
     spec = inspect(write_kaged_plugin(tmp_path)).spec
     assert spec is not None
-    (tmp_path / "shared").write_text("in the way")
+    (tmp_path / "plugins").write_text("in the way")
     refusal = bindings(state=tmp_path).bind(spec).refusal
     assert refusal is not None
     assert (refusal.code, "cannot be made" in refusal.message) == (Code.LAUNCH_FAILED, True)
@@ -241,3 +244,28 @@ def test_an_export_is_bound_with_its_part_of_the_config_the_secrets_and_what_the
     assert [item.facts["execution_class"] for item in bound.spec.exports] == ["worker", "isolated"]
     wrong = bindings('[plugins."acme/p"]\nconfig = { t = { limit = "three" } }', tmp_path)
     assert isinstance(wrong.for_export(spec, spec.exports[0]), Failure)
+
+
+def test_a_link_in_the_place_of_a_folder_for_state_keeps_the_plugin_from_starting(tmp_path: Path) -> None:
+    """A plugin rules in its folder for state, and its manifest says what the host makes there."""
+    spec = inspect(write_kaged_plugin(tmp_path)).spec
+    assert spec is not None
+    spec = replace(spec, sandbox=SandboxRequest(write=("${state_dir}/way/inner",)))
+    (tmp_path / "victim" / "inner").mkdir(parents=True)
+    bound = bindings(state=tmp_path / "state")
+    assert bound.bind(spec).refusal is None
+    own = tmp_path / "state" / "plugins" / spec.id
+    assert (own / "way" / "inner").is_dir()
+    (own / "way" / "inner").rmdir()
+    (own / "way").rmdir()
+    (own / "way").symlink_to(tmp_path / "victim")
+    refusal = bound.bind(spec).refusal
+    assert refusal is not None and "way cannot be made" in refusal.message
+    assert os.stat(tmp_path / "victim" / "inner").st_uid == os.geteuid()
+
+
+def test_what_the_host_keeps_is_hidden_from_every_plugin(tmp_path: Path) -> None:
+    spec = inspect(write_kaged_plugin(tmp_path)).spec
+    assert spec is not None
+    policy = bindings(f'[host]\nlog_dir = "{tmp_path}/logs"\n', tmp_path / "state").confinement(spec).policy
+    assert policy is not None and policy.hidden == (tmp_path / "state", tmp_path / "logs")

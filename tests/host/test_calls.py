@@ -191,11 +191,12 @@ def test_an_input_that_a_child_would_silently_drop_is_refused_here(run: Run, tmp
 @requirement("nexo:host-sandbox-refused")
 @pytest.mark.parametrize("how", ["refused", "config", "option"])
 def test_a_plugin_that_asks_for_a_sandbox_does_not_run_raw_unless_the_operator_says_so(
-    run: Run, tmp_path: Path, how: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     root = write_nexo_plugin(tmp_path, tools=["t"], more="[plugin.sandbox]\nenabled = true\n")
     config = tmp_path / "c.toml"
-    config.write_text('[plugins.p]\nsandbox = "off"\n' if how == "config" else "")
+    config.write_text('[plugins.p.sandbox]\noff = "it is ours"\n' if how == "config" else "")
+    monkeypatch.setenv("PATH", str(tmp_path))  # without bubblewrap
 
     async def main() -> None:
         async with Host.load(root, config=config, unconfined=how == "option") as host:
@@ -203,10 +204,13 @@ def test_a_plugin_that_asks_for_a_sandbox_does_not_run_raw_unless_the_operator_s
             result = await host.attempt("p_t", {})
             if how == "refused":
                 assert result.failure is not None
-                assert result.failure.code == Code.SANDBOX_UNAVAILABLE
+                assert "bwrap is not installed" in result.failure.message
+                assert result.failure.code in (Code.SANDBOX_UNAVAILABLE, Code.UNAVAILABLE)
                 assert host.plugins()[0].generation == 0
             else:
                 assert result.value() == {}
+                assert host.journal.counts("p")["unconfined"] == 1
+                assert host.plugins()[0].confinement.downgrade
 
     run(main)
 

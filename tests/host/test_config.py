@@ -86,6 +86,15 @@ def test_a_log_folder_is_relative_to_its_config_and_may_be_in_the_home_folder(
         assert load(tmp_path / "plugbay.toml").host.log_dir == meant
 
 
+def test_the_home_of_nobody_is_an_error_and_a_program_without_a_slash_is_a_name(tmp_path: Path) -> None:
+    file = tmp_path / "plugbay.toml"
+    file.write_text('[plugins.p.sandbox]\nread = ["~no-such-user/x"]\n')
+    with pytest.raises(ConfigInvalid, match="home of a user"):
+        load(file)
+    file.write_text('[plugins.p.sandbox]\nrun = ["git", "bin/git"]\n')
+    assert load(file).plugin("p").sandbox.run == ["git", str(tmp_path / "bin" / "git")]
+
+
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="No such file"):
         load(tmp_path / "missing.toml")

@@ -10,7 +10,7 @@ from pytest import MonkeyPatch
 
 from plugbay.host import settings_files
 from plugbay.host.catalog import Catalog, Entry
-from plugbay.host.discovery import MAX_MANIFEST, discover, inspect
+from plugbay.host.discovery import MAX_MANIFEST, contracts_in, discover, inspect
 from plugbay.host.plugin_files import PluginFiles
 from plugbay.host.subjects import subject_problem
 from plugbay.packages.package import folder_name
@@ -177,13 +177,61 @@ def test_an_ainb_plugin_in_a_folder_of_another_name_is_broken(tmp_path: Path) ->
 def test_beside_the_manifest_of_another_contract_a_file_of_a_common_name_counts_for_nothing(tmp_path: Path) -> None:
     root = write_ainb_plugin(tmp_path, "p")
     write_plugin(tmp_path, "p")
+    (root / "manifest.toml").write_text('title = "of some other program"\n')
     found = inspect(root)
     assert (found.contract, found.problems) == ("rune", ())
 
 
-def test_two_manifests_that_are_certain_are_one_too_many(tmp_path: Path) -> None:
-    (write_plugin(tmp_path, "p") / "nexo-plugin.toml").write_text("")
-    assert inspect(tmp_path / "p").problems[0].code == "ambiguous_manifest"
+def write_both(tmp_path: Path) -> Path:
+    """A plugin of rune and ainb, as a source that serves both has it."""
+    root = write_ainb_plugin(tmp_path, "p")
+    write_plugin(tmp_path, "p")
+    return root
+
+
+def test_a_plugin_of_several_contracts_is_hosted_under_the_first_and_says_so(tmp_path: Path) -> None:
+    found = inspect(write_both(tmp_path))
+    assert found.contract == "rune"
+    assert found.spec is not None
+    assert [(problem.code, problem.severity) for problem in found.problems] == [("several_manifests", "warning")]
+    assert "manifest.toml is here too" in found.problems[0].message
+
+
+def test_a_plugin_of_several_contracts_is_hosted_under_the_one_that_is_preferred(tmp_path: Path) -> None:
+    write_both(tmp_path)
+    (found,) = discover([tmp_path], prefer="ainb")
+    assert found.contract == "ainb"
+    assert found.spec is not None
+    assert "rterm-plugin.json is here too" in found.problems[-1].message
+    (found,) = discover([tmp_path], prefer="vai")
+    assert found.contract == "rune"
+
+
+@pytest.mark.parametrize("contract", ["rune", "ainb"])
+def test_which_of_several_contracts_is_meant_can_be_said(tmp_path: Path, contract: str) -> None:
+    found = inspect(write_both(tmp_path), contract)
+    assert (found.contract, found.problems) == (contract, ())
+    assert inspect(tmp_path / "p", "vai").problems[0].code == "not_found"
+
+
+@pytest.mark.parametrize(("name", "contract"), [("rterm-plugin.json", "rune"), ("manifest.toml", "ainb")])
+def test_a_manifest_that_is_named_is_the_one_that_counts(tmp_path: Path, name: str, contract: str) -> None:
+    root = write_both(tmp_path)
+    (found,) = discover([root / name])
+    assert (found.root, found.contract, found.problems) == (root, contract, ())
+    assert inspect(root / name) == found
+
+
+def test_two_manifests_of_one_folder_are_two_plugins_when_both_are_named(tmp_path: Path) -> None:
+    root = write_both(tmp_path)
+    both = discover([root / "rterm-plugin.json", root / "manifest.toml", root / "manifest.toml"])
+    assert [item.contract for item in both] == ["rune", "ainb"]
+
+
+def test_the_contracts_of_a_folder_are_those_of_its_manifests(tmp_path: Path) -> None:
+    assert contracts_in(write_both(tmp_path)) == ["rune", "ainb"]
+    assert contracts_in(tmp_path) == []
+    assert contracts_in(tmp_path / "nowhere") == []
 
 
 # vai packages, whose manifests name other files.

@@ -15,7 +15,7 @@ from plugbay.host.invocation_context import ExportBinding, Policy
 from plugbay.model.errors import Code
 from plugbay.model.operations import Shutdown
 from plugbay.model.spec import Export, PluginSpec
-from tests.support.invoking import alive, host_of, records, with_host
+from tests.support.invoking import alive, raw_host_of, records, with_host
 from tests.support.loops import Run, until
 from tests.support.requirements import requirement
 from tests.support.vai import export, write_vai_plugin
@@ -52,7 +52,7 @@ def test_one_orgs_child_never_serves_another_org(run: Run, tmp_path: Path) -> No
         status = host.plugins()[0]
         assert (status.state, status.ready, status.generation, status.pid) == ("running", 2, 2, None)
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-isolated")
@@ -65,7 +65,7 @@ def test_an_isolated_invocation_has_a_child_of_its_own(run: Run, tmp_path: Path)
         await until(lambda: host.plugins()[0].busy == 0)
         assert host.plugins()[0].state == "idle"
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-execution-class")
@@ -82,13 +82,13 @@ def test_the_operator_and_the_binding_can_only_want_more_isolation(run: Run, tmp
         classes = [record.execution_class for record in records(host)]
         assert classes == ["worker", "worker", "isolated", "isolated", "isolated"]
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
     async def strict(host: Host) -> None:
         assert await pid(host) != await pid(host)
         assert {record.execution_class for record in records(host)} == {"isolated"}
 
-    with_host(run, host_of(root, 'execution_class = "isolated"'), strict)
+    with_host(run, raw_host_of(root, 'execution_class = "isolated"'), strict)
 
 
 @requirement("vai:host-inline")
@@ -101,12 +101,12 @@ def test_an_inline_child_of_the_hosts_own_org_is_ready_before_anybody_asks(run: 
         assert status.ready == 1 and status.pid is not None
         assert await pid(host) == await pid(host, "u") == status.pid != await pid(host, org_id="org_1")
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
     async def stricter(host: Host) -> None:
         assert await host.settled(10) and host.plugins()[0].ready == 0
 
-    with_host(run, host_of(root, 'execution_class = "worker"'), stricter)
+    with_host(run, raw_host_of(root, 'execution_class = "worker"'), stricter)
 
 
 @requirement("vai:host-worker-replaced")
@@ -139,7 +139,7 @@ def test_a_worker_that_does_not_answer_finishes_its_other_work_and_is_replaced(r
         await until(lambda: not fleet_of(host)._leaving)
         assert host.plugins()[0].ready == 1 and host.plugins()[0].generation == 2
 
-    with_host(run, host_of(root, "timeouts = { grace = 0.2, teardown = 0.2 }"), main)
+    with_host(run, raw_host_of(root, "timeouts = { grace = 0.2, teardown = 0.2 }"), main)
 
 
 @requirement("vai:host-idle-workers")
@@ -154,7 +154,7 @@ def test_workers_of_many_orgs_do_not_pile_up(run: Run, tmp_path: Path, monkeypat
         assert await pid(host, org_id="org_1") == pids["org_1"]
         assert await pid(host, org_id="org_2") != pids["org_2"]
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_busy_workers_stay_and_an_org_more_has_a_child_for_its_invocation_alone_or_waits(
@@ -185,7 +185,7 @@ def test_busy_workers_stay_and_an_org_more_has_a_child_for_its_invocation_alone_
         assert len(pids) == 2
         await until(lambda: len([pid for pid in pids if alive(pid)]) == 1)
 
-    with_host(run, host_of(root, "concurrency = 1"), main)
+    with_host(run, raw_host_of(root, "concurrency = 1"), main)
 
 
 @requirement("vai:host-idle-workers")
@@ -200,7 +200,7 @@ def test_a_worker_that_nobody_needs_goes_and_the_next_invocation_has_another(
         await until(lambda: host.plugins()[0].ready == 0)
         assert await pid(host) != first
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_a_reload_starts_afresh_and_loses_nobody(run: Run, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_reload_starts_afresh_and_loses_nobody(run: Run, tmp_path: Path) -> No
         await host.reload("acme/p")
         assert await busy and await pid(host) != first
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_a_fleet_is_a_supervisor_like_any_other(run: Run, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_fleet_is_a_supervisor_like_any_other(run: Run, tmp_path: Path) -> Non
         await host.stop()
         assert whole.state == "stopped" and whole.serving("worker", "org_1").state == "stopped"
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_a_pool_of_isolated_children_is_greeted_ahead_of_time(run: Run, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_pool_of_isolated_children_is_greeted_ahead_of_time(run: Run, tmp_path
         await until(lambda: host.plugins()[0].ready == 2)
         assert len({await pid(host) for _ in range(3)}) == 3
 
-    with_host(run, host_of(root, "pool = 2"), main)
+    with_host(run, raw_host_of(root, "pool = 2"), main)
 
 
 @requirement("vai:host-shutdown")
@@ -256,7 +256,7 @@ def test_a_child_that_has_answered_is_told_to_leave_and_may_clear_up(
     async def main(host: Host) -> None:
         await host.call("t", {})
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
     assert (root / "cleared_up").exists()
 
 
@@ -276,4 +276,4 @@ def test_a_child_that_does_not_leave_is_killed_and_keeps_its_turn_until_then(run
         await pid(host)
         assert not alive(first)
 
-    with_host(run, host_of(root, "concurrency = 1\ntimeouts = { teardown = 0.1 }"), main)
+    with_host(run, raw_host_of(root, "concurrency = 1\ntimeouts = { teardown = 0.1 }"), main)

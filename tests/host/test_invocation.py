@@ -22,7 +22,7 @@ from plugbay.host.ports import Journey
 from plugbay.host.records import MemoryCheckpoints, MemoryTokens
 from plugbay.host.seat import Deadline
 from plugbay.model.errors import Code
-from tests.support.invoking import SCRATCH, host_of, records, rooms, with_host
+from tests.support.invoking import SCRATCH, host_of, raw_host_of, records, rooms, with_host
 from tests.support.loops import Run, until
 from tests.support.requirements import requirement
 from tests.support.vai import export, write_vai_plugin
@@ -353,7 +353,7 @@ def test_a_config_that_does_not_fit_its_schema_never_reaches_the_plugin(run: Run
         result = await host.invoke("t", {}, binding=ExportBinding(config={"limit": 10}))
         assert result.value()["structured_output"] == {"limit": 10}
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-secret-length")

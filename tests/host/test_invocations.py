@@ -12,7 +12,7 @@ import pytest
 from plugbay import CallFailed, Host
 from plugbay.host.invocation_context import ExportBinding, Policy
 from plugbay.model.errors import Code
-from tests.support.invoking import COUNTS, SCRATCH, alive, host_of, records, rooms, with_host
+from tests.support.invoking import COUNTS, SCRATCH, alive, raw_host_of, records, rooms, with_host
 from tests.support.loops import Run, until
 from tests.support.requirements import requirement
 from tests.support.vai import export, write_vai_plugin
@@ -58,7 +58,7 @@ def test_the_plugin_is_told_who_asks_what_it_may_do_and_until_when(run: Run, tmp
         assert context["gateway"] == {"base_url": None, "delegation_token": None, "scopes": []}
         assert context["permissions"] == {"network": "none", "filesystem": "scratch"}
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_a_plain_call_has_defaults_for_everything(run: Run, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_plain_call_has_defaults_for_everything(run: Run, tmp_path: Path) -> N
         with pytest.raises(CallFailed, match="org_id must have no slash"):
             await host.call("t", {}, context={"org_id": "../other"})
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-record")
@@ -111,7 +111,7 @@ def test_the_record_says_what_was_done_for_whom_and_how_it_ended(run: Run, tmp_p
         assert (record.retry_count, record.event_count, record.request_bytes) == (0, 2, 2)
         assert record.ended_at is not None and record.started_at <= record.ended_at
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 # Deadlines and cancelling.
@@ -136,7 +136,7 @@ def test_a_handler_that_ignores_its_deadline_leaves_no_process_and_no_scratch(
         await until(lambda: not any(map(alive, pids)))
         await until(lambda: not rooms(root))
 
-    with_host(run, host_of(root, "pool = 1\ntimeouts = { grace = 0.2, teardown = 0.1 }"), main)
+    with_host(run, raw_host_of(root, "pool = 1\ntimeouts = { grace = 0.2, teardown = 0.1 }"), main)
     assert len(pids) == 3 and not rooms(root)
 
 
@@ -153,7 +153,7 @@ def test_a_plugin_whose_own_clock_is_early_has_met_the_same_deadline(run: Run, t
         assert result.failure is not None and result.failure.code == Code.TIMEOUT
         assert (record.status, record.status_reason) == ("cancelled", "deadline_exceeded")
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-grace-succeeded")
@@ -186,7 +186,7 @@ def test_what_a_plugin_makes_of_its_grace_counts(
         assert record.status_reason == ("deadline_exceeded" if status == "cancelled" else None)
         assert (None if result.failure is None else result.failure.code) == code
 
-    with_host(run, host_of(root, "pool = 1"), main)
+    with_host(run, raw_host_of(root, "pool = 1"), main)
 
 
 @requirement("vai:host-cancel")
@@ -215,7 +215,7 @@ def test_an_invocation_is_cancelled_by_its_id(run: Run, tmp_path: Path) -> None:
         assert not host.invocations.cancel(record.invocation_id)
         assert not host.invocations.cancel("inv_unknown")
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-record-closed")
@@ -243,7 +243,7 @@ def test_a_caller_that_goes_away_cancels_its_invocation_which_still_has_its_grac
         assert (root / "cancelled").exists()
         await until(lambda: not rooms(root))
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_an_invocation_that_is_cancelled_while_it_waits_for_its_turn_never_reaches_the_plugin(
@@ -267,7 +267,7 @@ def test_an_invocation_that_is_cancelled_while_it_waits_for_its_turn_never_reach
         await first
         assert (root / "count").read_text() == "x"
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-record-closed")
@@ -279,7 +279,7 @@ def test_what_runs_when_the_host_stops_is_cancelled_and_its_record_is_closed(run
     root = write_vai_plugin(tmp_path, body, [export(permissions=SCRATCH)])
 
     async def main() -> None:
-        host = host_of(root)
+        host = raw_host_of(root)
         await host.start()
         begun = asyncio.Event()
         task = asyncio.ensure_future(host.invoke("t", {}, on_progress=lambda _: begun.set()))
@@ -310,7 +310,7 @@ def test_a_program_that_cannot_be_started_leaves_a_record(run: Run, tmp_path: Pa
         assert result.records == (record,)
         assert (record.status, record.error_code) == ("failed", Code.LAUNCH_FAILED)
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-identity")
@@ -336,7 +336,7 @@ def test_a_plugin_that_says_it_is_another_is_killed_before_it_is_asked_anything(
         assert (record.status, record.error_code) == ("failed", "plugin.identity_mismatch")
         assert host.journal.counts("acme/p")["greeting_refused"] == 1
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
     assert not (root / "asked").exists()
 
 
@@ -348,7 +348,7 @@ def test_a_plugin_that_never_says_hello_leaves_a_record(run: Run, tmp_path: Path
         (record,) = records(host)
         assert result.failure is not None and (record.status, record.error_code) == ("failed", Code.TIMEOUT)
 
-    with_host(run, host_of(root, "timeouts = { handshake = 0.3 }"), main)
+    with_host(run, raw_host_of(root, "timeouts = { handshake = 0.3 }"), main)
 
 
 @requirement("vai:host-tool-input")
@@ -362,7 +362,7 @@ def test_an_input_that_does_not_fit_never_becomes_an_invocation(run: Run, tmp_pa
         assert result.record is None and result.status == "failed" and records(host) == []
         assert (await host.invoke("t", {"q": 1})).status == "succeeded"
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_a_plugin_that_nobody_granted_anything_is_pending(run: Run, tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_a_plugin_that_nobody_granted_anything_is_pending(run: Run, tmp_path: Pa
         assert result.failure is not None and result.failure.code == Code.CAPABILITY_NOT_ALLOWED
         assert records(host) == []
 
-    with_host(run, host_of(root, grant_all=False), main)
+    with_host(run, raw_host_of(root, grant_all=False), main)
 
 
 # Turns.
@@ -408,7 +408,7 @@ def test_no_child_is_asked_more_at_once_than_it_can_do_and_answers_come_in_any_o
         assert [value["n"] for value in values] == list(range(10))
         assert max(value["most"] for value in values) == 4 and len({value["pid"] for value in values}) == 1
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-max-concurrency")
@@ -434,7 +434,7 @@ def test_a_binding_narrows_how_much_runs_at_once_and_the_wait_counts_against_the
             host.invocations.cancel(record.invocation_id)
         await asyncio.gather(first, other)
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-max-concurrency")
@@ -463,7 +463,7 @@ def test_who_waits_for_its_own_binding_takes_no_turn_from_the_orgs_other_binding
         host.invocations.cancel(records(host)[0].invocation_id)
         assert [(await first).status, (await waiting).status] == ["succeeded", "succeeded"]
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-deadline-min")
@@ -481,7 +481,7 @@ def test_work_whose_time_is_over_never_reaches_a_plugin_that_is_ready_for_it(run
         assert (await host.invoke("t", {})).status == "succeeded"
         assert (root / "count").read_text() == "xx"
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 # What a plugin says too much.
@@ -506,7 +506,7 @@ def test_a_second_response_and_an_event_after_it_are_dropped_counted_and_survive
         await until(lambda: host.journal.counts("acme/p").get("noise", 0) >= 6)
         assert heard == [] and host.plugins()[0].generation == 1
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_events_reach_the_caller_before_the_answer(run: Run, tmp_path: Path) -> None:
@@ -523,7 +523,7 @@ def test_events_reach_the_caller_before_the_answer(run: Run, tmp_path: Path) -> 
             pieces = [piece["content"][0]["text"] async for piece in stream]
             assert pieces == ["0", "1", "2"] and stream.result["is_error"] is False
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_a_caller_whose_callback_fails_ends_its_own_call_only(run: Run, tmp_path: Path) -> None:
@@ -541,7 +541,7 @@ def test_a_caller_whose_callback_fails_ends_its_own_call_only(run: Run, tmp_path
         assert "a bug of the caller's" in result.failure.message
         assert (await host.invoke("t", {})).status == "succeeded" and host.plugins()[0].generation == 1
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 # Attempts.
@@ -579,7 +579,7 @@ def tool(body, m):
         assert {(record.trace_id, record.execution_id) for record in attempts} == {(attempts[0].trace_id, "toolx_1")}
         assert records(host) == list(attempts) and attempts[-1].status == "succeeded"
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-tool-retry")
@@ -600,7 +600,7 @@ def test_work_that_must_not_be_repeated_is_done_once_whatever_the_plugin_says(
         assert result.failure.detail.get("execution_outcome") == ("unknown" if status == "failed" else None)
         assert (root / "count").read_text() == "x"
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_the_last_attempt_is_the_outcome(run: Run, tmp_path: Path) -> None:
@@ -612,7 +612,7 @@ def test_the_last_attempt_is_the_outcome(run: Run, tmp_path: Path) -> None:
         assert result.value()["structured_output"] == {"n": 3} and result.value()["is_error"]
         assert [record.status for record in result.records] == ["succeeded"] * 3
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 LATER = """
@@ -630,7 +630,7 @@ def test_there_is_no_attempt_that_would_begin_after_the_deadline(run: Run, tmp_p
         assert result.status == "retryable_failure" and len(result.records) == 1
         assert result.failure is not None and result.failure.retry_after_ms == 60000
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_an_errand_between_two_attempts_can_be_cancelled(run: Run, tmp_path: Path) -> None:
@@ -644,7 +644,7 @@ def test_an_errand_between_two_attempts_can_be_cancelled(run: Run, tmp_path: Pat
             await task
         assert len(records(host)) == 1
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_children_of_earlier_hosts_leave_no_scratch(run: Run, tmp_path: Path) -> None:
@@ -656,5 +656,5 @@ def test_children_of_earlier_hosts_leave_no_scratch(run: Run, tmp_path: Path) ->
         assert not left.exists() and host.journal.counts("host")["scratch_swept"] == 1
         await host.call("t", {})
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
     assert os.listdir(tmp_path / "state" / "scratch") == []

@@ -80,3 +80,13 @@ def test_what_a_plugin_writes_is_kept_line_by_line() -> None:
     journal.note("a", "log.info", "tick", level="info")
     journal.note("a", "log.info", "tick", level="info")
     assert [note.text for note in journal.recent("a")] == ["tick", "tick"]
+
+
+def test_a_listener_hears_every_note_as_it_is_kept() -> None:
+    journal = Journal(lambda: 7.0)
+    journal.note("a", "noise", "before")
+    heard: list[tuple[str, Note]] = []
+    journal.listener = lambda plugin_id, note: heard.append((plugin_id, note))
+    journal.note("a", "noise", "one\ntwo", level="error")
+    assert heard == [("a", journal.recent("a")[-1])]
+    assert heard[0][1].level == "error" and "\n" not in heard[0][1].text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plugbay.host.policy import Decision, access, admit, authorize, effective
 from plugbay.model.errors import Code, Origin
-from plugbay.model.spec import Access, Export, PluginSpec, SandboxRequest
+from plugbay.model.spec import Access, Export, PluginSpec
 
 
 def spec(*capabilities: str) -> PluginSpec:
@@ -85,13 +85,6 @@ def test_a_capability_that_is_requested_and_optional_is_one_capability() -> None
 def test_what_is_only_optional_keeps_no_plugin_pending() -> None:
     spec = PluginSpec("p", "1", "nexo", Path("/"), ("x",), optional_capabilities=("b",))
     assert admit(spec, Decision()) is None
-
-
-def test_a_plugin_that_asks_to_be_confined_is_not_started_unless_the_operator_says_so() -> None:
-    spec = PluginSpec("p", "1", "nexo", Path("/"), ("x",), sandbox=SandboxRequest())
-    refusal = admit(spec, Decision())
-    assert refusal is not None and refusal.code == Code.SANDBOX_UNAVAILABLE
-    assert admit(spec, Decision(unconfined=True)) is None
 
 
 def test_access_is_what_the_granted_capabilities_stand_for() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Code, Host
+from plugbay.host.confinement import own_folder
 from plugbay.host.discovery import Found, discover
 from plugbay.host.status import PluginStatus
 from plugbay.link import stall
@@ -472,7 +473,7 @@ def test_any_answer_to_a_probe_keeps_a_child_alive(run: Run, tmp_path: Path, ans
 
     async def main() -> None:
         found = [replace(item, spec=_probed(item.spec)) for item in discover([tmp_path])]
-        async with Host(found) as host:
+        async with Host(found, unconfined=True) as host:  # it writes down what it is asked, beside itself
             probed = root / "probed"
             await until(lambda: probed.exists() and len(probed.read_text().splitlines()) > 5)
             assert host.plugins()[0].generation == 1
@@ -493,14 +494,18 @@ def test_a_kaged_child_leaves_by_request_by_end_of_input_by_term_or_by_kill(
     if ignores == "SIGTERM":
         body += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     else:
-        body += 'signal.signal(signal.SIGTERM, lambda *_: (open("termed", "w").close(), os._exit(0)))\n'
-    root = write_kaged_plugin(tmp_path, body=body, shutdown_timeout_sec=1)
+        termed = 'open(os.environ["KAGED_CONFIG_ROOT"] + "/termed", "w").close()'
+        body += f"signal.signal(signal.SIGTERM, lambda *_: ({termed}, os._exit(0)))\n"
+    write_kaged_plugin(tmp_path / "plugins", body=body, shutdown_timeout_sec=1)
+    folder = own_folder(tmp_path / "state", "p")
 
     async def main() -> None:
-        async with hosting(tmp_path) as watched:
+        (folder / "termed").unlink(missing_ok=True)
+        async with hosting(tmp_path / "plugins", state_dir=tmp_path / "state") as watched:
             pid = watched.status.pid
+            assert str(watched.status.confinement) == "confined"
         assert pid is not None and not _alive(pid)
-        assert (root / "termed").exists() == (ignores == "the end of its input")
+        assert (folder / "termed").exists() == (ignores == "the end of its input")
 
     run(main)
 
@@ -783,7 +788,7 @@ def test_renders_that_are_not_answered_in_time_cost_the_child_nothing_and_late_a
     root = write_ainb_plugin(tmp_path, body=body, screens=["s"])
 
     async def main() -> None:
-        async with hosting_changed(root, eager=True) as watched:
+        async with hosting_changed(root, eager=True, sandbox=None) as watched:  # inside, it would have another pid
             attempt, pid = watched.host._calls.attempt, watched.status.pid
             narrow = [attempt("s", lambda _: Render("s", 40, 10), 0.1) for _ in range(3)]
             results = await asyncio.gather(*narrow)
@@ -861,7 +866,9 @@ def test_shutdown_is_asked_for_then_the_input_is_closed_then_it_is_ended(run: Ru
         for name in ("asked", "left", "termed"):
             (root / name).unlink(missing_ok=True)
         times = Timeouts(handshake=15, farewell=0.3, teardown=5 if child != "stays" else 0.2, term=5)
-        async with hosting_changed(root, eager=True, timeouts=times) as watched:
+        async with hosting_changed(
+            root, eager=True, timeouts=times, sandbox=None
+        ) as watched:  # it writes beside itself
             pid = watched.status.pid
         assert pid is not None and not _alive(pid)
         assert json.loads((root / "asked").read_text()) == ["plugin/shutdown", {}, True]

@@ -119,13 +119,13 @@ def test_the_calls_own_time_bounds_the_wait_for_a_slot_too(run: Run, tmp_path: P
 
 @requirement("kaged:host-shutdown-budget")
 def test_a_plugin_that_answers_shutdown_at_once_has_the_rest_of_its_time_to_clean_up(run: Run, tmp_path: Path) -> None:
-    body = 'def shutdown(m):\n    reply(m, {})\n    time.sleep(2)\n    open("clean", "w").close()\n    sys.exit(0)\n'
+    clean = 'open(os.environ["KAGED_CONFIG_ROOT"] + "/clean", "w").close()'
+    body = f"def shutdown(m):\n    reply(m, {{}})\n    time.sleep(2)\n    {clean}\n    sys.exit(0)\n"
     root = write_kaged_plugin(tmp_path, body=body, shutdown_timeout_sec=10)
 
     async def main() -> None:
-        (root / "clean").unlink(missing_ok=True)
-        async with Host.load(root) as host:
+        async with Host.load(root, state_dir=tmp_path / "state") as host:
             await host.call("echo", {})
-        assert (root / "clean").exists()
+        assert (tmp_path / "state" / "plugins" / "p" / "clean").exists()
 
     run(main)

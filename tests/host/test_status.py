@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from plugbay.host.bindings import Bindings, Options
+from plugbay.host.config import parse
 from plugbay.host.host import Host
-from plugbay.host.policy import Decision
 from plugbay.host.status import status_of
 from plugbay.model.spec import PluginSpec
 from tests.support.ainb import write_ainb_plugin
@@ -15,9 +16,11 @@ SPEC = PluginSpec("p", "1", "kaged", Path("/"), ("x",), capabilities=("read", "w
 
 
 def test_without_a_host_that_runs_a_plugin_is_stopped_and_keeps_its_counts() -> None:
-    status = status_of(SPEC, None, Decision(grants=frozenset({"read"})), {"noise": 2})
+    bindings = Bindings(parse('[plugins.p]\ngrants = ["read"]\n[plugins.p.sandbox]\noff = "ours"'), Options(), None)
+    status = status_of(SPEC, None, {"noise": 2}, bindings)
     assert (status.state, status.granted, status.counters) == ("stopped", ("read",), {"noise": 2})
-    assert (status.busy, status.ready, status.pid) == (0, 0, None)
+    assert (status.busy, status.ready, status.pid, status.limits) == (0, 0, None, "")
+    assert str(status.confinement) == "unconfined: ours"
 
 
 def test_a_running_plugin_shows_its_process_and_how_often_it_was_started(run: Run, tmp_path: Path) -> None:
@@ -29,6 +32,7 @@ def test_a_running_plugin_shows_its_process_and_how_often_it_was_started(run: Ru
             await host.screens.render("panel", 10, 3)
             (after,) = host.plugins()
             assert (after.state, after.ready, after.generation) == ("running", 1, 1)
+            assert (str(after.confinement), after.limits) == ("confined", "full (v1)")
             assert after.pid is not None
 
     run(look)

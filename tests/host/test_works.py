@@ -16,7 +16,7 @@ from plugbay.host.ports import Journey
 from plugbay.host.records import MemoryCheckpoints, MemoryTokens
 from plugbay.host.works import MAX_CHECKPOINT, MAX_INLINE
 from plugbay.model.errors import Code
-from tests.support.invoking import COUNTS, SCRATCH, host_of, records, rooms, with_host
+from tests.support.invoking import COUNTS, SCRATCH, host_of, raw_host_of, records, rooms, with_host
 from tests.support.loops import Run, until
 from tests.support.requirements import requirement
 from tests.support.vai import export, write_vai_plugin
@@ -219,7 +219,7 @@ def compactor(body, m):
         assert result.value_or_raise()["summary"]["text"] == "cmp_1"
         assert [record.status for record in result.records] == ["retryable_failure", "succeeded"]
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 # Harnesses.
@@ -319,7 +319,7 @@ def harness(body, m):
         assert result.value_or_raise()["said"] == ["resume", {"kind": "k", "data": 7}]
         assert [record.status for record in result.records] == ["retryable_failure", "succeeded"]
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @pytest.mark.parametrize("status", ["retryable_failure", "cancelled"])
@@ -342,7 +342,7 @@ def harness(body, m):
         journey = host.invocations.checkpoints.load("exec_1")
         assert journey is not None and journey.checkpoint == {"kind": "k", "data": 7}
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 def test_a_harness_without_a_checkpoint_is_never_started_again(run: Run, tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_a_harness_without_a_checkpoint_is_never_started_again(run: Run, tmp_pat
         result = await host.invoke("x", {})
         assert result.status == "failed" and len(result.records) == 1 and (root / "count").read_text() == "x"
 
-    with_host(run, host_of(root), main)
+    with_host(run, raw_host_of(root), main)
 
 
 @requirement("vai:host-harness-checkpoint")

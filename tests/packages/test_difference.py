@@ -22,7 +22,7 @@ def test_everything_a_plugin_wants_is_in_neutral_words() -> None:
     wants = spec(
         capabilities=("net:a.example",),
         optional_capabilities=("memory.recall",),
-        sandbox=SandboxRequest(network=True, read=("/r",), write=("/w",), drop_user=False),
+        sandbox=SandboxRequest(host_network=True, read=("/r",), write=("/w",)),
         env_inherit=("HOME",),
         subscribes=("news.>",),
         snapshots=("usage.today",),
@@ -33,7 +33,6 @@ def test_everything_a_plugin_wants_is_in_neutral_words() -> None:
         "net:a.example",
         "may ask for memory.recall",
         "the host's network",
-        "its user's rights",
         "reads /r",
         "writes /w",
         "variable HOME",

@@ -18,6 +18,7 @@ from plugbay.cli import output
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
 
 if TYPE_CHECKING:
+    from plugbay.host.config import Config
     from plugbay.process.child import Child, Spawner
     from plugbay.process.command import Launch
 
@@ -65,6 +66,18 @@ def machine_checks(fix: bool = False) -> Iterator[Check]:
         yield writable(name, directories()[name])
     yield config_file()
     yield orphans(fix)
+
+
+def operator_config() -> Config:
+    """The operator's word; the defaults when plugbay.toml is absent or broken, which is another check's finding."""
+    from plugbay.host import config
+    from plugbay.model.errors import ConfigInvalid
+
+    path = config_in_use()
+    try:
+        return config.load(path) if path else config.Config()
+    except ConfigInvalid:
+        return config.Config()
 
 
 def python_version(version: tuple[int, ...] = sys.version_info[:3]) -> Check:

@@ -1,8 +1,8 @@
 """`plugbay doctor [PATH]`: what is wrong with this machine, this configuration and this plugin, and how to
 mend it.
 
-Owns the order, the page and the public JSON shape. What is looked at, and how, is in `checks` and
-`plugin_checks`.
+Owns the order, the page and the public JSON shape. What is looked at, and how, is in `checks`,
+`sandbox_checks` and `plugin_checks`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from plugbay.cli import checks, output
 from plugbay.cli.checks import Check
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.plugin_checks import plugin_checks
+from plugbay.cli.sandbox_checks import sandbox_checks
 
 TITLES = 22
 """Columns for the mark and the title; a longer title pushes its own text to the right."""
@@ -52,6 +53,7 @@ def doctor(
 
 def _all(path: Path | None, fix: bool) -> Iterator[Check]:
     yield from checks.machine_checks(fix)
+    yield from sandbox_checks(checks.operator_config())
     if path is not None:
         yield from plugin_checks(path)
 

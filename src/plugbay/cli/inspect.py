@@ -1,6 +1,7 @@
 """`plugbay inspect PATH`: what a plugin is, and everything that is wrong with its manifest.
 
-Owns the public JSON shape and the page a person reads. Reads files, starts nothing.
+Owns the public JSON shape and the page a person reads. Reads files, starts nothing. Confinement is shown as it would be
+with what plugbay.toml and the options grant now.
 """
 
 from __future__ import annotations
@@ -11,34 +12,48 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import folders, output, schema_text
+from plugbay.cli import ephemeral, folders, output, policy_view, schema_text
+from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
+from plugbay.cli.call_view import HumanView, Refusal
 
 if TYPE_CHECKING:
+    from plugbay.host.confinement import Confinement
     from plugbay.host.discovery import Found
-    from plugbay.model.spec import Export, PluginSpec, SandboxRequest, Timeouts
+    from plugbay.model.spec import Export, PluginSpec, Timeouts
 
 LIFETIMES = {"per_call": "one process per call", "resident": "stays running"}
 
 
 def inspect(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder.")],
+    grant: Grant = None,
+    grant_all: GrantAll = False,
+    config: ConfigFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """Show what a plugin is: contract, exports, capabilities, all manifest problems.
+    """Show what a plugin is: contract, exports, capabilities, all manifest problems, and how it would be confined.
 
-    Exits with 3 when the manifest has errors, with 4 when there is no plugin.
+    Exits with 3 when the manifest or plugbay.toml has errors, with 4 when there is no plugin.
     """
-    found = folders.look(path)
+    from plugbay.cli import drift  # reads the source, and so loads ast
+
+    found = drift.noted(folders.look(path))
+    try:
+        bound = ephemeral.bindings(load_config(config), grant, grant_all) if found.spec else None
+    except Refusal as refusal:
+        HumanView().refused(refusal)
+        raise typer.Exit(refusal.status) from None
+    confinement = bound.confinement(found.spec) if bound and found.spec else None
     if as_json:
-        output.print_json(to_json(found))
+        output.print_json(to_json(found, confinement))
     if folders.is_absent(found):
         folders.explain_absence(found, "inspect")
     elif not as_json:
-        _show(found)
+        _show(found, confinement)
     raise typer.Exit(folders.status_of(found))
 
 
-def to_json(found: Found) -> dict[str, Any]:
+def to_json(found: Found, confinement: Confinement | None) -> dict[str, Any]:
     """The public shape; every key is there however broken the manifest is."""
     spec = found.spec
     return {
@@ -50,6 +65,7 @@ def to_json(found: Found) -> dict[str, Any]:
         "lifetime": spec.lifetime if spec else None,
         "exports": [_export_json(export) for export in spec.exports] if spec else [],
         "capabilities": list(spec.capabilities) if spec else [],
+        "sandbox": confinement.to_json() if confinement else None,
         "problems": [problem.to_json() for problem in found.problems],
     }
 
@@ -60,10 +76,10 @@ def _export_json(export: Export) -> dict[str, Any]:
     return {**export.to_json(), **own}
 
 
-def _show(found: Found) -> None:
+def _show(found: Found, confinement: Confinement | None) -> None:
     page = output.out()
-    if found.spec:
-        _show_spec(page, found, found.spec)
+    if found.spec and confinement:
+        _show_spec(page, found, found.spec, confinement)
     else:
         page.line((str(found.root), output.NAME), (output.DOT + (found.contract or "unknown contract"), output.DIM))
     if found.problems:
@@ -74,7 +90,7 @@ def _show(found: Found) -> None:
         _suggest(found, found.spec)
 
 
-def _show_spec(page: output.Printer, found: Found, spec: PluginSpec) -> None:
+def _show_spec(page: output.Printer, found: Found, spec: PluginSpec, confinement: Confinement) -> None:
     lifetime = LIFETIMES.get(spec.lifetime, str(spec.lifetime))
     page.line((spec.name or spec.id, output.NAME), f" {spec.version}")
     if spec.description:
@@ -89,6 +105,7 @@ def _show_spec(page: output.Printer, found: Found, spec: PluginSpec) -> None:
     for label, text in _further(spec).items():
         if text:
             page.field(label, text)
+    policy_view.show(page, confinement)
     page.blank()
     page.line(("Exports", output.NAME), "" if spec.exports else ("  none", output.DIM))
     for export in spec.exports:
@@ -99,8 +116,6 @@ def _further(spec: PluginSpec) -> dict[str, str]:
     """What only some plugins have."""
     policy = spec.restart
     crash = f"starts again, {policy.failures} times at most, first after {policy.first_delay:g} s"
-    sandbox = spec.sandbox
-    confined = "" if sandbox is None else f"network {'of the host' if sandbox.network else 'denied'}"
     return {
         "may ask": ", ".join(spec.optional_capabilities),
         "hears": ", ".join(spec.subscribes),
@@ -110,13 +125,7 @@ def _further(spec: PluginSpec) -> dict[str, str]:
         "starts": "with the host" if spec.eager else "when it is needed" if spec.lifetime == "resident" else "",
         "on crash": crash if spec.respawn else "",
         "when idle": "" if spec.idle_seconds is None else f"stopped after {spec.idle_seconds:g} s",
-        "sandbox": output.DOT.join(filter(None, [confined, *_paths(sandbox)])),
     }
-
-
-def _paths(sandbox: SandboxRequest | None) -> list[str]:
-    pairs = [] if sandbox is None else [("reads", sandbox.read), ("writes", sandbox.write)]
-    return [f"{verb} {', '.join(paths)}" for verb, paths in pairs if paths]
 
 
 def _show_export(page: output.Printer, export: Export, *, told_at_start: bool) -> None:

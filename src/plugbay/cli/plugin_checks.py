@@ -11,16 +11,14 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plugbay.cli import folders, output
-from plugbay.cli.checks import ERROR, OK, WARNING, Check
-from plugbay.cli.paths import config_in_use
+from plugbay.cli import ephemeral, folders, output, policy_view
+from plugbay.cli.checks import ERROR, OK, WARNING, Check, operator_config
 
 if TYPE_CHECKING:
-    from plugbay.host.config import PluginConfig
+    from plugbay.host.config import Config, PluginConfig
     from plugbay.host.discovery import Found
     from plugbay.model.errors import Failure
     from plugbay.model.spec import PluginSpec
@@ -45,9 +43,10 @@ def _checks(found: Found) -> Iterator[Check]:
     if launched.status != OK:
         return
     yield interpreter(found.spec)
-    settings = operator_settings(found.spec.id)
-    yield handshake(found.spec, settings)
-    yield grants(found.spec, settings)
+    config = operator_config()
+    yield confinement(found.spec, config)
+    yield handshake(found.spec, config)
+    yield grants(found.spec, config.plugin(found.spec.id))
 
 
 def manifest(found: Found) -> Check:
@@ -99,20 +98,6 @@ def interpreter(spec: PluginSpec) -> Check:
     return Check("interpreter", OK, title, there)
 
 
-def operator_settings(plugin_id: str) -> PluginConfig:
-    """The operator's word about this plugin; the defaults when plugbay.toml is absent or broken, which is
-    another check's finding.
-    """
-    from plugbay.host import config
-    from plugbay.model.errors import ConfigInvalid
-
-    path = config_in_use()
-    try:
-        return (config.load(path) if path else config.Config()).plugin(plugin_id)
-    except ConfigInvalid:
-        return config.PluginConfig()
-
-
 def grants(spec: PluginSpec, settings: PluginConfig) -> Check:
     """Whether the operator's word lets each export be called."""
     from plugbay.host import policy
@@ -126,14 +111,26 @@ def grants(spec: PluginSpec, settings: PluginConfig) -> Check:
     return Check("grants", WARNING, "Grants", failures[0].message, str(failures[0].detail["hint"]))
 
 
-def handshake(spec: PluginSpec, settings: PluginConfig) -> Check:
+def confinement(spec: PluginSpec, config: Config) -> Check:
+    """How the plugin is confined once everything it requests is granted."""
+    found = ephemeral.bindings(config, (), grant_all=True).confinement(spec)
+    if found.refusal is not None:
+        hint = found.refusal.detail.get("hint", "see plugbay inspect")
+        return Check("confinement", ERROR, "Confinement", found.refusal.message, str(hint))
+    if found.downgrade:
+        fix = f"take off out of [plugins.{spec.id}.sandbox] when it can do without"
+        return Check("confinement", WARNING, "Confinement", str(found), fix)
+    if found.notes:
+        return Check("confinement", WARNING, "Confinement", "\n".join(found.notes), "make them, or grant others")
+    shown = output.DOT.join(filter(None, [str(found), policy_view.brief(found)]))
+    return Check("confinement", OK, "Confinement", shown)
+
+
+def handshake(spec: PluginSpec, config: Config) -> Check:
     """Start the plugin, greet it, let it go."""
     import asyncio
 
-    if spec.sandbox is not None and not settings.decision().unconfined:
-        why = "not started: it asks to be confined, and this version cannot confine a plugin yet"
-        return Check("handshake", WARNING, "Handshake", why, 'sandbox = "off" in plugbay.toml runs it unconfined')
-    failure, hello, seconds = asyncio.run(_greet(spec, settings))
+    failure, hello, seconds = asyncio.run(_greet(spec, config))
     if failure is None:
         return _answered(spec, hello, output.duration(seconds * 1000))
     detail = failure.detail
@@ -154,22 +151,23 @@ def _answered(spec: PluginSpec, hello: Mapping[str, Any], took: str) -> Check:
     return Check("handshake", ERROR, "Handshake", detail, "make the manifest's tools and the handshake agree")
 
 
-async def _greet(spec: PluginSpec, settings: PluginConfig) -> tuple[Failure | None, Mapping[str, Any], float]:
+async def _greet(spec: PluginSpec, config: Config) -> tuple[Failure | None, Mapping[str, Any], float]:
     """Why there was no handshake, if there was none; what was said in it; and how many seconds it took."""
     import asyncio
 
-    from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
+    from plugbay.host.journal import Journal
+    from plugbay.host.seat import Deadline, Runtime, Seat, open_seat
     from plugbay.link.deadlines import Deadlines
-    from plugbay.process.child import Spawner
     from plugbay.wire.fast_json import MsgspecCodec
 
-    bound = replace(spec, timeouts=settings.timeouts.over(spec.timeouts))
-    env, inherited = tuple(settings.env.items()), tuple(settings.inherit_env)
-    binding = Binding(bound, spec.capabilities, env=env, inherit_env=inherited)
-    spawner, deadlines = Spawner(), Deadlines(asyncio.get_running_loop())
+    bindings = ephemeral.bindings(config, (), grant_all=True)
+    binding = bindings.bind(spec)
+    spawner, deadlines = bindings.spawner(None, Journal()), Deadlines(asyncio.get_running_loop())
     began = time.perf_counter()
     try:
-        seat = await open_seat(binding, Runtime(spawner, deadlines, MsgspecCodec()), Deadline(bound.timeouts.call))
+        seat = await open_seat(
+            binding, Runtime(spawner, deadlines, MsgspecCodec()), Deadline(binding.spec.timeouts.call)
+        )
         took = time.perf_counter() - began
         if not isinstance(seat, Seat):
             return seat, {}, took
@@ -182,3 +180,4 @@ async def _greet(spec: PluginSpec, settings: PluginConfig) -> tuple[Failure | No
     finally:
         await spawner.close()
         deadlines.close()
+        await bindings.scratch.close()

@@ -136,6 +136,11 @@ class Machine:
         return bool(self._out)
 
     @property
+    def pending(self) -> int:
+        """Bytes of a message that has begun to arrive; 0 between two messages."""
+        raise NotImplementedError
+
+    @property
     def satisfied(self) -> bool:
         """True when the contract expects not one more byte from the peer; the link then stops reading."""
         return False

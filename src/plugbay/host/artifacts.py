@@ -38,8 +38,15 @@ class BadArtifact(ValueError):
 
 
 def write(room: Path, name: str, data: bytes, media_type: str) -> dict[str, Any]:
-    """Put a new file into a room; the reference to it."""
-    with open(os.open(room / name, _WRITE, 0o600), "wb") as file:
+    """Put a new file into a room, for the room's owner; the reference to it."""
+    at = os.open(room, _FOLDER)
+    try:
+        fd, owner = os.open(name, _WRITE, 0o600, dir_fd=at), os.fstat(at).st_uid
+    finally:
+        os.close(at)
+    with open(fd, "wb") as file:
+        if owner != os.geteuid():
+            os.fchown(fd, owner, owner)
         file.write(data)
     return {
         "path": name,

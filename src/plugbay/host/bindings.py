@@ -13,24 +13,28 @@ from typing import Any
 
 import msgspec
 
-from plugbay.host import policy, settings, settings_files
+from plugbay.host import policy, sandbox_notes, settings, settings_files
 from plugbay.host.config import Config
+from plugbay.host.confinement import Confinement, Operator, Places, confine, make_own, own_folder
 from plugbay.host.export_settings import settings_of
 from plugbay.host.invocation_context import ExportBinding, execution_class
 from plugbay.host.invocation_context import Policy as ExportPolicy
+from plugbay.host.journal import Journal
 from plugbay.host.policy import Decision
+from plugbay.host.sandbox_config import PluginSandbox
+from plugbay.host.scratch import Scratch
 from plugbay.host.seat import Binding, Project
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
 from plugbay.model.spec import Export, Lifetime, PluginSpec
+from plugbay.process.child import Spawner
+from plugbay.process.sandbox.settings import SandboxSettings
+from plugbay.process.sandbox.users import uid_of
 
 CONCURRENCY = {Lifetime.PER_CALL: 32, Lifetime.RESIDENT: 256}
 """Calls of one plugin at the same time where the operator does not say: a process each, or a message each."""
 
 MAX_SETTINGS = 1 << 20
 """Bytes of a plugin's config, and of its secrets, as JSON."""
-
-SHARED_FOLDER = "shared"
-"""Below the state directory: what plugins get as the root of their own configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Options:
     grants: frozenset[str] = frozenset()
     grant_all: bool = False
     unconfined: bool = False
+    """Nobody is confined, just this once."""
 
 
 class Bindings:
@@ -49,14 +54,18 @@ class Bindings:
         self._config = config
         self._options = options
         self._state_dir = state_dir
-        shared = None if state_dir is None else state_dir / SHARED_FOLDER
-        self._project = Project(config.project.id, Path(config.project.root).absolute(), shared)
+        self._project = Project(config.project.id, Path(config.project.root).absolute())
+        self.sandbox = SandboxSettings(config.sandbox.uid_range, require_limits=config.sandbox.require_limits)
+        self.scratch = Scratch(state_dir, owner=self._user)
+        """Rooms for the work of plugins, each of which is its plugin's user's."""
+
+    def spawner(self, log_dir: Path | None, journal: Journal) -> Spawner:
+        """Who starts all children, and confines those that are to be."""
+        return Spawner(log_dir, clean_up=True, sandbox=self.sandbox, egress_told=sandbox_notes.connections(journal))
 
     def decide(self, plugin_id: str) -> Decision:
         """What may happen with this plugin."""
         decision = self._config.plugin(plugin_id).decision()
-        if self._options.unconfined:
-            decision = replace(decision, unconfined=True)
         if self._options.grant_all:
             return replace(decision, grant_all=True)
         if self._options.grants:
@@ -67,10 +76,9 @@ class Bindings:
         """Everything a supervisor needs to know; settings that cannot be used are a refusal to start."""
         ours = self._config.plugin(spec.id)
         config, secrets, refusal = self._settings(spec)
-        may_start = policy.admit(spec, self.decide(spec.id)) is None
-        wanted = any(fact == "config.root" for _, fact in spec.env_facts)
-        if self._project.config_root is not None and wanted and may_start:
-            refusal = refusal or _make_folder(self._project.config_root, spec)
+        granted = policy.effective(spec, self.decide(spec.id))
+        project = replace(self._project, config_root=self._own_folder(spec))
+        confinement = self._confined(spec)
         return Binding(
             spec=replace(
                 spec,
@@ -78,17 +86,60 @@ class Bindings:
                 timeouts=ours.timeouts.over(spec.timeouts),
                 patience=spec.patience if ours.timeouts.call is None else {},
             ),
-            granted=policy.effective(spec, self.decide(spec.id)),
+            granted=granted,
+            confinement=confinement,
+            scratch=self.scratch if any(item.kind == "scratch" for item in policy.access(spec, granted)) else None,
             env=tuple(ours.env.items()),
             inherit_env=tuple(ours.inherit_env),
             config=config,
             secrets=secrets,
-            project=self._project,
+            project=project,
             pool=ours.pool,
             concurrency=ours.concurrency or CONCURRENCY[spec.lifetime],
             log_level=ours.log_level or self._config.host.log_level,
-            refusal=refusal,
+            refusal=refusal or confinement.refusal,
         )
+
+    def _confined(self, spec: PluginSpec) -> Confinement:
+        """How the plugin is confined, with the folders made that are its own if it may start at all."""
+        if policy.admit(spec, self.decide(spec.id)) is not None:
+            return self.confinement(spec)
+        found = self.confinement(spec)
+        try:
+            self.make_folders(spec, found)
+        except OSError as error:
+            text = f"its folder {error.filename} cannot be made: {error.strerror}"
+            return Confinement(refusal=Failure(Code.LAUNCH_FAILED, text, plugin=spec.id))
+        return found
+
+    def make_folders(self, spec: PluginSpec, confinement: Confinement) -> None:
+        """Make what is the plugin's alone, by its confinement or because it is told of it. Raises OSError."""
+        told = self._own_folder(spec) if any(fact == "config.root" for _, fact in spec.env_facts) else None
+        folders = (*(() if told is None else (told,)), *confinement.own)
+        for folder in folders:
+            top = next(other for other in folders if folder.is_relative_to(other))
+            inner = folder.relative_to(top).parts
+            make_own(top, None if confinement.policy is None else self._user(spec.id), inner)
+
+    def confinement(self, spec: PluginSpec, *, certainly: bool = False) -> Confinement:
+        """How the plugin is confined with what is granted now, or would be if it `certainly` were; nothing is made."""
+        granted = policy.effective(spec, self.decide(spec.id))
+        project = self._project.root if self._config.project.shown else None
+        logs = self._config.host.log_dir
+        kept = [*([] if self._state_dir is None else [self._state_dir]), *([] if logs is None else [Path(logs)])]
+        places = Places(state=self._own_folder(spec), project=project, host=tuple(kept), user=self._user(spec.id))
+        own, private = self._config.plugin(spec.id).sandbox, tuple(self._config.network.allow_private)
+        if certainly and not own.wanted:
+            own = PluginSandbox(on=True)
+        operator = Operator(own, self._config.sandbox, private, self._options.unconfined)
+        return confine(spec, policy.access(spec, granted), operator, places)
+
+    def _own_folder(self, spec: PluginSpec) -> Path | None:
+        return None if self._state_dir is None else own_folder(self._state_dir, spec.id)
+
+    def _user(self, plugin_id: str) -> int | None:
+        """Who the plugin runs as when it is confined; None: as the host does."""
+        return uid_of(plugin_id, self.sandbox)
 
     def _settings(self, spec: PluginSpec) -> tuple[dict[str, Any] | None, dict[str, Any] | None, Failure | None]:
         """Config and secrets as the plugin gets them, None where it has no such thing; and why it may not start so."""
@@ -141,15 +192,6 @@ def _apart(export: Export, least: str | None) -> Export:
     if declared is None or least is None:
         return export
     return replace(export, facts={**export.facts, "execution_class": execution_class(declared, least)})
-
-
-def _make_folder(path: Path, spec: PluginSpec) -> Failure | None:
-    """The folder plugins keep their own configuration in; one that cannot be made keeps nobody else from starting."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        return Failure(Code.LAUNCH_FAILED, f"its folder {path} cannot be made: {error.strerror}", plugin=spec.id)
-    return None
 
 
 def _size_problem(value: dict[str, Any]) -> list[Problem]:

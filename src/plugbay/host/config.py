@@ -28,25 +28,30 @@
     timeouts = { call = 10.0 }
     pool = 2
     concurrency = 8
-    sandbox = "off"
     log_level = "debug"
     execution_class = "isolated"
     config = { units = "metric" }
+
+    [plugins."example.weather".sandbox]
+    network = ["api.example.com:443"]
 
 Owns the file's fields and their meaning. Reads one file, decides nothing.
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from plugbay.contracts.document import parse_toml
 from plugbay.contracts.validation import validate
 from plugbay.host.policy import Decision
+from plugbay.host.sandbox_config import PluginSandbox, SandboxConfig
 from plugbay.host.services.database import IN_MEMORY
 from plugbay.host.services.llm.config import ProviderConfig
 from plugbay.model.addresses import pair_problem
@@ -91,8 +96,7 @@ class PluginConfig(BaseModel):
     """Calls at the same time; more wait, within their own deadline. A caller's loop must not become a fork bomb."""
     config: dict[str, Any] = {}
     """The plugin's own settings; `plugbay config set` overrides them."""
-    sandbox: Literal["off"] | None = None
-    """"off": run the plugin unconfined although its manifest asks for a sandbox."""
+    sandbox: PluginSandbox = PluginSandbox()
     log_level: LogLevel | None = None
     """What this plugin logs below it is dropped; the host's own level where it is not named."""
     execution_class: Literal["inline", "worker", "isolated"] | None = None
@@ -106,6 +110,13 @@ class PluginConfig(BaseModel):
                 raise ValueError(f"{name!r} can never match: a capability has a name without spaces around it")
         return value
 
+    @field_validator("sandbox", mode="before")
+    @classmethod
+    def _sandbox(cls, value: Any) -> Any:
+        if value == {}:
+            raise ValueError("an empty section confines nobody; write on = true, or what the plugin may see and reach")
+        return value
+
     @field_validator("env", "inherit_env")
     @classmethod
     def _names(cls, value: Any) -> Any:
@@ -116,7 +127,7 @@ class PluginConfig(BaseModel):
 
     def decision(self) -> Decision:
         grants = None if self.grants is None else frozenset(self.grants)
-        return Decision(self.enabled, grants, unconfined=self.sandbox == "off")
+        return Decision(self.enabled, grants)
 
 
 class HostConfig(BaseModel):
@@ -156,6 +167,17 @@ class ProjectConfig(BaseModel):
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")] = "default"
     root: str = "."
+    _named: bool = PrivateAttr(False)
+
+    @model_validator(mode="after")
+    def _remember(self) -> ProjectConfig:
+        self._named = "root" in self.model_fields_set
+        return self
+
+    @property
+    def shown(self) -> bool:
+        """Whether plugins that are told of the root may see it: the operator has named it, which is a word for it."""
+        return self._named
 
 
 class AgentConfig(BaseModel):
@@ -202,6 +224,7 @@ class Config(BaseModel):
 
     host: HostConfig = HostConfig()
     network: NetworkConfig = NetworkConfig()
+    sandbox: SandboxConfig = SandboxConfig()
     project: ProjectConfig = ProjectConfig()
     agents: dict[str, AgentConfig] = {}
     memory: MemoryConfig | None = None
@@ -210,6 +233,13 @@ class Config(BaseModel):
 
     def plugin(self, plugin_id: str) -> PluginConfig:
         return self.plugins.get(plugin_id) or PluginConfig()
+
+    def mistyped(self, known: Iterable[str]) -> dict[str, str]:
+        """Plugins that are not known but are called nearly like one that is, and what that one is called."""
+        names = list(known)
+        strangers = [plugin_id for plugin_id in self.plugins if plugin_id not in names]
+        near = {stranger: difflib.get_close_matches(stranger, names, n=1, cutoff=0.8) for stranger in strangers}
+        return {stranger: matches[0] for stranger, matches in near.items() if matches}
 
 
 def parse(text: str, source: str = FILE_NAME) -> Config:
@@ -247,6 +277,9 @@ def load(path: Path) -> Config:
     config.project.root = _beside(path, config.project.root)
     if config.memory is not None:
         config.memory.path = _beside(path, config.memory.path)
+    config.sandbox.read = [_beside(path, named) for named in config.sandbox.read]
+    for plugin in config.plugins.values():
+        plugin.sandbox.move(lambda named: _beside(path, named))
     return config
 
 
@@ -254,4 +287,8 @@ def _beside(path: Path, named: str) -> str:
     """Relative paths in a config file are relative to the file; a database in memory has no place."""
     if named == IN_MEMORY:
         return named
-    return str(path.parent / Path(named).expanduser())
+    try:
+        return str(path.parent / Path(named).expanduser())
+    except RuntimeError:
+        text = f"{named!r} begins with the home of a user that this machine does not have"
+        raise ConfigInvalid(str(path), [Problem("invalid_value", "", text)]) from None

@@ -1,6 +1,6 @@
 """`Invocation`: one attempt at a piece of work, from its record to its empty room.
 
-Owns the order of things: open the record, make the room and the token, wait for a turn, ask a child, judge what it
+Owns the order of things: open the record, wait for a turn and a child, make the room and the token, ask, judge what it
 says, take everything away again, close the record. Whatever happens, the record is closed once, the token is dead and
 the room is gone. What work is, and whether there is another attempt, is others' business.
 """
@@ -74,6 +74,7 @@ class Invocation:
         """Set while it can still be stopped by not asking at all."""
         self._reason = ""
         self._lease: Lease | None = None
+        self._room: Path | None = None
         self._broken: Failure | None = None
         """Why it is cancelled although nobody wants that."""
         self._events = 0
@@ -147,15 +148,9 @@ class Invocation:
         if problem is not None:
             return CallFinished(0, None, problem)
         self._task = asyncio.current_task()
-        room: Path | None = None
         try:
-            if self.permissions.filesystem == "scratch":
-                made = await self._means.scratch.open(self.record.invocation_id)
-                if isinstance(made, Failure):
-                    return CallFinished(0, None, made)
-                room = made
-            answer = await self._ask(supervisor, room)
-            return answer if answer.failure is not None else await self._result(answer, room)
+            answer = await self._ask(supervisor)
+            return answer if answer.failure is not None else await self._result(answer)
         except asyncio.CancelledError:
             if not self._reason or self._task is None:
                 raise
@@ -164,33 +159,52 @@ class Invocation:
         finally:
             self._task = None
             self._revoke()
-            await self._clear(room)
+            await self._clear()
 
-    async def _ask(self, supervisor: Supervisor, room: Path | None) -> CallFinished:
+    async def _ask(self, supervisor: Supervisor) -> CallFinished:
         """Wait for a turn and a child, within the deadline, and put the question."""
-        record, binding = self.record, self._binding
-        secrets = {slot: binding.secrets[slot] for slot in self.permissions.secret_slots if slot in binding.secrets}
-        context = self._context(room)
-        op = await self._work.operation({"context": context, "config": dict(binding.config), "secrets": secrets}, room)
         turns = await self._means.turns(self._limits, self._deadline)
         if isinstance(turns, Failure):
             return CallFinished(0, None, turns)
         try:
-            wanted = supervisor.serving(record.execution_class, record.org_id)
+            wanted = supervisor.serving(self.record.execution_class, self.record.org_id)
             lease = wanted.at_once() or await wanted.lease(self._deadline)
             if isinstance(lease, Failure):
                 return CallFinished(0, None, lease)
-            if is_over(self._deadline):
-                lease.release()
-                return CallFinished(0, None, Failure(Code.TIMEOUT, "its time was over before the plugin was asked"))
-            self._lease = lease
-            lease.seat.discretion.learn(secrets, () if self._token is None else (self._token,))
-            return await self._converse(lease, op, room)
+            return await self._put_question(lease)
         finally:
             give_all(turns)
 
-    async def _converse(self, lease: Lease, op: Any, room: Path | None) -> CallFinished:
+    async def _put_question(self, lease: Lease) -> CallFinished:
+        """Whatever happens, the lease is given back."""
+        op: Any = None
+        try:
+            op = await self._question(lease)
+        finally:
+            if op is None or isinstance(op, Failure):
+                lease.release()
+        return CallFinished(0, None, op) if isinstance(op, Failure) else await self._converse(lease, op)
+
+    async def _question(self, lease: Lease) -> Any:
+        """What to ask this child, with its room and its token made; a `Failure` says why it is not asked at all."""
+        binding, seat = self._binding, lease.seat
+        if self.permissions.filesystem == "scratch" and seat.lodging is not None:
+            made = await self._means.scratch.open(seat.lodging, self.record.invocation_id)
+            if isinstance(made, Failure):
+                return made
+            self._room = made
+        secrets = {slot: binding.secrets[slot] for slot in self.permissions.secret_slots if slot in binding.secrets}
+        beside = {"context": self._context(), "config": dict(binding.config), "secrets": secrets}
+        op = await self._work.operation(beside, self._room)
+        if is_over(self._deadline):
+            return Failure(Code.TIMEOUT, "its time was over before the plugin was asked")
+        seat.discretion.learn(secrets, () if self._token is None else (self._token,))
+        return op
+
+    async def _converse(self, lease: Lease, op: Any) -> CallFinished:
+        self._lease = lease
         self._task = None
+        room = self._room
         answered = False
         watch = None if room is None else asyncio.get_running_loop().create_task(self._watch(room))
         try:
@@ -219,10 +233,10 @@ class Invocation:
         # The binding's line first: who waits there must not hold a turn that the org's other bindings could have.
         return {(*own, str(self.record.binding_id)): self._binding.policy.max_concurrency, own: declared}
 
-    def _context(self, room: Path | None) -> dict[str, Any]:
+    def _context(self) -> dict[str, Any]:
         ends = time.time() + self._deadline.left()
         delegation = self._delegate(ends)
-        scratch = None if room is None else str(room)
+        scratch = None if self._room is None else str(self._room)
         return contexts.context_object(self.record, self.permissions, contexts.moment(ends), scratch, delegation)
 
     def _delegate(self, ends: float) -> Delegation:
@@ -261,9 +275,10 @@ class Invocation:
         if self._broken is None and self._grace.cancel(reason):
             self._broken = failure
 
-    async def _result(self, answer: CallFinished, room: Path | None) -> CallFinished:
+    async def _result(self, answer: CallFinished) -> CallFinished:
         """The result without secrets, as far as it counts."""
         assert self._lease is not None
+        room = self._room
         why = None if room is None else await self._means.scratch.overfull(room)
         if why is not None:
             return CallFinished(0, None, _too_full(why))
@@ -311,13 +326,13 @@ class Invocation:
         if self._lease is not None:
             self._lease.seat.discretion.dead(self._token)
 
-    async def _clear(self, room: Path | None) -> None:
+    async def _clear(self) -> None:
         """Take the room away when nobody can use it any more.
 
         A child that has answered leaves in its own time, and its caller does not wait for that. One that was killed is
         waited for.
         """
-        lease = self._lease
+        lease, room = self._lease, self._room
         if lease is None and room is None:
             return
         clearing = self._means.afterwards(self._cleared(lease, room))

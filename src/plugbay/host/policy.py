@@ -20,8 +20,6 @@ class Decision:
     """None: nobody has decided yet, so a plugin that requests anything is pending."""
     grant_all: bool = False
     """Everything requested is granted; for one-off runs by the person at the keyboard."""
-    unconfined: bool = False
-    """The operator runs this plugin without the sandbox its manifest asks for."""
 
 
 def effective(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
@@ -54,10 +52,6 @@ def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
             f"pending: it requests {wanted}, and nobody has granted that yet",
             _how_to_grant(spec.capabilities),
         )
-    if spec.sandbox is not None and not decision.unconfined:
-        text = "it asks to be confined, and this version cannot confine a plugin yet"
-        hint = 'run it unconfined with --no-sandbox, or with sandbox = "off" in plugbay.toml, if you trust it that far'
-        return _denied(spec, Code.SANDBOX_UNAVAILABLE, text, hint)
     return None
 
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from plugbay.contracts.registry import CONTRACTS, HostSide
+from plugbay.host import sandbox_notes
+from plugbay.host.confinement import Confinement, proxies, seen_inside
 from plugbay.host.discretion import Discretion
 from plugbay.host.ports import Trace
 from plugbay.host.reception import Reception, Services
+from plugbay.host.scratch import Scratch
+from plugbay.host.taps import Taps
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.hooks import Hooks
 from plugbay.link.link import Link
@@ -42,6 +46,7 @@ class Runtime:
     services: Services = field(default_factory=Services)
     greeted: Callable[[str, Mapping[str, Any]], None] | None = None
     """Told the plugin's id and what its resident child said about itself."""
+    taps: Taps | None = None
 
     def step(self, name: str) -> None:
         if self.trace is not None:
@@ -85,6 +90,9 @@ class Binding:
     log_level: str = "info"
     """What the plugin logs below this is dropped."""
     limits: Rlimits = field(default_factory=Rlimits)
+    confinement: Confinement = field(default_factory=Confinement)
+    scratch: Scratch | None = None
+    """Where its children have their rooms; None: they have none."""
     refusal: Failure | None = None
     """Why it may not be started at all."""
 
@@ -105,12 +113,14 @@ class Deadline:
 class Seat:
     """One child and the link to it. Made by `open_seat`."""
 
-    __slots__ = ("_parting", "_reception", "_runtime", "_settled", "binding", "child", "discretion", "link")
+    __slots__ = ("_parting", "_reception", "_runtime", "_settled", "binding", "child", "discretion", "link", "lodging")
 
-    def __init__(self, binding: Binding, runtime: Runtime, child: Child) -> None:
+    def __init__(self, binding: Binding, runtime: Runtime, child: Child, lodging: Path | None = None) -> None:
         """Bind a new child to a link. Nothing is awaited between the child's birth and here."""
         self.binding = binding
         self.child = child
+        self.lodging = lodging
+        """Where its rooms are, if it has any."""
         self._runtime = runtime
         self._settled = False
         self._parting = False
@@ -133,6 +143,8 @@ class Seat:
         self.link = Link(machine, stream, runtime.deadlines, hooks, has_process=True)
         reception.meet(self.link)
         child.on_exit(lambda _: self.link.peer_exited())
+        if runtime.taps is not None:
+            runtime.taps.seated(spec, self.link, child, self.discretion)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -199,17 +211,23 @@ class Seat:
         if status is not None:
             more |= {"exit_code": status.code, "signal": status.signal, "exit": status.describe()}
         if status is not None and failure.code == Code.CRASHED:
-            more["cause"], hint = diagnose.early_exit(self.child.argv, status, tail)
+            policy = self.binding.confinement.policy
+            memory = policy.limits.memory if policy is not None and self.child.oom else None
+            more["cause"], hint = diagnose.early_exit(self.child.argv, status, tail, memory=memory)
             more |= {"hint": hint} if hint else {}
         return self.discretion.failure(failure.with_detail(self.binding.spec.id, **more))
 
 
 async def open_seat(binding: Binding, runtime: Runtime, deadline: Deadline) -> Seat | Failure:
     """A greeted child; a `Failure` says why there is none, and then nothing of it is left."""
-    child = binding.refusal or await _spawn(binding, runtime, deadline)
-    if isinstance(child, Failure):
-        return child
-    seat = Seat(binding, runtime, child)
+    if binding.refusal is not None:
+        return binding.refusal
+    if binding.scratch is None:
+        seat = await _seated(binding, runtime, deadline, None)
+    else:
+        seat = await _lodged(binding, binding.scratch, runtime, deadline)
+    if isinstance(seat, Failure):
+        return seat
     try:
         failure = await seat.link.open(min(binding.spec.timeouts.handshake, deadline.left()))
     except BaseException:
@@ -221,18 +239,36 @@ async def open_seat(binding: Binding, runtime: Runtime, deadline: Deadline) -> S
     return seat
 
 
-async def _spawn(binding: Binding, runtime: Runtime, deadline: Deadline) -> Child | Failure:
+async def _lodged(binding: Binding, scratch: Scratch, runtime: Runtime, deadline: Deadline) -> Seat | Failure:
+    """A child with a place for its rooms, which is gone when the child is."""
+    lodging = await scratch.lodge(binding.spec.id)
+    if isinstance(lodging, Failure):
+        return lodging
+    seat: Seat | Failure | None = None
+    try:
+        seat = await _seated(binding, runtime, deadline, lodging)
+    finally:
+        if isinstance(seat, Seat):
+            seat.child.on_exit(lambda _: scratch.vacated(lodging))
+        else:
+            scratch.vacated(lodging)
+    return seat
+
+
+async def _seated(binding: Binding, runtime: Runtime, deadline: Deadline, lodging: Path | None) -> Seat | Failure:
     """Start a child within the call's own time, the wait for a free slot included."""
     spec = binding.spec
     runtime.step("process.spawn")
     try:
         async with asyncio.timeout(deadline.left()):
-            return await runtime.spawner.spawn(_launch(binding), spec.timeouts.launch)
+            child = await runtime.spawner.spawn(launch_of(binding, lodging), spec.timeouts.launch)
     except LaunchFailed as error:
         detail = {**error.detail, "hint": error.hint} if error.hint else dict(error.detail)
-        return Failure(Code.LAUNCH_FAILED, error.message, origin=Origin.SYSTEM, plugin=spec.id, detail=detail)
+        return Failure(error.code, error.message, origin=Origin.SYSTEM, plugin=spec.id, detail=detail)
     except TimeoutError:
         return Failure(Code.TIMEOUT, "the time for the call ran out before the plugin was started", plugin=spec.id)
+    sandbox_notes.started(runtime.services.journal, spec.id, binding.confinement, child)
+    return Seat(binding, runtime, child, lodging)
 
 
 def _side(binding: Binding, runtime: Runtime) -> HostSide:
@@ -247,10 +283,17 @@ def _side(binding: Binding, runtime: Runtime) -> HostSide:
     )
 
 
-def _launch(binding: Binding) -> Launch:
+def launch_of(binding: Binding, lodging: Path | None = None, command: Sequence[str] | None = None) -> Launch:
+    """How the plugin's program, or another command in its place, is started."""
     spec = binding.spec
-    argv = resolve(spec.command, spec.root, host_search_path(os.environ))
+    argv = resolve(command or spec.command, spec.root, host_search_path(os.environ))
     known = [(name, binding.project.fact(fact)) for name, fact in spec.env_facts]
     facts = tuple((name, value) for name, value in known if value is not None)
-    env = build_env((*spec.env_inherit, *binding.inherit_env), os.environ, (*facts, *spec.env), binding.env)
-    return Launch(argv=argv, cwd=Path(spec.cwd or spec.root), env=env, limits=binding.limits, label=spec.id)
+    policy = binding.confinement.policy
+    if policy is not None and lodging is not None:
+        policy = replace(policy, write=(*policy.write, lodging))
+    environ = seen_inside(policy, os.environ, Path.home())
+    inherit = (*spec.env_inherit, *binding.inherit_env)
+    env = build_env(inherit, environ, (*facts, *spec.env), (*proxies(policy), *binding.env))
+    cwd = Path(spec.cwd or spec.root)
+    return Launch(argv=argv, cwd=cwd, env=env, limits=binding.limits, label=spec.id, policy=policy)

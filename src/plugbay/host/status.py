@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from plugbay.host import policy
-from plugbay.host.policy import Decision
+from plugbay.host.bindings import Bindings
+from plugbay.host.confinement import Confinement
+from plugbay.host.journal import Journal
 from plugbay.host.supervisor import Supervisor
 from plugbay.model.spec import PluginSpec
+from plugbay.process.child import Child
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +28,33 @@ class PluginStatus:
     generation: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
     """What happened to it without failing a call: noise, refused publishes, events dropped."""
+    confinement: Confinement = field(default_factory=Confinement)
+    """How it is confined, or why it is not."""
+    limits: str = ""
+    """How well the limits of its children hold: `full`, `full (v1)`, `degraded`; empty while none is confined."""
+
+
+def statuses(
+    specs: Iterable[PluginSpec],
+    supervisors: Mapping[str, Supervisor],
+    bindings: Bindings,
+    journal: Journal,
+    children: Iterable[Child],
+) -> list[PluginStatus]:
+    """The status of each of these plugins."""
+    limits = {child.label: child.limits_state for child in children}
+    found = [(spec, supervisors.get(spec.id), journal.counts(spec.id)) for spec in specs]
+    return [replace(status_of(*each, bindings), limits=limits.get(each[0].id, "")) for each in found]
 
 
 def status_of(
-    spec: PluginSpec, supervisor: Supervisor | None, decision: Decision, counts: Mapping[str, int]
+    spec: PluginSpec, supervisor: Supervisor | None, counts: Mapping[str, int], bindings: Bindings
 ) -> PluginStatus:
-    """The status of a plugin; without a supervisor, its host is not running."""
-    granted = policy.effective(spec, decision)
+    """The status of a plugin. Without a supervisor its host is not running, and how it is confined is only planned."""
+    granted = policy.effective(spec, bindings.decide(spec.id))
     if supervisor is None:
-        return PluginStatus(spec, "stopped", granted, 0, 0, counters=dict(counts))
+        planned = bindings.confinement(spec)
+        return PluginStatus(spec, "stopped", granted, 0, 0, counters=dict(counts), confinement=planned)
     return PluginStatus(
         spec,
         supervisor.state,
@@ -43,4 +64,5 @@ def status_of(
         supervisor.pid,
         supervisor.generation,
         dict(Counter(counts) + Counter(supervisor.counters)),
+        supervisor.binding.confinement,
     )

@@ -17,8 +17,14 @@ KINDS = frozenset(
 """Every kind of export, over all contracts."""
 
 
-ACCESS_KINDS = frozenset("read_path write_path run network no_network storage_read storage_write topic".split())
+ACCESS_KINDS = frozenset(
+    "read_path write_path own_path scratch run network no_network storage_read storage_write topic".split()
+)
 """Every kind of access a capability can stand for, over all contracts."""
+
+
+STATE_DIR = "${state_dir}"
+"""Stands for the plugin's own folder for what it keeps, at the beginning of a path that it may write."""
 
 
 FACTS = ("project.id", "project.root", "config.root", "search.path")
@@ -101,14 +107,20 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SandboxRequest:
-    """How a manifest asks to be confined. A request like any other: it can only narrow what the operator allows."""
+    """That a manifest asks to be confined, and what it needs then although no capability stands for it.
 
-    network: bool = False
-    """True: the host's own network, all of it."""
+    An empty request is the narrowest: what needs the operator's grant is in `PluginSpec.access`.
+    """
+
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
-    """Absolute paths; `${state_dir}` stands for the plugin's own folder for state."""
-    drop_user: bool = True
+    """Absolute paths; `STATE_DIR` stands for the plugin's own folder for state."""
+    host_network: bool = False
+    """The machine's own network, all of it."""
+    never: tuple[str, ...] = ()
+    """Paths that the contract shows to nobody, nor what is in them or around them, wherever links lead."""
+    insists: bool = False
+    """True: whoever runs the host has said, in the contract's own way, that nobody may be let off."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,7 @@ def _freedoms(sandbox: SandboxRequest | None) -> list[str]:
     if sandbox is None:
         return ["no sandbox of its own"]
     return [
-        *(["the host's network"] if sandbox.network else []),
-        *([] if sandbox.drop_user else ["its user's rights"]),
+        *(["the host's network"] if sandbox.host_network else []),
         *(f"reads {path}" for path in sandbox.read),
         *(f"writes {path}" for path in sandbox.write),
     ]

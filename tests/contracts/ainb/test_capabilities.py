@@ -66,7 +66,7 @@ def test_true_asks_for_the_capability_and_a_list_for_each_of_its_entries(
         ),
         ("read_claude_logs = true", [("read_path", "~/.claude/projects", None)]),
         ("read_codex_logs = true", [("read_path", "~/.codex/sessions", None)]),
-        ("write_plugin_data = true", [("write_path", "~/.agents-in-a-box/plugins/burndown", None)]),
+        ("write_plugin_data = true", [("own_path", "~/.agents-in-a-box/plugins/burndown", None)]),
         ("spawn_subprocess = true", [("run", "", None)]),
         ('spawn_subprocess = ["qmd"]', [("run", "qmd", None)]),
         (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plugbay.contracts.ainb.manifest import FILE_NAME, INHERITED, declared_name, not_ours, parse
 from plugbay.contracts.ainb.messages import CAPABILITIES
 from plugbay.contracts.ainb.sections import Lifecycle, Plugin, Provides, Setting, Subscribes
-from plugbay.model.spec import Access, Export, Lifetime, RestartPolicy, SettingsSpec, Timeouts
+from plugbay.model.spec import Access, Export, Lifetime, RestartPolicy, SandboxRequest, SettingsSpec, Timeouts
 from tests.contracts.ainb.manifests import ROOT, good, manifest, problems, reported
 from tests.support.requirements import requirement
 
@@ -62,6 +62,7 @@ def test_a_manifest_becomes_a_spec() -> None:
     )
     assert spec.commands == ("/usage", "/burndown")
     assert spec.capabilities == ("read_sessions", "write_plugin_data", "event_bus", "network=api.openai.com")
+    assert spec.sandbox == SandboxRequest()
     assert spec.access[-1] == Access("network", "api.openai.com", capability="network=api.openai.com")
     assert (spec.snapshots, spec.latest_state) == (("sessions.usage_data", "ui.theme"), ("ui.theme",))
     assert (spec.subscribes, spec.publishes, spec.settings) == ((), (), SettingsSpec())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plugbay.contracts.kaged.manifest import FILE_NAMES, USUAL_VARIABLES, parse
 from plugbay.contracts.kaged.sections import KnobEntry, Manifest
-from plugbay.model.spec import Access, Export, Knob, Lifetime, RestartPolicy, SettingsSpec, Timeouts
+from plugbay.model.spec import Access, Export, Knob, Lifetime, RestartPolicy, SandboxRequest, SettingsSpec, Timeouts
 from tests.contracts.kaged.manifests import ROOT, good, manifest, problems, reported
 from tests.support.requirements import requirement
 
@@ -134,6 +134,7 @@ def test_a_manifest_becomes_a_spec() -> None:
         Access("read_path", "/srv", capability="read:fs:/srv"),
         Access("network", capability="net:*"),
     )
+    assert spec.sandbox == SandboxRequest()
     assert spec.publishes == ("plugin.notes.added", "plugin.notes.page.torn")
     assert (spec.publish_rate, spec.roles, spec.settings) == (100.0, (), SettingsSpec())
 

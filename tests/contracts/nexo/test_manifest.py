@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from plugbay.contracts.nexo.manifest import FILE_NAME, parse
 from plugbay.contracts.nexo.patience import PATIENCE, TIMEOUTS
 from plugbay.contracts.nexo.rules import USUAL_VARIABLES
+from plugbay.contracts.nexo.sandbox import DENIED
 from plugbay.contracts.nexo.sections import Plugin
 from plugbay.model.spec import Export, Lifetime, RestartPolicy, SandboxRequest
 from tests.contracts.nexo.manifests import ROOT, good, manifest, problems
@@ -111,7 +112,7 @@ def test_declared_tools_are_exports_that_have_no_schema_yet() -> None:
 @requirement("nexo:manifest-sandbox-paths")
 def test_the_contracts_own_sandbox_is_a_request() -> None:
     spec = good(CONTRACTS_OWN + SANDBOX)
-    assert spec.sandbox == SandboxRequest(network=False, read=("/etc/ssl/certs",), write=("${state_dir}",))
+    assert spec.sandbox == SandboxRequest(read=("/etc/ssl/certs",), write=("${state_dir}",), never=DENIED)
 
 
 @requirement("nexo:manifest-entrypoint")

@@ -32,6 +32,11 @@ def codes(**changes: Any) -> list[tuple[str, str, str]]:
     return [(problem.severity, problem.code, problem.path) for problem in problems]
 
 
+def test_a_comment_is_for_people_and_no_unknown_key() -> None:
+    assert codes(**{"$comment": "Written from plugin.py."}) == []
+    assert codes(**{"comment": "Written from plugin.py."}) == [("warning", "unknown_key", "comment")]
+
+
 def test_a_manifest_becomes_a_spec_with_the_contracts_facts() -> None:
     spec, problems = parse(json.dumps(whole(display_name="P", description="does p", capabilities=["a"])), ROOT)
     assert problems == []

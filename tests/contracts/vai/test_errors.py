@@ -72,6 +72,12 @@ def test_each_status_is_the_outcome_of_its_failure(status: str, code: str, retry
     )
 
 
+@pytest.mark.parametrize(("status", "kept"), [("failed", True), ("retryable_failure", False)])
+@pytest.mark.parametrize("code", [Code.INVALID_INPUT, Code.NOT_FOUND])
+def test_two_codes_of_failed_work_are_ours_too(code: str, status: str, kept: bool) -> None:
+    assert errors.ended(status, {"code": code, "message": "no"}).code == (code if kept else Code.PLUGIN_ERROR)
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [

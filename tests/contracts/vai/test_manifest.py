@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plugbay.contracts.vai.manifest import FILE_NAME, INHERITED, parse
 from plugbay.contracts.vai.sections import Compactor, Entry, Harness, Hook, Manifest, Permissions, Runtime, Tool
-from plugbay.model.spec import Access, Lifetime, RestartPolicy, SettingsSpec, Timeouts
+from plugbay.model.spec import Access, Lifetime, RestartPolicy, SandboxRequest, SettingsSpec, Timeouts
 from tests.contracts.vai.manifests import EXAMPLE, ROOT, MemorySite, export, good, manifest, parsed, reported
 from tests.support.requirements import requirement
 
@@ -39,7 +39,8 @@ def test_the_contracts_own_example_has_four_exports_and_no_problem() -> None:
     assert (coder["target_context"], coder["supports_pinned_items"]) == ("coding", True)
     assert spec.exports[1].capabilities == ("network", "secret=jira_token")
     assert spec.exports[3].capabilities == ("filesystem=scratch",)
-    assert spec.access == (Access("network", capability="network"),)
+    assert spec.access == (Access("network", capability="network"), Access("scratch", capability="filesystem=scratch"))
+    assert spec.sandbox == SandboxRequest()
 
 
 def test_an_export_without_a_description_has_its_label() -> None:

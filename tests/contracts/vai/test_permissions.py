@@ -34,6 +34,7 @@ def test_what_is_asked_for_has_a_word_that_can_be_granted() -> None:
     assert capabilities(asked) == words
     assert access(words) == (Access("network", capability="network"),)
     assert access(words[1:]) == ()
+    assert access(("filesystem=scratch",)) == (Access("scratch", capability="filesystem=scratch"),)
 
 
 def test_the_words_of_a_package_are_those_of_its_exports_each_once() -> None:

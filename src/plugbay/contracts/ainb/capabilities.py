@@ -90,7 +90,7 @@ def _allowed(plugin: str, capability: str) -> list[Access]:
     if name == "read_paths" and narrowed:
         return [Access("read_path", entry)]
     if name == "write_plugin_data" and not narrowed:
-        return [Access("write_path", DATA_FOLDER + plugin)]
+        return [Access("own_path", DATA_FOLDER + plugin)]
     return [] if narrowed else [Access("read_path", folder) for folder in READ_FOLDERS.get(name, ())]
 
 

@@ -101,6 +101,10 @@ class AinbMachine(RpcMachine):
     def _frame(self, body: bytes) -> bytes:
         return encode(body, MAX_BODY)
 
+    @property
+    def pending(self) -> int:
+        return self._frames.pending
+
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
         if self.state in OVER:

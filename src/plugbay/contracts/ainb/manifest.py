@@ -17,7 +17,7 @@ from plugbay.contracts.document import Document, parse_toml
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.validation import validate
 from plugbay.model.errors import Problem
-from plugbay.model.spec import Export, Lifetime, PluginSpec, RestartPolicy, Timeouts
+from plugbay.model.spec import Export, Lifetime, PluginSpec, RestartPolicy, SandboxRequest, Timeouts
 
 FILE_NAME = "manifest.toml"
 
@@ -118,6 +118,7 @@ def _spec(manifest: Manifest, root: Path) -> PluginSpec:
         restart=RESTART,
         snapshots=_distinct(manifest.subscribes.snapshots),
         latest_state=_distinct(manifest.subscribes.latest_state),
+        sandbox=SandboxRequest(),
         access=capabilities.access(plugin.name, requested),
         settings=settings.settings(manifest.config),
         commands=_distinct(manifest.provides.commands),

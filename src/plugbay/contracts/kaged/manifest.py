@@ -20,7 +20,16 @@ from plugbay.contracts.kaged.sections import Manifest
 from plugbay.contracts.validation import validate
 from plugbay.contracts.yaml_document import parse_yaml
 from plugbay.model.errors import Problem
-from plugbay.model.spec import Access, Export, Lifetime, PluginSpec, RestartPolicy, SettingsSpec, Timeouts
+from plugbay.model.spec import (
+    Access,
+    Export,
+    Lifetime,
+    PluginSpec,
+    RestartPolicy,
+    SandboxRequest,
+    SettingsSpec,
+    Timeouts,
+)
 
 FILE_NAMES = ("kaged-plugin.yaml", "manifest.yaml")
 """What published plugins call the file, and what the contract calls it."""
@@ -103,6 +112,7 @@ def _spec(manifest: Manifest, root: Path) -> PluginSpec:
         restart=RESTART,
         publishes=tuple(topic(manifest.name, name) for name in _distinct(manifest.notifications)),
         publish_rate=PUBLISH_RATE,
+        sandbox=SandboxRequest(),
         access=_access(capabilities),
         settings=_settings(manifest),
         health_interval=float(manifest.health_interval_sec),

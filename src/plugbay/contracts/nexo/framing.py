@@ -30,6 +30,10 @@ class FramedMachine(RpcMachine):
         self._lines = LineDecoder(self._longest)
         self._decode = codec.decoder(messages.READS, messages.READS_RAW)
 
+    @property
+    def pending(self) -> int:
+        return self._lines.pending
+
     def _frame(self, body: bytes) -> bytes:
         return encode(body)
 

@@ -21,7 +21,7 @@ from plugbay.contracts.nexo.rules import USUAL_VARIABLES
 from plugbay.contracts.nexo.sections import LATER_SECTIONS, Extends, Manifest, Plugin, Supervisor, is_section
 from plugbay.contracts.validation import unknown_keys, validate
 from plugbay.model.errors import Problem
-from plugbay.model.spec import Export, Lifetime, PluginSpec, RestartPolicy, Timeouts
+from plugbay.model.spec import Export, Lifetime, PluginSpec, RestartPolicy, SandboxRequest, Timeouts
 
 FILE_NAME = "nexo-plugin.toml"
 
@@ -60,7 +60,8 @@ def parse(text: str, root: Path, environ: Mapping[str, str]) -> tuple[PluginSpec
     problems = [*sorted([*problems, *draft.problems], key=lambda problem: problem.line or 0), *unusable]
     if manifest is None or any(problem.severity == "error" for problem in problems):
         return None, problems
-    return _spec(manifest.plugin, root, timeouts, seconds), problems
+    confined = sandbox.request(manifest.plugin.sandbox, environ)
+    return _spec(manifest.plugin, root, timeouts, seconds, confined), problems
 
 
 def _known(document: Document) -> Document:
@@ -91,7 +92,9 @@ def _ignored(document: Document, draft: Draft) -> list[Problem]:
     return problems
 
 
-def _spec(plugin: Plugin, root: Path, timeouts: Timeouts, seconds: dict[str, float]) -> PluginSpec:
+def _spec(
+    plugin: Plugin, root: Path, timeouts: Timeouts, seconds: dict[str, float], confined: SandboxRequest | None
+) -> PluginSpec:
     entrypoint, supervisor = plugin.entrypoint, plugin.supervisor
     return PluginSpec(
         id=plugin.id,
@@ -115,7 +118,7 @@ def _spec(plugin: Plugin, root: Path, timeouts: Timeouts, seconds: dict[str, flo
         stderr_tail=supervisor.stderr_tail_lines,
         subscribes=topics.subscribes(plugin),
         publishes=topics.publishes(plugin),
-        sandbox=sandbox.request(plugin.sandbox),
+        sandbox=confined,
     )
 
 

@@ -12,16 +12,13 @@ from collections.abc import Iterable, Mapping
 from plugbay.contracts.document import Path
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.nexo.sections import Sandbox
-from plugbay.model.spec import SandboxRequest
+from plugbay.model.spec import STATE_DIR, SandboxRequest
 
 REQUIRE = "NEXO_PLUGIN_SANDBOX_REQUIRE"
 """Set by an operator who runs nothing unconfined."""
 
 HOST_NET_ALLOW = "NEXO_PLUGIN_SANDBOX_HOST_NET_ALLOW"
 """Set by an operator who lets manifests ask for the host's network."""
-
-STATE_DIR = "${state_dir}"
-"""Stands for the plugin's own folder for state, at the beginning of a path that may be written."""
 
 DENIED = tuple(
     "/etc/shadow /etc/sudoers /etc/sudoers.d /proc/sys /proc/kcore /proc/kallsyms /sys/firmware /sys/kernel "
@@ -55,6 +52,9 @@ def check(draft: Draft, environ: Mapping[str, str]) -> None:
     for key, writable in (("fs_read_paths", False), ("fs_write_paths", True)):
         for where, path in draft.texts("sandbox", key):
             _report(draft, where, _path_violation(path, environ, writable=writable))
+    if draft.value("sandbox", "drop_user") is False:
+        text = "nobody is confined with the rights of the host's user; it is dropped all the same"
+        draft.warn("sandbox_user_dropped", ("sandbox", "drop_user"), text)
     command = draft.text("entrypoint", "command") or ""
     if command.startswith("/"):
         # The sandbox shows the plugin the folder of its own program, so that is an allowlist too.
@@ -62,15 +62,16 @@ def check(draft: Draft, environ: Mapping[str, str]) -> None:
         _report(draft, ("entrypoint", "command"), _denied_violation(folder, environ))
 
 
-def request(section: Sandbox) -> SandboxRequest | None:
-    """What a section without problems asks for."""
+def request(section: Sandbox, environ: Mapping[str, str]) -> SandboxRequest | None:
+    """What a section without problems asks for. `drop_user` asks for nothing: no plugin has its host's user."""
     if not section.enabled:
         return None
     return SandboxRequest(
-        network=section.network == "host",
         read=_distinct(section.fs_read_paths),
         write=_distinct(section.fs_write_paths),
-        drop_user=section.drop_user,
+        host_network=section.network == "host",
+        never=DENIED,
+        insists=environ.get(REQUIRE) in _TRUTHY,
     )
 
 

@@ -279,6 +279,10 @@ class RuneMachine(Machine):
         self._step("close")
 
     @property
+    def pending(self) -> int:
+        return self._lines.pending
+
+    @property
     def satisfied(self) -> bool:
         return self.role == Role.HOST and self.state == ANSWERED
 

@@ -22,6 +22,9 @@ from plugbay.model.spec import Export, Lifetime, PluginSpec, Timeouts
 
 FILE_NAME = "rterm-plugin.json"
 
+COMMENT = "$comment"
+"""Says something to people, as in JSON Schema; no host looks at it."""
+
 TIMEOUTS = Timeouts(launch=2.0, handshake=2.0, call=5.0, teardown=0.5, kill=2.0)
 """The contract's four timeouts and the wait for a killed child; an operator may override each."""
 
@@ -140,7 +143,7 @@ def _cross_field(document: Document) -> list[Problem]:
 
 
 def _warnings(document: Document) -> list[Problem]:
-    problems = unknown_keys(document.value, _Manifest.model_fields, (), document)
+    problems = unknown_keys(document.value, (*_Manifest.model_fields, COMMENT), (), document)
     problems += unknown_keys(document.value.get("process"), _Process.model_fields, ("process",), document)
     for position, tool in _tables(document.value.get("tools")):
         problems += unknown_keys(tool, _Tool.model_fields, ("tools", position), document)

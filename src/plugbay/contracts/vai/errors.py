@@ -35,6 +35,9 @@ _FROM_PLUGIN = {
 }
 """What `ok=false` means to us; with any other code it is a plugin error."""
 
+_OUTCOMES = {"invalid_input": Code.INVALID_INPUT, "not_found": Code.NOT_FOUND}
+"""The two codes of failed work with a meaning of their own; with every other one it is a plugin error."""
+
 _REFUSALS = {
     Code.TOOL_NOT_EXPOSED: UNKNOWN_EXPORT,
     Code.OVERLOADED: OVERLOADED,
@@ -68,8 +71,9 @@ def ended(status: str, error: Any) -> Failure:
     said = error if isinstance(error, dict) else {}
     code = _code(said)
     what = _text(said) or f"the plugin ended with {status}" + (f" and the code {code}" if code else " without a word")
+    ours = _OUTCOMES.get(code, Code.PLUGIN_ERROR) if status == Outcome.FAILED else Code.PLUGIN_ERROR
     return Failure(
-        Code.CANCELLED if status == Outcome.CANCELLED else Code.PLUGIN_ERROR,
+        Code.CANCELLED if status == Outcome.CANCELLED else ours,
         what,
         origin=Origin.PLUGIN,
         detail={"plugin_code": code} if code else {},

@@ -115,6 +115,10 @@ class VaiMachine(Machine):
 
     # Frames.
 
+    @property
+    def pending(self) -> int:
+        return self._frames.pending
+
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
         if self.state in OVER:

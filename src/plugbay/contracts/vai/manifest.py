@@ -18,7 +18,7 @@ from plugbay.contracts.vai.parts import Part
 from plugbay.contracts.vai.sections import Entry, Manifest
 from plugbay.contracts.validation import validate
 from plugbay.model.errors import Problem
-from plugbay.model.spec import Export, Lifetime, PluginSpec, Timeouts
+from plugbay.model.spec import Export, Lifetime, PluginSpec, SandboxRequest, Timeouts
 
 FILE_NAME = "vai-plugin.toml"
 
@@ -77,6 +77,7 @@ def _spec(manifest: Manifest, root: Path, site: Site, schemas: Schemas) -> Plugi
         exports=exports,
         capabilities=words,
         timeouts=_timeouts(exports),
+        sandbox=SandboxRequest(),
         access=permissions.access(words),
     )
 

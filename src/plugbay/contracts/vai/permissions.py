@@ -24,6 +24,9 @@ SCOPES = tuple(
 CAPABILITY = "network"
 """What an operator grants for `network = "egress"`."""
 
+_ACCESS = {CAPABILITY: "network", "filesystem=scratch": "scratch"}
+"""What stands for something that the operating system knows, and the kind of it."""
+
 _SCOPE = re.compile(r"[a-z][a-z0-9_-]*:[a-z][a-z0-9_-]*")
 _SLOT = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -51,8 +54,8 @@ def capabilities(asked: Permissions) -> tuple[str, ...]:
 
 
 def access(words: tuple[str, ...]) -> tuple[Access, ...]:
-    """What these words allow that the operating system knows."""
-    return (Access("network", capability=CAPABILITY),) if CAPABILITY in words else ()
+    """What these words allow that the operating system knows. A package can always read what lies in it."""
+    return tuple(Access(_ACCESS[word], capability=word) for word in words if word in _ACCESS)
 
 
 def _each(asked: Part, key: str, code: str, problem_of: Callable[[str], str | None]) -> None:

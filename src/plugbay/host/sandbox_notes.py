@@ -1,0 +1,55 @@
+"""What an operator hears about confinement although no call failed of it: one kind of note for each thing.
+
+Owns the words and which journal counter each has. What is noted is decided elsewhere: a plugin that should be confined
+and is not, limits that do not hold for all its processes, a granted path that is not there, a connection that was
+refused, and an end for want of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from plugbay.host.confinement import Confinement
+from plugbay.host.journal import Journal
+from plugbay.process.sandbox.cgroup import DEGRADED
+
+if TYPE_CHECKING:
+    from plugbay.process.child import Child
+    from plugbay.process.sandbox.egress.verdict import Verdict
+
+UNCONFINED = "unconfined"
+LIMITS_DEGRADED = "limits_degraded"
+NOT_SHOWN = "sandbox_not_shown"
+REFUSED = "egress_refused"
+OUT_OF_MEMORY = "out_of_memory"
+
+
+def started(journal: Journal, plugin_id: str, confinement: Confinement, child: Child) -> None:
+    """A child runs: whether it is confined as it should be, and what is said when it ends."""
+    if confinement.downgrade:
+        journal.note(plugin_id, UNCONFINED, f"it runs unconfined, with all rights of this user: {confinement.reason}")
+    if child.limits_state == DEGRADED:
+        text = "limits of memory, processes and cpu do not hold for all its processes together; see plugbay doctor"
+        journal.note(plugin_id, LIMITS_DEGRADED, text)
+    for text in confinement.notes:
+        journal.note(plugin_id, NOT_SHOWN, text)
+    if confinement.policy is not None:
+        child.on_exit(lambda _: _ended(journal, plugin_id, child))
+
+
+def _ended(journal: Journal, plugin_id: str, child: Child) -> None:
+    if child.oom:
+        journal.note(plugin_id, OUT_OF_MEMORY, "it was killed because it used more memory than it may", level="error")
+
+
+def connections(journal: Journal) -> Callable[[Verdict], None]:
+    """Who hears of each connection that was allowed or refused, and notes the refused ones."""
+
+    def told(verdict: Verdict) -> None:
+        if not verdict.allowed:
+            where = f"{verdict.host}:{verdict.port}: " if verdict.host else ""
+            address = f" ({verdict.address})" if verdict.address else ""
+            journal.note(verdict.label, REFUSED, f"{where}{verdict.why}{address}")
+
+    return told
