@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plugbay.contracts.registry import CONTRACTS, Contract
+from plugbay.contracts.registry import CONTRACTS, Contract, contract_of
 from plugbay.host.plugin_files import PluginFiles
 from plugbay.model.errors import Problem
 from plugbay.model.ids import full_name
@@ -39,49 +39,83 @@ class Found:
         return tuple(problem for problem in self.problems if problem.severity == "error")
 
 
-def discover(paths: Iterable[Path]) -> list[Found]:
-    """Every plugin in `paths`; each path is a plugin folder or a folder of plugin folders."""
+def discover(paths: Iterable[Path], prefer: str = "") -> list[Found]:
+    """Every plugin in `paths`; each path is a plugin folder, a manifest in one, or a folder of plugin folders.
+
+    A source that serves several contracts has a manifest of each beside it. It is hosted under the one that is
+    preferred, else under the first that we know.
+    """
     found: list[Found] = []
     for path in paths:
-        found += _discover_one(path)
-    return _refuse_twins(list({os.path.realpath(item.root): item for item in found}.values()))
+        found += _discover_one(path, prefer)
+    return _refuse_twins(list({(os.path.realpath(item.root), item.contract): item for item in found}.values()))
 
 
-def inspect(path: Path) -> Found:
-    """The plugin in exactly this folder; a folder without a manifest is a problem here."""
+def inspect(path: Path, contract: str | None = None) -> Found:
+    """The plugin in exactly this folder, or of exactly this manifest; that there is none is a problem here.
+
+    `contract` says which of several manifests is meant.
+    """
     try:
-        return _plugin_in(path) or _nothing(path, _no_manifest(path))
+        return _plugin_in(path, contract) or _nothing(path, _no_manifest(path))
     except OSError as error:
         return _nothing(path, _unreadable(path, error))
 
 
-def _discover_one(path: Path) -> list[Found]:
+def contracts_in(path: Path) -> list[str]:
+    """The contracts of which there is a manifest in this folder."""
     try:
-        plugin = _plugin_in(path)
+        return [contract.name for contract, _ in _meant(path, _manifests_in(path))]
+    except OSError:
+        return []
+
+
+def _discover_one(path: Path, prefer: str) -> list[Found]:
+    try:
+        plugin = _plugin_in(path, prefer=prefer)
         if plugin:
             return [plugin]
         names = sorted(os.listdir(path))
     except OSError as error:
         return [_nothing(path, _unreadable(path, error))]
-    found = [_child(path / name) for name in names[:MAX_FOLDERS] if not name.startswith(".")]
+    found = [_child(path / name, prefer) for name in names[:MAX_FOLDERS] if not name.startswith(".")]
     return [item for item in found if item is not None]
 
 
-def _child(path: Path) -> Found | None:
+def _child(path: Path, prefer: str) -> Found | None:
     try:
-        return _plugin_in(path) if path.is_dir() or path.is_symlink() else None
+        return _plugin_in(path, prefer=prefer) if path.is_dir() or path.is_symlink() else None
     except OSError as error:
         return _nothing(path, _unreadable(path, error))
 
 
-def _plugin_in(path: Path) -> Found | None:
-    """The plugin whose manifest is directly in `path`; None when there is no manifest. Raises OSError."""
-    present = _manifests_in(path)
-    certain = [(contract, name) for contract, name in present if contract.not_ours is None]
-    if len(certain) > 1:
-        files = " and ".join(name for _, name in certain)
-        return _nothing(path, Problem("ambiguous_manifest", "", f"{files} in one folder; keep one"))
-    return next(filter(None, (_read(path, contract, name) for contract, name in certain or present)), None)
+def _plugin_in(path: Path, wanted: str | None = None, prefer: str = "") -> Found | None:
+    """The plugin whose manifest is directly in `path`, or is `path`; None when there is no manifest. Raises OSError."""
+    if path.is_file():
+        named = contract_of(path.name)
+        return _read(path.parent, named, path.name) if named else None
+    meant = _meant(path, _manifests_in(path))
+    chosen = [(contract, name) for contract, name in meant if wanted in (None, contract.name)]
+    chosen.sort(key=lambda pair: pair[0].name != prefer)
+    found = next(filter(None, (_read(path, contract, name) for contract, name in chosen)), None)
+    others = [name for contract, name in meant if found and contract.name != found.contract]
+    if found is None or not others or wanted is not None:
+        return found
+    text = f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} here too; to use it so, name that file"
+    return replace(found, problems=(*found.problems, Problem("several_manifests", "", text, severity="warning")))
+
+
+def _meant(path: Path, present: list[tuple[Contract, str]]) -> list[tuple[Contract, str]]:
+    """Of the files called like manifests, those that are: some names are other programs' too. One of each contract."""
+    one = list({contract.name: (contract, name) for contract, name in reversed(present)}.values())[::-1]
+    return [(contract, name) for contract, name in one if len(one) == 1 or _is_ours(path / name, contract)]
+
+
+def _is_ours(path: Path, contract: Contract) -> bool:
+    if contract.not_ours is None:
+        return True
+    text = _manifest_text(path)
+    return isinstance(text, str) and contract.not_ours(text) is None
 
 
 def _manifests_in(path: Path) -> list[tuple[Contract, str]]:

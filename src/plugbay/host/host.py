@@ -3,15 +3,13 @@
     async with Host.load("plugins/", config="plugbay.toml") as host:
         forecast = await host.call("weather_forecast", {"city": "Lima"}, timeout=5)
 
-Owns what is public and the life of everything behind it: `calls` tells how a call goes, `assembly` puts the services
-together. Works from any task, any loop and any thread: a call from another loop is carried to the loop the host was
-started on. `SyncHost` is the same without a loop.
+Owns what is public and the life of everything behind it: `calls` tells how a call goes. Works from any task, loop and
+thread: a call from another loop is carried to the loop the host was started on. `SyncHost` is the same without a loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -44,14 +42,14 @@ from plugbay.host.services.hooks import HookOutcome
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.host.services.vectors import VectorRegistry
 from plugbay.host.snapshots import Snapshots
-from plugbay.host.status import PluginStatus, status_of
+from plugbay.host.status import PluginStatus, statuses
 from plugbay.host.streaming import CallStream
 from plugbay.host.subjects import subject_problem
 from plugbay.host.supervisor import Supervisor, supervise
+from plugbay.host.taps import Taps
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
 from plugbay.model.spec import Export, PluginSpec
-from plugbay.process.child import Spawner
 from plugbay.wire.fast_json import MsgspecCodec
 
 T = TypeVar("T")
@@ -75,6 +73,7 @@ class Host:
         log_dir: Path | None = None,
         state_dir: Path | None = None,
         trace: Trace | None = None,
+        record: str | Path | None = None,
     ) -> None:
         """`eager=False` starts no plugin before it is needed; `unconfined` ignores that some ask for a sandbox."""
         self.found = list(found)
@@ -98,11 +97,14 @@ class Host:
             state,
             log=invocation_log,
             checkpoints=checkpoints,
+            scratch=self._bindings.scratch,
         )
         self._agents = Agents(self.config.agents, self._specs, self._calls)
         self._screens = Screens(self._calls)
         self._backends.services.delivered = self._screens.touch
         self._namespaces = Namespaces(self._calls, self._screens.answered)
+        self.taps = Taps(self._specs, record, self._backends.services.journal.note)
+        self.tap = self.taps.open
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runtime: Runtime | None = None
         self._stopping: asyncio.Future[None] | None = None
@@ -130,12 +132,13 @@ class Host:
             raise PlugbayError("this host has been started already")
         self._loop = asyncio.get_running_loop()
         self._runtime = runtime = Runtime(
-            Spawner(self._log_dir, clean_up=True),
+            self._bindings.spawner(self._log_dir, self.journal),
             Deadlines(self._loop),
             self._codec,
             self._trace,
             self._backends.services,
             self._greeted,
+            self.taps,
         )
         try:
             await self._backends.open()
@@ -181,6 +184,7 @@ class Host:
         await runtime.spawner.close()
         runtime.deadlines.close()
         await self._backends.close()
+        self.taps.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -345,18 +349,13 @@ class Host:
 
     def plugins(self) -> list[PluginStatus]:
         """Every usable plugin and what it is doing."""
-        counts = self._backends.services.journal.counts
-        return [
-            status_of(spec, self._calls.supervisors.get(spec.id), self._decisions[spec.id], counts(spec.id))
-            for spec in self._specs.values()
-        ]
+        children = () if self._runtime is None else self._runtime.spawner.children.values()
+        return statuses(self._specs.values(), self._calls.supervisors, self._bindings, self.journal, children)
 
     @property
     def mistyped_ids(self) -> dict[str, str]:
         """Ids in plugbay.toml that no plugin here has but that look like one: settings that silently do nothing."""
-        strangers = [plugin_id for plugin_id in self.config.plugins if plugin_id not in self._specs]
-        near = {stranger: difflib.get_close_matches(stranger, self._specs, n=1, cutoff=0.8) for stranger in strangers}
-        return {stranger: matches[0] for stranger, matches in near.items() if matches}
+        return self.config.mistyped(self._specs)
 
     @property
     def problems(self) -> list[Found]:

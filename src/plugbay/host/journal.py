@@ -47,6 +47,8 @@ class Journal:
         self._clock = clock
         self._counts: dict[str, Counter[str]] = {}
         self._recent: dict[str, deque[Note]] = {}
+        self.listener: Callable[[str, Note], object] | None = None
+        """Told the plugin's id and each note, as it is made."""
 
     def note(self, plugin_id: str, kind: str, text: str, times: int = 1, *, level: str = "warn") -> None:
         """Something happened `times` times; `kind` is one of the few words an operator looks for."""
@@ -54,7 +56,10 @@ class Journal:
         severity = logging.DEBUG if counts[kind] else logging.WARNING
         counts[kind] += times
         shown = printable(text[:MAX_TEXT].encode("utf-8", "backslashreplace")[:MAX_TEXT])
-        self._keep(plugin_id, Note(self._clock(), level, kind, shown))
+        made = Note(self._clock(), level, kind, shown)
+        self._keep(plugin_id, made)
+        if self.listener is not None:
+            self.listener(plugin_id, made)
         LOG.log(severity, "%s: %s: %s", plugin_id, kind, shown)
 
     def _keep(self, plugin_id: str, note: Note) -> None:

@@ -20,6 +20,7 @@ from plugbay.link.grace import DEADLINE, Grace
 from plugbay.link.hooks import Hooks
 from plugbay.link.sender import Sender
 from plugbay.link.stream import EXIT_NOTICE, ByteStream
+from plugbay.link.tap import Tap
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import (
     CallArrived,
@@ -43,7 +44,7 @@ class Link:
 
     __slots__ = tuple(
         "_answers _deadlines _eof_timer _graces _greeted _has_process _hooks _loop _number _parting _progress _send "
-        "_sender _stream _trace _waiting fault hello late machine noise".split()
+        "_sender _stream _tap _trace _waiting fault hello late machine noise".split()
     )
 
     def __init__(
@@ -60,6 +61,7 @@ class Link:
         self._deadlines = deadlines
         self._hooks = hooks or Hooks()
         self._trace = self._hooks.trace
+        self._tap: Tap | None = None
         self._has_process = has_process
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[CallId, asyncio.Future[CallFinished]] = {}
@@ -140,6 +142,10 @@ class Link:
         self._has_process = False
         self._stream.read_available()
         self._end_of_output()
+
+    def tap(self, tap: Tap | None) -> None:
+        """From now on, show every byte that is read or written to `tap`, or to nobody."""
+        self._tap = self._sender.tap = tap
 
     # Asking.
 
@@ -250,6 +256,8 @@ class Link:
 
     def data_received(self, data: bytes) -> None:
         self._sender.heard()
+        if self._tap is not None:
+            self._tap.received(data, self.machine.pending)
         if self._trace is not None:
             self._trace("stream.read")
             self._trace("machine.receive")

@@ -16,6 +16,7 @@ from plugbay.link.deadlines import Deadlines
 from plugbay.link.outbox import BURST, Outbox, weight
 from plugbay.link.stall import StallWatch
 from plugbay.link.stream import ByteStream
+from plugbay.link.tap import Tap
 from plugbay.model.errors import Failure
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Sender:
 
     __slots__ = tuple(
         "_burst _deadlines _direct _flush_scheduled _handed_over _loop _machine _ready _refused _stall _stalled "
-        "_stream _trace outbox over".split()
+        "_stream _trace outbox over tap".split()
     )
 
     def __init__(
@@ -60,6 +61,8 @@ class Sender:
         self.outbox = Outbox(machine.TRAFFIC)
         self.over = False
         """Set it, and nothing more is sent."""
+        self.tap: Tap | None = None
+        """Shown every byte before it is written."""
 
     def send(self) -> None:
         """Send what the machine has to say, now or with the rest of the tick."""
@@ -91,6 +94,8 @@ class Sender:
             return
         if self._trace is not None:
             self._trace("stream.write")
+        if self.tap is not None:
+            self.tap.sent(data)
         self._stream.write(data)
         if self._stream.buffered:
             self._stall = self._stall or StallWatch(self._stream, self._deadlines, self._stalled)

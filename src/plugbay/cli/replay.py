@@ -1,0 +1,227 @@
+"""`plugbay replay FILE`: a recording in the place of the plugin, or of the host, that it was made of.
+
+Owns which of the two is meant and how the outcome looks. In the place of the plugin stdin and stdout are the wire, so
+everything else goes to stderr. What a replay is, and when it would lie, is the kit's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plugbay.cli import folders, output
+from plugbay.cli.exit_codes import Exit
+from plugbay.model.errors import PlugbayError
+
+if TYPE_CHECKING:
+    from plugbay.conformance.mock_host import Finding, Outcome
+    from plugbay.link.recording import Recording
+    from plugbay.model.spec import PluginSpec
+
+SHOWN_DIFFERENCES = 8
+"""Of one frame; more of them say no more."""
+
+
+def _positive(value: float | None) -> float | None:
+    if value is not None and value <= 0:
+        raise typer.BadParameter(f"{value:g} is not more than 0")
+    return value
+
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A recording: plugbay tap --record, or Host(record=…).")]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PATH|-- CMD…", help="With --as-host: the plugin's folder, or the command that starts it."),
+]
+AsHost = Annotated[bool, typer.Option("--as-host", help="Talk to a real plugin as the host did, and compare.")]
+Check = Annotated[bool, typer.Option("--check", help="Only say what the recording holds.")]
+Loose = Annotated[bool, typer.Option("--loose", help="Answer by what is asked and in order, whatever is in it.")]
+Redacted = Annotated[
+    bool, typer.Option("--allow-redacted", help="Go on where secrets were taken out; they stay placeholders.")
+]
+Speed = Annotated[
+    float | None,
+    typer.Option(metavar="X", callback=_positive, help="As slowly as it was: 1; twice as fast: 2. Otherwise at once."),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(metavar="POINTER", help="Do not compare this, like /result/id; * is any step; repeatable."),
+]
+Seconds = Annotated[
+    float | None, typer.Option("--timeout", metavar="S", callback=_positive, help="Seconds to wait for a frame; 10.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="With --check or --as-host: print JSON on stdout.")]
+
+
+def replay(
+    file: File,
+    words: Words = None,
+    as_host: AsHost = False,
+    check: Check = False,
+    loose: Loose = False,
+    allow_redacted: Redacted = False,
+    speed: Speed = None,
+    ignore: Ignore = None,
+    timeout: Seconds = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stand in for a recorded plugin on stdin and stdout; or, with --as-host, for its host.
+
+    As a plugin it can be the command of a manifest: it answers what was recorded, and refuses what was not. As a host
+    it exits with 9 when the plugin answers otherwise than it did. Where a secret was taken out it refuses to go on.
+    """
+    recording = _read(file)
+    if check:
+        _show_contents(file, recording, as_json)
+    elif as_host:
+        _as_host(recording, words or [], Path(file), speed, ignore or [], timeout, allow_redacted, as_json)
+    elif as_json or words:
+        wrong = "--json" if as_json else "PATH|-- CMD…"
+        raise typer.BadParameter("as a plugin, stdout is the wire; add --as-host or --check", param_hint=wrong)
+    else:
+        # At once: some contracts give a plugin half a second to leave, and there is nothing to clear up.
+        os._exit(_as_plugin(recording, loose, allow_redacted, speed or 0.0))
+
+
+def _read(file: Path) -> Recording:
+    from plugbay.link import recording
+
+    try:
+        with file.open("rb") as lines:
+            return recording.read(lines)
+    except OSError as error:
+        output.problem(f"{file}: {error.strerror}")
+        raise typer.Exit(Exit.NOT_FOUND if isinstance(error, FileNotFoundError) else Exit.FAILURE) from None
+    except recording.BadRecording as error:
+        output.problem(f"{file}: {error}", hint="plugbay tap ID --record FILE makes a recording")
+        raise typer.Exit(Exit.INVALID) from None
+
+
+# In the place of the plugin.
+
+
+def _as_plugin(recording: Recording, loose: bool, allow_redacted: bool, speed: float) -> int:
+    from plugbay.conformance.mock_plugin import MockPlugin
+    from plugbay.conformance.stdio_replay import serve
+
+    mock = MockPlugin(recording, _to_stderr, loose=loose, allow_redacted=allow_redacted, speed=speed)
+    return serve(mock)
+
+
+def _to_stderr(text: str) -> None:
+    if sys.stderr is not None:
+        print(output.safe(text), file=sys.stderr, flush=True)
+
+
+# In the place of the host.
+
+
+def _as_host(
+    recording: Recording,
+    words: list[str],
+    file: Path,
+    speed: float | None,
+    ignore: list[str],
+    timeout: float | None,
+    allow_redacted: bool,
+    as_json: bool,
+) -> None:
+    from plugbay.conformance.mock_host import FRAME_SECONDS, Manner, play
+    from plugbay.conformance.plugin_runner import in_its_own_loop
+    from plugbay.conformance.truth import Lie
+
+    spec = _plugin(recording, words)
+    manner = Manner(timeout or FRAME_SECONDS, speed or 0.0, tuple(ignore), allow_redacted, output.note)
+    try:
+        outcome = in_its_own_loop(play(recording, spec, manner))
+    except Lie as lie:
+        output.problem(f"{file}: {lie}")
+        raise typer.Exit(Exit.INVALID) from None
+    if as_json:
+        output.print_json(outcome.to_json())
+    else:
+        _show_outcome(recording, outcome)
+    raise typer.Exit(Exit.FINDINGS if outcome.findings else Exit.OK)
+
+
+def _plugin(recording: Recording, words: list[str]) -> PluginSpec:
+    """The plugin in a folder, or the one that a command starts."""
+    from plugbay.model.spec import PluginSpec
+
+    contract = recording.header.contract
+    if not words:
+        hint = "a plugin's folder, or a command after --"
+        raise typer.BadParameter(f"name what to talk to: {hint}", param_hint="PATH|-- CMD…")
+    place = Path(words[0])
+    if len(words) > 1 or not folders.folder_of(place).is_dir():
+        command = tuple(words)
+        return PluginSpec(recording.header.plugin_id, recording.header.plugin_version, contract, Path.cwd(), command)
+    found = folders.look(place, contract)
+    if found.spec is None or found.spec.contract != contract:
+        if found.spec is None:
+            raise typer.Exit(folders.refuse(found, "replay FILE --as-host"))
+        raise PlugbayError(f"the recording is of a {contract} plugin; {place} speaks {found.spec.contract}")
+    return found.spec
+
+
+def _show_outcome(recording: Recording, outcome: Outcome) -> None:
+    page, header = output.out(), recording.header
+    for finding in outcome.findings:
+        _show_finding(finding)
+    counts = f"{output.count(outcome.sent, 'frame')} sent, {outcome.compared} compared"
+    talks = output.count(outcome.conversations, "conversation")
+    mark = (output.BAD, output.BAD_STYLE) if outcome.findings else (output.OK, output.GOOD_STYLE)
+    verdict = f"{len(outcome.findings)} not as recorded" if outcome.findings else "as recorded"
+    page.line(mark, " ", (f"{header.plugin_id} {header.plugin_version}", output.NAME), f" {verdict}", output.DOT, talks)
+    page.line((counts, output.DIM), indent=2)
+    places = [each.path for finding in outcome.findings for each in finding.differences if each.path]
+    if places:
+        output.err().field(
+            "hint:",
+            f"what is new every time can be left out: --ignore {places[0]}",
+            indent=0,
+            width=output.MARGIN,
+            label_style=output.CODE,
+        )
+
+
+def _show_finding(finding: Finding) -> None:
+    page = output.out()
+    page.line((output.BAD, output.BAD_STYLE), " ", (f"line {finding.line}: ", output.DIM), finding.what)
+    for each in finding.differences[:SHOWN_DIFFERENCES]:
+        page.line((each.path or "/", output.CODE), indent=4)
+        if each.gone is not None:
+            page.line((f"- {each.gone}", output.BAD_STYLE), indent=6)
+        if each.new is not None:
+            page.line((f"+ {each.new}", output.GOOD_STYLE), indent=6)
+    if len(finding.differences) > SHOWN_DIFFERENCES:
+        page.line((f"… and {len(finding.differences) - SHOWN_DIFFERENCES} more", output.DIM), indent=4)
+
+
+# What it holds.
+
+
+def _show_contents(file: Path, recording: Recording, as_json: bool) -> None:
+    from plugbay.conformance.contents import contents
+
+    held = contents(recording)
+    if as_json:
+        output.print_json(held.to_json())
+        return
+    page, header = output.out(), recording.header
+    page.line((f"{header.plugin_id} {header.plugin_version}", output.NAME), f"{output.DOT}{header.contract}")
+    page.field("recorded", f"{header.began_at}, {output.duration(held.seconds * 1000)}")
+    page.field("holds", f"{output.count(held.conversations, 'conversation')}, {output.count(held.frames, 'frame')}")
+    for question in held.questions:
+        times = f"{question.count} times" if question.count > 1 else "once"
+        took = "" if question.milliseconds is None else f", {output.duration(question.milliseconds)}"
+        failed = f", {output.count(question.failed, 'error')}" if question.failed else ""
+        page.field(question.asker, (question.name, output.CODE), (f"  {times}{took}{failed}", output.DIM))
+    for place in held.missing:
+        page.field("missing", (place, output.WARN_STYLE))
+    if recording.end is None:
+        page.field("end", ("it was not finished: the host was killed, or still runs", output.WARN_STYLE))

@@ -1,0 +1,189 @@
+"""`plugbay tap ID`: the real wire between the host and a plugin, live; and recorded, if wanted.
+
+Owns which plugin is tapped, the calls that make it talk, and when it is over. How a frame looks is `tap_view`'s, what
+is taken out of it the host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from plugbay.cli import call_view, ephemeral, folders, output
+from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config, read_json
+from plugbay.cli.call_view import Refusal
+from plugbay.cli.exit_codes import Exit, for_failure
+from plugbay.cli.help import HelpCommand
+from plugbay.model.errors import Code, Failure
+
+if TYPE_CHECKING:
+    from plugbay.cli.tap_view import HumanView, JsonView
+    from plugbay.host.discovery import Found
+    from plugbay.host.host import Host
+    from plugbay.host.recordings import Recorder
+    from plugbay.host.tap_stream import TapStream
+
+CALL = "--call"
+
+JSON_BEGINS = tuple('{["-0123456789tfn')
+"""How the input of a call begins; a word that does not is no input."""
+
+Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id with --plugins.")]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for a plugin id.")]
+Calls = Annotated[
+    list[str] | None,
+    typer.Option(CALL, metavar="EXPORT [JSON]", help="Make it talk; repeatable. Without it, watch until Ctrl-C."),
+]
+Record = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a recording; plugbay replay reads it.")]
+Full = Annotated[bool, typer.Option("--full", help="Show every frame whole, indented.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each frame, as in a recording.")]
+
+
+class TapCommand(HelpCommand):
+    """`--call` takes the JSON that follows the name of the export, if there is any."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list(args)
+        for at in reversed([at for at, word in enumerate(words) if word == CALL]):
+            if words[at + 2 : at + 3] and words[at + 2].startswith(JSON_BEGINS) and not words[at + 2].startswith("--"):
+                words[at + 1 : at + 3] = [f"{words[at + 1]} {words[at + 2]}"]
+        return super().parse_args(ctx, words)
+
+
+class Question(NamedTuple):
+    """A call that makes the plugin talk."""
+
+    export: str
+    input: Any
+
+
+def tap(
+    path: Where,
+    call: Calls = None,
+    record: Record = None,
+    full: Full = False,
+    timeout: Timeout = None,
+    grant: Grant = None,
+    grant_all: GrantAll = False,
+    no_sandbox: NoSandbox = False,
+    config: ConfigFile = None,
+    plugins: Plugins = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what really passes between the host and a plugin, frame by frame, without secrets.
+
+    → is the host's word, ← the plugin's, │ a line on its stderr. With --call the exit status is that of the first call
+    that failed.
+    """
+    from plugbay.cli import tap_view
+
+    view = call_view.HumanView()
+    try:
+        found, plugin_id = _find(path, plugins)
+        questions = [_question(words) for words in call or ()]
+        settings = load_config(config)
+    except Refusal as refusal:
+        view.refused(refusal)
+        raise typer.Exit(refusal.status) from None
+    view.warned(found, grant or ())
+    spec = next(item.spec for item in found if item.spec and item.spec.id == plugin_id)
+    output.note_what_hosts_log()
+    options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": not questions}
+    host = ephemeral.make(found, settings, grants=grant, **options)
+    if not questions and not spec.eager:
+        output.note(f"{plugin_id} starts when it is called, so nothing may come: {CALL} EXPORT JSON makes it talk")
+    shown = tap_view.JsonView() if as_json else tap_view.HumanView(spec.contract, full=full)
+    watch = _Watch(plugin_id, questions, timeout, shown, record)
+    try:
+        ephemeral.visit(host, watch.work)
+    finally:
+        watch.conclude()
+    raise typer.Exit(watch.status)
+
+
+def _find(path: str, plugins: Path | None) -> tuple[list[Found], str]:
+    """The plugins of the host, and the id of the one that is meant."""
+    place = folders.folder_of(Path(path))
+    if place.is_dir():
+        found = ephemeral.found_in(place)
+        ids = [item.spec.id for item in found if item.spec]
+        if len(ids) == 1:
+            return found, ids[0]
+        hint = f"for example: plugbay tap {ids[0]} --plugins {path}"
+        raise Refusal(
+            Failure(Code.INVALID_INPUT, f"there are {len(ids)} plugins in {path}; name one", detail={"hint": hint})
+        )
+    if plugins is None:
+        hint = "to name a plugin by its id, say where it is: --plugins DIR"
+        raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {path}", detail={"hint": hint}))
+    found = ephemeral.found_in(plugins)
+    ephemeral.check_id(path, found)
+    return found, path
+
+
+def _question(words: str) -> Question:
+    export, _, given = words.partition(" ")
+    return Question(export, read_json(given or "{}", f"the input of {export}"))
+
+
+class _Watch:
+    """One tap, from before the plugin starts until after it has left."""
+
+    def __init__(
+        self,
+        plugin_id: str,
+        questions: Sequence[Question],
+        timeout: float | None,
+        view: HumanView | JsonView,
+        record: Path | None,
+    ) -> None:
+        self._plugin_id = plugin_id
+        self._questions = questions
+        self._timeout = timeout
+        self._view = view
+        self._record = record
+        self._recorder: Recorder | None = None
+        self._stream: TapStream | None = None
+        self.status: int = Exit.OK
+
+    async def work(self, host: Host) -> None:
+        """Show what passes while the questions are asked; for as long as nobody interrupts, if there are none."""
+        import asyncio
+
+        if self._record is not None:
+            self._recorder = host.taps.record(self._plugin_id, self._record)
+        self._stream = host.tap(self._plugin_id)
+        showing = asyncio.ensure_future(self._show(self._stream))
+        try:
+            for question in self._questions:
+                await self._ask(host, question)
+            if not self._questions:
+                await showing
+        finally:
+            showing.cancel()
+
+    async def _show(self, stream: TapStream) -> None:
+        async for item in stream:
+            self._view.show(item)
+
+    async def _ask(self, host: Host, question: Question) -> None:
+        prefix = f"{self._plugin_id}/"
+        name = question.export if question.export.startswith(prefix) else prefix + question.export
+        result = await host.attempt(name, question.input, timeout=self._timeout)
+        if result.failure is not None:
+            self.status = self.status or for_failure(result.failure)
+            output.note(f"{name}: {result.failure.code}: {result.failure.message}")
+
+    def conclude(self) -> None:
+        """What was said last: the good-bye is over when the host has stopped."""
+        for item in self._stream.rest() if self._stream is not None else ():
+            self._view.show(item)
+        if self._stream is not None and self._stream.dropped:
+            output.note(f"{self._stream.dropped:,} frames came faster than they could be shown; --record has them all")
+        if self._recorder is not None:
+            recorder = self._recorder
+            redacted = f", {output.count(recorder.redactions, 'value')} redacted" if recorder.redactions else ""
+            output.note(f"{output.count(recorder.frames, 'frame')} recorded in {recorder.path}{redacted}")
