@@ -103,7 +103,7 @@ def test_a_plugin_says_who_it_is_in_both_shapes(tmp_path: Path) -> None:
                 "provides": {
                     "screens": ["main", "other", "broken"],
                     "commands": ["refresh"],
-                    "cli_namespaces": ["say", "modules", "upper", "shape", "huge"],
+                    "cli_namespaces": ["say", "modules", "upper", "shape", "huge", "a.p"],
                     "snapshots": ["out"],
                 },
                 "subscribes": {"snapshots": ["t"]},
@@ -441,9 +441,10 @@ def test_a_refusal_of_the_host_says_why(asking: Framed, way: str, error: Any, se
 
 @WAYS
 @requirement("ainb:sdk-what-is-not-carried")
-@pytest.mark.parametrize(("what", "service"), [("memory", "memory"), ("storage", "storage"), ("events", "event bus")])
-def test_what_ainb_does_not_carry_is_said_to_be_missing(asking: Framed, way: str, what: str, service: str) -> None:
-    assert asking.run(way, what)[0].decode() == f"not_found None this host has no {service}"
+@pytest.mark.parametrize(("what", "hosts"), [("memory", "nexo"), ("storage", "kaged"), ("events", "nexo and kaged")])
+def test_what_ainb_does_not_carry_is_said_to_be_missing(asking: Framed, way: str, what: str, hosts: str) -> None:
+    text = f"not_found None this host speaks ainb and does not offer ctx.{what}; hosts of {hosts} do"
+    assert asking.run(way, what)[0].decode() == text
 
 
 @WAYS
@@ -479,7 +480,7 @@ def test_a_handler_of_something_that_was_told_may_ask_the_host(asking: Framed, t
 
 @pytest.mark.parametrize(
     ("what", "service"),
-    [("get", "snapshots"), ("publish", "snapshots"), ("invoke", "actions"), ("read", "files"), ("fetch", "network")],
+    [("get", "snapshots"), ("publish", "snapshots"), ("invoke", "actions"), ("read", "files"), ("fetch", "http")],
 )
 @requirement("ainb:sdk-what-is-not-carried")
 def test_where_another_contract_is_spoken_the_services_of_ainb_are_said_to_be_missing(
@@ -489,12 +490,14 @@ def test_where_another_contract_is_spoken_the_services_of_ainb_are_said_to_be_mi
         f"{ASKING}\n@plugin.tool()\ndef asks_tool(what, ctx): return outcome(lambda: {{**ASKS, **TELLS}}[what](ctx))"
     )
     with running(tmp_path, source) as plugin:
-        assert plugin.ask("p.asks_tool", what=what) == f"not_found None this host has no {service}"
+        text = f"not_found None this host speaks kaged and does not offer ctx.{service}; hosts of ainb do"
+        assert plugin.ask("p.asks_tool", what=what) == text
         assert plugin.ask("p.asks_tool", what="log") == "None"
         assert plugin.stderr_line() == "warn: careful at=1\n"
     with running(tmp_path, source) as plugin:
         plugin.ask("initialize")
-        assert plugin.tool("asks_tool", {"what": what}) == f"not_found None this host has no {service}"
+        text = f"not_found None this host speaks nexo and does not offer ctx.{service}; hosts of ainb do"
+        assert plugin.tool("asks_tool", {"what": what}) == text
 
 
 # Order.

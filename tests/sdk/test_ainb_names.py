@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plugbay.sdk import Plugin
-from plugbay.sdk.ainb_names import ainb_name, carried_capabilities, manifest_of, subscribed
+from plugbay.sdk.ainb_names import ainb_name, carried_capabilities, manifest_of, subscribed, tool_namespaces
 from tests.support.requirements import requirement
 
 
@@ -45,10 +45,20 @@ def test_capabilities_become_grants_and_those_of_others_are_left_out(
 @requirement("ainb:sdk-what-is-not-carried")
 def test_what_ainb_has_no_word_for_is_not_in_the_manifest() -> None:
     plugin = Plugin("p", "1.0.0", capabilities=["net:[]"])
-    plugin.tool("echo")(lambda: 1)
     plugin.hook("on_session_start")(print)
     plugin.knob("speed", type="range", label="Speed", min=0, max=1)
     assert manifest_of(plugin) == {"plugin": {"name": "p", "version": "1.0.0", "abi_version": 2}}
+
+
+def test_tools_are_behind_one_command_line_unless_its_name_is_taken() -> None:
+    plugin = Plugin("-example.the shop")
+    assert tool_namespaces(plugin) == []
+    plugin.tool("quote")(lambda: 1)
+    plugin.tool("sell")(lambda: 1)
+    assert tool_namespaces(plugin) == ["example.the-shop"]
+    assert manifest_of(plugin)["provides"] == {"cli_namespaces": ["example.the-shop"]}
+    plugin.cli("example.the-shop")(print)
+    assert tool_namespaces(plugin) == []
 
 
 @requirement("ainb:sdk-subscriptions")

@@ -6,6 +6,7 @@ import asyncio
 import os
 from queue import SimpleQueue
 from threading import get_ident
+from time import monotonic
 
 import pytest
 
@@ -14,7 +15,8 @@ from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.model.events import CallProgress
 from plugbay.model.operations import CompleteChat
 from plugbay.sdk import async_bridge
-from plugbay.sdk.async_bridge import AwaitableLine, Bridge, Done
+from plugbay.sdk.async_bridge import AwaitableLine, Bridge, CancelledBy, Done
+from plugbay.sdk.cancelling import DEADLINE, Cancellation
 from plugbay.sdk.exchange import Exchange
 from plugbay.sdk.stdio import Wire
 from plugbay.wire.strict_json import stdlib_codec
@@ -55,6 +57,48 @@ def test_no_more_than_so_many_run_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert not bridge.submit(holds)
 
 
+def test_a_loop_goes_on_whatever_a_task_of_the_authors_raises(capfd: pytest.CaptureFixture[str]) -> None:
+    bridge, seen, started = Bridge(), SimpleQueue[str](), SimpleQueue[asyncio.Task[None]]()
+
+    async def exits() -> None:
+        raise SystemExit("enough")
+
+    async def starts() -> None:
+        started.put(asyncio.get_running_loop().create_task(exits()))
+
+    async def stops() -> None:
+        asyncio.get_running_loop().stop()
+
+    async def says() -> None:
+        seen.put("here")
+
+    for job in (starts, stops, says):
+        assert bridge.submit(job)
+    assert seen.get(timeout=20) == "here"
+    said, deadline = "", monotonic() + 20
+    while "SystemExit: enough" not in said:  # the loop may run on, and end again, before it is told
+        assert monotonic() < deadline
+        said += capfd.readouterr().err
+    # Or asyncio tells of it once more when it is collected, which may be while Python parses something else.
+    assert isinstance(started.get().exception(), SystemExit)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_to_cancel_a_call_is_to_cancel_its_task_and_so_is_its_deadline(asked: bool) -> None:
+    async def main() -> str:
+        stop = Cancellation(monotonic() + (3600 if asked else 0.01))
+        try:
+            with CancelledBy(stop):
+                if asked:
+                    stop.cancel("enough")
+                await asyncio.sleep(3600)
+        except asyncio.CancelledError as error:
+            return str(stop.meant(error))
+        return ""
+
+    assert asyncio.run(main()) == ("enough" if asked else DEADLINE)
+
+
 def test_an_answer_to_a_loop_that_is_closed_is_dropped() -> None:
     (heard, said) = os.pipe()
     machine = NexoMachine(Role.PLUGIN, stdlib_codec())
@@ -76,3 +120,26 @@ def test_what_is_done_can_be_awaited() -> None:
         assert await Done() is None  # type: ignore[func-returns-value]
 
     asyncio.run(main())
+
+
+def test_a_bridge_that_is_stopped_cancels_what_still_runs_and_closes_its_loop() -> None:
+    bridge, seen = Bridge(), SimpleQueue[object]()
+
+    async def goes_on() -> None:
+        seen.put(asyncio.get_running_loop())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.put("tidied up")
+
+    assert bridge.submit(goes_on)
+    loop = seen.get(timeout=10)
+    bridge.stop()
+    assert seen.get(timeout=10) == "tidied up"
+    assert isinstance(loop, asyncio.AbstractEventLoop)
+    while not loop.is_closed():  # it has nothing more to do
+        pass
+
+
+def test_a_bridge_that_never_ran_anything_can_be_stopped() -> None:
+    Bridge().stop()

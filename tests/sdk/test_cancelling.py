@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from threading import Thread
 from time import monotonic
 
 import pytest
 
 from plugbay.sdk import Cancelled
-from plugbay.sdk.cancelling import DEADLINE, KEPT, Cancellation, Deadlines
+from plugbay.sdk.cancelling import DEADLINE, DEADLINE_CODE, Cancellation, stopped
 from tests.support.requirements import requirement
 
 FAR = 1e12
@@ -30,7 +32,7 @@ def test_only_the_first_reason_counts_and_everybody_is_told_once() -> None:
 
 
 def test_what_is_over_cannot_be_cancelled() -> None:
-    cancellation, told = Cancellation(), []
+    cancellation, told = Cancellation(monotonic() - 1), []
     cancellation.then(lambda: told.append(1))
     cancellation.end()
     cancellation.cancel("too late")
@@ -39,34 +41,40 @@ def test_what_is_over_cannot_be_cancelled() -> None:
 
 
 @requirement("vai:sdk-deadline")
-def test_deadlines_come_in_their_own_order_whatever_the_order_they_are_told_in() -> None:
-    deadlines, order = Deadlines(), []
-    now = monotonic()
-    last, first, never = Cancellation(), Cancellation(), Cancellation()
-    last.then(lambda: order.append("last"))
-    first.then(lambda: order.append("first"))
-    deadlines.add(now + FAR, never)
-    deadlines.add(now + 0.2, last)
-    deadlines.add(now + 0.1, first)
-    assert last.wait(30)
-    assert (order, first.why, never.why) == (["first", "last"], DEADLINE, "")
+def test_a_deadline_that_has_passed_is_seen_by_whoever_looks() -> None:
+    cancellation, told = Cancellation(monotonic() - 1), []
+    cancellation.then(lambda: told.append(1))
+    assert (cancellation.remaining(), cancellation.why, told) == (0.0, DEADLINE, [1])
+    with pytest.raises(Cancelled) as caught:
+        cancellation.check()
+    assert caught.value.code == DEADLINE_CODE
 
 
 @requirement("vai:sdk-deadline")
-def test_what_is_due_already_is_cancelled_at_once_and_twins_are_told_apart() -> None:
-    deadlines, twins = Deadlines(), [Cancellation(), Cancellation()]
-    at = monotonic() - 1
-    for twin in twins:
-        deadlines.add(at, twin)
-    assert all(twin.wait(30) for twin in twins)
+def test_whoever_waits_hears_of_the_deadline_and_not_before_it() -> None:
+    cancellation = Cancellation(monotonic() + 0.05)
+    assert not cancellation.wait(0)
+    assert cancellation.wait(FAR)
+    assert cancellation.why == DEADLINE
 
 
-def test_deadlines_of_what_has_ended_are_let_go_of() -> None:
-    deadlines, open_one = Deadlines(), Cancellation()
-    deadlines.add(monotonic() + FAR, open_one)
-    for _ in range(10 * KEPT):
-        ended = Cancellation()
-        deadlines.add(monotonic() + FAR, ended)
-        ended.end()
-        assert len(deadlines._waiting) <= KEPT + 1
-    assert open_one in [entry[2] for entry in deadlines._waiting]
+def test_a_deadline_may_be_farther_than_a_lock_can_wait() -> None:
+    cancellation = Cancellation(monotonic() + FAR)
+    assert not cancellation.wait(0.01)
+    waiting = Thread(target=cancellation.wait, args=(FAR,))
+    waiting.start()
+    cancellation.cancel("enough")
+    waiting.join()
+    assert cancellation.remaining() or FAR / 2 < 0
+
+
+def test_without_a_deadline_there_is_as_much_time_as_one_likes() -> None:
+    assert Cancellation().remaining() is None
+
+
+def test_the_end_of_a_task_is_what_was_asked_for_or_a_bug() -> None:
+    cancellation, ended, bug = Cancellation(), asyncio.CancelledError(), RuntimeError()
+    assert cancellation.meant(ended) is ended
+    cancellation.cancel("why")
+    assert (str(cancellation.meant(ended)), cancellation.meant(bug)) == ("why", bug)
+    assert isinstance(stopped("why"), Cancelled)

@@ -117,7 +117,7 @@ def test_what_is_returned_is_the_output(plugin: Framed, way: str, what: str, out
         ("exit_text", b"no such thing\n", 1),
         ("bug", b"ValueError: x\n", 1),
         ("service", b"it needs the host: too slow\n", 1),
-        ("interrupt", b"KeyboardInterrupt: \n", 1),
+        ("interrupt", b"KeyboardInterrupt\n", 1),
         ("own", b"not you\n", 1),
     ],
 )

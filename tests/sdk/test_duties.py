@@ -110,7 +110,7 @@ def done(op: Operation, sent: list[Any] | None = None) -> Any:
     duty = duties.of(op)
     assert isinstance(duty, Duty), duty
     send = (sent if sent is not None else []).append
-    value = duty.call(lambda said: unconnected("p", said), send)
+    value = duty.call(lambda said, stop: unconnected("p", said, stop=stop), send)
     return duty.settle(value, send) if not duty.handler.is_async else asyncio.run(duty.settle_later(value, send))
 
 
@@ -177,9 +177,9 @@ def test_a_result_that_means_nothing_is_the_handlers_bug(op: Operation, what: st
     ("op", "code", "message"),
     [
         (InvokeTool("p_nope", {}), Code.TOOL_NOT_EXPOSED, "there is no tool 'p_nope'"),
-        (InvokeTool("p_forecast", {}, {}), Code.INVALID_INPUT, "city is required"),
+        (InvokeTool("p_forecast", {}, {}), Code.INVALID_INPUT, "city: is required"),
         (CallMethod("index.nope", {}), Code.TOOL_NOT_EXPOSED, "there is no method 'index.nope'"),
-        (CallMethod("index.rebuild", {}), Code.INVALID_INPUT, "deep is required"),
+        (CallMethod("index.rebuild", {}), Code.INVALID_INPUT, "deep: is required"),
         (RunHook("after_message", {}), Code.NOT_FOUND, "there is no hook 'after_message'"),
         (StopChannel("slack"), Code.NOT_FOUND, "the channel 'slack' has no stop"),
         (StopChannel("irc"), Code.NOT_FOUND, "there is no channel 'irc'"),
@@ -196,7 +196,7 @@ def test_what_has_no_handler_is_a_failure(op: Operation, code: str, message: str
 def test_an_event_goes_to_every_handler_whose_pattern_covers_it() -> None:
     def heard_by(topic: str) -> list[Any]:
         found = duties.about(DeliverEvent(topic, {"payload": 7}))
-        return [duty.call(lambda _: unconnected(), print) for duty in found]
+        return [duty.call(lambda said, stop: unconnected(), print) for duty in found]
 
     assert heard_by("a.b") == ["below a", 7]
     assert heard_by("b") == [7]

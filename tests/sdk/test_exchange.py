@@ -94,7 +94,7 @@ def test_an_error_of_the_host_keeps_its_number(host: Host) -> None:
 @requirement("kaged:sdk-what-is-not-carried")
 def test_what_a_contract_has_no_word_for_is_refused_before_anything_is_said(host: Host) -> None:
     host.exchange.lacks = frozenset({GetStored})
-    with pytest.raises(ServiceError, match="this host has no storage") as caught:
+    with pytest.raises(ServiceError, match=r"does not offer ctx\.storage") as caught:
         BlockingLine(host.exchange).ask(GetStored("k"), dict, 60)
     assert (caught.value.code, caught.value.rpc_code) == (Code.NOT_FOUND, None)
     assert asked(host, {"result": {"entries": []}}) == []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
-from plugbay.model.errors import Code
+from plugbay.model.errors import Code, Failure, Origin
 from plugbay.sdk.handlers import Export, Handler, Harness, Pieces, Terms, Tool, gathered, named_after
 from plugbay.sdk.results import ToolResult
 from tests.support.requirements import requirement
@@ -49,40 +50,57 @@ def test_a_handler_is_asked_once_what_it_wants(function: Callable[..., Any], tak
     assert (handler.takes_ctx, handler.is_async) == (takes_ctx, is_async)
 
 
-def test_a_tool_has_a_schema_that_takes_any_object() -> None:
-    assert Tool("t", "", plain).input_schema == {"type": "object"}
-    assert Tool("t", "", plain, {"type": "array"}).input_schema == {"type": "array"}
+def test_a_tool_whose_function_says_nothing_has_a_schema_that_takes_any_object() -> None:
+    assert Tool("t", "", lambda event: event).input_schema == {"type": "object"}
+    assert Tool("t", "", lambda: 1).output_schema is None
 
 
-def test_no_input_is_an_empty_object_and_ctx_is_never_input() -> None:
-    def tool(city: str = "Lima", *, ctx: Any = None, **more: Any) -> Any:
-        return city, more
+def test_a_schema_that_is_given_wins_for_what_is_published_and_annotations_still_convert() -> None:
+    def tool(when: datetime.date) -> dict[str, int]:
+        return {"year": when.year}
 
-    assert Tool("t", "", tool).invoke(None, {}) == ("Lima", {})
-    assert Tool("t", "", tool).invoke({"city": "Rome", "x": 1}, {}) == ("Rome", {"x": 1})
-    assert Tool("t", "", tool).invoke({"ctx": 1}, {}).code == Code.INVALID_INPUT
-
-
-def test_without_a_host_ctx_refuses_every_service() -> None:
-    def recall(ctx: Any) -> Any:
-        return ctx.memory.recall("a", "q")
-
-    async def publish(ctx: Any) -> Any:
-        await ctx.events.publish("t", 1)
-
-    def stored(ctx: Any) -> Any:
-        return ctx.storage.get("k")
-
-    for function in (recall, publish, stored):
-        failure = Tool("t", "", function).invoke({}, {})
-        assert (failure.code, "this host has no" in failure.message) == (Code.UNAVAILABLE, True)
+    given = Tool("t", "", tool, {"type": "object"}, output_schema={"type": "array"})
+    assert (given.input_schema, given.output_schema) == ({"type": "object"}, {"type": "array"})
+    assert given.arguments({"when": "2026-05-17"}, {}) == {"when": datetime.date(2026, 5, 17)}
 
 
-def test_without_a_host_ctx_still_says_who_the_call_is_for() -> None:
-    def who(ctx: Any) -> Any:
-        return ctx.session_id, dict(ctx.config)
+def test_everything_wrong_with_an_input_is_said_at_once_with_its_place() -> None:
+    def tool(city: str, days: list[int], *, loud: bool = False) -> None: ...
 
-    assert Tool("t", "", who).invoke({}, {"session_id": "s"}) == ("s", {})
+    failure = Tool("t", "", tool).arguments({"days": [1, "2", 3.5], "loud": 0, "town": "Lima"}, {})
+    assert isinstance(failure, Failure)
+    assert (failure.code, failure.origin) == (Code.INVALID_INPUT, Origin.PLUGIN)
+    assert failure.detail["details"] == [
+        {"path": "days[1]", "rule": "must be a whole number, not a string"},
+        {"path": "days[2]", "rule": "must be a whole number, not a number"},
+        {"path": "loud", "rule": "must be true or false, not a number"},
+        {"path": "city", "rule": "is required"},
+        {"path": "town", "rule": "is unknown; there is city, days, loud"},
+    ]
+    assert failure.message.startswith("days[1]: must be a whole number, not a string; days[2]: ")
+
+
+def test_nothing_is_found_out_about_the_types_of_a_tool_that_takes_plain_values() -> None:
+    def tool(city: str, days: int = 1, *, more: Any = None) -> dict[str, Any]:
+        return {"city": city}
+
+    obvious = Tool("t", "", tool)
+    assert obvious.arguments({"city": "Lima", "days": 2}, {}) == {"city": "Lima", "days": 2}
+    assert obvious.written({"city": "Lima"}) == {"city": "Lima"}
+    assert obvious._signature is None
+    refused: list[Any] = [{"city": 1}, {"days": 1}, {"city": "Lima", "days": True}, {"city": "Lima", "x": 1}, []]
+    for given in refused:
+        assert isinstance(obvious.arguments(given, {}), Failure)
+    assert obvious.arguments({"city": "Lima", "days": 2.0}, {}) == {"city": "Lima", "days": 2}
+    assert obvious._signature is not None
+
+
+def test_a_result_is_json_where_the_annotation_says_what_it_is() -> None:
+    def tool() -> set[str]:
+        return {"b", "a"}
+
+    assert Tool("t", "", tool).written({"b", "a"}) == ["a", "b"]
+    assert Tool("t", "", lambda: 1).written({"a"}) == {"a"}
 
 
 # What is declared with it.
@@ -112,12 +130,13 @@ def test_a_word_that_no_contract_has_is_refused_at_once() -> None:
 
 def test_an_export_is_described_by_its_docstring_unless_it_says_more() -> None:
     def documented() -> None:
-        """First line.
+        """First line,
+        and its end.
 
         Second.
         """
 
-    assert Export("x", "", documented).description == "First line."
+    assert Export("x", "", documented).description == "First line, and its end."
     assert Export("x", "given", documented).description == "given"
     assert Export("x", "", functools.partial(print)).description != ""
     assert Export("x", "", lambda: 1).description == ""
@@ -173,21 +192,6 @@ def test_a_tool_that_yields_is_streaming_unless_it_says_otherwise() -> None:
     assert Tool("x", "", pieces).streaming
     assert not Tool("x", "", texts, streaming=False).streaming
     assert not Tool("x", "", plain).streaming
-
-
-def test_a_tool_that_yields_answers_here_and_now() -> None:
-    async def later_pieces() -> AsyncIterator[str]:
-        yield "a"
-        yield "b"
-
-    async def awaited_pieces() -> AsyncIterator[str]:
-        return later_pieces()
-
-    assert Tool("x", "", texts).invoke({}, {}) == "ab"
-    assert Tool("x", "", later_pieces).invoke({}, {}) == "ab"
-    assert Tool("x", "", awaited_pieces).invoke({}, {}) == "ab"
-    failed = Tool("x", "", lambda: ToolResult("no", is_error=True)).invoke({}, {})
-    assert (failed.code, failed.message) == (Code.PLUGIN_ERROR, "no")
 
 
 def test_pieces_are_put_together_one_by_one() -> None:

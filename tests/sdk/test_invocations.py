@@ -63,7 +63,7 @@ def test_what_was_cancelled_before_its_turn_is_not_begun() -> None:
     duty = invocation(lambda: begun.append(1))
     duty.cancel("enough")
     with pytest.raises(Cancelled, match="enough"):
-        duty.call(lambda said: unconnected(), print)
+        duty.call(lambda said, stop: unconnected(), print)
     assert begun == []
 
 

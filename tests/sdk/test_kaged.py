@@ -175,8 +175,9 @@ def test_what_a_tool_raises_has_its_number(everything: Plugin, way: str, error: 
 @requirement("kaged:sdk-errors")
 def test_arguments_that_do_not_fit_are_invalid_parameters(everything: Plugin) -> None:
     answer = everything.ask("a-p.fails", other=1)
-    assert (answer["code"], answer["message"]) == (-32602, "error is required")
-    assert answer["data"] == {"code": "invalid_input"}
+    assert (answer["code"], answer["message"]) == (-32602, "error: is required; other: is unknown; there is error")
+    assert answer["data"]["code"] == "invalid_input"
+    assert answer["data"]["details"][0] == {"path": "error", "rule": "is required"}
 
 
 @requirement("kaged:sdk-errors")
@@ -220,7 +221,10 @@ def test_only_what_is_declared_is_published(everything: Plugin, way: str) -> Non
 
 @requirement("kaged:sdk-what-is-not-carried")
 def test_what_kaged_does_not_carry_is_said_to_be_missing(everything: Plugin) -> None:
-    assert "this host has no memory" in everything.ask("a-p.asks_memory")["message"]
+    assert (
+        "this host speaks kaged and does not offer ctx.memory; hosts of nexo do"
+        in everything.ask("a-p.asks_memory")["message"]
+    )
 
 
 @requirement("kaged:sdk-light")
@@ -304,7 +308,8 @@ class TestStorage:
     def test_a_host_without_storage_is_not_asked(self, tmp_path: Path, way: str) -> None:
         with running(tmp_path, STORING) as plugin:
             greet(plugin, storage_available=False)
-            assert plugin.ask(f"p.refused{way}") == ["not_found", None, "this host has no storage"]
+            text = "this host speaks kaged and does not offer ctx.storage; others of its kind may"
+            assert plugin.ask(f"p.refused{way}") == ["not_found", None, text]
 
 
 @requirement("kaged:sdk-storage")

@@ -12,6 +12,8 @@ import pytest
 
 from plugbay.contracts.ainb.manifest import parse as parse_ainb
 from plugbay.contracts.kaged.manifest import parse
+from plugbay.contracts.nexo.manifest import parse as parse_nexo
+from plugbay.contracts.rune.manifest import parse as parse_rune
 from plugbay.contracts.vai.manifest import parse as parse_vai
 from plugbay.model.errors import Problem
 from plugbay.model.spec import PluginSpec
@@ -20,6 +22,8 @@ from plugbay.sdk.manifests import (
     ainb_manifest,
     ainb_program,
     kaged_manifest,
+    nexo_manifest,
+    rune_manifest,
     vai_manifest,
     vai_program,
     write_ainb,
@@ -134,6 +138,95 @@ def test_a_long_description_is_cut_to_what_the_contract_allows() -> None:
     plugin = Plugin("p", description="x" * 300)
     plugin.tool("echo")(lambda: 1)
     assert read(kaged_manifest(plugin, command=["p"])).description == "x" * 200
+
+
+# rune.
+
+
+@requirement("rune:sdk-manifest")
+def test_a_rune_manifest_says_what_is_declared() -> None:
+    spec, problems = parse_rune(rune_manifest(everything(), ["python3", "plugin.py"]), Path("/plugins/p"))
+    assert problems == []
+    assert spec is not None
+    assert (spec.id, spec.version, spec.command) == ("example.weather", "1.10.0", ("python3", "plugin.py"))
+    assert spec.description == "Says: 'how' warm it \"is\" # there\n"
+    assert [export.name for export in spec.exports] == ["forecast", "bare"]
+    assert spec.exports[0].description == "- tomorrow: ü€😀\u2028\x85\x7f"
+    assert spec.exports[0].input_schema == CITY
+    assert spec.capabilities == ("net:[]", "kaged:storage:read", "filesystem.read")
+
+
+@pytest.mark.parametrize(
+    ("effect", "tier", "mutating"),
+    [
+        ("read_only", "safe", False),
+        ("idempotent_write", "moderate", True),
+        ("non_idempotent_write", "dangerous", True),
+        ("unknown", "moderate", False),
+    ],
+)
+def test_how_much_approval_a_tool_needs_follows_from_its_effect(effect: str, tier: str, mutating: bool) -> None:
+    plugin = Plugin("p")
+    plugin.tool("act", effect=effect)(lambda: 1)
+    spec, _ = parse_rune(rune_manifest(plugin, ["p"]), Path("/plugins/p"))
+    assert spec is not None
+    facts = spec.exports[0].facts
+    assert (facts["approval_tier"], facts["mutating"]) == (tier, mutating)
+
+
+def test_a_tool_asks_for_what_the_plugin_asks_for_and_nothing_else() -> None:
+    plugin = Plugin("p", capabilities=["files.read", "files.write"])
+    plugin.tool("read", capabilities=["files.read", "network"])(lambda: 1)
+    spec, problems = parse_rune(rune_manifest(plugin, ["p"]), Path("/plugins/p"))
+    assert problems == []
+    assert spec is not None
+    assert spec.exports[0].capabilities == ("files.read",)
+
+
+# nexo.
+
+
+class Post:
+    def start(self, instance: str) -> None: ...
+    def stop(self) -> None: ...
+    def send(self, message: object) -> str:
+        return "1"
+
+
+@requirement("nexo:sdk-manifest")
+def test_a_nexo_manifest_says_what_is_declared() -> None:
+    plugin = everything()
+    plugin.capabilities = ("memory.recall", "net:[]")
+    plugin.channel("post")(Post)
+    plugin.llm_provider("toy")(lambda request: "")
+    plugin.vector_backend("shelf")(object())
+    plugin.on_event("plugin.outbound.other")(lambda event: None)
+    plugin.on_event("elsewhere")(lambda event: None)
+    plugin.on_event()(lambda event: None)
+    spec, problems = parse_nexo(nexo_manifest(plugin, ["python3", "plugin.py"]), Path("/plugins/p"), {})
+    assert problems == []
+    assert spec is not None
+    assert (spec.id, spec.version, spec.command) == ("example_weather", "1.10.0", ("python3", "plugin.py"))
+    assert [(export.kind, export.name) for export in spec.exports] == [
+        ("tool", "example_weather_forecast"),
+        ("tool", "example_weather_bare"),
+        ("channel", "post"),
+        ("llm_provider", "toy"),
+        ("vector_backend", "shelf"),
+        ("hook", "before_message"),
+    ]
+    assert spec.capabilities == ("memory.recall",)
+    assert spec.subscribes == ("plugin.outbound.post", "plugin.outbound.post.>", "plugin.outbound.other")
+
+
+def test_a_nexo_manifest_without_a_description_has_the_name() -> None:
+    plugin = Plugin("p")
+    plugin.tool("look")(lambda: 1)
+    assert nexo_manifest(plugin, ["./p"]) == (
+        '[plugin]\nid = "p"\nversion = "0.1.0"\nname = "p"\ndescription = "p"\nmin_nexo_version = ">=0.1.0"\n\n'
+        '[plugin.entrypoint]\ncommand = "./p"\n\n'
+        '[plugin.extends]\ntools = ["p_look"]\n'
+    )
 
 
 # ainb.

@@ -422,7 +422,8 @@ class TestServices:
 
 @requirement("kaged:sdk-what-is-not-carried")
 def test_what_nexo_does_not_carry_is_said_to_be_missing(asking: Plugin) -> None:
-    assert asking.tool("stores") == ["not_found", "this host has no storage", None, {}]
+    text = "this host speaks nexo and does not offer ctx.storage; hosts of kaged do"
+    assert asking.tool("stores") == ["not_found", text, None, {}]
 
 
 @requirement("nexo:sdk-publish")

@@ -61,8 +61,8 @@ HANDSHAKE = b'{"type":"handshake","protocol_version":"rterm.plugin.v1"}\n'
 
 
 @contextmanager
-def plugin_process(tmp_path: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    (tmp_path / "plugin.py").write_text(PLUGIN.format(source=str(SOURCE)))
+def plugin_process(tmp_path: Path, text: str = PLUGIN, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    (tmp_path / "plugin.py").write_text(text.format(source=str(SOURCE)))
     process = subprocess.Popen(
         [sys.executable, "-S", "plugin.py"],
         cwd=tmp_path,
@@ -176,7 +176,7 @@ def test_what_rune_does_not_need_is_not_loaded(tmp_path: Path) -> None:
         loaded = set(ask(process, request("modules", {}))["output"])
         ours = {name for name in loaded if name.startswith("plugbay.sdk.")}
         assert ours == {
-            f"plugbay.sdk.{name}" for name in ("detect", "handlers", "plugin", "serving", "stdio", "surfaces")
+            f"plugbay.sdk.{name}" for name in ("alone", "detect", "handlers", "plugin", "serving", "stdio", "surfaces")
         }
         assert not loaded & {"threading", "_queue", "asyncio", "json", "re", "typing"}
         contracts = {name.split(".")[2] for name in loaded if name.startswith("plugbay.contracts.")}
@@ -228,3 +228,30 @@ def test_a_host_that_does_not_read_the_answer_is_no_reason_for_a_traceback(tmp_p
         process.stdout = None
         _, err = process.communicate(request("echo", 1), timeout=10)
         assert (process.returncode, b"Traceback" in err) == (0, False)
+
+
+TYPED = """
+import sys; sys.path.insert(0, {source!r})
+from plugbay.sdk import Plugin
+plugin = Plugin("p", "2")
+
+@plugin.tool()
+def modules(items: "list[int]", how: "Literal['all', 'ours'] | None" = "all", **more: "float") -> "set[str]":
+    return set(sys.modules)
+
+@plugin.tool()
+def other(a: "list[Nowhere]"):
+    pass
+
+plugin.run()
+"""
+
+
+def test_types_cost_a_plugin_no_heavy_module_and_nothing_for_tools_that_are_not_called(tmp_path: Path) -> None:
+    with plugin_process(tmp_path, TYPED) as process:
+        ask(process, HANDSHAKE)
+        loaded = set(ask(process, request("modules", {"items": [1, 2.0], "how": "all", "x": 1}))["output"])
+    assert {"plugbay.sdk.signature", "plugbay.sdk.shapes"} <= loaded
+    heavy = {"typing", "dataclasses", "inspect", "re", "enum", "json", "asyncio", "threading", "datetime"}
+    unused = {f"plugbay.sdk.{name}" for name in ("docstrings", "errors", "formats", "rules")}
+    assert not loaded & (heavy | unused)

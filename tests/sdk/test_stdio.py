@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import plugbay
+from plugbay.sdk.stdio import Wire
 
 SOURCE = Path(plugbay.__file__).parents[1]
 
@@ -121,3 +125,59 @@ leave(3)
         tmp_path,
     )
     assert (done.returncode, done.stdout, done.stderr) == (3, b"", b"a word\nhalf a line")
+
+
+# Whether anybody is there.
+
+
+def test_a_wire_knows_whether_anybody_reads_it() -> None:
+    reader, writer = os.pipe()
+    wire = Wire(reader, writer)
+    assert wire.is_heard()
+    os.close(reader)
+    assert not wire.is_heard()
+    os.close(writer)
+
+
+LONELY = """
+from plugbay.sdk import Plugin
+import time
+plugin = Plugin("p")
+@plugin.tool()
+def waits():
+    print("waiting", file=sys.stderr, flush=True)
+    time.sleep(3600)
+plugin.run()
+"""
+
+BEREFT = """
+import subprocess, sys
+given, said, errors = map(int, sys.argv[1:])
+subprocess.Popen([sys.executable, "-S", "script.py"], stdin=given, stdout=said, stderr=errors)
+sys.stdin.read()
+"""
+
+RUNE = [
+    b'{"type":"handshake","protocol_version":"rterm.plugin.v1"}\n',
+    b'{"type":"request","request_id":"r","tool_name":"waits","context":{},"input":{}}\n',
+]
+NEXO = [b'{"jsonrpc":"2.0","id":1,"method":"tool.invoke","params":{"tool_name":"p_waits","args":{}}}\n']
+
+
+@pytest.mark.parametrize("words", [RUNE, NEXO], ids=["rune", "nexo"])
+def test_a_plugin_whose_host_died_leaves_although_its_input_is_held_open(tmp_path: Path, words: list[bytes]) -> None:
+    (tmp_path / "script.py").write_text(f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{LONELY}")
+    (given, say), (hear, said), (errors, fail) = os.pipe(), os.pipe(), os.pipe()
+    with os.fdopen(errors, "rb") as stderr:
+        ends = (given, said, fail)
+        command = [sys.executable, "-c", BEREFT, *map(str, ends)]
+        host = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, pass_fds=ends)
+        for end in ends:
+            os.close(end)
+        for word in words:
+            os.write(say, word)
+        assert stderr.readline() == b"waiting\n"
+        host.communicate()  # it leaves, and the plugin has another parent
+        assert b"Traceback" not in stderr.read()  # until the plugin is gone
+    os.close(say)
+    os.close(hear)

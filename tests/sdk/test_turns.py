@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -109,3 +110,13 @@ def test_a_system_without_threads_refuses(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(turns, "start_new_thread", refuse)
     assert not Turns().submit(Turn(lambda: None))
+
+
+def test_turns_that_are_stopped_end_their_thread() -> None:
+    before, ran = _thread._count(), SimpleQueue[None]()
+    under_test = Turns()
+    assert under_test.submit(Turn(lambda: ran.put(None)))
+    ran.get(timeout=10)
+    under_test.stop()
+    while _thread._count() > before:  # it has nothing more to do
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 from queue import SimpleQueue
 from threading import Event, get_ident
 
@@ -66,3 +67,19 @@ def test_waiting_for_nothing_ends_when_the_last_thing_does() -> None:
     pool.submit(tally.end)
     pool.submit(tally.end)
     assert tally.wait(60) == 0
+
+
+def test_a_pool_that_is_stopped_ends_its_threads_after_what_they_do() -> None:
+    before = _thread._count()
+    pool, held, ran = Workers(size=2), Event(), SimpleQueue[int]()
+
+    def job() -> None:
+        held.wait()
+        ran.put(1)
+
+    assert pool.submit(job) and pool.submit(job)
+    pool.stop()
+    held.set()
+    assert [ran.get(), ran.get()] == [1, 1]
+    while _thread._count() > before:  # they have nothing more to do
+        pass

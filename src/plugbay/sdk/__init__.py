@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ToolExecutionFailed,
         ToolNotFound,
         ToolUnavailable,
+        Unsupported,
         UnsupportedFeature,
         WriteFailed,
     )
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.hooks import block, inject, override, transform
     from plugbay.sdk.inputs import Key, Mouse
     from plugbay.sdk.results import HarnessResult, Seed, ToolResult
+    from plugbay.sdk.rules import Field
     from plugbay.sdk.snapshots import Snapshot
     from plugbay.sdk.work import Compaction, Run
 
@@ -68,6 +70,7 @@ __all__ = [
     "ContextOverflow",
     "DimensionMismatch",
     "Event",
+    "Field",
     "Gateway",
     "GatewayConflict",
     "GatewayDenied",
@@ -96,6 +99,7 @@ __all__ = [
     "ToolNotFound",
     "ToolResult",
     "ToolUnavailable",
+    "Unsupported",
     "UnsupportedFeature",
     "WriteFailed",
     "block",
@@ -112,6 +116,7 @@ _ELSEWHERE = {
     "Completion": "context",
     "Context": "context",
     "Event": "events",
+    "Field": "rules",
     "Gateway": "gateway",
     "GatewayConflict": "gateway",
     "GatewayDenied": "gateway",

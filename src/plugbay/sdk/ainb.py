@@ -23,7 +23,7 @@ from plugbay.model.operations import (
     UseMouse,
 )
 from plugbay.sdk import inputs
-from plugbay.sdk.ainb_names import ainb_name, manifest_of, subscribed
+from plugbay.sdk.ainb_names import ainb_name, manifest_of, subscribed, tool_namespaces
 from plugbay.sdk.canvas import Canvas, Picture
 from plugbay.sdk.context import Context
 from plugbay.sdk.duties import Duty
@@ -34,7 +34,6 @@ from plugbay.sdk.line import MODELS, STORAGE
 from plugbay.sdk.payloads import as_bytes
 from plugbay.sdk.resident import Resident
 from plugbay.sdk.settings import Settings
-from plugbay.sdk.signals import on_signals
 from plugbay.sdk.snapshots import Snapshot
 from plugbay.sdk.stdio import note
 from plugbay.sdk.turns import KEYS, MOUSE, Turns
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.ainb_names import Named
     from plugbay.sdk.duties import MakeContext, Send
     from plugbay.sdk.exchange import Heard, Sink
+    from plugbay.sdk.handlers import Tool
     from plugbay.sdk.stdio import Wire
     from plugbay.sdk.surfaces import Command, Listener, Screen
     from plugbay.wire.strict_json import Codec
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     class Plugin(Named, Protocol):
         """What is served."""
 
+        @property
+        def tools(self) -> Mapping[str, Tool]: ...
         @property
         def screens(self) -> Mapping[str, Screen]: ...
         @property
@@ -91,7 +93,8 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     """Talk to an ainb host, of which `first` was heard already."""
     duties = AinbDuties(plugin)
     name = ainb_name(plugin.id)
-    identity = Identity(name, plugin.version, manifest_of(plugin), duties.serves(), tuple(plugin.clis))
+    namespaces = (*plugin.clis, *tool_namespaces(plugin))
+    identity = Identity(name, plugin.version, manifest_of(plugin), duties.serves(), namespaces)
     machine = AinbMachine(Role.PLUGIN, PictureCodec(codec), identity=identity)
     machine.greet()
     exchange, settings = Exchange(machine, wire, LACKS), Settings()
@@ -118,7 +121,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
         pace=FAREWELL_SHARE,
         turns=Turns(),
     )
-    on_signals(lambda: resident.leave_soon("this process was asked to end"))
+    wire.attend(resident)
     resident.run(first)
 
 
@@ -175,9 +178,7 @@ class AinbDuties:
             case Render():
                 return self._render(op)
             case DispatchCli():
-                from plugbay.sdk.commandline import CliDuty
-
-                return CliDuty(self._plugin.clis[op.namespace], list(op.argv))
+                return self._dispatch(op)
             case InvokeAction():
                 return self._action(op)
         raise TypeError(f"nobody asks a plugin for {type(op).__name__}")
@@ -207,6 +208,17 @@ class AinbDuties:
         if op.width < screen.min_width or op.height < screen.min_height:
             return Drawing(_too_small(screen), op.width, op.height)
         return Drawing(screen, op.width, op.height)
+
+    def _dispatch(self, op: DispatchCli) -> Duty:
+        """One of the author's command lines, or the one that tools are behind."""
+        command = self._plugin.clis.get(op.namespace)
+        if command is None:
+            from plugbay.sdk.tool_line import tool_line
+
+            return tool_line(self._plugin.tools, op.argv)
+        from plugbay.sdk.commandline import CliDuty
+
+        return CliDuty(command, list(op.argv))
 
     def _action(self, op: InvokeAction) -> Duty | Failure:
         action = self._plugin.actions.get(op.action)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         @property
         def capabilities(self) -> tuple[str, ...]: ...
         @property
+        def tools(self) -> Mapping[str, object]: ...
+        @property
         def screens(self) -> Mapping[str, object]: ...
         @property
         def commands(self) -> Mapping[str, object]: ...
@@ -57,6 +59,12 @@ KINDS = {"path": "path", "text": "string", "multiline": "string", "boolean": "bo
 def ainb_name(id: str) -> str:
     """An id as the name of a folder and of the program in it."""
     return "".join("-" if char in "/\\" or not char.isprintable() else char for char in id).lstrip(".")
+
+
+def tool_namespaces(plugin: Named) -> list[str]:
+    """The command line that all tools are behind, since ainb has none; not where its name is taken."""
+    name = "-".join(ainb_name(plugin.id).split()).lstrip("-")
+    return [name] if plugin.tools and name not in {*plugin.clis, *plugin.actions} else []
 
 
 def subscribed(plugin: Named) -> list[str]:
@@ -90,7 +98,7 @@ def manifest_of(plugin: Named) -> dict[str, Any]:
             screens=list(plugin.screens),
             commands=list(plugin.commands),
             # Hosts find who does an action among those who have a command line of that name.
-            cli_namespaces=list(dict.fromkeys([*plugin.clis, *plugin.actions])),
+            cli_namespaces=list(dict.fromkeys([*plugin.clis, *plugin.actions, *tool_namespaces(plugin)])),
             snapshots=list(plugin.topics),
         ),
         "subscribes": _said(snapshots=subscribed(plugin), latest_state=list(plugin.latest)),

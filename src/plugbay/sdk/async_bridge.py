@@ -8,6 +8,8 @@ from __future__ import annotations
 from _thread import allocate_lock, start_new_thread
 
 from plugbay.model.events import CallFinished
+from plugbay.sdk.cancelling import DEADLINE
+from plugbay.sdk.errors import failure_of
 from plugbay.sdk.exchange import answer, timed_out
 
 TYPE_CHECKING = False
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from plugbay.model.operations import HostOp
+    from plugbay.sdk.cancelling import Cancellation
     from plugbay.sdk.exchange import Exchange, Heard
 
     Job = Callable[[], Coroutine[Any, Any, None]]
@@ -28,7 +31,7 @@ MAX_TASKS = 1_024
 class Bridge:
     """Where coroutines run."""
 
-    __slots__ = ("_early", "_lock", "_loop", "_open", "_tasks")
+    __slots__ = ("_early", "_lock", "_loop", "_open", "_over", "_tasks")
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
@@ -36,6 +39,7 @@ class Bridge:
         self._early: list[Job] | None = None
         """Jobs that came while the loop was being started; None before the first one."""
         self._open = 0
+        self._over = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, job: Job) -> bool:
@@ -53,6 +57,13 @@ class Bridge:
                 start_new_thread(self._run, ())
         return True
 
+    def stop(self) -> None:
+        """Have the loop end, and with it whatever still runs there; for processes that go on."""
+        with self._lock:
+            self._over = True
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+
     def _run(self) -> None:
         import asyncio
 
@@ -61,7 +72,12 @@ class Bridge:
             for job in self._early or ():
                 loop.call_soon(self._begin, job)
             self._loop = loop
-        loop.run_forever()
+        while not self._over:  # a task of the author's that raises SystemExit ends the loop's run, and not the loop
+            try:
+                loop.run_forever()
+            except BaseException as error:
+                failure_of(error)
+        _wind_up(loop)
 
     def _begin(self, job: Job) -> None:
         assert self._loop is not None
@@ -73,6 +89,42 @@ class Bridge:
         self._tasks.discard(task)
         with self._lock:
             self._open -= 1
+
+
+def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what is left, give it a chance to tidy up, and close the loop."""
+    import asyncio
+
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+class CancelledBy:
+    """While this lasts, to cancel the call is to cancel the task that does it; its deadline does, too."""
+
+    __slots__ = ("_stop", "_timer")
+
+    def __init__(self, stop: Cancellation) -> None:
+        self._stop = stop
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        import asyncio
+
+        loop, task, remaining = asyncio.get_running_loop(), asyncio.current_task(), self._stop.remaining()
+        assert task is not None
+        self._stop.then(lambda: loop.call_soon_threadsafe(task.cancel))
+        if remaining is not None:
+            self._timer = loop.call_later(remaining, self._stop.cancel, DEADLINE)
+
+    def __exit__(self, *error: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class AwaitableLine:

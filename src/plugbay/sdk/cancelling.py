@@ -1,14 +1,12 @@
-"""Stopping what is being done: whether somebody asked for it, and deadlines that ask by themselves.
+"""Stopping what is being done: whether somebody asked for it, or the time for it is over.
 
-Owns the flag that a handler looks at, whatever waits on it, and one thread for the deadlines of all calls. Knows no
-handlers and no wire. Uses `_thread`, as the workers do.
+Owns the flag that a handler looks at, whatever waits on it, and the deadline that asks by itself: of the host, or of
+the author where a host has no word for it. Knows no handlers and no wire. Uses `_thread`, as the workers do.
 """
 
 from __future__ import annotations
 
-from _heapq import heapify, heappop, heappush
-from _queue import Empty, SimpleQueue
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock
 from time import monotonic
 
 from plugbay.sdk.errors import Cancelled
@@ -22,42 +20,51 @@ DEADLINE_CODE = "deadline_exceeded"
 """The word for that on the wire."""
 
 LONGEST_WAIT = 3_600.0
-"""Seconds between two looks at the clock: a deadline of the year 9999 is more than a lock can wait for."""
-
-KEPT = 64
-"""Deadlines of calls that have ended which are kept before the first clearing."""
+"""Seconds that a lock waits at a time: a deadline of the year 9999 is more than it can."""
 
 
 class Cancellation:
-    """Whether one call is to stop. May be asked and told from any thread."""
+    """Whether one call is to stop, and by when. May be asked and told from any thread."""
 
-    __slots__ = ("_calls", "_gate", "_lock", "over", "why")
+    __slots__ = ("_calls", "_gate", "_lock", "_why", "deadline", "over")
 
-    def __init__(self) -> None:
-        self.why = ""
-        """Empty until somebody asked."""
+    def __init__(self, deadline: float | None = None) -> None:
+        """`deadline` is a time of the monotonic clock."""
+        self.deadline = deadline
         self.over = False
         """Whether it has ended, so that there is nothing left to stop."""
+        self._why = ""
         self._calls: list[Callable[[], object]] = []
         self._lock = allocate_lock()
         self._gate = allocate_lock()
         self._gate.acquire()
 
+    @property
+    def why(self) -> str:
+        """Empty until somebody asked. Whoever looks after the deadline sees that it has passed."""
+        if not self._why and self.deadline is not None and monotonic() >= self.deadline:
+            self.cancel(DEADLINE)
+        return self._why
+
+    def remaining(self) -> float | None:
+        """Seconds until the deadline, at least 0; None when there is none."""
+        return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
+
     def cancel(self, why: str) -> None:
         """Ask for it to stop; only the first time counts."""
         with self._lock:
-            if self.over or self.why:
+            if self.over or self._why:
                 return
-            self.why = why
+            self._why = why
             calls, self._calls = self._calls, []
         self._gate.release()
         for call in calls:
             call()
 
     def then(self, call: Callable[[], object]) -> None:
-        """Have the function called when it is to stop, or now."""
+        """Have the function called when somebody asks, or now. Whoever wants to hear of the deadline has a clock."""
         with self._lock:
-            if not self.why:
+            if not self._why:
                 self._calls.append(call)
                 return
         call()
@@ -74,70 +81,22 @@ class Cancellation:
 
     def wait(self, seconds: float) -> bool:
         """Return True as soon as it is to stop, or False after so many seconds."""
-        if not self._gate.acquire(timeout=max(seconds, 0.0)):
-            return False
-        self._gate.release()
+        until = monotonic() + max(seconds, 0.0)
+        end = until if self.deadline is None else min(until, self.deadline)
+        while not self.why:
+            left = min(max(end - monotonic(), 0.0), LONGEST_WAIT)
+            if self._gate.acquire(timeout=left):
+                self._gate.release()
+            elif monotonic() >= until:
+                return bool(self.why)
         return True
+
+    def meant(self, error: BaseException) -> BaseException:
+        """What a handler raised. That its task was cancelled was our doing, if we asked for it."""
+        is_task_end = type(error).__name__ == "CancelledError" and not isinstance(error, Exception)
+        return stopped(self.why) if is_task_end and self.why else error
 
 
 def stopped(why: str) -> Cancelled:
     """The error of what was stopped."""
     return Cancelled(why, DEADLINE_CODE) if why == DEADLINE else Cancelled(why)
-
-
-class Deadlines:
-    """A thread that cancels what is not over in time; started for the first deadline."""
-
-    __slots__ = ("_bell", "_count", "_lock", "_most", "_started", "_waiting")
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[float, int, Cancellation]] = []
-        self._most = KEPT
-        self._count = 0
-        self._bell: SimpleQueue[None] = SimpleQueue()
-        self._lock = allocate_lock()
-        self._started = False
-
-    def add(self, at: float, cancellation: Cancellation) -> None:
-        """Cancel it at that time of the monotonic clock."""
-        with self._lock:
-            self._count += 1  # what is due at the same time is not compared any further
-            heappush(self._waiting, (at, self._count, cancellation))
-            if len(self._waiting) > self._most:
-                self._clear()
-            first = self._waiting[0][2] is cancellation
-            if not self._started:
-                self._start()
-        if first:
-            self._bell.put(None)
-
-    def _clear(self) -> None:
-        """Let go of what has ended; as rarely as there is much of it."""
-        self._waiting = [entry for entry in self._waiting if not entry[2].over]
-        heapify(self._waiting)
-        self._most = max(KEPT, 2 * len(self._waiting))
-
-    def _start(self) -> None:
-        try:
-            start_new_thread(self._work, ())
-        except RuntimeError:  # the system has no thread to give; the host looks at the clock, too
-            return
-        self._started = True
-
-    def _work(self) -> None:
-        while True:
-            due, seconds = self._due(monotonic())
-            for cancellation in due:
-                cancellation.cancel(DEADLINE)
-            try:
-                self._bell.get(timeout=seconds)
-            except Empty:
-                pass
-
-    def _due(self, now: float) -> tuple[list[Cancellation], float]:
-        """What has to stop now, and the seconds until something else might have to."""
-        due: list[Cancellation] = []
-        with self._lock:
-            while self._waiting and self._waiting[0][0] <= now:
-                due.append(heappop(self._waiting)[2])
-            return due, min(self._waiting[0][0] - now, LONGEST_WAIT) if self._waiting else LONGEST_WAIT

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from plugbay.sdk.cancelling import Cancellation
     from plugbay.sdk.context import Context
     from plugbay.sdk.duties import MakeContext, Send
     from plugbay.sdk.surfaces import Command
@@ -106,8 +107,8 @@ class CliDuty(Duty):
         self._outputs = {"stdout": Output(), "stderr": Output()}
 
     def call(self, context: MakeContext, send: Send) -> Any:
-        def equipped(said: Mapping[str, Any] | None) -> Context:
-            ctx = context(said)
+        def equipped(said: Mapping[str, Any] | None, stop: Cancellation) -> Context:
+            ctx = context(said, stop)
             ctx.out, ctx.err = self._outputs["stdout"], self._outputs["stderr"]
             return ctx
 

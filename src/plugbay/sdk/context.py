@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from time import sleep
 
 from plugbay.model.operations import (
     CompleteChat,
@@ -19,6 +18,7 @@ from plugbay.model.operations import (
     RecallMemory,
     SetStored,
 )
+from plugbay.sdk.cancelling import Cancellation
 from plugbay.sdk.events import completed, event_object
 from plugbay.sdk.line import SERVICE_SECONDS, Unconnected
 from plugbay.sdk.logs import Log
@@ -51,6 +51,7 @@ class Context:
     __slots__ = (
         "_line",
         "_settings",
+        "_stop",
         "agent_id",
         "agent_path",
         "err",
@@ -68,8 +69,14 @@ class Context:
     )
 
     def __init__(
-        self, line: Line, plugin_id: str, said: Mapping[str, Any] | None = None, settings: Settings | None = None
+        self,
+        line: Line,
+        plugin_id: str,
+        said: Mapping[str, Any] | None = None,
+        settings: Settings | None = None,
+        stop: Cancellation | None = None,
     ) -> None:
+        """`stop` says whether this call is to stop; outside of calls, nothing is."""
         said = said or {}
         self._line = line
         self.plugin_id = plugin_id
@@ -87,6 +94,7 @@ class Context:
         self.out: Any = sys.stdout
         self.err: Any = sys.stderr
         self._settings = settings or _NOTHING_SET
+        self._stop = stop or _NEVER
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -98,7 +106,7 @@ class Context:
         """What the operator keeps secret, by name; masked when it is printed."""
         return self._settings.secrets
 
-    # What hosts say that have an end in mind for every call; the others have nothing to say about it.
+    # What hosts say that have an end in mind for every call; the others do not say it.
 
     invocation_id: str | None = None
     trace_id: str | None = None
@@ -116,20 +124,28 @@ class Context:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the host cancels the call, at least 0; None when it did not say."""
-        return None
+        """Seconds until the call is cancelled, at least 0: as the host says, else as `timeout=` of the export does.
+
+        None when nobody says.
+        """
+        return self._stop.remaining()
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody wants the answer any more. An async handler is cancelled by itself."""
-        return False
+        """Whether nobody wants the answer any more: the host said so or is gone, or the time is over.
+
+        An async handler is cancelled by itself.
+        """
+        return bool(self._stop.why)
 
     def check_cancelled(self) -> None:
         """Raise `Cancelled` when nobody wants the answer any more."""
+        self._stop.check()
 
     def sleep(self, seconds: float) -> None:
         """Wait in a plain handler; raises `Cancelled` as soon as nobody wants the answer any more."""
-        sleep(seconds)
+        if self._stop.wait(seconds):
+            self._stop.check()
 
     def progress(self, message: str = "", **more: Any) -> None:
         """Tell whoever waits how far it is. Nobody is told where hosts have no word for that; never awaited."""
@@ -317,12 +333,15 @@ class Storage:
         return self._line.ask(ListStored(prefix, limit), list, timeout)
 
 
-def unconnected(plugin_id: str = "", said: Mapping[str, Any] | None = None) -> Context:
+def unconnected(
+    plugin_id: str = "", said: Mapping[str, Any] | None = None, contract: str = "", stop: Cancellation | None = None
+) -> Context:
     """The context of a call under a contract without services, or of no call at all."""
-    return Context(Unconnected(), plugin_id, said)
+    return Context(Unconnected(contract), plugin_id, said, stop=stop)
 
 
 _NOTHING_SET = Settings()
+_NEVER = Cancellation()
 
 
 def _text(said: Mapping[str, Any], key: str) -> str | None:

@@ -6,7 +6,7 @@ an answer. Knows no threads, no wire and no contract's numbers.
 
 from __future__ import annotations
 
-from time import time
+from time import monotonic, time
 
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.operations import (
@@ -22,6 +22,7 @@ from plugbay.model.operations import (
     StopChannel,
     UpsertVectors,
 )
+from plugbay.sdk.cancelling import Cancellation
 from plugbay.sdk.chat import Answer
 from plugbay.sdk.errors import MethodMissing, failure_of
 from plugbay.sdk.events import Event, covers
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from plugbay.sdk.handlers import Tool
 
     Send = Callable[[Any], None]
-    MakeContext = Callable[[Mapping[str, Any] | None], Context]
+    MakeContext = Callable[[Mapping[str, Any] | None, Cancellation], Context]
 
     class Collector(Protocol):
         """What makes one answer of what was returned, or of pieces of it."""
@@ -67,7 +68,19 @@ if TYPE_CHECKING:
 class Duty:
     """One thing to do for the host."""
 
-    __slots__ = ("arguments", "concurrent", "handler", "keywords", "label", "lane", "said", "shape", "then", "weight")
+    __slots__ = (
+        "arguments",
+        "concurrent",
+        "handler",
+        "keywords",
+        "label",
+        "lane",
+        "said",
+        "shape",
+        "stop",
+        "then",
+        "weight",
+    )
 
     def __init__(
         self,
@@ -81,6 +94,7 @@ class Duty:
         concurrent: bool = False,
         lane: int = REST,
         weight: int = 0,
+        stop: Cancellation | None = None,
     ) -> None:
         self.handler = handler
         self.label = label
@@ -96,11 +110,14 @@ class Duty:
         """What the host says about the call: who it is for."""
         self.then = then
         """What else belongs to the answer; both are objects then, and this one's keys count."""
+        self.stop = stop or Cancellation(local_deadline(handler))
+        """Whether nobody wants it any more."""
 
     def call(self, context: MakeContext, send: Send) -> Any:
-        """Call the author's function; `context` makes its `ctx`, if it wants one."""
+        """Call the author's function, unless nobody wants it any more; `context` makes its `ctx`, if it wants one."""
+        self.stop.check()
         if self.handler.takes_ctx:
-            return self.handler.function(*self.arguments, **self.keywords, ctx=context(self.said))
+            return self.handler.function(*self.arguments, **self.keywords, ctx=context(self.said, self.stop))
         return self.handler.function(*self.arguments, **self.keywords)
 
     def settle(self, value: Any, send: Send) -> Any:
@@ -113,13 +130,21 @@ class Duty:
 
     def failure(self, error: BaseException) -> Failure:
         """The answer that something raised stands for."""
-        return failure_of(error)
+        return failure_of(self.stop.meant(error))
 
     def cancel(self, why: str) -> None:
-        """Nobody wants it any more; what cannot be stopped goes on."""
+        """Nobody wants it any more; what does not look goes on."""
+        self.stop.cancel(why)
 
     def over(self) -> None:
         """It is about to be answered, however it ended."""
+        self.stop.end()
+
+
+def local_deadline(handler: Handler) -> float | None:
+    """When a handler should be done whose author says how long it may take, where the host does not say."""
+    terms = getattr(handler, "terms", None)
+    return None if terms is None or terms.timeout is None else monotonic() + terms.timeout
 
 
 class Streamed(Duty):
@@ -171,10 +196,14 @@ class ChatDuty(Streamed):
 class ToolDuty(Streamed):
     """A tool, of which hosts want the whole answer at once."""
 
-    __slots__ = ()
+    __slots__ = ("_write",)
+
+    def __init__(self, tool: Tool, keywords: dict[str, Any], said: Mapping[str, Any] | None = None, **how: Any) -> None:
+        super().__init__(tool, keywords=keywords, said=said, **how)
+        self._write = tool.written
 
     def collector(self, send: Send) -> Pieces:
-        return Pieces()
+        return Pieces(self._write)
 
 
 class Duties:
@@ -271,7 +300,7 @@ def _call(tool: Tool | None, what: str, op: InvokeTool | CallMethod) -> Duty | F
     if tool is None:
         return Failure(Code.TOOL_NOT_EXPOSED, f"there is no {what}", origin=Origin.PLUGIN)
     keywords = tool.arguments(op.input, op.context)
-    return keywords if isinstance(keywords, Failure) else ToolDuty(tool, keywords=keywords, said=op.context)
+    return keywords if isinstance(keywords, Failure) else ToolDuty(tool, keywords, op.context)
 
 
 def _named(declared: Mapping[str, Any], what: str, name: str) -> Any:

@@ -10,6 +10,7 @@
     ├── Cancelled                    the host no longer wants it, and the handler has stopped
     └── MethodMissing                the plugin offers the thing, but not this part of it
     ServiceError                     the host did not do what the plugin asked
+    └── Unsupported                  this host has no such service; which hosts do, it says
 
 Each class is a row of a table: its name for every contract (`kind`), our failure code, whether trying again may help.
 Which number that is on a wire is the contract's to know. Loaded only when somebody names an error or one happens.
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 INTERNAL = "internal"
 """The code of what nobody meant to raise."""
+
+MAX_BUG_TEXT = 1_000
+"""Characters of what the host is told of a bug; all of it is on stderr."""
 
 
 class HandlerError(PlugbayError):
@@ -223,6 +227,21 @@ class ServiceError(PlugbayError):
         return type(self), (self.code, str(self), self.rpc_code)
 
 
+class Unsupported(ServiceError):
+    """There is no `ctx.<service>` here: the host speaks `contract`, and only hosts of `contracts` have it."""
+
+    def __init__(self, service: str, contract: str, contracts: tuple[str, ...]) -> None:
+        self.service = service
+        self.contract = contract
+        self.contracts = contracts
+        who = f"this host speaks {contract} and" if contract else "what runs here"
+        others = f"hosts of {' and '.join(contracts)} do" if contract not in contracts else "others of its kind may"
+        super().__init__(Code.NOT_FOUND, f"{who} does not offer ctx.{service}; {others}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.service, self.contract, self.contracts)
+
+
 def service_error(failure: Failure) -> ServiceError:
     """A failure as what the caller of a service sees."""
     number = failure.detail.get("plugin_code")
@@ -248,7 +267,8 @@ def failure_of(error: BaseException) -> Failure:
     except Exception as bug:  # an error made of the wrong things is a bug, too
         error = bug
     _print_traceback(error)
-    text = f"{type(error).__name__}: {_text(error)}"
+    said = _text(error)
+    text = (f"{type(error).__name__}: {said}" if said else type(error).__name__)[:MAX_BUG_TEXT]
     return Failure(Code.PLUGIN_ERROR, text, origin=Origin.PLUGIN, detail={"plugin_code": INTERNAL})
 
 

@@ -18,7 +18,7 @@ from plugbay.sdk.stdio import note
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, NoReturn
 
     from plugbay.contracts.base import Machine
     from plugbay.model.events import CallId, CallProgress, Event
@@ -74,8 +74,7 @@ class Exchange:
 
     def ask(self, op: HostOp, sink: Sink) -> int:
         """Ask the host; `sink` gets the parts of the answer and then its end, on the reader's thread."""
-        if type(op) in self.lacks:
-            raise lacking(op)
+        self._refuse_lacking(op)
         with self._lock:
             if self._over:
                 raise ServiceError(Code.UNAVAILABLE, self._over)
@@ -93,18 +92,24 @@ class Exchange:
                 self._machine.cancel(id, "the plugin gave up waiting")
 
     def tell(self, op: HostOp) -> None:
-        if type(op) in self.lacks:
-            raise lacking(op)
+        self._refuse_lacking(op)
         with self._lock:
             failure = self._machine.notify(op)
         self._flush_unless(failure)
 
+    def _refuse_lacking(self, op: HostOp) -> None:
+        self._wire.refuse_copies()
+        if type(op) in self.lacks:
+            raise lacking(op, self._machine.CONTRACT)
+
     def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
+        self._wire.refuse_copies()
         with self._lock:
             self._machine.finish(id, value, failure)
         self._flush()
 
     def progress(self, id: CallId, item: Any) -> None:
+        self._wire.refuse_copies()
         with self._lock:
             failure = self._machine.progress(id, item)
         self._flush_unless(failure)
@@ -116,6 +121,12 @@ class Exchange:
             waiting, self._waiting = self._waiting, {}
         for id, sink in waiting.items():
             sink(CallFinished(id, failure=Failure(Code.UNAVAILABLE, why)))
+
+    def leave(self, status: int, let_go: Callable[[], None]) -> NoReturn:
+        self._wire.leave(status, let_go)
+
+    def leave_after(self, seconds: float) -> None:
+        self._wire.leave_after(seconds)
 
     def _flush_unless(self, failure: Failure | None) -> None:
         if failure is not None:

@@ -1,8 +1,8 @@
 """An author's functions: what each wants to be called with, and how a tool's input becomes its arguments.
 
-Owns the special parameter names: `ctx` gets the host's services, `context` what the host says about the call, `input`
-the whole input of a tool; what a tool may yield; and that nothing is declared twice. Knows no contract, no threads and
-no wire.
+Owns what is known of each kind of export, what a tool may yield, and that nothing is declared twice. What a function
+says with its annotations is `signature`'s, and found out when it is first needed. Knows no contract, no threads and no
+wire.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any, TypedDict, TypeVar
+
+    from plugbay.sdk.signature import Signature
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
         timeout: float | None
 
 
-_VARKEYWORDS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x08, 0x20, 0x80, 0x200
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 """Code flags, as in `inspect`, which costs 27 ms to import."""
 
 EFFECTS = ("read_only", "idempotent_write", "non_idempotent_write", "unknown")
@@ -83,15 +85,19 @@ class Terms:
 
 
 class Export(Handler):
-    """A function that is offered under a name. Without a description, the first line of its docstring is one."""
+    """A function that is offered under a name. Without a description, the first paragraph of its docstring is one."""
 
     __slots__ = ("description", "name", "terms")
 
     def __init__(self, name: str, description: str, function: Callable[..., Any], terms: Terms | None = None) -> None:
         super().__init__(function)
         self.name = name
-        self.description = description or (getattr(function, "__doc__", None) or "").strip().split("\n")[0]
+        self.description = description or _first_paragraph(getattr(function, "__doc__", None) or "")
         self.terms = terms or Terms()
+
+
+def _first_paragraph(doc: str) -> str:
+    return " ".join(doc.strip().partition("\n\n")[0].split())
 
 
 class Compactor(Export):
@@ -138,9 +144,9 @@ class Harness(Export):
 
 
 class Tool(Export):
-    """One declared tool."""
+    """One declared tool. Schemas that its author does not give follow from its annotations."""
 
-    __slots__ = ("effect", "input_schema", "output_schema", "streaming")
+    __slots__ = ("_given_input", "_given_output", "_signature", "effect", "streaming")
 
     def __init__(
         self,
@@ -156,70 +162,97 @@ class Tool(Export):
     ) -> None:
         super().__init__(name, description, function, terms)
         refuse_other("effect", effect, EFFECTS)
-        self.input_schema = {"type": "object"} if input_schema is None else dict(input_schema)
-        self.output_schema = None if output_schema is None else dict(output_schema)
+        self._given_input = None if input_schema is None else dict(input_schema)
+        self._given_output = None if output_schema is None else dict(output_schema)
+        self._signature: Signature | None = None
         self.effect = effect
         self.streaming = _yields(function) if streaming is None else streaming
 
-    def invoke(self, given: Any, context: Mapping[str, Any]) -> Any:
-        """Run the tool here and now, away from any host's services; the result is its value or a `Failure`."""
-        arguments = self.arguments(given, context)
-        if isinstance(arguments, Failure):
-            return arguments
-        if self.takes_ctx:
-            from plugbay.sdk.context import unconnected
+    @property
+    def signature(self) -> Signature:
+        """What the function takes and gives back; found out once, for this tool alone."""
+        if self._signature is None:
+            from plugbay.sdk.signature import Signature
 
-            arguments["ctx"] = unconnected(said=context)
-        try:
-            value = self.function(**arguments)
-            if hasattr(value, "__await__") or hasattr(value, "__aiter__"):
-                import asyncio
+            self._signature = Signature(self.function)
+        return self._signature
 
-                value = asyncio.run(_awaited(value))
-            return gathered(value)
-        except BaseException as error:  # SystemExit too: argparse in a tool must not look like a crash
-            from plugbay.sdk.errors import failure_of
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        return self.signature.input_schema() if self._given_input is None else self._given_input
 
-            return failure_of(error)
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """What every result fits; None where nothing is promised."""
+        return self.signature.output_schema() if self._given_output is None else self._given_output
+
+    @property
+    def notes(self) -> list[str]:
+        """Annotations that could not be understood, so that what they are about goes unchecked."""
+        return self.signature.notes
 
     def arguments(self, given: Any, context: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """The input object as keyword arguments; a parameter called `input` takes the whole input instead."""
-        names, required, open_ended = _parameters(self.function)
-        extra = {"context": dict(context)} if "context" in names else {}
-        names = [name for name in names if name not in ("context", "ctx")]
-        if names == ["input"]:
-            return {"input": given, **extra}
-        given = {} if given is None else given
-        if not isinstance(given, dict):
-            return _invalid(f"the input must be an object with {', '.join(names) or 'no keys'}")
-        missing = [name for name in names if name in required and name not in given]
-        if missing:
-            return _invalid(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} required")
-        unknown = [name for name in given if name not in names and not (open_ended and name not in ("context", "ctx"))]
-        if unknown:
-            return _invalid(f"unknown: {', '.join(unknown)}; this tool takes {', '.join(names) or 'nothing'}")
-        return {**given, **extra}
+        """The input as keyword arguments, checked and converted as the annotations say; else everything wrong with it.
+
+        A parameter called `input` takes the whole input, and one called `context` what the host says about the call.
+        """
+        if type(given) is dict and _is_obvious(self.function, given):
+            return dict(given)
+        from plugbay.sdk.shapes import Problems
+
+        problems, signature = Problems(), self.signature
+        arguments = signature.read({} if given is None and not signature.whole else given, problems)
+        if problems.count:
+            detail = {"plugin_code": Code.INVALID_INPUT, "details": problems.told()}
+            return Failure(Code.INVALID_INPUT, str(problems), origin=Origin.PLUGIN, detail=detail)
+        return {**arguments, "context": dict(context)} if signature.takes_context else arguments
+
+    def written(self, value: Any) -> Any:
+        """A result as JSON, where the annotation says what it is; everything else is left as it is."""
+        return value if _is_plain(self.function, "return") else self.signature.output.write(value)
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[list[str], set[str], bool]:
-    """(names, the required ones, whether it takes any keyword), without importing `inspect`."""
-    code = function.__code__
-    count = code.co_argcount + code.co_kwonlyargcount
-    names = list(code.co_varnames[:count])
-    positional = names[: code.co_argcount]
-    optional = set(positional[len(positional) - len(function.__defaults__ or ()) :]) if function.__defaults__ else set()
-    optional |= set(function.__kwdefaults__ or ())
-    return names, set(names) - optional, bool(code.co_flags & _VARKEYWORDS)
+# Most tools take and give what JSON has as it is. That is seen without shapes, which are 2 ms of a plugin's start-up.
+
+_SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
+
+_PLAIN_WORDS = frozenset((*_SCALARS, "dict", "list", "None", "Any", "object", "typing.Any"))
+"""What an annotation of a plain value is made of."""
 
 
-def _invalid(message: str) -> Failure:
-    return Failure(Code.INVALID_INPUT, message, origin=Origin.PLUGIN, detail={"plugin_code": "invalid_input"})
+def _is_obvious(function: Any, given: dict[str, Any]) -> bool:
+    """Whether an input is certainly what a function takes, just as it is; nothing is wrong with one that is not."""
+    code, annotations, known = function.__code__, _annotations(function), function.__globals__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if annotations is None or names == ("input",) or "context" in names or "ctx" in given:
+        return False
+    for name, value in given.items():
+        said = annotations.get(name, value)
+        scalar = _SCALARS.get(said) if isinstance(said, str) and said not in known else said
+        if name not in names or (name in annotations and type(value) is not scalar):
+            return False
+    defaults = names[code.co_argcount - len(function.__defaults__ or ()) : code.co_argcount]
+    return all(
+        name in given or name in defaults or name == "ctx" or name in (function.__kwdefaults__ or ()) for name in names
+    )
 
 
-async def _awaited(value: Any) -> Any:
-    if hasattr(value, "__await__"):
-        value = await value
-    return iter([piece async for piece in value]) if hasattr(value, "__aiter__") else value
+def _annotations(function: Any) -> dict[str, Any] | None:
+    """Where Python evaluates them late, one that cannot be is an error for all of them."""
+    try:
+        return dict(function.__annotations__)
+    except Exception:
+        return None
+
+
+def _is_plain(function: Any, name: str) -> bool:
+    """Whether an annotation says nothing, or that JSON has the value as it is."""
+    annotations = _annotations(function)
+    if annotations is None:
+        return False
+    said = annotations.get(name, "Any")
+    text = said if isinstance(said, str) else said.__name__ if type(said) is type else repr(said)
+    return _PLAIN_WORDS.issuperset(text.replace("[", " ").replace("]", " ").replace(",", " ").replace("|", " ").split())
 
 
 def _yields(function: Callable[..., Any]) -> bool:
@@ -236,11 +269,13 @@ class Pieces:
     is yielded is the whole answer.
     """
 
-    __slots__ = ("_pieces", "_whole")
+    __slots__ = ("_pieces", "_whole", "_write")
 
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[Any], Any] = lambda value: value) -> None:
+        """`write` makes JSON of a value that was returned."""
         self._pieces: list[Any] = []
         self._whole: Any = None
+        self._write = write
 
     def add(self, piece: Any) -> None:
         if hasattr(piece, "__tool_value__"):
@@ -250,7 +285,7 @@ class Pieces:
 
     def whole(self, value: Any) -> Any:
         """The answer of a tool that returned everything at once."""
-        return value.__tool_value__() if hasattr(value, "__tool_value__") else value
+        return value.__tool_value__() if hasattr(value, "__tool_value__") else self._write(value)
 
     def end(self) -> Any:
         """The answer, after the last piece."""
@@ -259,9 +294,9 @@ class Pieces:
         return "".join(self._pieces) if all(isinstance(piece, str) for piece in self._pieces) else self._pieces
 
 
-def gathered(value: Any) -> Any:
+def gathered(value: Any, write: Callable[[Any], Any] = lambda value: value) -> Any:
     """The value that a tool's result stands for, all of it."""
-    pieces = Pieces()
+    pieces = Pieces(write)
     if not hasattr(value, "__next__"):
         return pieces.whole(value)
     for piece in value:

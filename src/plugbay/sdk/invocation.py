@@ -9,6 +9,7 @@ from __future__ import annotations
 from time import monotonic, time
 
 from plugbay.sdk.context import Context
+from plugbay.sdk.detect import VAI
 from plugbay.sdk.line import Unconnected
 from plugbay.sdk.settings import Settings
 
@@ -78,7 +79,6 @@ class InvocationContext(Context):
     """`ctx` under vai."""
 
     __slots__ = (
-        "_cancellation",
         "_gateway",
         "_keep",
         "_send",
@@ -108,9 +108,8 @@ class InvocationContext(Context):
     ) -> None:
         """`keep` takes the data of a checkpoint, and returns it as a host is told."""
         said = setting.context
-        super().__init__(Unconnected(), plugin_id, said, setting.settings)
+        super().__init__(Unconnected(VAI), plugin_id, said, setting.settings, cancellation)
         self._setting = setting
-        self._cancellation = cancellation
         self._send = send
         self._keep = keep
         self._gateway = setting.gateway(awaitable)
@@ -124,21 +123,6 @@ class InvocationContext(Context):
         self.delivery_id = setting.delivery_id
         self.attempt = setting.attempt
         self.compaction = compaction
-
-    @property
-    def remaining(self) -> float | None:
-        return self._setting.remaining()
-
-    @property
-    def cancelled(self) -> bool:
-        return bool(self._cancellation.why)
-
-    def check_cancelled(self) -> None:
-        self._cancellation.check()
-
-    def sleep(self, seconds: float) -> None:
-        if self._cancellation.wait(seconds):
-            self._cancellation.check()
 
     def progress(self, message: str = "", **more: Any) -> None:
         self._send({"type": "progress", "message": message, **more})

@@ -1,15 +1,13 @@
 """What a host of vai asks, as something to do: one class for each kind of export.
 
-Owns what each kind is called with and what its result means, that a call stops when nobody wants it any more, and which
-errors are outcomes of the work. Knows no threads and no wire.
+Owns what each kind is called with and what its result means, and which errors are outcomes of the work. Knows no
+threads and no wire.
 """
 
 from __future__ import annotations
 
 from plugbay.model.errors import Code, Failure
-from plugbay.sdk.cancelling import stopped
 from plugbay.sdk.duties import Duty, Streamed
-from plugbay.sdk.errors import failure_of
 from plugbay.sdk.invocation import InvocationContext, Setting
 from plugbay.sdk.results import Deltas, checkpoint_of, harness_result, seed_result
 from plugbay.sdk.work import Run, read_compaction
@@ -50,12 +48,11 @@ class Invocation(Duty):
     __slots__ = ("order",)
 
     def __init__(self, order: Order, handler: Handler, *arguments: Any, keywords: dict[str, Any] | None = None) -> None:
-        super().__init__(handler, *arguments, keywords=keywords)
+        super().__init__(handler, *arguments, keywords=keywords, stop=order.cancellation)
         self.order = order
 
     def call(self, context: MakeContext, send: Send) -> Any:
-        self.order.cancellation.check()
-        return super().call(lambda said: self.context(send), send)
+        return super().call(lambda said, stop: self.context(send), send)
 
     def context(self, send: Send, compaction: Compaction | None = None) -> InvocationContext:
         order = self.order
@@ -72,35 +69,11 @@ class Invocation(Duty):
     def keep(self, data: Any) -> dict[str, Any]:
         raise TypeError("only a harness has checkpoints")
 
-    async def settle_later(self, value: Any, send: Send) -> Any:
-        self._stop_with_task()
-        return await super().settle_later(value, send)
-
-    def _stop_with_task(self) -> None:
-        """From now on, to cancel the call is to cancel the task that we are."""
-        import asyncio
-
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-        self.order.cancellation.then(lambda: loop.call_soon_threadsafe(task.cancel))
-
     def failure(self, error: BaseException) -> Failure:
-        if self._was_stopped(error):
-            error = stopped(self.order.cancellation.why)
-        return _outcome(failure_of(error))
-
-    def _was_stopped(self, error: BaseException) -> bool:
-        if not self.order.cancellation.why or isinstance(error, Exception):
-            return False
-        from asyncio import CancelledError
-
-        return isinstance(error, CancelledError)
-
-    def cancel(self, why: str) -> None:
-        self.order.cancellation.cancel(why)
+        return _outcome(super().failure(error))
 
     def over(self) -> None:
-        self.order.cancellation.end()
+        super().over()
         self.order.release()
 
 
@@ -121,14 +94,15 @@ def _outcome(failure: Failure) -> Failure:
 class ToolInvocation(Invocation, Streamed):
     """A tool. What it yields is told as it comes. `promises`: it has an output schema, for every result to meet."""
 
-    __slots__ = ("promises",)
+    __slots__ = ("promises", "tool")
 
     def __init__(self, order: Order, tool: Tool, keywords: dict[str, Any]) -> None:
         super().__init__(order, tool, keywords=keywords)
+        self.tool = tool
         self.promises = tool.output_schema is not None
 
     def collector(self, send: Send) -> Deltas:
-        return Deltas(send, self.order.cancellation.check, self.promises)
+        return Deltas(send, self.stop.check, self.tool.written, self.promises)
 
 
 def of_tool(order: Order, tool: Tool, given: Any) -> Invocation | Failure:

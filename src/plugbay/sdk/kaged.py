@@ -21,7 +21,6 @@ from plugbay.sdk.kaged_names import PRE_COMPACT, carried_capabilities, carried_h
 from plugbay.sdk.line import BROKERED, MODELS, STORAGE
 from plugbay.sdk.resident import Resident
 from plugbay.sdk.settings import Settings
-from plugbay.sdk.signals import on_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
         greeted=greeted,
         pace=FAREWELL_SHARE,
     )
-    on_signals(lambda: resident.leave_soon("this process was asked to end"))
+    wire.attend(resident)
     resident.run(first)
 
 

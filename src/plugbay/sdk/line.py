@@ -6,7 +6,6 @@ know threads, loops and wires: the lines that use them are elsewhere.
 
 from __future__ import annotations
 
-from plugbay.model.errors import Code
 from plugbay.model.operations import (
     CompleteChat,
     DeleteStored,
@@ -24,7 +23,7 @@ from plugbay.model.operations import (
     SubscribeSnapshot,
     WriteLog,
 )
-from plugbay.sdk.errors import ServiceError
+from plugbay.sdk.errors import Unsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,34 +54,39 @@ SNAPSHOTS = frozenset({GetSnapshot, PublishSnapshot, SubscribeSnapshot})
 BROKERED = SNAPSHOTS | {InvokeAction, ReadFile, ReadFolder, FetchUrl, WriteLog}
 """What hosts of ainb do for a plugin."""
 
-_SERVICES: dict[type, str] = {
-    RecallMemory: "memory",
-    CompleteChat: "language models",
-    Publish: "event bus",
-    InvokeAction: "actions",
-    ReadFile: "files",
-    ReadFolder: "files",
-    FetchUrl: "network",
-    WriteLog: "log",
-    **dict.fromkeys(STORAGE, "storage"),
-    **dict.fromkeys(SNAPSHOTS, "snapshots"),
+_SERVICES: dict[type, tuple[str, tuple[str, ...]]] = {
+    RecallMemory: ("memory", ("nexo",)),
+    CompleteChat: ("llm", ("nexo",)),
+    Publish: ("events", ("nexo", "kaged")),
+    **dict.fromkeys(STORAGE, ("storage", ("kaged",))),
+    **dict.fromkeys(SNAPSHOTS, ("snapshots", ("ainb",))),
+    InvokeAction: ("actions", ("ainb",)),
+    ReadFile: ("files", ("ainb",)),
+    ReadFolder: ("files", ("ainb",)),
+    FetchUrl: ("http", ("ainb",)),
+    WriteLog: ("log", ("ainb",)),
 }
+"""What an author calls it, and the contracts that have a word for it."""
 
 
 class Unconnected:
     """The line of a plugin that has no host with services: every question is refused, with the reason."""
 
-    __slots__ = ()
+    __slots__ = ("_contract",)
+
+    def __init__(self, contract: str = "") -> None:
+        self._contract = contract
 
     def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
-        raise lacking(op)
+        raise lacking(op, self._contract)
 
     stream = ask
 
     def tell(self, op: HostOp) -> Any:
-        raise lacking(op)
+        raise lacking(op, self._contract)
 
 
-def lacking(op: HostOp) -> ServiceError:
-    """What a plugin hears that asks for something its host's contract has no word for."""
-    return ServiceError(Code.NOT_FOUND, f"this host has no {_SERVICES[type(op)]}")
+def lacking(op: HostOp, contract: str) -> Unsupported:
+    """What a plugin hears that asks for something its host, which speaks `contract`, does not offer."""
+    service, contracts = _SERVICES[type(op)]
+    return Unsupported(service, contract, contracts)

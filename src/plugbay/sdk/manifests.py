@@ -1,5 +1,7 @@
 """The manifest of a plugin, written from what its code declares: nothing has to be said twice.
 
+    print(rune_manifest(plugin, command=["python3", "plugin.py"]))      # > rterm-plugin.json
+    print(nexo_manifest(plugin, command=["python3", "plugin.py"]))      # > nexo-plugin.toml
     print(kaged_manifest(plugin, command=["python3", "plugin.py"]))     # > kaged-plugin.yaml
     write_ainb(plugin, Path("usage"))                                   # usage/manifest.toml, usage/usage
     write_vai(plugin, Path("."))                                        # vai-plugin.toml, schemas/, bin/plugin
@@ -11,8 +13,11 @@ to judge who read it: `plugbay inspect` says.
 from __future__ import annotations
 
 from plugbay.contracts.kaged.messages import API_VERSION
+from plugbay.contracts.rune.messages import PROTOCOL
 from plugbay.sdk.ainb_names import ainb_name, manifest_of
+from plugbay.sdk.carried import NEXO_HOOKS, hears
 from plugbay.sdk.kaged_names import carried_capabilities, carried_hooks, kaged_name
+from plugbay.sdk.manifest import nexo_id, offered_name
 from plugbay.sdk.vai_manifest import manifest_of as vai_manifest_of
 from plugbay.sdk.vai_manifest import schemas_of
 
@@ -33,6 +38,99 @@ BINDING = "config."
 
 YAML_WORDS = frozenset("y n yes no on off true false null".split())
 """Keys that some readers of YAML take for something else than text."""
+
+
+TIERS = {
+    "read_only": ("safe", False),
+    "idempotent_write": ("moderate", True),
+    "non_idempotent_write": ("dangerous", True),
+    "unknown": ("moderate", False),
+}
+"""By a tool's effect: how much approval a host of rune should ask for, and whether the tool changes anything."""
+
+ANY_NEXO = ">=0.1.0"
+"""The hosts that a plugin runs under whose author says nothing about it: every one."""
+
+NEXO_SERVICES = ("memory.recall", "llm.complete")
+"""The capabilities that nexo has a word for."""
+
+
+def rune_manifest(plugin: Plugin, command: Sequence[str]) -> str:
+    """The text of a `rterm-plugin.json` for a plugin that is started with `command`."""
+    import json
+
+    program, *args = command
+    said = {
+        "plugin_id": plugin.id,
+        "plugin_version": plugin.version,
+        "protocol_version": PROTOCOL,
+        "display_name": plugin.name,
+        "description": plugin.description,
+        "process": {"command": program, "args": args},
+        "capabilities": list(plugin.capabilities),
+        "tools": [_rune_tool(plugin, tool) for tool in plugin.tools.values()],
+    }
+    return json.dumps({key: value for key, value in said.items() if value}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _rune_tool(plugin: Plugin, tool: Tool) -> dict[str, Any]:
+    tier, mutating = TIERS[tool.effect]
+    said = {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "output_schema": tool.output_schema,
+        # What the plugin does not say of itself in its handshake, no tool of it may ask for.
+        "capabilities": [name for name in tool.terms.capabilities if name in plugin.capabilities],
+        "approval_tier": tier,
+        "mutating": mutating,
+    }
+    return {key: value for key, value in said.items() if value not in (None, "", [], False)}
+
+
+def nexo_manifest(plugin: Plugin, command: Sequence[str]) -> str:
+    """The text of a `nexo-plugin.toml` for a plugin that is started with `command`."""
+    id, (program, *args) = nexo_id(plugin.id), command
+    label = plugin.name or plugin.id
+    tables: list[tuple[str, dict[str, Any]]] = [
+        ("plugin.requires", {"nexo_capabilities": [name for name in plugin.capabilities if name in NEXO_SERVICES]}),
+        ("plugin.entrypoint", {"command": program, "args": args}),
+        *(
+            ("plugin.channels.register", {"kind": kind, "adapter": _adapter(it)})
+            for kind, it in plugin.channels.items()
+        ),
+        (
+            "plugin.extends",
+            {
+                "tools": [offered_name(id, tool) for tool in plugin.tools],
+                "channels": list(plugin.channels),
+                "llm_providers": list(plugin.llm_providers),
+                "memory_backends": list(plugin.vector_backends),
+                "hooks": [hook for hook in plugin.hooks if hook in NEXO_HOOKS],
+            },
+        ),
+        (
+            "plugin.capabilities.broker",
+            {"subscribe": [pattern for pattern, _ in plugin.events if pattern and hears(pattern, plugin.id)]},
+        ),
+    ]
+    said = [(name, {key: value for key, value in table.items() if value != []}) for name, table in tables]
+    identity = {
+        "id": id,
+        "version": plugin.version,
+        "name": label,
+        "description": plugin.description or label,
+        "min_nexo_version": ANY_NEXO,
+    }
+    return "\n".join(
+        "".join(f"{line}\n" for line in _table(name, table, many=name == "plugin.channels.register"))
+        for name, table in [("plugin", identity), *said]
+        if table
+    )
+
+
+def _adapter(channel: object) -> str:
+    return type(channel).__name__
 
 
 def kaged_manifest(plugin: Plugin, command: Sequence[str]) -> str:
@@ -129,13 +227,17 @@ def vai_program(source: str = "plugin.py", python: str = "python3") -> str:
     return f'#!/bin/sh\nexec {quote(python)} "${{0%/*}}"/../{quote(source)}\n'
 
 
-def write_vai(plugin: Plugin, folder: Path, source: str = "plugin.py", python: str = "python3") -> None:
-    """Make a folder with the plugin's source in it a package of vai: a manifest, its schemas, and a program."""
+def vai_files(plugin: Plugin, source: str = "plugin.py", python: str = "python3") -> dict[str, str]:
+    """The texts of a manifest, of a program and of all schemas, by their paths in the package."""
     import json
 
     texts = {"vai-plugin.toml": vai_manifest(plugin), VAI_PROGRAM: vai_program(source, python)}
-    texts |= {path: f"{json.dumps(schema, indent=2)}\n" for path, schema in schemas_of(plugin).items()}
-    for path, text in texts.items():
+    return texts | {path: f"{json.dumps(schema, indent=2)}\n" for path, schema in schemas_of(plugin).items()}
+
+
+def write_vai(plugin: Plugin, folder: Path, source: str = "plugin.py", python: str = "python3") -> None:
+    """Make a folder with the plugin's source in it a package of vai: a manifest, its schemas, and a program."""
+    for path, text in vai_files(plugin, source, python).items():
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     (folder / VAI_PROGRAM).chmod(0o755)

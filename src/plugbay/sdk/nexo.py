@@ -15,7 +15,6 @@ from plugbay.sdk.exchange import BlockingLine, Exchange
 from plugbay.sdk.line import BROKERED, STORAGE
 from plugbay.sdk.manifest import default_manifest, offered_name
 from plugbay.sdk.resident import Resident
-from plugbay.sdk.signals import on_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     exchange = Exchange(machine, wire, lacks=STORAGE | BROKERED)
     plugin.connect(Context(BlockingLine(exchange), id))
     resident = Resident(exchange, duties, id, plugin.welcomes, plugin.farewells)
-    on_signals(lambda: resident.leave_soon("this process was asked to end"))
+    wire.attend(resident)
     resident.run(first)
 
 

@@ -31,6 +31,7 @@ from plugbay.sdk.handlers import (
     refuse_function,
     refuse_object,
 )
+from plugbay.sdk.stdio import ATTACH
 from plugbay.sdk.surfaces import Surfaces
 
 TYPE_CHECKING = False
@@ -337,15 +338,21 @@ class Plugin(Surfaces):
         """From now on there is a host with services."""
         self._host = host
 
-    def invoke(self, tool: str, given: Any, context: Mapping[str, Any]) -> Any:
-        """What the wire asks for: the tool's value, or a `Failure`."""
+    def invoke(self, tool: str, given: Any, context: Mapping[str, Any], contract: str = "") -> Any:
+        """Run a tool here and now: its value, or a `Failure`. `contract` is what the host speaks, if there is one."""
         found = self.tools.get(tool)
         if found is None:
             return Failure(Code.NOT_FOUND, f"there is no tool {tool!r}", origin=Origin.PLUGIN)
-        return found.invoke(given, context)
+        from plugbay.sdk.alone import invoke
+
+        return invoke(found, given, context, self.id, contract)
 
     def run(self) -> NoReturn:
-        """Serve the host that started this process, then leave. Never returns."""
+        """Serve the host that started this process, or that this process is attached to, then leave. Never returns."""
+        if ATTACH in os.environ:
+            from plugbay.sdk.attach import serve_attached
+
+            serve_attached(self, os.environ.pop(ATTACH))
         if os.isatty(0):
             sys.stderr.write(_HINT.format(id=self.id, tools=", ".join(self.tools) or "none yet"))
             sys.exit(2)

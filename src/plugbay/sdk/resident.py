@@ -8,19 +8,18 @@ take turns instead. Knows no contract: the machine inside the exchange does, and
 
 from __future__ import annotations
 
-import os
 from _queue import Empty, SimpleQueue
 from _thread import allocate_lock, start_new_thread
-from time import monotonic, sleep
+from time import monotonic
 
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallArrived, CallFinished, CallProgress, CancelArrived, Fault, Noise, Notified, Ready
 from plugbay.model.operations import Shutdown
-from plugbay.sdk.async_bridge import AwaitableLine, Bridge
+from plugbay.sdk.async_bridge import AwaitableLine, Bridge, CancelledBy
 from plugbay.sdk.context import Context
 from plugbay.sdk.duties import Duty
 from plugbay.sdk.exchange import BlockingLine
-from plugbay.sdk.stdio import leave, note
+from plugbay.sdk.stdio import note
 from plugbay.sdk.turns import Turn
 from plugbay.sdk.workers import Tally, Workers
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
+    from plugbay.sdk.cancelling import Cancellation
     from plugbay.sdk.exchange import Exchange
     from plugbay.sdk.handlers import Handler
     from plugbay.sdk.settings import Settings
@@ -80,6 +80,7 @@ class Resident:
         "_turns",
         "_welcomes",
         "_workers",
+        "report",
     )
 
     def __init__(
@@ -112,6 +113,8 @@ class Resident:
         self._plugin_id = plugin_id
         self._welcomes = welcomes
         self._farewells = farewells
+        self.report = self._note_failure
+        """Told what failed of what nobody waits for, and why."""
         self._workers = Workers()
         self._bridge = Bridge()
         self._tally = Tally()
@@ -156,7 +159,7 @@ class Resident:
                 self._begin(event.hello)
             case Fault():
                 note(f"{self._plugin_id}: the host broke the contract: {event.failure.message}")
-                leave(1)
+                self._exchange.leave(1, self._let_go)
 
     def _begin(self, hello: Mapping[str, Any]) -> None:
         self._greeted(hello)
@@ -220,9 +223,12 @@ class Resident:
 
         def done(value: Any, failure: Failure | None) -> None:
             if failure is not None:
-                note(f"{self._plugin_id}: the handler of {what} failed: {failure.message}")
+                self.report(what, failure)
 
         return done
+
+    def _note_failure(self, what: str, failure: Failure) -> None:
+        note(f"{self._plugin_id}: the handler of {what} failed: {failure.message}")
 
     # Doing it.
 
@@ -288,7 +294,8 @@ class Resident:
     ) -> None:
         value, failure = None, None
         try:
-            value = await duty.settle_later(begin(), send)
+            with CancelledBy(duty.stop):
+                value = await duty.settle_later(begin(), send)
         except BaseException as error:
             failure = duty.failure(error)
         self._end(done, value, failure)
@@ -299,17 +306,17 @@ class Resident:
         finally:
             self._tally.end()
 
-    def _blocking_context(self, said: Mapping[str, Any] | None) -> Context:
-        return Context(BlockingLine(self._exchange), self._plugin_id, said, self._settings)
+    def _blocking_context(self, said: Mapping[str, Any] | None, stop: Cancellation) -> Context:
+        return Context(BlockingLine(self._exchange), self._plugin_id, said, self._settings, stop)
 
-    def _awaitable_context(self, said: Mapping[str, Any] | None) -> Context:
-        return Context(AwaitableLine(self._exchange), self._plugin_id, said, self._settings)
+    def _awaitable_context(self, said: Mapping[str, Any] | None, stop: Cancellation) -> Context:
+        return Context(AwaitableLine(self._exchange), self._plugin_id, said, self._settings, stop)
 
     # Leaving.
 
     def _leave(self, why: str, answer_to: CallId | None) -> NoReturn:
         """Let handlers finish, say good-bye, answer, and end the process without waiting for anybody."""
-        start_new_thread(_leave_anyway, (LAST_SECONDS * self._pace,))
+        self._exchange.leave_after(LAST_SECONDS * self._pace)
         try:
             drain, deadline = DRAIN_SECONDS * self._pace, monotonic() + LEAVE_SECONDS * self._pace
             self._exchange.abandon(why)
@@ -320,7 +327,18 @@ class Resident:
             if answer_to is not None:
                 self._exchange.finish(answer_to, None, failure)
         finally:
-            leave(0)
+            self._exchange.leave(0, self._let_go)
+
+    def settle(self, seconds: float) -> int:
+        """Wait until nothing is being done, or for so long; how much still is. For one waiter."""
+        return self._tally.wait(seconds)
+
+    def _let_go(self) -> None:
+        """Where the process goes on: end the threads that wait for work."""
+        self._workers.stop()
+        self._bridge.stop()
+        if self._turns is not None:
+            self._turns.stop()
 
     def _drain(self, seconds: float) -> int:
         """Wait for handlers, and in the end ask them to stop; how many did not."""
@@ -351,11 +369,6 @@ class Resident:
             return ended.get(timeout=max(seconds, 0.0))
         except Empty:
             return Failure(Code.TIMEOUT, "on_shutdown did not finish in time", origin=Origin.PLUGIN)
-
-
-def _leave_anyway(after: float) -> NoReturn:
-    sleep(after)
-    os._exit(1)
 
 
 def _nowhere(item: Any) -> None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from plugbay.model.values import Value
 from plugbay.sdk.artifacts import refer_to
-from plugbay.sdk.errors import HandlerError, ToolExecutionFailed, ToolUnavailable
+from plugbay.sdk.errors import INTERNAL, HandlerError, ToolError, ToolExecutionFailed, ToolUnavailable
 from plugbay.sdk.handlers import Pieces
-from plugbay.wire.strict_json import stdlib_codec
+from plugbay.wire.strict_json import Unencodable, stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,13 +76,20 @@ def tool_result(value: Any, structured: bool = False) -> dict[str, Any]:
     result = value if isinstance(value, ToolResult) else _tool_result(value, structured)
     content, output = _items(result.content), result.structured_output
     if output is not None and not content:
-        content = _items(stdlib_codec().encode(output).decode())
+        content = _items(_as_text(output))
     return {
         "content": content,
         **({} if output is None else {"structured_output": output}),
         "is_error": result.is_error,
         "retryable": result.retryable,
     }
+
+
+def _as_text(output: Mapping[str, Any]) -> str:
+    try:
+        return stdlib_codec().encode(output).decode()
+    except Unencodable as error:
+        raise ToolError(f"the result cannot be sent: {error}", INTERNAL) from None
 
 
 def _tool_result(value: Any, structured: bool) -> ToolResult:
@@ -103,8 +110,14 @@ class Deltas(Pieces):
 
     __slots__ = ("_check", "_send", "_structured")
 
-    def __init__(self, send: Callable[[Any], None], check: Callable[[], None], structured: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        send: Callable[[Any], None],
+        check: Callable[[], None],
+        write: Callable[[Any], Any] = lambda value: value,
+        structured: bool = False,
+    ) -> None:
+        super().__init__(write)
         self._send = send
         self._check = check
         self._structured = structured
@@ -118,12 +131,12 @@ class Deltas(Pieces):
             self._send({"type": "output_delta", "content": _items([piece])})
 
     def whole(self, value: Any) -> dict[str, Any]:
-        return tool_result(value, self._structured)
+        return tool_result(value if isinstance(value, ToolResult) else self._write(value), self._structured)
 
     def end(self) -> dict[str, Any]:
         if self._whole is not None:
             return self.whole(self._whole)
-        merged = _merged(self._pieces)
+        merged = _merged(self._pieces) or [""]
         text = merged[0] if len(merged) == 1 and isinstance(merged[0], str) else None
         return tool_result(ToolResult(merged) if text is None else text, self._structured)
 

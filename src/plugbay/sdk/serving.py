@@ -14,8 +14,8 @@ from plugbay.contracts.rune.messages import Identity
 from plugbay.model.errors import Failure
 from plugbay.model.events import CallArrived, Fault
 from plugbay.model.operations import InvokeTool
-from plugbay.sdk.detect import AINB, KAGED, NEXO, VAI, detect
-from plugbay.sdk.stdio import claim, leave, note
+from plugbay.sdk.detect import AINB, KAGED, NEXO, RUNE, VAI, detect
+from plugbay.sdk.stdio import claim, leave, note, when_alone
 from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     class Plugin(VaiPlugin, NexoPlugin, KagedPlugin, AinbPlugin, Protocol):
         """What is served: an identity, and something that answers."""
 
-        def invoke(self, tool: str, given: Any, context: Mapping[str, Any]) -> Any: ...
+        def invoke(self, tool: str, given: Any, context: Mapping[str, Any], contract: str = "") -> Any: ...
 
 
 _serving = False
@@ -48,6 +48,13 @@ def serve(plugin: Plugin) -> NoReturn:
         raise RuntimeError("this process serves a plugin already; run() is called once")
     _serving = True
     wire, codec = claim(), stdlib_codec()
+    first = begin(plugin, wire, codec)
+    when_alone(wire, lambda: leave(1))
+    leave(serve_rune(plugin, wire, codec, first))
+
+
+def begin(plugin: Plugin, wire: Wire, codec: Codec) -> bytes:
+    """What a host of rune has said so far. One of any other contract is served here, until this process ends."""
     contract, first = greeting(wire, codec, plugin)
     if contract == KAGED:
         from plugbay.sdk.kaged import serve as serve_kaged
@@ -65,10 +72,15 @@ def serve(plugin: Plugin) -> NoReturn:
         from plugbay.sdk.vai import serve as serve_vai
 
         serve_vai(plugin, wire, codec, first)
+    return first
+
+
+def serve_rune(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> int:
+    """The exit status after a conversation of rune."""
     identity = Identity(plugin.id, plugin.version, tuple(plugin.tools), plugin.capabilities)
     machine = RuneMachine(Role.PLUGIN, codec, identity=identity)
     machine.greet()
-    leave(converse(machine, wire, plugin, first))
+    return converse(machine, wire, plugin, first)
 
 
 def greeting(wire: Wire, codec: Codec, plugin: Plugin) -> tuple[str, bytes]:
@@ -116,7 +128,7 @@ def react(machine: Machine, data: bytes, plugin: Plugin) -> Failure | None:
 
 def answer(machine: Machine, event: Event, plugin: Plugin) -> None:
     if isinstance(event, CallArrived) and isinstance(event.op, InvokeTool):
-        result = plugin.invoke(event.op.tool, event.op.input, event.op.context)
+        result = plugin.invoke(event.op.tool, event.op.input, event.op.context, RUNE)
         if isinstance(result, Failure):
             machine.finish(event.id, None, result)
         else:

@@ -1,4 +1,4 @@
-"""The wire, out of reach of `print`, and the way out of the process.
+"""The wire, out of reach of `print`, whether anybody is at its other end, and the way out of the process.
 
 Moves the protocol to private descriptors and points stdout at stderr.
 
@@ -12,12 +12,27 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from _thread import start_new_thread
+from time import sleep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from collections.abc import Callable
+    from typing import NoReturn, Protocol
+
+    class Attended(Protocol):
+        """A conversation that can be asked to end."""
+
+        def leave_soon(self, why: str) -> None: ...
+
 
 READ_SIZE = 65_536
+
+ATTACH = "PLUGBAY_ATTACH"
+"""The variable of a plugin that its author has started: where `plugbay dev --attach` waits for it."""
+
+LOOK_SECONDS = 2.0
+"""Between two looks whether the host is still there: soon for whoever counts orphans, rare enough to cost nothing."""
 
 
 class Wire:
@@ -34,11 +49,38 @@ class Wire:
         return os.read(self._in, READ_SIZE)
 
     def write(self, data: bytes) -> None:
-        """All of it, however small the pipe's bites. The copy of a process that forked has nobody to say it to."""
-        if self._out < 0:
-            leave(1)
+        """All of it, however small the pipe's bites."""
+        self.refuse_copies()
         while data:
             data = data[os.write(self._out, data) :]
+
+    def is_heard(self) -> bool:
+        """Whether there is anybody left to read what is written."""
+        from select import POLLERR, POLLHUP, POLLNVAL, poll
+
+        broken = poll()
+        broken.register(self._out, 0)
+        return not any(event & (POLLERR | POLLHUP | POLLNVAL) for _, event in broken.poll(0))
+
+    def attend(self, conversation: Attended) -> None:
+        """Have it end when this process is asked to, or when nobody is left at the other end."""
+        from plugbay.sdk.signals import on_signals
+
+        on_signals(lambda: conversation.leave_soon("this process was asked to end"))
+        when_alone(self, lambda: conversation.leave_soon("the host is gone"))
+
+    def leave(self, status: int, let_go: Callable[[], None]) -> NoReturn:
+        """The conversation is over, and with it this process, which lets go of everything by itself."""
+        leave(status)
+
+    def leave_after(self, seconds: float) -> None:
+        """The same after so many seconds, whatever anybody is doing then."""
+        start_new_thread(_leave_anyway, (seconds,))
+
+    def refuse_copies(self) -> None:
+        """The copy of a process that forked in a handler has nobody to answer, and locks that nobody will open."""
+        if self._out < 0:
+            leave(1)
 
     def drop(self) -> None:
         """Let go of both ends: this process is a copy, and the conversation belongs to the original."""
@@ -48,6 +90,9 @@ class Wire:
 
 
 _claimed: Wire | None = None
+
+_PARENT = os.getppid()
+"""Who started this process, as early as can be told: a host may be gone before its plugin serves."""
 
 
 def claim() -> Wire:
@@ -75,8 +120,27 @@ def _nothing() -> int:
 
 def claim_early() -> None:
     """Claim at import, so that prints at module level are harmless too; only in a script that a host has started."""
-    if _imported_by_main() and _is_pipe(0) and _is_pipe(1):
+    if _imported_by_main() and _is_pipe(0) and _is_pipe(1) and ATTACH not in os.environ:
         claim()
+
+
+def when_alone(wire: Wire, call: Callable[[], object]) -> None:
+    """Have the function called once, on a thread of its own, when the host is gone.
+
+    The end of input does not always say so: somebody else may hold it open, and a plugin that serves one call reads
+    nothing while its handler runs.
+    """
+    try:
+        start_new_thread(_watch, (wire, call, _PARENT))
+    except RuntimeError:
+        pass  # the system has no thread to give; the end of input will have to do
+
+
+def _watch(wire: Wire, call: Callable[[], object], parent: int) -> None:
+    sleep(LOOK_SECONDS)
+    while os.getppid() == parent and wire.is_heard():
+        sleep(LOOK_SECONDS)
+    call()
 
 
 def note(text: str) -> None:
@@ -95,6 +159,11 @@ def leave(status: int) -> NoReturn:
         except (OSError, ValueError, AttributeError):  # None, when the descriptor was closed before we started
             pass
     os._exit(status)
+
+
+def _leave_anyway(after: float) -> NoReturn:
+    sleep(after)
+    os._exit(1)
 
 
 def _imported_by_main() -> bool:

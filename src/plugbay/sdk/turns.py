@@ -82,7 +82,7 @@ class Lane:
 class Turns:
     """A thread that does one thing after the other."""
 
-    __slots__ = ("_bell", "_lanes", "_lock", "_row", "_started")
+    __slots__ = ("_bell", "_lanes", "_lock", "_over", "_row", "_started")
 
     def __init__(
         self, urgent: int = MAX_URGENT, waiting: int = MAX_WAITING, waiting_bytes: int = MAX_WAITING_BYTES
@@ -93,6 +93,7 @@ class Turns:
         self._row = 0
         """How many of the last turns in a row were urgent."""
         self._started = False
+        self._over = False
 
     def submit(self, turn: Turn, lane: int = REST) -> bool:
         """Have it done when its turn comes; False when there is no room and it cannot give way."""
@@ -106,6 +107,11 @@ class Turns:
                 victim.drop()
         return turn.drop is not None or turn not in dropped
 
+    def stop(self) -> None:
+        """Have the thread end after the turn that it is in; for processes that go on."""
+        self._over = True
+        self._bell.put(None)
+
     def _start(self) -> bool:
         try:
             start_new_thread(self._work, ())
@@ -115,7 +121,7 @@ class Turns:
         return True
 
     def _work(self) -> None:
-        while True:
+        while not self._over:
             self._bell.get()
             with self._lock:
                 turn = self._next()

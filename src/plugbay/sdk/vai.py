@@ -13,13 +13,13 @@ from plugbay.contracts.vai.machine import VaiMachine
 from plugbay.contracts.vai.messages import Identity
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.operations import Compact, InvokeTool, Publish, RunHarness, RunHook
-from plugbay.sdk.cancelling import Cancellation, Deadlines
+from plugbay.sdk.cancelling import Cancellation
+from plugbay.sdk.duties import local_deadline
 from plugbay.sdk.exchange import Exchange
 from plugbay.sdk.invocation import Setting
 from plugbay.sdk.invocations import CompactorInvocation, HarnessInvocation, Order, of_hook, of_tool
 from plugbay.sdk.line import BROKERED, MODELS, STORAGE
 from plugbay.sdk.resident import Resident
-from plugbay.sdk.signals import on_signals
 from plugbay.sdk.vai_names import offers, package_id
 
 TYPE_CHECKING = False
@@ -67,7 +67,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
         pace=FAREWELL_SHARE,
         busy=Code.OVERLOADED,
     )
-    on_signals(lambda: resident.leave_soon("this process was asked to end"))
+    wire.attend(resident)
     resident.run(first)
 
 
@@ -96,13 +96,12 @@ class Places:
 class VaiDuties:
     """An author's declarations, by what a host may ask. The machine has seen to it that the export exists."""
 
-    __slots__ = ("_deadlines", "_offers", "_places", "_plugin_id")
+    __slots__ = ("_offers", "_places", "_plugin_id")
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin_id = package_id(plugin.id)
         self._offers = offers(plugin)
         self._places = {id: Places(offer.handler.terms.max_concurrency) for id, offer in self._offers.items()}
-        self._deadlines = Deadlines()
 
     def kinds(self) -> dict[str, str]:
         return {id: offer.kind for id, offer in self._offers.items()}
@@ -114,12 +113,12 @@ class VaiDuties:
         if not places.take():
             what = f"{id} runs as often as it may at once"
             return Failure(Code.OVERLOADED, what, origin=Origin.PLUGIN, retryable=True)
-        setting, cancellation = Setting(op.context), Cancellation()
-        duty = self._duty(id, op, Order(self._plugin_id, setting, cancellation, places.give_back))
+        setting = Setting(op.context)
+        deadline = local_deadline(self._offers[id].handler) if setting.deadline is None else setting.deadline
+        order = Order(self._plugin_id, setting, Cancellation(deadline), places.give_back)
+        duty = self._duty(id, op, order)
         if isinstance(duty, Failure):
             places.give_back()
-        elif setting.deadline is not None:
-            self._deadlines.add(setting.deadline, cancellation)
         return duty
 
     def _duty(self, id: str, op: Any, order: Order) -> Duty | Failure:

@@ -30,7 +30,7 @@ class Workers:
     def __init__(self, size: int = MAX_THREADS, waiting: int = MAX_WAITING) -> None:
         self._size = size
         self._waiting = waiting
-        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._lock = allocate_lock()
         self._threads = 0
         self._open = 0
@@ -55,9 +55,14 @@ class Workers:
         self._threads += 1
         return True
 
+    def stop(self) -> None:
+        """Have every thread end after what it does; for processes that go on."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+
     def _work(self) -> None:
-        while True:
-            self._jobs.get()()
+        while (job := self._jobs.get()) is not None:
+            job()
             with self._lock:
                 self._open -= 1
 

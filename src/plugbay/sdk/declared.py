@@ -1,0 +1,144 @@
+"""`python -m plugbay.sdk.declared FILE`: run a plugin's source as far as its declarations, and say them as JSON.
+
+A program for whoever must not load an author's code into its own process. It runs FILE as a host would have it run, up
+to `plugin.run()`; what FILE prints goes to stderr. The one JSON object on stdout holds, for each contract, the files of
+its manifest or the reason why there is none. Refuses to know where those files go.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from plugbay.sdk.ainb_names import ainb_name
+from plugbay.sdk.carried import CONTRACTS, left_out, why_not
+from plugbay.sdk.detect import AINB, KAGED, NEXO, RUNE, VAI
+from plugbay.sdk.manifests import (
+    ainb_manifest,
+    ainb_program,
+    kaged_manifest,
+    nexo_manifest,
+    rune_manifest,
+    vai_files,
+)
+from plugbay.sdk.plugin import Plugin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, NoReturn
+
+PYTHON = "python3"
+"""The interpreter in manifests: whichever the host finds first."""
+
+
+class Declared(BaseException):
+    """`run()` was called: everything is declared. No author's `except Exception` is in the way of it."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        super().__init__(plugin.id)
+        self.plugin = plugin
+
+
+def load(source: str) -> Plugin:
+    """The plugin that this file serves; raises whatever the file raises, or LookupError when it has none."""
+    import runpy
+
+    def stop(self: Plugin) -> NoReturn:
+        raise Declared(self)
+
+    run, argv, path = Plugin.run, sys.argv, list(sys.path)
+    Plugin.run = stop  # type: ignore[method-assign]
+    sys.argv = [source]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(source)))
+    try:
+        found = [value for value in runpy.run_path(source, run_name="__main__").values() if isinstance(value, Plugin)]
+    except Declared as reached:
+        return reached.plugin
+    finally:
+        Plugin.run = run  # type: ignore[method-assign]
+        sys.argv, sys.path[:] = argv, path
+    distinct = list({id(plugin): plugin for plugin in found}.values())
+    if len(distinct) == 1:
+        return distinct[0]
+    what = f"{len(distinct)} plugins, and runs none of them" if distinct else "no plugbay.sdk.Plugin"
+    raise LookupError(f"{os.path.basename(source)} has {what}")
+
+
+def said(plugin: Plugin, source: str) -> dict[str, Any]:
+    """Everything there is to say about the manifests of a plugin whose source file is called `source`."""
+    return {
+        "id": plugin.id,
+        "version": plugin.version,
+        "unchecked": [f"{tool.name}: {note}" for tool in plugin.tools.values() for note in tool.notes],
+        "contracts": {contract: _contract(plugin, contract, source) for contract in CONTRACTS},
+    }
+
+
+def _contract(plugin: Plugin, contract: str, source: str) -> dict[str, Any]:
+    try:
+        reason = why_not(plugin, contract) or _own_manifest(plugin, contract)
+        files = {} if reason else _FILES[contract](plugin, source)
+    except (TypeError, ValueError) as error:  # two names that are one there, a schema that JSON cannot hold
+        reason, files = str(error), {}
+    return {
+        "why_not": reason,
+        "folder": ainb_name(plugin.id) if contract == AINB else None,
+        "files": [{"path": path, "text": text} for path, text in files.items()],
+        "left_out": [] if reason else left_out(plugin, contract),
+        "defaults": [] if reason else _defaults(plugin, contract),
+    }
+
+
+def _own_manifest(plugin: Plugin, contract: str) -> str:
+    reads = contract == NEXO and plugin.manifest is not None
+    return "its source reads nexo-plugin.toml, so that file is written by hand" if reads else ""
+
+
+def _command(source: str) -> Sequence[str]:
+    return [PYTHON, source]
+
+
+_FILES: Mapping[str, Callable[[Plugin, str], dict[str, str]]] = {
+    RUNE: lambda plugin, source: {"rterm-plugin.json": rune_manifest(plugin, _command(source))},
+    NEXO: lambda plugin, source: {"nexo-plugin.toml": nexo_manifest(plugin, _command(source))},
+    KAGED: lambda plugin, source: {"kaged-plugin.yaml": kaged_manifest(plugin, _command(source))},
+    AINB: lambda plugin, source: {
+        "manifest.toml": ainb_manifest(plugin),
+        ainb_name(plugin.id): ainb_program(source, PYTHON),
+    },
+    VAI: lambda plugin, source: vai_files(plugin, source, PYTHON),
+}
+"""By contract, the text of every file by its path; the manifest is the first."""
+
+
+def _defaults(plugin: Plugin, contract: str) -> list[str]:
+    """What the manifest says although the source does not: the author may want to say something else."""
+    unsaid = ", ".join(tool.name for tool in plugin.tools.values() if tool.effect == "unknown")
+    found = {
+        RUNE: [f"approval_tier moderate for {unsaid}, because effect= is not said"] if unsaid else [],
+        NEXO: ["min_nexo_version >=0.1.0, any host"],
+        VAI: [
+            *([f"effect_class unknown for {unsaid}, because effect= is not said"] if unsaid else []),
+            *(["publisher local, because the id has none, such as acme/…"] if "/" not in plugin.id else []),
+        ],
+    }
+    return found.get(contract, [])
+
+
+def main(source: str) -> None:
+    """Print what `source` declares; its own output, and that of its children, goes to stderr."""
+    import json
+
+    answer = os.dup(1)
+    os.set_inheritable(answer, False)
+    os.dup2(2, 1)
+    words = json.dumps(said(load(source), os.path.basename(source)))
+    with os.fdopen(answer, "w", encoding="utf-8") as stream:
+        stream.write(words)
+    sys.stderr.flush()
+    os._exit(0)  # threads that the source has started are not waited for
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,395 @@
+"""Shapes: what a JSON value must look like to be what an annotation says, and how it becomes that.
+
+A shape says itself as JSON Schema (`schema`), takes a value in, checked and then converted (`read`), and gives one back
+(`write`). Owns the words for what is wrong and where. Refuses to know annotations: those are read elsewhere, and lead
+here.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    Place = tuple["Place", str | int] | None
+    """Where a value stands: what it is in, and under which key; None for the whole input."""
+
+MAX_PROBLEMS = 12
+"""Problems that are told at once: nobody reads on, and a list of a million wrong items has a million of them."""
+
+MAX_OPTIONS = 12
+"""Of a choice that are listed where something else was given."""
+
+WORDS = {
+    "string": "a string",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+"""What JSON calls a value, and what people do."""
+
+_KINDS: dict[type, tuple[str, ...]] = {
+    str: ("string",),
+    bool: ("boolean",),
+    int: ("number", "integer"),
+    float: ("number",),
+    list: ("array",),
+    dict: ("object",),
+    type(None): ("null",),
+}
+
+
+class Problems:
+    """What is wrong with a value: every rule that it breaks, each with its place."""
+
+    __slots__ = ("count", "found")
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Place, str]] = []
+        self.count = 0
+
+    def add(self, at: Place, rule: str) -> None:
+        self.count += 1
+        if self.count <= MAX_PROBLEMS:
+            self.found.append((at, rule))
+
+    def told(self) -> list[dict[str, str]]:
+        return [{"path": path(at), "rule": rule} for at, rule in self.found]
+
+    def __str__(self) -> str:
+        texts = [f"{problem['path']}: {problem['rule']}" for problem in self.told()]
+        return "; ".join([*texts, f"and {self.count - MAX_PROBLEMS} more"] if self.count > MAX_PROBLEMS else texts)
+
+
+def path(at: Place) -> str:
+    """A place as people write it: `items[2].price`."""
+    keys: list[str] = []
+    while at is not None:
+        at, key = at
+        keys.append(f"[{key}]" if isinstance(key, int) else f".{key}" if key.isidentifier() else f"[{key!r:.100}]")
+    return "".join(reversed(keys)).lstrip(".") or "input"
+
+
+def kinds(value: Any) -> tuple[str, ...]:
+    """What JSON calls a value; a number without a fraction is a whole one, however it is written."""
+    if type(value) is float and value.is_integer():
+        return _KINDS[int]
+    return _KINDS.get(type(value), ())
+
+
+def named(value: Any) -> str:
+    return WORDS[_KINDS[type(value)][0]] if type(value) in _KINDS else type(value).__name__
+
+
+class Names:
+    """The definitions that a schema shares: types that contain themselves."""
+
+    __slots__ = ("open", "shared")
+
+    def __init__(self) -> None:
+        self.open: list[Shape] = []
+        """What is being said, from the outside in."""
+        self.shared: dict[str, tuple[Shape, dict[str, Any]]] = {}
+
+    def label(self, shape: Shape, name: str) -> str:
+        """The name of a definition, which no other shape has."""
+        while name in self.shared and self.shared[name][0] is not shape:
+            name += "_"
+        self.shared.setdefault(name, (shape, {}))
+        return name
+
+
+def whole_schema(shape: Shape) -> dict[str, Any]:
+    """The schema of a shape with the definitions it needs."""
+    names = Names()
+    schema = shape.schema(names)
+    shared = {name: definition for name, (_, definition) in names.shared.items()}
+    if "$ref" in schema:  # readers look for a type at the top
+        schema = shared[schema["$ref"].rpartition("/")[2]]
+    return {**schema, "$defs": shared} if shared else schema
+
+
+class Shape:
+    """Anything at all, and the base of what is something. `kind` is what JSON calls it."""
+
+    __slots__ = ()
+
+    kind = ""
+
+    converts = False
+    """Whether a value of the author's type may be something that JSON has no form for."""
+
+    description = ""
+    """What an annotation says that it is for."""
+
+    def schema(self, names: Names) -> dict[str, Any]:
+        return {"type": self.kind} if self.kind else {}
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is of the right kind; what is in it is another question."""
+        return not self.kind or self.kind in kinds(value)
+
+    def words(self) -> str:
+        return WORDS[self.kind] if self.kind else "anything"
+
+    def read(self, value: Any, at: Place, problems: Problems) -> Any:
+        """The author's value, or problems."""
+        if self.fits(value):
+            return self.take(value, at, problems)
+        problems.add(at, f"must be {self.words()}, not {named(value)}")
+        return None
+
+    def take(self, value: Any, at: Place, problems: Problems) -> Any:
+        """The same for a value of the right kind."""
+        return value
+
+    def write(self, value: Any) -> Any:
+        """A value of the author's as JSON; what is not of this shape is left as it is."""
+        return value
+
+
+ANYTHING = Shape()
+
+
+class String(Shape):
+    __slots__ = ()
+    kind = "string"
+
+
+class Boolean(Shape):
+    __slots__ = ()
+    kind = "boolean"
+
+
+class Null(Shape):
+    __slots__ = ()
+    kind = "null"
+
+
+class Integer(Shape):
+    """JSON does not tell 3.0 from 3; Python does."""
+
+    __slots__ = ()
+    kind = "integer"
+
+    def take(self, value: Any, at: Place, problems: Problems) -> int:
+        return int(value)
+
+
+class Number(Shape):
+    """Whole ones stay whole, as Python lets them where a float is wanted: what is passed on is what was said."""
+
+    __slots__ = ()
+    kind = "number"
+
+
+class Array(Shape):
+    """A list of things alike. `make` is what becomes of it: a list, a tuple or a set."""
+
+    __slots__ = ("converts", "item", "make")
+    kind = "array"
+
+    def __init__(self, item: Shape, make: Callable[[list[Any]], Any] = list) -> None:
+        self.item = item
+        self.make = make
+        self.converts = item.converts or self.is_set
+
+    @property
+    def is_set(self) -> bool:
+        return self.make in (set, frozenset)
+
+    def schema(self, names: Names) -> dict[str, Any]:
+        item = self.item.schema(names)
+        return {"type": "array", **({"items": item} if item else {}), **({"uniqueItems": True} if self.is_set else {})}
+
+    def take(self, value: Any, at: Place, problems: Problems) -> Any:
+        read, before = self.item.read, problems.count
+        items = [read(item, (at, place), problems) for place, item in enumerate(value)]
+        if problems.count > before or not self.is_set:
+            return self.make(items)
+        return self._distinct(items, at, problems)
+
+    def _distinct(self, items: list[Any], at: Place, problems: Problems) -> Any:
+        try:
+            found = self.make(items)
+        except TypeError as error:  # a list or an object cannot be in a set
+            problems.add(at, f"cannot be a set: {error}")
+            return None
+        if len(found) < len(items):
+            problems.add(at, "must not hold anything twice")
+        return found
+
+    def write(self, value: Any) -> Any:
+        if not self.converts or not isinstance(value, list | tuple | set | frozenset):
+            return value
+        items = [self.item.write(item) for item in value]
+        return _sorted(items) if isinstance(value, set | frozenset) else items
+
+
+def _sorted(items: list[Any]) -> list[Any]:
+    """A set has another order in every process, and its caller should not see that."""
+    try:
+        return sorted(items)
+    except TypeError:
+        return items
+
+
+class Fixed(Shape):
+    """A list with a place for each thing: a tuple of known length."""
+
+    __slots__ = ("items",)
+    kind = "array"
+    converts = True
+
+    def __init__(self, items: Sequence[Shape]) -> None:
+        self.items = items
+
+    def schema(self, names: Names) -> dict[str, Any]:
+        count = len(self.items)
+        places = {"prefixItems": [item.schema(names) for item in self.items]} if count else {}
+        return {"type": "array", **places, "minItems": count, "maxItems": count}
+
+    def take(self, value: Any, at: Place, problems: Problems) -> Any:
+        if len(value) != len(self.items):
+            problems.add(at, f"must have {len(self.items)} items, not {len(value)}")
+            return None
+        return tuple(item.read(value[place], (at, place), problems) for place, item in enumerate(self.items))
+
+    def write(self, value: Any) -> Any:
+        if not isinstance(value, tuple | list) or len(value) != len(self.items):
+            return value
+        return [item.write(part) for item, part in zip(self.items, value, strict=True)]
+
+
+class Table(Shape):
+    """An object whose keys are the caller's: everything in it is alike."""
+
+    __slots__ = ("converts", "item")
+    kind = "object"
+
+    def __init__(self, item: Shape) -> None:
+        self.item = item
+        self.converts = item.converts
+
+    def schema(self, names: Names) -> dict[str, Any]:
+        item = self.item.schema(names)
+        return {"type": "object", **({"additionalProperties": item} if item else {})}
+
+    def take(self, value: Any, at: Place, problems: Problems) -> Any:
+        return {key: self.item.read(item, (at, key), problems) for key, item in value.items()}
+
+    def write(self, value: Any) -> Any:
+        if not self.converts or not isinstance(value, dict):
+            return value
+        return {key: self.item.write(item) for key, item in value.items()}
+
+
+class Choice(Shape):
+    """One of a few values, each of which stands for something: itself, or a member of an enum."""
+
+    __slots__ = ("converts", "options")
+
+    def __init__(self, options: Sequence[tuple[Any, Any]], converts: bool = False) -> None:
+        self.options = options
+        """What JSON says, and what that is."""
+        self.converts = converts
+
+    def schema(self, names: Names) -> dict[str, Any]:
+        said = [option for option, _ in self.options]
+        types = dict.fromkeys(_KINDS[type(option)][-1] for option in said)
+        typed = {"type": next(iter(types))} if len(types) == 1 else {}
+        return {**typed, "const": said[0]} if len(said) == 1 else {**typed, "enum": said}
+
+    def fits(self, value: Any) -> bool:
+        return any(_same(option, value) for option, _ in self.options)
+
+    def words(self) -> str:
+        listed = [_quoted(option) for option, _ in self.options[:MAX_OPTIONS]]
+        return " or ".join([*listed, "…"] if len(self.options) > MAX_OPTIONS else listed)
+
+    def read(self, value: Any, at: Place, problems: Problems) -> Any:
+        for option, meant in self.options:
+            if _same(option, value):
+                return meant
+        problems.add(at, f"must be {self.words()}, not {_shown(value)}")
+        return None
+
+    def write(self, value: Any) -> Any:
+        if not self.converts:
+            return value
+        return next((option for option, meant in self.options if meant is value), value)
+
+
+def _same(option: Any, value: Any) -> bool:
+    """As JSON compares: 1 is 1.0, and neither is true."""
+    return bool(option == value) and not set(kinds(option)).isdisjoint(kinds(value))
+
+
+_JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def _quoted(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else _JSON_WORDS.get(repr(value), repr(value))
+
+
+def _shown(value: Any) -> str:
+    """A value that is short, or what it is."""
+    return f'"{value}"' if isinstance(value, str) and len(value) <= 40 else named(value)
+
+
+class Either(Shape):
+    """One of several shapes: the first that takes the value."""
+
+    __slots__ = ("converts", "shapes")
+
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        self.shapes = shapes
+        self.converts = any(shape.converts for shape in shapes)
+
+    def schema(self, names: Names) -> dict[str, Any]:
+        schemas = [shape.schema(names) for shape in self.shapes]
+        if {} in schemas:
+            return {}
+        if any(schema.keys() != {"type"} for schema in schemas):
+            return {"anyOf": schemas}
+        types = list(dict.fromkeys(type for schema in schemas for type in _listed(schema["type"])))
+        return {"type": types if len(types) > 1 else types[0]}
+
+    def fits(self, value: Any) -> bool:
+        return any(shape.fits(value) for shape in self.shapes)
+
+    def words(self) -> str:
+        return " or ".join(dict.fromkeys(shape.words() for shape in self.shapes))
+
+    def take(self, value: Any, at: Place, problems: Problems) -> Any:
+        attempts: list[Problems] = []
+        for shape in (shape for shape in self.shapes if shape.fits(value)):
+            attempt = Problems()
+            taken = shape.read(value, at, attempt)
+            if not attempt.count:
+                return taken
+            attempts.append(attempt)
+        nearest = min(attempts, key=_distance)
+        for place, rule in nearest.found:
+            problems.add(place, rule)
+        return None
+
+    def write(self, value: Any) -> Any:
+        for shape in self.shapes if self.converts else ():
+            written = shape.write(value)
+            if written is not value:
+                return written
+        return value
+
+
+def _listed(types: str | list[str]) -> list[str]:
+    return [types] if isinstance(types, str) else types
+
+
+def _distance(problems: Problems) -> tuple[bool, int]:
+    """How far a value is from a shape: another tag (`kind: must be "circle"`) is farther than any number of slips."""
+    return any(rule.startswith('must be "') for _, rule in problems.found), problems.count

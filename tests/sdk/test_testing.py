@@ -1,0 +1,201 @@
+"""A plugin tested in memory: under every contract, with everything a host can ask of it."""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from plugbay.sdk import Plugin, testing
+from plugbay.sdk.testing import CallFailed, MemoryHost
+from tests.support.authored import everything
+
+each_contract = pytest.mark.parametrize("contract", testing.contracts_of(everything()[0]))
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """No thread and no stream outlives a test."""
+    before, streams = _thread._count(), (sys.stdout, sys.stderr)
+    yield
+    deadline = time.monotonic() + 5
+    while _thread._count() > before and time.monotonic() < deadline:
+        time.sleep(0.002)
+    assert _thread._count() <= before
+    assert (sys.stdout, sys.stderr) == streams
+
+
+def failure_of(host: MemoryHost, name: str, input: Any = None, **more: Any) -> Any:
+    with pytest.raises(CallFailed) as caught:
+        host.call(name, input, **more)
+    return caught.value.failure
+
+
+def test_a_plugin_says_which_contracts_carry_it() -> None:
+    plugin = Plugin("one.tool")
+    assert testing.contracts_of(plugin) == []
+    plugin.screen("s")(lambda canvas: None)
+    assert testing.contracts_of(plugin) == ["ainb"]
+    plugin.tool("t")(lambda: 1)
+    assert testing.contracts_of(plugin) == ["rune", "nexo", "kaged", "ainb", "vai"]
+
+
+@each_contract
+def test_a_tool_returns_the_same_under_every_contract(contract: str) -> None:
+    plugin, _ = everything()
+    with testing.host(plugin, contract) as host:
+        assert host.call("put", {"what": "crème brûlée ☕", "amount": 2}) == {"what": "crème brûlée ☕", "amount": 2}
+        assert host.call("put", {"what": "tea"}) == {"what": "tea", "amount": 1}
+        assert host.call("count", {"items": ["a", "b"]}) == 2
+
+
+@each_contract
+def test_errors_are_those_that_a_host_reports(contract: str) -> None:
+    plugin, _ = everything()
+    with testing.host(plugin, contract) as host:
+        own = failure_of(host, "put", {"what": "tea", "amount": -1})
+        assert (own.code, own.message, own.origin) == ("invalid_input", "less than nothing", "plugin")
+        misfit = failure_of(host, "put", {"what": 1})
+        assert misfit.code == "invalid_input" and "what" in misfit.message
+        assert failure_of(host, "bug").code in ("plugin_error", "internal")
+        assert any("RuntimeError: a bug" in line for line in host.stderr)
+        assert "there is put, count" in failure_of(host, "nothing").message.replace("pantry_", "")
+        assert failure_of(host, "put", {"what": {1, 2}}).message.startswith("the input is not JSON")
+
+
+@each_contract
+def test_a_call_that_takes_too_long_is_timed_out(contract: str) -> None:
+    plugin, _ = everything()
+    host = testing.host(plugin, contract)
+    if contract in ("rune", "kaged", "nexo", "ainb"):
+        plugin.tools["wait"].terms.timeout = 0.5  # or nobody tells it that its time is over
+    with host:
+        assert failure_of(host, "wait", timeout=0.05).code == "timeout"
+
+
+def test_a_call_is_cancelled_and_the_handler_hears_of_it() -> None:
+    plugin, _ = everything()
+    with testing.host(plugin, "vai") as host:
+        call = host.begin("wait")
+        host.until(lambda: call.progress)
+        call.cancel()
+        with pytest.raises(CallFailed) as caught:
+            call.result()
+        assert caught.value.code == "cancelled"
+        assert call.progress == [{"type": "progress", "message": "waiting"}]
+
+
+def test_hooks_answer_as_they_do_a_host() -> None:
+    plugin, seen = everything()
+    with testing.host(plugin, "nexo") as host:
+        assert host.fire("before_message", {"body": "tea"})["transformed_body"] == "tea please"
+    with testing.host(plugin, "kaged") as host:
+        assert host.fire("on_session_start", {}, context={"session_id": "s1"}) == {"inject": "welcome to s1"}
+    with testing.host(plugin, "vai") as host:
+        assert host.fire("run.completed", {"run": 7}) == {}
+        with pytest.raises(CallFailed, match="no hook 'before_message'"):
+            host.fire("before_message", {})
+    assert {"type": "run.completed", "run": 7} in seen
+
+
+@pytest.mark.parametrize("contract", ["kaged", "vai"])
+def test_a_compactor_shortens_a_conversation(contract: str) -> None:
+    plugin, _ = everything()
+    messages = [{"role": "user", "content": str(number)} for number in range(3)]
+    with testing.host(plugin, contract) as host:
+        left = host.compact(messages)
+        assert left is not None and len(left) == 1 and "2" in str(left[0])
+        if contract == "kaged":
+            assert host.compact(messages[:1]) is None
+        else:
+            with pytest.raises(CallFailed, match="leaves this conversation as it is"):
+                host.compact(messages[:1])
+
+
+def test_where_there_are_no_compactors_none_is_asked() -> None:
+    plugin, _ = everything()
+    with testing.host(plugin, "nexo") as host, pytest.raises(CallFailed, match="it has none under nexo"):
+        host.compact([])
+
+
+def test_a_harness_runs_goes_on_and_leaves_files() -> None:
+    plugin, _ = everything()
+    with testing.host(plugin, "vai") as host:
+        first = host.run("tidy", "shelf")
+        assert (first["summary"], first["checkpoint"]["data"]) == ({"text": "tidy"}, ["shelf"])
+        assert host.artifacts == {"list.txt": b"tea"}
+        assert host.run("tidy", "floor", checkpoint=["shelf"])["checkpoint"]["data"] == ["shelf", "floor"]
+
+
+def test_without_its_grant_a_harness_has_no_scratch_folder() -> None:
+    plugin, _ = everything()
+    with testing.host(plugin, "vai", grants=["network"]) as host, pytest.raises(CallFailed):
+        host.run("tidy", "shelf")
+
+
+def test_models_channels_and_vectors_are_asked() -> None:
+    plugin, seen = everything()
+    with testing.host(plugin, "nexo") as host:
+        assert host.chat("parrot", "m", [{"role": "user", "content": "tea"}])["content"]
+        host.chat("parrot", "m", [{"role": "user", "content": "tea"}], stream=True)
+        assert [chunk["delta"] for chunk in host.progress if chunk["type"] == "text_delta"] == ["tea", "!"]
+        channel = host.channel("note")
+        channel.start("kitchen")
+        assert channel.send("tea?")["message_id"] == "message-1"
+        with pytest.raises(CallFailed, match="only Ada is here"):
+            channel.send("tea?", to="ben")
+        channel.stop()
+        shelf = host.vectors("shelf")
+        record = {"id": "a", "content": "tea", "embedding": [1.0], "metadata": {}}
+        assert (shelf.upsert("c", [record]), shelf.delete("c", ["a", "b"])) == (1, 2)
+        assert shelf.search("c", [1.0])[0]["content"] == "c"
+    assert [item for item in seen if item not in ("ready", "over")] == [("start", "kitchen"), "stop"]
+
+
+def test_screens_are_drawn_and_keys_are_pressed() -> None:
+    plugin, seen = everything()
+    with testing.host(plugin, "ainb") as host:
+        assert host.render("lamp", 10, 2).lines() == ["dark", ""]
+        host.press("lamp", "space", "ctrl+a", "é", "f5", "shift+tab", "+")
+        drawing = host.render(width=10, height=2)
+        assert drawing.text == "lit ☕" and drawing.cells[0, 0]["modifier"] & 1
+        host.mouse("lamp", "down", 3, 1, "left")
+        done = host.run_cli("lamp", ["--please"])
+        assert (done.stdout, done.stderr, done.exit_code) == (b"lit --please\n", b"", 0)
+        host.act("off", {"now": True})
+        assert host.invoke("lamp.ask", "tea") == b"TEA"
+    assert [name for name in seen if isinstance(name, str)][1:-1] == ["space", "ctrl+a", "é", "f5", "shift+tab", "+"]
+    assert ("down", "left", 3, 1) in seen and {"now": True} in seen
+
+
+def test_events_reach_their_handlers_and_a_handler_that_fails_is_heard_of() -> None:
+    plugin, seen = everything()
+    with testing.host(plugin, "nexo") as host:
+        host.deliver("plugin.outbound.note.kitchen", {"text": "tea is ready"})
+        assert seen[-1] == {"text": "tea is ready"}
+        with pytest.raises(CallFailed, match="a bad event"):
+            host.deliver("plugin.outbound.note", "bad")
+        with pytest.raises(ValueError, match=r"is not told of 'somewhere.else' under nexo: it hears of plugin"):
+            host.deliver("somewhere.else", 1)
+
+
+def test_snapshots_reach_their_handlers() -> None:
+    plugin, seen = everything()
+    with testing.host(plugin, "ainb") as host:
+        host.deliver("usage.today", {"tokens": 7})
+        assert seen[-1] == {"tokens": 7} and host.snapshots["usage.today"] == b'{"tokens":7}'
+
+
+def test_a_plugin_that_a_contract_would_not_take_is_refused_with_every_problem() -> None:
+    from plugbay import ManifestInvalid
+
+    plugin = Plugin("has.dots", version="not a version")
+    plugin.tool("t")(lambda: 1)
+    with pytest.raises(ManifestInvalid, match=r"the manifest of has\.dots under nexo"):
+        testing.host(plugin, "nexo")
+    with pytest.raises(ValueError, match="there is no contract 'mcp2'; there is rune"):
+        testing.host(plugin, "mcp2")
