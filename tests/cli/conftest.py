@@ -11,7 +11,6 @@ import os
 import pty
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -74,14 +73,10 @@ class MakePlugin(Protocol):
 DROPPED = ("PLUGBAY", "XDG_", "FORCE_COLOR", "NO_COLOR", "GITHUB_", "COLUMNS", "PYTHONDONTWRITEBYTECODE")
 """Variables, by their beginnings, that change how the command line looks, where it writes or how fast it is."""
 
-BYTECODE = tempfile.TemporaryDirectory(prefix="plugbay-bytecode-")
-"""Compiled once per test run: a hundred commands would otherwise compile every module a hundred times."""
-
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Ours, without surprises."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
-    kept["PYTHONPYCACHEPREFIX"] = BYTECODE.name
     source = str(Path(plugbay.__file__).parents[1])
     path = os.pathsep.join(filter(None, (source, kept.get("PYTHONPATH", ""))))
     return {**kept, "HOME": str(home), "LC_ALL": "C.UTF-8", "PYTHONPATH": path, **more}

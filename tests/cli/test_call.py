@@ -109,7 +109,7 @@ def test_a_plugin_written_with_the_sdk_may_print(run: Run, sdk_plugin: Path) -> 
     assert done.json["output"] == {"text": "Hello, Ada."}
     refused = run("call", sdk_plugin, "greet", '{"nme": "Ada"}')
     assert refused.code == 10
-    assert "unknown: nme" in refused.err
+    assert "nme: is unknown" in refused.err
 
 
 # What to call, and where.
@@ -599,12 +599,22 @@ def test_the_pieces_of_a_stream_are_lines_before_the_answer(run: Run, cwd: Path)
     assert run("call", "p", "cohere", CHAT, "--stream").out.startswith('{"type":"text_delta","delta":"Hel"}\n')
 
 
-def test_a_plugin_that_asks_for_a_sandbox_runs_only_when_told_to_do_without(run: Run, cwd: Path) -> None:
+def test_a_plugin_that_asks_for_a_sandbox_has_one_and_whoever_does_without_is_told_so(run: Run, cwd: Path) -> None:
+    body = "def tool_invoke(m):\n    reply(m, open('/proc/self/status').read())\n"
+    write_nexo_plugin(cwd, body=body, tools=["look"], more="[plugin.sandbox]\nenabled = true\n")
+    confined = run("call", "p", "p_look")
+    assert "Seccomp:\t2" in json.loads(confined.out) and "unconfined" not in confined.err
+    raw = run("call", "p", "p_look", "--no-sandbox")
+    assert "Seccomp:\t0" in json.loads(raw.out)
+    assert "p: unconfined: it runs unconfined, with all rights of this user: --no-sandbox" in raw.err
+
+
+def test_where_confinement_is_required_there_is_no_run_without(run: Run, cwd: Path) -> None:
     write_nexo_plugin(cwd, tools=["echo"], more="[plugin.sandbox]\nenabled = true\n")
-    refused = run("call", "p", "p_echo", "--json")
-    assert refused.json["failure"]["code"] == "sandbox_unavailable"
-    assert "--no-sandbox" in refused.json["failure"]["detail"]["hint"]
-    assert run("call", "p", "p_echo", "--no-sandbox").code == 0
+    (cwd / "plugbay.toml").write_text("[sandbox]\nrequire = true\n")
+    refused = run("call", "p", "p_echo", "--no-sandbox", "--json")
+    assert (refused.code, refused.json["failure"]["code"]) == (5, "sandbox_unavailable")
+    assert run("call", "p", "p_echo").code == 0
 
 
 def test_a_service_may_be_granted_although_no_manifest_requests_it(run: Run, cwd: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from plugbay.cli import checks
 from plugbay.cli.checks import ERROR, OK, WARNING, Check, Orphan
+from plugbay.host.config import Config
 from plugbay.process import warden, warden_main
 from plugbay.process.child import Spawner
 
@@ -214,3 +215,12 @@ def test_leftovers_are_killed_when_asked_to(monkeypatch: pytest.MonkeyPatch) -> 
     check = checks.orphans(fix=True)
     assert check.status == OK
     assert "1 process of dead hosts killed" in check.detail
+
+
+def test_a_broken_config_leaves_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert checks.operator_config() == Config()
+    Path("plugbay.toml").write_text("[sandbox]\nrequire = true\n")
+    assert checks.operator_config().sandbox.require
+    Path("plugbay.toml").write_text("[")
+    assert checks.operator_config() == Config()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from plugbay.cli import output
-from plugbay.cli.conform import show_axis
-from plugbay.conformance.canaries import load_canaries, prepare_canary
-from plugbay.conformance.report import AxisResult, Status
+from plugbay.conformance.canaries import load_canaries, prepare_canary, prepare_vai_canary
 from tests.cli.conftest import (
     PATIENCE,
     MakePlugin,
@@ -145,29 +143,86 @@ def test_a_contract_without_fixtures_says_so(run: Run) -> None:
     assert "there are no scenarios for fixtures of 'rune'" in done.err
 
 
+GREETER = Path(__file__).parents[2] / "examples" / "greeter"
+WRONG_ID = """#!/bin/sh
+read -r _
+echo '{"type":"handshake","manifest":{"plugin_id":"example.greeter","plugin_version":"1.0.0",\
+"protocol_version":"rterm.plugin.v1","exposed_tools":["greet","divide"],"capabilities":["tool.execute"]}}'
+read -r _
+echo '{"type":"response","request_id":"<script>","status":"ok"}'
+read -r _
+"""
+
+
 @pytest.fixture
-def shown(capsys: pytest.CaptureFixture[str]) -> Callable[[AxisResult], str]:
-    def shown(axis: AxisResult) -> str:
-        output.out.cache_clear()
-        show_axis(axis)
-        return capsys.readouterr().out
-
-    return shown
+def wrong_id(cwd: Path) -> str:
+    """A program that answers with an id nobody asked with."""
+    (cwd / "wrong id.sh").write_text(WRONG_ID)
+    (cwd / "wrong id.sh").chmod(0o755)
+    return "./wrong id.sh"
 
 
-def test_an_axis_is_one_line_with_the_detail_under_failures(shown: Callable[[AxisResult], str]) -> None:
-    assert shown(AxisResult("rune.a", "answers", Status.PASSED)) == "✓ answers\n"
-    skipped = shown(AxisResult("rune.b", "declares", Status.SKIPPED, "nothing to declare"))
-    assert skipped == f"{output.SKIP} declares  nothing to declare\n"
-    failed = shown(AxisResult("rune.c", "leaves", Status.FAILED, "it stayed\nexit: none\nstderr: a: b\nstderr: c"))
-    assert failed == "✗ leaves  rune.c\n    it stayed\n    exit      none\n    stderr    a: b\n              c\n"
+def test_a_command_is_tested_in_place_of_the_one_that_the_manifest_names(run: Run, wrong_id: str) -> None:
+    done = run("conform", GREETER, "--only", "rune.request.answers", "--json", "--", wrong_id)
+    assert done.code == 9
+    assert [axis["id"] for axis in done.json["axes"]] == ["rune.handshake.answers", "rune.request.answers"]
+    assert "$.request_id: expected" in done.json["axes"][1]["detail"]
+    assert run("conform", GREETER, "--only", "rune.request.answers").code == 0
+
+
+def test_a_page_and_a_badge_are_written_and_say_how_to_see_it_again(run: Run, wrong_id: str, cwd: Path) -> None:
+    files = ("--html", "report.html", "--badge", "badge.svg", "--junit", "report.xml")
+    done = run("conform", GREETER, "--only", "rune.request.answers", *files, "--", wrong_id)
+    assert done.code == 9
+    text = (cwd / "report.html").read_text("utf-8")
+    assert "<h1>example.greeter <small>1.0.0</small></h1>" in text
+    assert f"plugbay conform {GREETER} --only rune.request.answers -- &#x27;./wrong id.sh&#x27;" in text
+    assert "&lt;script&gt;" in text and "<script" not in text
+    picture = ET.parse(cwd / "badge.svg").getroot()
+    assert picture.get("aria-label") == "rune: breaks 1 of 2 rules, by plugbay"
+    assert ET.parse(cwd / "report.xml").getroot().find("testsuite") is not None
+
+
+def test_a_command_without_a_manifest_is_taken_at_its_word(run: Run, cwd: Path) -> None:
+    nexo_folder(cwd / "bare", BARE, "")
+    (cwd / "bare" / "nexo-plugin.toml").unlink()
+    done = run("conform", "--contract", "nexo", "--json", "--", sys.executable, "-I", "-S", "bare/plugin.py")
+    assert (done.code, done.json["contract"], done.json["failed"]) == (0, "nexo", 0)
+    done = run("conform", "--contract", "rune", "--", "true")
+    assert done.code == 1
+    assert "true left without a word when it was greeted as rune does" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name the plugin's folder, or a command after --"),
+        (("--", "true"), "a command without a manifest needs it"),
+        ((GREETER, "--"), "a command must follow"),
+        ((FIXTURE, "--fixture", "--", "true"), "a fixture is named by PATH"),
+        ((GREETER, "--only", "nexo.tool.answers"), "'nexo.tool.answers' is no axis of rune"),
+    ],
+)
+def test_what_makes_no_sense_is_a_usage_error(run: Run, arguments: tuple[str | Path, ...], words: str) -> None:
+    done = run("conform", *arguments)
+    assert done.code == 2
+    assert words in done.err
+
+
+def test_an_axis_that_is_not_there_is_told(run: Run) -> None:
+    done = run("conform", GREETER, "--only", "rune.no.such")
+    assert done.code == 1
+    assert "there is no axis 'rune.no.such'" in done.err
+
+
+SILENT = "import os, time\nwith open('pids', 'a') as file:\n    print(os.getpid(), file=file)\ntime.sleep(60)\n"
+"""Says nothing, so the first check waits for it: 30 s, in which a signal comes on the slowest machine."""
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_run_and_leaves_no_process_behind(
-    make_plugin: MakePlugin, cwd: Path, number: int, status: int
-) -> None:
-    plugin = make_plugin(answer="echo $$ >> pids; sleep 60", tools=TOOLS)
+def test_a_signal_ends_the_run_and_leaves_no_process_behind(cwd: Path, number: int, status: int) -> None:
+    plugin = prepare_vai_canary(cwd)
+    (plugin / "canary.py").write_text(SILENT)
     process = subprocess.Popen(
         command("conform", plugin),
         stdout=subprocess.PIPE,
@@ -175,9 +230,9 @@ def test_a_signal_ends_the_run_and_leaves_no_process_behind(
         cwd=cwd,
         env=environment(cwd),
     )
-    file = cwd / plugin / "pids"  # axes run side by side, so there may be several
-    wait_until(lambda: file.exists() and file.read_text().endswith("\n"), "the plugin to be called")
-    child = int(file.read_text().split()[0])
+    file = plugin / "pids"
+    wait_until(lambda: file.exists() and file.read_text().endswith("\n"), "the plugin to be started")
+    child = int(file.read_text())
     process.send_signal(number)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == status

@@ -26,6 +26,13 @@ MACHINE = [
     "log_dir",
     "config",
     "orphans",
+    "sandbox_bubblewrap",
+    "sandbox_user_namespaces",
+    "sandbox_system_call_filter",
+    "sandbox_user",
+    "sandbox_limits",
+    "sandbox_confinement",
+    "sandbox_network",
 ]
 
 
@@ -50,7 +57,7 @@ def test_the_machine_is_checked_and_the_json_has_the_public_shape(run: Run) -> N
 def test_a_plugin_is_checked_after_the_machine(run: Run, make_plugin: MakePlugin) -> None:
     done = run("doctor", make_plugin(), "--json")
     names = [check["id"] for check in done.json["checks"]]
-    assert names == [*MACHINE, "manifest", "command", "interpreter", "handshake", "grants"]
+    assert names == [*MACHINE, "manifest", "command", "interpreter", "confinement", "handshake", "grants"]
     assert {check["status"] for check in done.json["checks"][len(MACHINE) :]} == {"ok"}
 
 

@@ -72,14 +72,13 @@ def test_what_the_work_raises_comes_out_of_the_visit(cwd: Path, make_plugin: Mak
 
 @pytest.mark.parametrize("eager", [False, True])
 def test_plugins_that_start_with_their_host_do_so_only_when_that_is_wanted(cwd: Path, eager: bool) -> None:
-    root = write_ainb_plugin(cwd, body='open("started", "w").close()\n', lifecycle={"spawn": "eager"})
+    root = write_ainb_plugin(cwd, lifecycle={"spawn": "eager"})
     host = ephemeral.make(ephemeral.found_in(root), None, grants=(), grant_all=True, eager=eager)
 
-    async def settled(host: Host) -> bool:
-        return await host.settled(20)
+    async def settled(host: Host) -> tuple[bool, int]:
+        return await host.settled(20), host.plugins()[0].generation
 
-    assert ephemeral.visit(host, settled)
-    assert (root / "started").exists() is eager
+    assert ephemeral.visit(host, settled) == (True, int(eager))
 
 
 def test_logs_are_where_the_system_or_the_operator_wants_them(cwd: Path, make_plugin: MakePlugin) -> None:

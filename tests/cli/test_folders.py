@@ -27,6 +27,15 @@ def test_a_manifest_stands_for_its_folder_and_nothing_else_does(cwd: Path, make_
     assert folders.folder_of(cwd / "rterm-plugin.json") == cwd / "rterm-plugin.json", "there is no such file"
 
 
+def test_of_several_manifests_the_one_that_is_named_is_looked_at(cwd: Path, make_plugin: MakePlugin) -> None:
+    plugin = cwd / make_plugin()
+    (plugin / "nexo-plugin.toml").write_text("")
+    assert folders.look(plugin).contract == "rune"
+    assert folders.look(plugin, "nexo").contract == "nexo"
+    assert folders.look(plugin / "nexo-plugin.toml").contract == "nexo"
+    assert folders.look(plugin / "rterm-plugin.json").problems == ()
+
+
 def test_the_plugins_of_a_folder_are_found_and_a_plugin_has_none(cwd: Path, make_plugin: MakePlugin) -> None:
     plugin = cwd / make_plugin()
     write_manifest(cwd / "plugins" / "broken", "{")
@@ -74,5 +83,5 @@ def test_a_refusal_lists_every_error_with_its_place(capsys: pytest.CaptureFixtur
 
 def test_a_problem_of_an_unknown_contract_names_the_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert folders.manifest_name(found(contract="")) == ""
-    assert folders.refuse(found(Problem("ambiguous_manifest", "", "two in one"), contract=""), "conform") == 3
-    assert "plugins/x  ambiguous_manifest" in capsys.readouterr().err
+    assert folders.refuse(found(Problem("unreadable", "", "no permission"), contract=""), "conform") == 3
+    assert "plugins/x  unreadable" in capsys.readouterr().err

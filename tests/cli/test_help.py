@@ -10,12 +10,12 @@ from plugbay.cli.help import paragraphs
 from tests.cli.conftest import Run
 
 COMMANDS = [
-    "inspect call conform run render doctor tui",
+    "inspect call conform manifest new run render ps sandbox doctor tui tap replay dev attach",
     "pack keygen sign verify push pull install upgrade list rollback pin unpin uninstall",
     "paths",
 ]
 NAMES = " ".join(COMMANDS).split()
-GROUPS = ["config", "trust"]
+GROUPS = ["badplugins", "config", "trust"]
 
 
 def test_the_first_page_lists_every_command_and_every_status(run: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,12 @@ def test_the_json_of_a_plugin_is_exactly_the_public_shape(run: Run, make_plugin:
         "lifetime": "per_call",
         "exports": [{"kind": "tool", "name": "echo", "description": "Says it again.", "input_schema": SCHEMA}],
         "capabilities": ["tool.execute"],
+        "sandbox": {
+            "confined": "unconfined: its manifest does not ask for it",
+            "policy": None,
+            "scratch": False,
+            "notes": [],
+        },
         "problems": [],
     }
 
@@ -60,6 +67,7 @@ def test_the_json_of_a_broken_plugin_has_every_key_and_every_problem(run: Run, c
         "lifetime": None,
         "exports": [],
         "capabilities": [],
+        "sandbox": None,
     }
     assert all(set(problem) == {"severity", "code", "path", "line", "message"} for problem in problems)
     seen = {(problem["severity"], problem["code"], problem["path"], problem["line"]) for problem in problems}
@@ -115,7 +123,7 @@ def test_warnings_do_not_make_a_plugin_unusable(run: Run, make_plugin: MakePlugi
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1, "a": 2}', "", "\ufeff{}"])
 def test_a_manifest_that_cannot_be_parsed_is_invalid_and_still_has_its_contract(cwd: Path, text: str) -> None:
     write_manifest(cwd / "broken", text)
-    answer = to_json(inspect(cwd / "broken"))
+    answer = to_json(inspect(cwd / "broken"), None)
     assert answer["contract"] == "rune"
     assert [problem["severity"] for problem in answer["problems"]] == ["error"]
     json.dumps(answer)
@@ -193,11 +201,43 @@ def test_a_person_sees_what_a_resident_plugin_hears_says_and_asks_for(run: Run, 
         "plugin.outbound.k, plugin.outbound.k.>",
         "plugin.inbound.k, plugin.inbound.k.>",
         "starts again, 3 times at most, first after 1 s",
-        "network denied · reads /srv/data",
+        "sandbox   confined",
+        "network   none",
+        "missing   it may read /srv/data, and there is no such path",
+        "limits    256 MiB memory · 1 core · 64 processes",
         "told at its start",
         "hook before_message",
     ):
         assert words in text
+
+
+def test_the_policy_that_is_shown_is_the_one_with_what_is_granted_now(run: Run, cwd: Path) -> None:
+    capabilities = {"network": ["api.example.com:443"], "read_paths": ["/usr/share"]}
+    root = write_ainb_plugin(cwd, "panel", capabilities=capabilities)
+
+    def policy(*options: str) -> Any:
+        return run("inspect", root, "--json", *options).json["sandbox"]["policy"]
+
+    closed = {"reach": "none", "doors": [], "private": []}
+    assert (policy()["network"], policy()["read"]) == (closed, [])
+    opened = {"reach": "listed", "doors": ["api.example.com:443"], "private": []}
+    assert (policy("--grant", "network")["network"], policy("--grant-all")["read"]) == (opened, ["/usr/share"])
+    (cwd / "plugbay.toml").write_text('[plugins.panel]\ngrants = ["read_paths"]\n')
+    assert (policy()["network"], policy()["read"]) == (closed, ["/usr/share"])
+    assert "reads     /usr/share" in run("inspect", root).out
+    (cwd / "plugbay.toml").write_text('[plugins.panel]\nsandbox = "off"\n')
+    refused = run("inspect", root)
+    assert refused.code == 3 and "the reason why" in refused.err
+
+
+def test_a_person_sees_why_a_plugin_is_not_confined(run: Run, cwd: Path) -> None:
+    root = write_ainb_plugin(cwd, "panel")
+    (cwd / "plugbay.toml").write_text('[plugins.panel.sandbox]\noff = "it needs the graphics card"\n')
+    assert "sandbox   unconfined: it needs the graphics card" in run("inspect", root).out
+    (cwd / "plugbay.toml").write_text('[plugins.panel.sandbox]\nread = ["/etc"]\n')
+    text = run("inspect", root).out
+    assert "sandbox   refused: it cannot be confined as asked: /etc must not be shown" in text
+    assert "hint      name what the plugin really needs" in text
 
 
 def test_a_person_sees_when_an_ainb_plugin_runs_what_it_hears_and_what_it_offers(run: Run, cwd: Path) -> None:

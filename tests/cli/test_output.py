@@ -46,6 +46,15 @@ def test_a_line_on_a_terminal_is_wrapped_and_stays_indented() -> None:
     assert all(line.startswith("    word") and len(line) <= 30 and not line.endswith(" ") for line in lines)
 
 
+def test_a_single_line_stays_one_and_is_cut_to_what_fits() -> None:
+    page, stream = printer(terminal=True, width=20)
+    page.single("one\ntwo ", ("three " * 10, output.DIM), most=50)
+    assert stream.getvalue() == "one two three three…\n"
+    page, stream = printer(width=20)
+    page.single("word " * 30, most=50)
+    assert len(stream.getvalue()) == 51
+
+
 def test_a_field_keeps_its_text_in_its_own_column() -> None:
     page, stream = printer(terminal=True, width=40)
     page.field("hint", "one two three four five six seven eight nine", indent=2, width=8)

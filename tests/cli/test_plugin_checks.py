@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli.checks import ERROR, OK, WARNING, Check
-from plugbay.cli.plugin_checks import interpreter, operator_settings, plugin_checks
+from plugbay.cli.plugin_checks import interpreter, plugin_checks
 from plugbay.model.spec import PluginSpec
 from tests.cli.conftest import MakePlugin, write_manifest
 from tests.support.nexo import write_nexo_plugin
@@ -28,7 +28,7 @@ def statuses(path: Path) -> dict[str, str]:
 
 
 def test_a_good_plugin_passes_every_check(make_plugin: MakePlugin) -> None:
-    good = {"manifest": OK, "command": OK, "interpreter": OK, "handshake": OK, "grants": OK}
+    good = {"manifest": OK, "command": OK, "interpreter": OK, "confinement": OK, "handshake": OK, "grants": OK}
     assert statuses(make_plugin()) == good
 
 
@@ -60,6 +60,7 @@ def test_each_plugin_of_a_folder_is_checked_under_its_name(make_plugin: MakePlug
         "manifest:one",
         "command:one",
         "interpreter:one",
+        "confinement:one",
         "handshake:one",
         "grants:one",
         "manifest:two",
@@ -141,11 +142,6 @@ def test_the_operators_settings_reach_the_handshake(make_plugin: MakePlugin, cwd
     assert by_id(plugin)["handshake"].status == OK
 
 
-def test_a_broken_config_leaves_the_defaults(cwd: Path) -> None:
-    (cwd / "plugbay.toml").write_text("[")
-    assert operator_settings("example.echo").env == {}
-
-
 def test_a_resident_plugin_is_greeted_and_its_tools_compared(cwd: Path) -> None:
     write_nexo_plugin(cwd, tools=["echo"])
     assert by_id(cwd / "p")["handshake"].status == OK
@@ -155,10 +151,28 @@ def test_a_resident_plugin_is_greeted_and_its_tools_compared(cwd: Path) -> None:
     assert "does not offer p_echo" in check.detail
 
 
-def test_a_plugin_that_asks_for_a_sandbox_is_not_started_without_one(cwd: Path) -> None:
+SANDBOX = "[plugin.sandbox]\nenabled = true\n"
+
+
+def test_a_plugin_is_greeted_as_confined_as_it_would_be(cwd: Path) -> None:
     body = 'open("started", "w").close()\n'
-    root = write_nexo_plugin(cwd, body=body, tools=["echo"], more="[plugin.sandbox]\nenabled = true\n")
-    assert by_id(cwd / "p")["handshake"].status == WARNING
+    root = write_nexo_plugin(cwd, body=body, tools=["echo"], more=SANDBOX)
+    found = by_id(cwd / "p")
+    assert (found["confinement"].status, found["confinement"].detail) == (OK, "confined · network none")
+    assert found["handshake"].status == ERROR and "Read-only file system" in found["handshake"].detail
     assert not (root / "started").exists()
-    (cwd / "plugbay.toml").write_text('[plugins.p]\nsandbox = "off"\n')
-    assert by_id(cwd / "p")["handshake"].status == OK
+    (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\noff = "it is ours"\n')
+    found = by_id(cwd / "p")
+    assert (found["confinement"].status, found["confinement"].detail) == (WARNING, "unconfined: it is ours")
+    assert found["handshake"].status == OK
+    assert (root / "started").exists()
+
+
+def test_what_cannot_be_shown_to_a_plugin_is_found_before_it_is_started(cwd: Path) -> None:
+    write_nexo_plugin(cwd, tools=["echo"], more=SANDBOX)
+    (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\nread = ["/etc"]\n')
+    check = by_id(cwd / "p")["confinement"]
+    assert check.status == ERROR and "must not be shown" in check.detail and check.fix
+    (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\nread = ["/no/such/folder"]\n')
+    check = by_id(cwd / "p")["confinement"]
+    assert (check.status, "/no/such/folder" in check.detail) == (WARNING, True)

@@ -174,6 +174,7 @@ def test_every_cell_is_in_the_json(run: Run, cwd: Path) -> None:
 
 def test_a_signal_ends_the_drawing_and_the_plugin(cwd: Path) -> None:
     root = write_ainb_plugin(cwd, body='def render(params, m):\n    open("asked", "w").close()\n', screens=["main"])
+    (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\noff = "it writes beside itself"\n')
     process = subprocess.Popen(
         command("render", "p", "--timeout", "50"),
         stdout=subprocess.PIPE,

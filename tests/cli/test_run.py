@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PATIENCE, Run, command, descendants_of, environment, wait_until
+from tests.cli.conftest import PATIENCE, Run, command, descendants_of, environment, wait_until, write_manifest
 from tests.support.ainb import write_ainb_plugin
 from tests.support.requirements import requirement
 
@@ -49,6 +49,13 @@ def test_every_word_after_the_namespace_is_the_plugins(run: Run, cwd: Path, word
     assert (done.code, done.json, done.err) == (0, words, "")
 
 
+def test_a_plugin_of_several_contracts_is_run_under_the_one_that_has_command_lines(run: Run, cwd: Path) -> None:
+    root = write_ainb_plugin(cwd, body=ANSWER % ('b"out"', 'b""', 0), namespaces=["notes"])
+    write_manifest(root, {"plugin_id": "p", "plugin_version": "1", "protocol_version": "rterm.plugin.v1"})
+    done = run("run", "--no-sandbox", "--plugins", ".", "notes")
+    assert (done.code, done.out) == (0, "out")
+
+
 @pytest.mark.parametrize(("status", "seen"), [(0, 0), (255, 255), (256, 0), (300, 44), (-1, 255)])
 def test_a_status_of_more_than_eight_bits_is_cut_as_a_shell_would(run: Run, cwd: Path, status: int, seen: int) -> None:
     write_ainb_plugin(cwd, body=ANSWER % ('b""', 'b""', status), namespaces=["n"])
@@ -67,6 +74,7 @@ def test_only_the_plugin_that_is_asked_is_started(run: Run, cwd: Path) -> None:
     write_ainb_plugin(cwd, namespaces=["n"])
     body, eager = 'open("started", "w").close()\n', {"spawn": "eager"}
     other = write_ainb_plugin(cwd, "other", body=body, namespaces=["o"], lifecycle=eager)
+    (cwd / "plugbay.toml").write_text('[plugins.other.sandbox]\noff = "it writes beside itself"\n')
     assert run("run", "--plugins", ".", "n", "x").out == "n x\n"
     assert not (other / "started").exists()
     assert run("run", "--plugins", ".", "other/o").out == "o\n"
@@ -138,6 +146,7 @@ def test_a_word_that_is_no_utf_8_is_told(cwd: Path) -> None:
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_command_line_and_its_plugin(cwd: Path, number: int, status: int) -> None:
     root = write_ainb_plugin(cwd, body=DISPATCH + 'open("asked", "w").close()\n', namespaces=["n"])
+    (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\noff = "it writes beside itself"\n')
     process = subprocess.Popen(
         command("run", "--plugins", ".", "n"),
         stdout=subprocess.PIPE,

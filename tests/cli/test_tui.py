@@ -31,8 +31,6 @@ class Window:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         env = environment(home, TERM="xterm-256color", **more)
-        # Textual is compiled where it is installed; to compile it for each run of the tests takes longer than they do.
-        del env["PYTHONPYCACHEPREFIX"]
         self.process = subprocess.Popen(
             command("tui", *arguments), stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=env
         )

@@ -1,0 +1,136 @@
+"""Whether a manifest still says what the source says that it was written from.
+
+Owns both ways to tell. By looking: the source has changed since, and nothing is run, because whoever inspects a plugin
+does not trust it yet. By asking: the source is loaded in a process of its own, and what differs is named. A manifest
+that nobody wrote from a source cannot drift from one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from plugbay.cli import declarations, folders, generated
+from plugbay.cli.declarations import Unusable
+from plugbay.cli.generated import Mark, Plan
+
+if TYPE_CHECKING:
+    from plugbay.conformance.report import AxisResult
+    from plugbay.host.discovery import Found
+    from plugbay.model.errors import Problem
+    from plugbay.model.spec import PluginSpec
+
+CODE = "manifest_drift"
+AXIS = "manifest.drift"
+TITLE = "says in its manifest what its source declares"
+
+MAX_LINES = 40
+"""Of a difference, in a report."""
+
+
+def noted(found: Found) -> Found:
+    """The same plugin, with a warning when the source of its manifest has changed since. Runs nothing."""
+    problem = _changed_since(found)
+    return found if problem is None else replace(found, problems=(*found.problems, problem))
+
+
+def _changed_since(found: Found) -> Problem | None:
+    from plugbay.model.errors import Problem
+
+    mark = _mark(found)
+    if mark is None:
+        return None
+    try:
+        source = found.root / mark.source
+        if source.stat().st_size > declarations.MAX_SOURCE:
+            return None
+        if generated.digest_of(source.read_bytes()) == mark.digest:
+            return None
+        words = f"{mark.source} declares something else now than when this was written from it"
+    except FileNotFoundError:
+        words = f"{mark.source}, which this was written from, is gone"
+    except (OSError, ValueError) as error:
+        words = f"{mark.source}, which this was written from, cannot be read: {error}"
+    return Problem(CODE, "", f"{words}; plugbay manifest --check shows what differs", severity="warning")
+
+
+def _mark(found: Found) -> Mark | None:
+    name = folders.manifest_name(found)
+    try:
+        return generated.mark_of((found.root / name).read_text("utf-8", "replace")) if name else None
+    except OSError:
+        return None
+
+
+def axis(found: Found) -> AxisResult | None:
+    """The verdict of a conformance run on the manifest, for which the source is loaded; None when it has no mark."""
+    from plugbay.conformance.report import AxisResult, Status
+
+    mark = _mark(found)
+    if mark is None:
+        return None
+    try:
+        detail = "\n".join(_differences(found, found.root / mark.source))
+    except Unusable as error:
+        detail = "\n".join([error.message, *(f"stderr: {line}" for line in error.lines)])
+    status = Status.FAILED if detail else Status.PASSED
+    return AxisResult(f"{found.contract}.{AXIS}", TITLE, status, detail)
+
+
+def _differences(found: Found, source: Path) -> list[str]:
+    entry = declarations.read(source).contracts[found.contract]
+    if entry["why_not"]:
+        return [f"there is nothing to write any more: {entry['why_not']}"]
+    texts = {file["path"]: file["text"] for file in entry["files"]}
+    plans = [plan for plan in plans_of(found.root, texts, source) if plan.drifted]
+    if not plans:
+        return []
+    spec, _ = checked(texts, found.root)
+    words = [] if spec is None or found.spec is None else list(_words(found.spec, spec))
+    lines = [f"line: {line}" for plan in plans for line in plan.difference()]
+    first = "; ".join(words) or "it says something else than the source"
+    return [first, *lines[:MAX_LINES], f"hint: plugbay manifest {found.root} writes it again"]
+
+
+def plans_of(folder: Path, texts: dict[str, str], source: Path) -> list[Plan]:
+    """What writing these files from this source would do to a folder; raises `Unusable`."""
+    try:
+        digest = generated.digest_of(source.read_bytes())
+    except ValueError as error:
+        raise Unusable(f"{source}: {error}") from None
+    return generated.planned(folder, texts, Mark(source.name, digest))
+
+
+def checked(texts: dict[str, str], folder: Path) -> tuple[PluginSpec | None, tuple[Problem, ...]]:
+    """What our own reader makes of these files, as if they lay in a folder of that name."""
+    from plugbay.host.discovery import inspect
+
+    with TemporaryDirectory(prefix="plugbay-manifest-") as place:
+        root = Path(place) / (os.path.basename(folder.resolve()) or "plugin")
+        for path, text in texts.items():
+            generated.write(root, Plan(path, text, None, generated.Change.NEW))
+        found = inspect(root)
+    return found.spec, found.problems
+
+
+def _words(old: PluginSpec, new: PluginSpec) -> Iterator[str]:
+    """What differs between the manifest and the source, in the order people care."""
+    if old.version != new.version:
+        yield f"the version is {new.version}, not {old.version}"
+    before = {(export.kind, export.name): export for export in old.exports}
+    after = {(export.kind, export.name): export for export in new.exports}
+    for kind, name in sorted(after.keys() - before.keys()):
+        yield f"the {kind} {name} is missing"
+    for kind, name in sorted(before.keys() - after.keys()):
+        yield f"the {kind} {name} is not in the source"
+    for key in sorted(after.keys() & before.keys()):
+        if after[key].input_schema != before[key].input_schema:
+            yield f"the schema of {key[1]} is another"
+        if after[key].description != before[key].description:
+            yield f"the description of {key[1]} is another"
+    if old.capabilities != new.capabilities:
+        yield f"it asks for {', '.join(new.capabilities) or 'nothing'}"

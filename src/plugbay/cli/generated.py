@@ -1,0 +1,159 @@
+"""Files that are written from a source: how they say so, and which of them may be written again.
+
+    # Written by plugbay from plugin.py (3f2a9c4b1d0e8f77). Change that file, then: plugbay manifest .
+
+Owns the mark and the number in it: a digest of what the source declares, as far as that can be seen without running
+it, so that a changed source is noticed and a changed function body is not. A file without the mark is somebody's own
+work. Refuses to know what a manifest says.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+MARK = "Written by plugbay from {source}{digest}. Change that file, then: plugbay manifest ."
+_MARK = re.compile(
+    r"Written by plugbay from ([^/\\\n]+?)(?: \(([0-9a-f]{16})\))?\. Change that file, then: plugbay manifest \."
+)
+
+DIGITS = 16
+"""Of a digest: nobody forges it to go unnoticed by himself."""
+
+MARKED_BYTES = 4096
+"""The mark is at the top of a file; in the middle of one it is a quotation."""
+
+PROGRAM = 0o755
+
+
+class Mark(NamedTuple):
+    """Which file a file was written from, and the digest of what that declared."""
+
+    source: str
+    digest: str
+
+
+def mark_of(text: str) -> Mark | None:
+    """The mark of a file; None when there is none."""
+    found = _MARK.search(text[:MARKED_BYTES])
+    return None if found is None else Mark(found[1], found[2] or "")
+
+
+def marked(path: str, text: str, mark: Mark) -> str:
+    """The text with its mark, where the format has a place for one."""
+    first, newline, rest = text.partition("\n")
+    if first.startswith("#!"):  # a program says the same whatever is declared
+        return f"{first}{newline}# {MARK.format(source=mark.source, digest='')}\n{rest}"
+    words = MARK.format(source=mark.source, digest=f" ({mark.digest})")
+    if path.endswith(".json"):
+        return text if "/" in path else f'{first}\n  "$comment": "{words}",\n{rest}'  # a schema is read as it is
+    return f"# {words}\n{text}"
+
+
+def unmarked(text: str) -> str:
+    """The text without the line of its mark."""
+    head, tail = text[:MARKED_BYTES], text[MARKED_BYTES:]
+    found = _MARK.search(head)
+    if found is None:
+        return text
+    begin, end = head.rfind("\n", 0, found.start()) + 1, head.find("\n", found.end()) + 1
+    return head[:begin] + head[end:] + tail
+
+
+def digest_of(source: bytes) -> str:
+    """What a source declares, as a short number; raises ValueError when it is no Python.
+
+    The bodies of functions are left out but for their docstrings, and so are comments and spaces.
+    """
+    try:
+        seen = ast.unparse(_Outline().visit(ast.parse(source)))
+    except (SyntaxError, RecursionError, MemoryError) as error:  # the last two: nested too deeply, on purpose
+        raise ValueError(f"it is no Python: {str(error) or type(error).__name__}") from None
+    return hashlib.sha256(seen.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
+
+
+class _Outline(ast.NodeTransformer):
+    """A module without what its functions do."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        node.body = [ast.Expr(ast.Constant(ast.get_docstring(node, clean=True)))]
+        return node
+
+
+class Change(StrEnum):
+    """What writing a file would do."""
+
+    NEW = "new"
+    SAME = "same"
+    CHANGED = "changed"
+    REMARKED = "remarked"
+    """Nothing but the mark would be another."""
+    FOREIGN = "foreign"
+    """It says something else, and nobody says that it was written from a source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One file: what it would say, and what it says now."""
+
+    path: str
+    text: str
+    before: str | None
+    change: Change
+
+    @property
+    def drifted(self) -> bool:
+        return self.change in (Change.NEW, Change.CHANGED, Change.FOREIGN)
+
+    def difference(self) -> list[str]:
+        """The lines of a unified diff, from what is there to what the source says."""
+        import difflib
+
+        old, new = unmarked(self.before or "").splitlines(), unmarked(self.text).splitlines()
+        return list(difflib.unified_diff(old, new, self.path, f"{self.path} by the source", lineterm="", n=1))
+
+
+def planned(folder: Path, texts: Mapping[str, str], mark: Mark) -> list[Plan]:
+    """What writing these files would do; the first is the manifest, and files without a mark of their own are its."""
+    owned = mark_of(_text(folder / next(iter(texts), "")) or "") is not None
+    return [_planned(folder / path, path, marked(path, text, mark), owned) for path, text in texts.items()]
+
+
+def _planned(file: Path, path: str, text: str, owned: bool) -> Plan:
+    before = _text(file)
+    if before is None:
+        return Plan(path, text, None, Change.NEW)
+    if before == text:
+        return Plan(path, text, before, Change.SAME)
+    if unmarked(before) == unmarked(text):
+        return Plan(path, text, before, Change.REMARKED)
+    is_ours = mark_of(before) is not None or (owned and mark_of(text) is None)
+    return Plan(path, text, before, Change.CHANGED if is_ours else Change.FOREIGN)
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_bytes().decode("utf-8", "backslashreplace")
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+
+
+def write(folder: Path, plan: Plan) -> None:
+    """Make the file what it should be; a program may be executed."""
+    file = folder / plan.path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(plan.text.encode("utf-8"))
+    if plan.text.startswith("#!"):
+        file.chmod(PROGRAM)

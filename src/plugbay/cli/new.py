@@ -1,0 +1,233 @@
+"""`plugbay new NAME`: a plugin to begin with, that keeps its contract before anything is changed.
+
+Owns the questions, and what is said at the end. What is in the files is `scaffold`'s.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plugbay.cli import output
+from plugbay.cli.exit_codes import Exit, for_signal
+
+if TYPE_CHECKING:
+    from plugbay.cli.scaffold import Wish
+
+ALL = "all"
+USUAL_CONTRACT = "rune"
+USUAL_LANGUAGE = "python"
+
+ABOUT = {
+    "rune": "tools, one process per call: the smallest",
+    "nexo": "tools, channels, models, hooks; stays running",
+    "kaged": "tools, session hooks, storage, settings; stays running",
+    "ainb": "screens and command lines in a terminal",
+    "vai": "tools, hooks, compactors, harnesses; signed packages",
+}
+"""What each contract is for, in a line."""
+
+Contracts = Annotated[
+    list[str] | None, typer.Option("--contract", metavar="C", help="rune, nexo, kaged, ainb, vai or all; repeatable.")
+]
+Language = Annotated[str | None, typer.Option(metavar="L", help="python, javascript or shell.")]
+Parent = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to make the folder NAME; here by default.")]
+
+
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name, and its folder's.")],
+    contract: Contracts = None,
+    lang: Language = None,
+    description: Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for, in a line.")] = None,
+    parent: Parent = Path(),
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout; ask nothing.")] = False,
+) -> None:
+    """Make a new plugin that passes plugbay conform: program, manifest, README, test and CI file.
+
+    Asks on a terminal what was not said. In Python, one source serves as many contracts as you like.
+    """
+    from plugbay.cli import declarations, manifest, scaffold
+
+    asks = not (yes or as_json) and sys.stdin.isatty() and sys.stderr.isatty()
+    _check_name(name, ())
+    _check_folder(parent / name)
+    contracts = _contracts(contract) if contract else _asked(asks, _ask_contracts, (USUAL_CONTRACT,))
+    _check_name(name, contracts)
+    language = _language(lang, contracts) if lang else _asked(asks, _ask_language(contracts), USUAL_LANGUAGE)
+    usual = f"The {name} plugin."
+    said = _asked(asks, _ask_description(usual), usual) if description is None else _description(description)
+    wish = scaffold.Wish(name, language, contracts, said, parent)
+    try:
+        files = scaffold.create(wish)
+    except declarations.Unusable as error:
+        manifest.explain(error)
+        raise typer.Exit(error.status) from None
+    if as_json:
+        output.print_json(_json(wish, files))
+    else:
+        _show(wish, files)
+
+
+def _json(wish: Wish, files: list[str]) -> dict[str, Any]:
+    return {
+        "name": wish.name,
+        "folder": str(wish.folder),
+        "language": wish.language,
+        "contracts": list(wish.contracts),
+        "files": files,
+    }
+
+
+# What was said, checked.
+
+
+def _check_name(name: str, contracts: tuple[str, ...]) -> None:
+    from plugbay.cli.scaffold import name_problem, suggestion
+
+    problem = name_problem(name, contracts)
+    if problem is None:
+        return
+    head, slash, last = name.rpartition("/")
+    where = f" --dir {shlex.quote(head or '/')}" if slash and last else ""
+    instead = f"plugbay new {suggestion(last or head, contracts)}{where}"
+    raise typer.BadParameter(f"{name!r} cannot be a plugin's name: {problem}. Try: {instead}", param_hint="NAME")
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        output.problem(f"{folder} is there already, and no folder", hint="choose another name, or another --dir")
+    elif folder.is_dir() and any(folder.iterdir()):
+        output.problem(f"the folder {folder} is not empty", hint="choose another name, or another --dir")
+    else:
+        return
+    raise typer.Exit(Exit.FAILURE)
+
+
+def _contracts(names: list[str]) -> tuple[str, ...]:
+    from plugbay.cli.scaffold import CONTRACTS
+
+    words = [word for name in names for word in name.replace(",", " ").split()]
+    unknown = [word for word in words if word not in (*CONTRACTS, ALL)]
+    if unknown or not words:
+        known = ", ".join(CONTRACTS)
+        raise typer.BadParameter(f"{' '.join(unknown) or 'nothing'} is no contract; there are {known}, and {ALL}")
+    return CONTRACTS if ALL in words else tuple(name for name in CONTRACTS if name in words)
+
+
+def _language(name: str, contracts: tuple[str, ...]) -> str:
+    from plugbay.cli.scaffold import LANGUAGES
+
+    short = {"py": "python", "js": "javascript", "sh": "shell"}
+    language = short.get(name.strip().lower(), name.strip().lower())
+    if language not in LANGUAGES:
+        raise typer.BadParameter(f"there are templates in {', '.join(LANGUAGES)}, none in {name!r}")
+    if language != USUAL_LANGUAGE and len(contracts) > 1:
+        raise typer.BadParameter(
+            f"without the SDK a program speaks one contract, not {' and '.join(contracts)}; "
+            f"choose one of them, or {USUAL_LANGUAGE}"
+        )
+    return language
+
+
+def _description(text: str) -> str:
+    from plugbay.cli.scaffold import MAX_DESCRIPTION
+
+    said = text.strip()
+    if not said or not said.isprintable() or len(said) > MAX_DESCRIPTION:
+        raise typer.BadParameter(f"a description is one line of at most {MAX_DESCRIPTION} characters")
+    return said
+
+
+# The questions.
+
+
+def _asked(asks: bool, ask: Callable[[], Any], otherwise: Any) -> Any:
+    return ask() if asks else otherwise
+
+
+def _ask(question: str, default: str, check: Callable[[str], Any]) -> Any:
+    """The answer, once it is a good one."""
+    while True:
+        try:
+            said = typer.prompt(question, default=default, err=True)
+        except typer.Abort:
+            output.err().blank()
+            output.note("nothing was made")
+            raise typer.Exit(for_signal(signal.SIGINT)) from None
+        try:
+            return check(said)
+        except typer.BadParameter as error:
+            output.err().line((f"  {error.message}", output.WARN_STYLE))
+
+
+def _ask_contracts() -> tuple[str, ...]:
+    page = output.err()
+    page.line(("Which hosts is it for? One contract, several, or all.", output.NAME))
+    for contract, about in ABOUT.items():
+        page.field(contract, (about, output.DIM))
+    answer: tuple[str, ...] = _ask("Contracts", USUAL_CONTRACT, lambda said: _contracts([said]))
+    return answer
+
+
+def _ask_language(contracts: tuple[str, ...]) -> Callable[[], str]:
+    if len(contracts) > 1:  # there is only one answer
+        return lambda: USUAL_LANGUAGE
+    return lambda: str(
+        _ask("Language: python, javascript or shell", USUAL_LANGUAGE, lambda it: _language(it, contracts))
+    )
+
+
+def _ask_description(usual: str) -> Callable[[], str]:
+    return lambda: str(_ask("What is it for, in a line", usual, _description))
+
+
+# The page at the end.
+
+AIDES = {
+    "README.md": "how to try it",
+    "json.awk": "reads JSON",
+    ".gitignore": "",
+    ".github/workflows/plugin.yml": "runs both on every push",
+}
+
+
+def _show(wish: Wish, files: list[str]) -> None:
+    from plugbay.cli.scaffold import TESTS, first_steps, names_in
+
+    page = output.out()
+    page.line((f"{output.OK} ", output.GOOD_STYLE), (str(wish.folder), output.NAME), (_summary(wish), output.DIM))
+    width = max(map(len, files)) + 2
+    for file in files:
+        page.field(file, (_about(wish, file), output.DIM), width=width, label_style="")
+    for contract, spelt in names_in(wish.name, wish.contracts).items():
+        page.line((f"{contract} calls it {spelt}", output.DIM), indent=2)
+    page.blank()
+    page.line(("Next", output.NAME))
+    for command in (f"cd {shlex.quote(str(wish.folder))}", *first_steps(wish), TESTS[wish.language]):
+        page.line((command, output.CODE), indent=2)
+    if wish.language == USUAL_LANGUAGE:
+        page.line(
+            ("plugbay manifest .", output.CODE), ("  after every change of what it declares", output.DIM), indent=2
+        )
+
+
+def _summary(wish: Wish) -> str:
+    return f"{output.DOT}{wish.language}{output.DOT}{', '.join(wish.contracts)}"
+
+
+def _about(wish: Wish, file: str) -> str:
+    from plugbay.contracts.registry import contract_of
+
+    known = contract_of(file)
+    if known is not None:
+        return f"what hosts of {known.name} read"
+    if file.startswith("test"):
+        return "its test"
+    return "the plugin: start here" if file == wish.main else AIDES.get(file, "")

@@ -1,0 +1,125 @@
+"""Commands that go on while a test does: on a terminal of their own, or as a stream of events in JSON."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.cli.conftest import PATIENCE, command, environment, wait_until
+
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|.)")
+
+Event = dict[str, Any]
+
+
+class Terminal:
+    """A program on a terminal of 120 columns."""
+
+    def __init__(self, argv: Sequence[str | Path], cwd: Path, home: Path, **more: str) -> None:
+        self._ours, self._theirs = pty.openpty()
+        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        env = environment(home, TERM="xterm-256color", **more)
+        self.process = subprocess.Popen(
+            list(map(str, argv)), stdin=self._theirs, stdout=self._theirs, stderr=self._theirs, cwd=cwd, env=env
+        )
+        self._written = b""
+
+    @property
+    def modes(self) -> list[Any]:
+        """How the terminal behaves now; its other end is kept open for this."""
+        return termios.tcgetattr(self._theirs)
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    @property
+    def seen(self) -> str:
+        """Everything that was written to the terminal so far, without what moves its cursor."""
+        while select.select([self._ours], [], [], 0)[0]:
+            self._written += os.read(self._ours, 65536)
+        return ESCAPES.sub("", self._written.decode("utf-8", "replace")).replace("\r\n", "\n")
+
+    def shows(self, text: str, times: int = 1) -> None:
+        def enough() -> bool:
+            return self.seen.count(text) >= times
+
+        wait_until(lambda: enough() or self.process.poll() is not None, f"{times}x {text!r} on the terminal")
+        assert enough(), self.seen
+
+    def left(self) -> int:
+        """The status it left with."""
+        wait_until(lambda: (self.seen, self.process.poll())[1] is not None, "the end of the program")
+        return self.process.returncode
+
+    def hang_up(self) -> None:
+        """Close the terminal under the program."""
+        os.close(self._theirs)
+        os.close(self._ours)
+        self._ours = self._theirs = -1
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        if self._ours >= 0:
+            self.hang_up()
+
+
+class EventStream:
+    """A plugbay command with --json, and what it has told so far."""
+
+    def __init__(self, cwd: Path, home: Path, *arguments: str | Path, **more: str) -> None:
+        self.process = subprocess.Popen(
+            command(*arguments, "--json"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=environment(home, **more),
+        )
+        self.told: list[Event] = []
+        self._taken = 0
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.told.append(json.loads(line))
+
+    def next(self, kind: str) -> Event:
+        """The next event of this kind; those before it are passed over."""
+        while True:
+            wait_until(
+                lambda: len(self.told) > self._taken or self.process.poll() is not None, f"{kind} after {self.told}"
+            )
+            assert len(self.told) > self._taken, f"it left before {kind}: {self.told}\n{self.errors()}"
+            event = self.told[self._taken]
+            self._taken += 1
+            if event["event"] == kind:
+                return event
+
+    def errors(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode() if self.process.poll() is not None else ""
+
+    def left(self) -> int:
+        return self.process.wait(PATIENCE)
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()

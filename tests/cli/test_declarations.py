@@ -1,0 +1,101 @@
+"""A source is loaded in a process of its own, for a while, and its errors are told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from plugbay.cli import declarations
+from plugbay.cli.declarations import Unusable, read, source_of
+from plugbay.cli.exit_codes import Exit
+from tests.cli.conftest import is_alive, wait_until
+
+SOURCE = 'from plugbay.sdk import Plugin\nplugin = Plugin("weather", version="1.2.0")\nplugin.tool("look")(lambda: 1)\n'
+
+
+def write(folder: Path, text: str = SOURCE, name: str = "plugin.py") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def refused(path: Path, patience: float = declarations.PATIENCE) -> Unusable:
+    with pytest.raises(Unusable) as caught:
+        read(source_of(path), patience)
+    return caught.value
+
+
+def test_a_source_says_what_it_declares(tmp_path: Path) -> None:
+    found = read(write(tmp_path))
+    assert (found.id, found.version) == ("weather", "1.2.0")
+    assert list(found.contracts) == ["rune", "nexo", "kaged", "ainb", "vai"]
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_the_code_does_not_run_in_this_process(tmp_path: Path) -> None:
+    read(write(tmp_path, f"import os\nassert os.getpid() != {os.getpid()}\n" + SOURCE))
+
+
+@pytest.mark.parametrize("names", [["plugin.py", "other.py"], ["main.py"]])
+def test_the_source_of_a_folder_is_plugin_py_or_the_only_one_there_is(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        write(tmp_path, SOURCE, name)
+    write(tmp_path, "x = 1\n", "helpers.py")
+    assert source_of(tmp_path).name == names[0]
+    assert source_of(tmp_path / names[-1]).name == names[-1]
+
+
+def test_several_sources_or_none_are_told_apart(tmp_path: Path) -> None:
+    write(tmp_path, "x = 1\n", "helpers.py")
+    assert refused(tmp_path).status == Exit.NOT_FOUND
+    write(tmp_path, SOURCE, "a.py")
+    write(tmp_path, SOURCE, "b.py")
+    error = refused(tmp_path)
+    assert error.message.endswith("use plugbay.sdk: a.py, b.py")
+    assert error.status == Exit.USAGE
+
+
+@pytest.mark.parametrize(("name", "words"), [("nowhere", "does not exist"), ("notes.txt", "is no Python source")])
+def test_a_path_that_is_no_source_is_refused(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    assert refused(tmp_path / name).message.endswith(words)
+
+
+def test_an_error_is_told_with_the_end_of_its_traceback(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, SOURCE + "print('before')\nno_such_thing()\n"))
+    assert error.message.endswith("plugin.py cannot be loaded: NameError: name 'no_such_thing' is not defined")
+    assert error.status == Exit.INVALID
+    assert "    no_such_thing()" in error.lines
+    assert len(error.lines) < declarations.LAST_LINES
+
+
+def test_a_missing_module_comes_with_advice(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, "import no_such_module_here\n" + SOURCE))
+    assert "ModuleNotFoundError" in error.message
+    assert error.hint.endswith("run plugbay where its modules are installed")
+
+
+def test_a_source_that_never_comes_to_its_end_is_ended_with_its_children(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    text = (
+        "import os, subprocess\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        f"open({str(pid)!r} + '.new', 'w').write(str(child.pid))\nos.rename({str(pid)!r} + '.new', {str(pid)!r})\n"
+        "child.wait()\n"
+    )
+    source = write(tmp_path, text)
+    error = refused(source, patience=3.0)
+    assert error.status == Exit.TIMEOUT
+    assert "did not get to plugin.run() within 3 s" in error.message
+    wait_until(lambda: not is_alive(int(pid.read_text())), "the child to end")
+
+
+def test_a_source_that_leaves_early_is_no_plugin(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, "import os\nos._exit(0)\n"))
+    assert error.message.endswith("ended before anybody could ask what it declares")
+
+
+def test_a_source_that_reads_its_input_finds_none(tmp_path: Path) -> None:
+    assert read(write(tmp_path, "import sys\nassert sys.stdin.read() == ''\n" + SOURCE)).id == "weather"

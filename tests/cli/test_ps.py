@@ -1,0 +1,66 @@
+"""`plugbay ps`: what runs, and who is confined, at one look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import MakePlugin, Run
+from tests.support.ainb import write_ainb_plugin
+from tests.support.kaged import write_kaged_plugin
+
+
+def test_every_plugin_has_its_line_and_eager_ones_run(run: Run, cwd: Path, make_plugin: MakePlugin) -> None:
+    make_plugin()
+    write_kaged_plugin(cwd / "plugins", "notes")
+    write_ainb_plugin(cwd / "plugins", "panel")
+    done = run("ps", "--plugins", "plugins")
+    assert done.code == 0
+    head, *rows = [line.split() for line in done.out.splitlines()]
+    assert head == ["PLUGIN", "CONTRACT", "STATE", "PID", "CONFINED", "POLICY", "GRANTED"]
+    by_id = {row[0]: row for row in rows}
+    assert by_id["example.echo"][1:4] == ["rune", "idle", "unconfined:"]
+    assert by_id["panel"][1:4] == ["ainb", "idle", "confined"]
+    assert by_id["notes"][1:3] == ["kaged", "running"] and by_id["notes"][4] == "confined"
+    assert by_id["notes"][5:] == ["keeps", "state", "·", "network", "none", "nothing"]
+
+
+def test_the_json_has_the_public_shape(run: Run, cwd: Path) -> None:
+    write_kaged_plugin(cwd, "notes", capabilities=["read:fs:/usr/share", "net:[]"])
+    done = run("ps", "--plugins", "notes", "--grant-all", "--json")
+    (plugin,) = done.json["plugins"]
+    assert isinstance(plugin.pop("pid"), int)
+    assert plugin.pop("sandbox")["policy"]["read"] == ["/usr/share"]
+    assert plugin.pop("limits") in ("full", "full (v1)", "degraded")
+    assert plugin == {
+        "id": "notes",
+        "version": "1.0.0",
+        "contract": "kaged",
+        "state": "running",
+        "generation": 1,
+        "granted": ["read:fs:/usr/share", "net:[]"],
+        "counters": {},
+    }
+
+
+def test_who_runs_unconfined_is_not_to_be_overlooked(run: Run, cwd: Path) -> None:
+    write_kaged_plugin(cwd, "notes")
+    (cwd / "plugbay.toml").write_text('[plugins.notes.sandbox]\noff = "it is ours"\n')
+    done = run("ps", "--plugins", "notes")
+    assert "unconfined: it is ours" in done.out
+    assert "note:  notes: unconfined: it runs unconfined, with all rights of this user: it is ours" in done.err
+    for_once = run("ps", "--plugins", "notes", "--no-sandbox", "--json", "--config", "/dev/null")
+    assert for_once.json["plugins"][0]["sandbox"]["confined"] == "unconfined: --no-sandbox"
+    assert for_once.json["plugins"][0]["counters"] == {"unconfined": 1}
+
+
+def test_a_plugin_that_nobody_granted_anything_is_there_and_does_not_run(run: Run, cwd: Path) -> None:
+    write_kaged_plugin(cwd, "notes", capabilities=["net:*"])
+    (plugin,) = run("ps", "--plugins", "notes", "--json").json["plugins"]
+    assert (plugin["state"], plugin["pid"], plugin["granted"], plugin["limits"]) == ("idle", None, [], "")
+    assert plugin["sandbox"]["policy"]["network"]["reach"] == "none"
+
+
+def test_what_is_no_folder_of_plugins_has_nothing_to_show(run: Run) -> None:
+    assert run("ps", "--plugins", "nowhere").code == 4
+    assert run("ps", "--plugins", "nowhere", "--json").json["failure"]["code"] == "not_found"
+    assert run("ps").code == 2

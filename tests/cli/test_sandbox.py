@@ -1,0 +1,126 @@
+"""`plugbay sandbox`: any command, confined as a plugin is. Real sandboxes, each with its positive control."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from plugbay.cli.sandbox import _started
+from plugbay.process import limits
+from plugbay.process.limits import Rlimits
+from plugbay.process.sandbox.cgroup import Cgroups
+from plugbay.process.sandbox.launcher import Program, Sandbox
+from plugbay.process.sandbox.policy import Policy
+from tests.cli.conftest import PATIENCE, MakePlugin, Run, command, descendants_of, environment, wait_until
+from tests.support.ainb import write_ainb_plugin
+from tests.support.kaged import write_kaged_plugin
+
+
+def test_a_command_has_the_terminals_streams_and_gives_back_its_status(run: Run, cwd: Path) -> None:
+    write_kaged_plugin(cwd, "notes")
+    done = run("sandbox", "notes", "--", "sh", "-c", "cat; echo oops >&2; exit 7", stdin="hello")
+    assert (done.code, done.out, done.err) == (7, "hello", "oops\n")
+    assert run("sandbox", "notes", "--", "sh", "-c", "kill -TERM $$").code == 128 + signal.SIGTERM
+
+
+def test_it_is_confined_as_the_plugin_is(run: Run, cwd: Path, tmp_path: Path) -> None:
+    root = write_kaged_plugin(cwd, "notes", capabilities=[f"read:fs:{tmp_path / 'data'}"])
+    (tmp_path / "data").mkdir(mode=0o755)
+    (tmp_path / "data" / "told").write_text("secret")
+    (tmp_path / "data" / "told").chmod(0o644)
+    look = ("--", "sh", "-c", f"pwd; cat {tmp_path}/data/told; touch here 2>&1; touch $HOME/kept && echo kept")
+    closed = run("sandbox", "notes", *look).out
+    assert closed.startswith(f"{root}\n") and "secret" not in closed
+    assert "Read-only file system" in closed and closed.endswith("kept\n")
+    assert "secret" in run("sandbox", "notes", "--grant-all", *look).out
+    assert (tmp_path / ".local" / "state" / "plugbay" / "plugins" / "notes" / "kept").exists()
+
+
+def test_a_plugin_that_is_not_confined_shows_how_it_would_be(run: Run, make_plugin: MakePlugin) -> None:
+    done = run("sandbox", make_plugin(), "--", "grep", "Seccomp:", "/proc/self/status")
+    assert (done.code, done.out) == (0, "Seccomp:\t2\n")
+    assert "a host runs example.echo unconfined: its manifest does not ask for it" in done.err
+
+
+def test_a_connection_that_is_refused_is_told(run: Run, cwd: Path) -> None:
+    write_ainb_plugin(cwd, "panel", capabilities={"network": ["api.example.com:443"]})
+    asks = "printf 'CONNECT other.example:443 HTTP/1.1\\r\\nHost: other.example:443\\r\\n\\r\\n' >&3; head -1 <&3"
+    words = ("--", "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/3128 && {asks}")
+    done = run("sandbox", "panel", "--grant-all", *words)
+    assert " 403 " in done.out
+    assert "note:  refused: other.example:443: the network is not granted" in done.err
+    assert "Connection refused" in run("sandbox", "panel", *words).err
+
+
+def test_the_policy_can_be_looked_at_without_running_anything(run: Run, cwd: Path) -> None:
+    write_ainb_plugin(cwd, "panel", capabilities={"network": ["api.example.com:443"]})
+    assert "network   none" in run("sandbox", "panel", "--show").out
+    shown = run("sandbox", "panel", "--show", "--grant-all", "--json").json
+    opened = {"reach": "listed", "doors": ["api.example.com:443"], "private": []}
+    assert shown["policy"]["network"] == opened
+
+
+def test_what_cannot_be_run_says_why(run: Run, cwd: Path) -> None:
+    write_kaged_plugin(cwd, "notes")
+    assert run("sandbox", "notes").code == 2
+    assert run("sandbox", "nowhere", "--", "true").code == 4
+    missing = run("sandbox", "notes", "--", "no-such-program")
+    assert missing.code == 7 and "no-such-program" in missing.err
+    (cwd / "plugbay.toml").write_text('[plugins.notes.sandbox]\nread = ["/etc"]\n')
+    refused = run("sandbox", "notes", "--", "true")
+    assert refused.code == 5 and "must not be shown" in refused.err
+
+
+def test_nothing_is_left_when_it_is_ended(cwd: Path, tmp_path: Path) -> None:
+    write_kaged_plugin(cwd, "notes")
+    (tmp_path / "out").touch()
+    with (tmp_path / "out").open("wb") as out:
+        words = command("sandbox", "notes", "--", "sh", "-c", "echo $$; setsid sleep 4242 & wait")
+        process = subprocess.Popen(words, cwd=cwd, env=environment(tmp_path), stdout=out, stdin=subprocess.DEVNULL)
+    sleeping = f"sleep\0{4242}\0".encode()
+    wait_until(lambda: _running(sleeping), "the command to run")
+    process.terminate()
+    assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+    wait_until(lambda: not _running(sleeping), "everything to be gone")
+    assert not descendants_of(process.pid)
+
+
+def test_a_sandbox_that_cannot_be_admitted_leaves_nothing_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits inside does not die with its monitor: it takes the group."""
+    tmp_path.chmod(0o755)
+    waiting: list[int] = []
+
+    def refuse(pid: int, limits: object) -> None:
+        waiting.append(pid)
+        raise OSError(1, "no limits")
+
+    def attempt() -> None:
+        program = Program(("/bin/true",), tmp_path, {}, "p")
+        cell = Sandbox(cgroups=Cgroups(tmp_path / "none")).prepare(program, Policy(tmp_path), Rlimits(), {})
+        try:
+            with pytest.raises(OSError, match="no limits"):
+                _started(cell)
+        finally:
+            cell.close()
+
+    monkeypatch.setattr(limits, "apply", refuse)
+    with ThreadPoolExecutor(1) as thread:  # as root it leaves the view of the mounts that others share
+        thread.submit(attempt).result()
+        wait_until(lambda: not Path(f"/proc/{waiting[0]}").exists(), "the first process to be gone")
+
+
+def _running(cmdline: bytes) -> bool:
+    return any(_cmdline(path) == cmdline for path in Path("/proc").glob("[0-9]*/cmdline"))
+
+
+def _cmdline(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
