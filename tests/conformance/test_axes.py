@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from plugbay.conformance.axes import Axes, axis_of
-from plugbay.conformance.report import AxisResult, Status
+from plugbay.conformance.report import AxisResult, Finding, Status
 
 TITLES = {"ainb.one": "the first", "ainb.two": "the second", "ainb.three": "the third"}
 
 
-def check(id: str, status: Status, detail: str = "") -> AxisResult:
-    return AxisResult(id, "does it", status, detail, 0.5)
+def check(id: str, status: Status, detail: str = "", *findings: Finding) -> AxisResult:
+    return AxisResult(id, "does it", status, detail, 0.5, findings)
 
 
 def test_a_check_belongs_to_the_axis_that_its_id_begins_with() -> None:
@@ -32,12 +32,16 @@ def test_an_axis_is_told_when_its_checks_and_the_axes_before_it_are_known() -> N
 
 def test_one_check_that_failed_fails_its_axis_and_says_which_it_was() -> None:
     axes = Axes(TITLES, ["ainb.one.a", "ainb.one.b", "ainb.one.c"], None)
-    axes.take(check("ainb.one.a", Status.FAILED, "it died\nrule: it must not"))
+    axes.take(check("ainb.one.a", Status.FAILED, "it died", Finding("it died", rule="it must not", check="ainb.one.a")))
     axes.take(check("ainb.one.b", Status.PASSED))
     axes.take(check("ainb.one.c", Status.FAILED, "it sang"))
     (axis,) = axes.results
     assert axis.status is Status.FAILED
     assert axis.detail == "it died\ncheck: a, it does it\nrule: it must not\nit sang\ncheck: c, it does it"
+    assert [(found.check, found.title) for found in axis.findings] == [
+        ("ainb.one.a", "does it"),
+        ("ainb.one.c", "does it"),
+    ]
 
 
 def test_an_axis_of_which_nothing_was_tried_is_skipped_with_the_first_reason() -> None:

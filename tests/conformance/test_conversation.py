@@ -28,7 +28,7 @@ HOST = (
 
 def converse(script: str, *steps: dict[str, Any], host: tuple[Reaction, ...] = ()) -> int:
     """Carry out the steps against a shell script; how many were begun."""
-    scenario = parse(json.dumps({"id": "rune.a.test", "title": "t", "clause": "c", "steps": steps}))
+    scenario = parse(json.dumps({"id": "rune.a.test", "title": "t", "clause": "c", "section": "s", "steps": steps}))
 
     async def story(subject: Subject) -> int:
         conversation = Conversation(subject, NAMED, {"text": text}, host)
@@ -303,3 +303,10 @@ def test_one_text_has_three_spellings(escape: str, line: str) -> None:
     message = {"t": "<ž&\u2028>"}
     assert encode(message, escape) == line.encode()
     assert json.loads(encode(message, escape)) == message
+
+
+def test_a_tour_that_ends_badly_shows_the_last_of_what_was_looked_at() -> None:
+    steps = [{"tour": [{"id": 1, "n": 7}], "those": {"n": 7}, "together": [{"n": 8}], "patience": 0.05, "within": 10}]
+    with pytest.raises(Broken) as broken:
+        converse(ECHO, *steps)
+    assert broken.value.frame is not None and broken.value.frame.value == {"id": 1, "n": 7}

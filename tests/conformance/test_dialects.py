@@ -8,7 +8,6 @@ import pytest
 
 from plugbay.conformance.axes import axis_of
 from plugbay.conformance.dialects import Dialect, Reaction, dialect, shared
-from plugbay.conformance.framings import Lengths, Lines, OpenLengths
 from plugbay.conformance.matchers import match, pattern_problems
 from plugbay.conformance.scenario import GENERATORS, NAMES, load_all
 from plugbay.conformance.template import template_problems
@@ -16,6 +15,7 @@ from plugbay.contracts.ainb.messages import ABI_VERSION, MAX_BODY
 from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ
 from plugbay.contracts.nexo.messages import NEXO_VERSION
 from plugbay.contracts.vai import messages as vai
+from plugbay.link.framings import Lengths, Lines, OpenLengths
 from plugbay.model.spec import PluginSpec
 from tests.support.requirements import requirement
 

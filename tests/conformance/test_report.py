@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from plugbay.conformance.report import AxisResult, Report, Status
+from plugbay.conformance.report import EXCERPT, GOT, LABELS, SENT, AxisResult, Finding, Report, Status, excerpt
 
 REPORT = Report(
     "rune",
@@ -63,3 +63,41 @@ def test_an_axis_is_found_by_its_id() -> None:
     assert REPORT.axis("rune.a.d").status is Status.SKIPPED
     with pytest.raises(KeyError):
         REPORT.axis("rune.a.z")
+
+
+FOUND = Finding(
+    "it stayed",
+    rule="it leaves",
+    clause="The Text, 4",
+    check="rune.leave.at_once",
+    step="1 of 2 (send)",
+    frame=b'{"a":"\x00\xe2\x80\xae"}',
+    talk=((GOT, b"{}"), (SENT, b'{"bye":1}\n'), (GOT, b"...")),
+    exit="exit code 3",
+    stderr=("a: b", "c"),
+    hint="let go",
+)
+
+
+def test_a_finding_is_a_line_and_one_for_each_thing_that_is_known_of_it() -> None:
+    assert FOUND.words().splitlines() == [
+        "it stayed",
+        "rule: it leaves",
+        "clause: The Text, 4",
+        "step: 1 of 2 (send)",
+        'sent: {"bye":1}\\x0a',
+        'line: {"a":"\\x00\\x202e"}',
+        "exit: exit code 3",
+        "stderr: a: b",
+        "stderr: c",
+        "hint: let go",
+    ]
+    assert Finding("it sang", check="ainb.one.b", title="is silent").words() == "it sang\ncheck: b, it is silent"
+    assert {line.partition(": ")[0] for line in FOUND.words().splitlines()[1:]} <= set(LABELS)
+
+
+def test_a_message_is_shown_up_to_a_limit() -> None:
+    assert excerpt(None) == ""
+    assert excerpt(b"x" * EXCERPT) == "x" * EXCERPT
+    assert excerpt(b"x" * (EXCERPT + 1)) == "x" * EXCERPT + "…"
+    assert excerpt(b"\xff\n") == "\\xff\\x0a"

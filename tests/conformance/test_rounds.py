@@ -20,7 +20,7 @@ PASSED, FAILED, SKIPPED = Verdict(Status.PASSED), Verdict(Status.FAILED, "broken
 
 def scenario(id: str, *, after: tuple[str, ...] = (), teaches: bool = False, orphans: bool = False) -> Scenario:
     steps = (ExpectNoOrphans(expect_no_orphans={"within": 1.0}),) if orphans else ()
-    return Scenario(id, id, "rule", steps, after, learn={"tool": "result.tools"} if teaches else {})
+    return Scenario(id, id, "rule", "section", steps, after, learn={"tool": "result.tools"} if teaches else {})
 
 
 class Trials:

@@ -15,6 +15,7 @@ GOOD: dict[str, Any] = {
     "id": "rune.some.rule",
     "title": "does something",
     "clause": "the contract says so",
+    "section": "1. Transport",
     "steps": [{"send": {"type": "handshake"}}, {"expect": {"type": "$nonblank"}, "within": 2}],
 }
 
@@ -32,6 +33,7 @@ def problems_of(text: str) -> list[str]:
 def test_a_scenario_is_read_with_its_steps_in_order() -> None:
     scenario = parse(json.dumps({**GOOD, "after": ["rune.other.rule"], "cases": [{"x": 1}, {"x": 2}]}))
     assert (scenario.id, scenario.title, scenario.clause) == (GOOD["id"], GOOD["title"], GOOD["clause"])
+    assert scenario.section == "1. Transport"
     assert scenario.steps == (
         Send(send={"type": "handshake"}),
         Expect(expect={"type": "$nonblank"}, within=2),
@@ -118,6 +120,7 @@ def test_all_problems_are_reported_at_once_with_their_lines() -> None:
       "id": "rune.some.rule",
       "title": 7,
       "clause": "x",
+      "section": "y",
       "steps": [
         {"send": {"a": "$nope"}},
         {"expect": {},
@@ -128,8 +131,8 @@ def test_all_problems_are_reported_at_once_with_their_lines() -> None:
         parse(text, "file.json")
     assert [(problem.path, problem.line) for problem in caught.value.problems] == [
         ("title", 3),
-        ("steps[0]", 6),
-        ("steps[1].within", 8),
+        ("steps[0]", 7),
+        ("steps[1].within", 9),
     ]
     assert str(caught.value).startswith("file.json cannot be used:\n  line 3: title: ")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plugbay.conformance.scenario import parse
-from plugbay.conformance.steps import STEPS, Step, patterns_of, templates_of, verb_of
+from plugbay.conformance.steps import STEPS, Step, good_bye_of, patterns_of, templates_of, verb_of
 
 EVERY_STEP: list[dict[str, Any]] = [
     {"send": {"a": "$tool"}, "ending": "\r\n", "escape": "ascii"},
@@ -37,7 +37,7 @@ EVERY_STEP: list[dict[str, Any]] = [
 
 
 def steps_of(steps: list[dict[str, Any]]) -> tuple[Step, ...]:
-    return parse(json.dumps({"id": "rune.a.test", "title": "t", "clause": "c", "steps": steps})).steps
+    return parse(json.dumps({"id": "rune.a.test", "title": "t", "clause": "c", "section": "s", "steps": steps})).steps
 
 
 def test_every_kind_of_step_can_be_written() -> None:
@@ -84,3 +84,11 @@ def test_a_step_names_what_it_expects(verb: str, patterns: list[Any]) -> None:
 def test_the_header_of_a_frame_may_have_holes() -> None:
     (step,) = steps_of([{"send": {}, "header": "$plugin_id"}])
     assert templates_of(step) == [{}, "$plugin_id"]
+
+
+def test_the_last_words_before_a_look_at_what_is_left_are_known() -> None:
+    send, good_bye, close, look = {"send": {"a": 1}}, {"send": {"b": 1}}, {"close_stdin": True}, {"within": 1}
+    steps = steps_of([send, {"expect": {}, "within": 1}, good_bye, close, {"expect_no_orphans": look}])
+    assert good_bye_of(steps) is steps[2]
+    assert good_bye_of(steps[:-1]) is None
+    assert good_bye_of(steps[-1:]) is None

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import pytest
 
-from plugbay.conformance.framings import Lines
 from plugbay.conformance.subject import UNREAD, Ended, Frame, Late, Subject, marked
+from plugbay.link.framings import Lines
 from plugbay.process.child import Spawner
 from plugbay.process.command import Launch
 from plugbay.process.status import ExitStatus
@@ -164,3 +164,33 @@ def test_a_process_that_left_earlier_has_been_cleaned_up() -> None:
         return await subject.exited_with_leftovers(PATIENCE)
 
     assert with_subject("exit 0", story) == []
+
+
+def test_what_a_process_leaves_is_seen_even_if_it_leaves_with_its_last_word() -> None:
+    async def story(subject: Subject) -> list[str] | None:
+        subject.hold()
+        subject.send(b"{}\n")
+        assert isinstance(await subject.next_frame(PATIENCE), Frame)
+        while not subject.child.has_ended():
+            assert isinstance(await subject.next_frame(0.05), Ended | Late)
+        return await subject.exited_with_leftovers(PATIENCE)
+
+    found = with_subject("sleep 600 & read line; echo '{}'", story)
+    assert found is not None and len(found) == 1
+
+
+def test_a_held_loop_still_takes_what_a_process_writes_on_stderr() -> None:
+    flood = "read line; yes oh dear | head -c 300000 >&2; echo '{}'; exec cat"
+
+    async def story(subject: Subject) -> Frame | Ended | Late:
+        subject.hold()
+        subject.send(b"{}\n")
+        return await subject.next_frame(PATIENCE)
+
+    assert with_subject(flood, story) == Frame(b"{}", {})
+    assert isinstance(with_subject("exec cat", _nothing_said_while_held), Late)
+
+
+async def _nothing_said_while_held(subject: Subject) -> Frame | Ended | Late:
+    subject.hold()
+    return await subject.next_frame(0.05)

@@ -29,7 +29,7 @@ def surface(*exports: Export, contract: str = "nexo", **spec: Any) -> Surface:
 
 
 def scenario(**more: Any) -> Scenario:
-    file = {"id": "nexo.a.b", "title": "t", "clause": "c", "steps": [{"expect_silence": 1}], **more}
+    file = {"id": "nexo.a.b", "title": "t", "clause": "c", "section": "s", "steps": [{"expect_silence": 1}], **more}
     return parse(json.dumps(file))
 
 

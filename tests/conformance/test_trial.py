@@ -29,7 +29,8 @@ def spec(script: str = "exec cat", **more: Any) -> PluginSpec:
 def tried(plugin: PluginSpec, **file: Any) -> Verdict:
     spoken = dialect("rune")
     assert spoken is not None
-    scenario = parse(json.dumps({"id": "rune.a.test", "title": "t", "clause": "the rule", **file}))
+    usual = {"id": "rune.a.test", "title": "t", "clause": "the rule", "section": "1. Rules"}
+    scenario = parse(json.dumps({**usual, **file}))
 
     async def story() -> Verdict:
         spawner = Spawner()
@@ -76,6 +77,7 @@ def test_a_failure_names_the_rule_the_step_the_case_and_the_last_words() -> None
     assert verdict.detail.splitlines() == [
         "one: its output ended (exit code 3)",
         "rule: the rule",
+        "clause: Plugin runtime protocol rterm.plugin.v1 (2026-04-16), 1. Rules",
         "step: 2 of 2 (expect)",
         'case: tool one, with {"say": "yes"}',
         'sent: {"say":"yes"}\\x0a',

@@ -165,7 +165,7 @@ class HumanView:
             output.print_document(b"null" if ending.output is None else bytes(ending.output))
         self._head(record)
         if record.failure is not None:
-            _show_failure(record.failure)
+            show_failure(record.failure)
 
     def _head(self, record: CallRecord) -> None:
         name = f"{record.plugin}/{record.export}" if record.plugin else record.export
@@ -193,7 +193,8 @@ SHOWN = frozenset("hint cause exit exit_code signal stderr_tail errors candidate
 """Details that have a field of their own, or are part of the message."""
 
 
-def _show_failure(failure: Failure) -> None:
+def show_failure(failure: Failure) -> None:
+    """What is known about a failure, below the line that names it."""
     detail, page = failure.detail, output.err()
     page.line(failure.message, indent=2)
     for error in detail.get("errors", [])[1:]:

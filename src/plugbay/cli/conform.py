@@ -1,10 +1,12 @@
 """`plugbay conform PATH`: run the contract's conformance axes against a plugin.
 
-Owns how the run is shown and where its report goes. What an axis is, and when it passes, is the kit's.
+Owns what is tested: a plugin's folder, a program in place of the one its manifest names, a program without a manifest,
+the fixture of an SDK. How the run is shown is `conform_view`'s; what an axis is, and when it passes, is the kit's.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,24 +14,41 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plugbay.cli import folders, output
+from plugbay.cli.conform_view import Files, conclude, show_axis
 from plugbay.cli.exit_codes import Exit
+from plugbay.cli.help import HelpCommand
 
 if TYPE_CHECKING:
-    from plugbay.conformance.report import AxisResult, OnAxis, Report
+    from plugbay.conformance.report import OnAxis, Report
     from plugbay.host.discovery import Found
     from plugbay.model.spec import PluginSpec
 
-MARKS = {
-    "passed": (output.OK, output.GOOD_STYLE),
-    "failed": (output.BAD, output.BAD_STYLE),
-    "skipped": (output.SKIP, output.DIM),
-}
+PROGRAM = "plugbay.conform.program"
+"""Where a context keeps what follows `--`."""
+
+
+class ConformCommand(HelpCommand):
+    """What follows `--` is a program to test."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[PROGRAM] = args[:at], args[at + 1 :]
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
 
 
 def conform(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder; with --fixture, also a program.")],
+    context: typer.Context,
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="PATH", help="The plugin's folder; with --fixture, also a program.", show_default=False),
+    ] = None,
     contract: Annotated[
         str | None, typer.Option(metavar="C", help="The contract to hold it to; its own by default.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="AXIS", help="Try this axis and what it needs; repeatable.")
     ] = None,
     fixture: Annotated[
         bool, typer.Option("--fixture", help="Test an SDK: PATH takes --print-capabilities and --config JSON.")
@@ -38,61 +57,177 @@ def conform(
         bool, typer.Option("--strict", help="With --fixture: a capability it lacks is a failure.")
     ] = False,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page that can be published.")] = None,
+    badge: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an SVG badge for a README.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Check that a plugin keeps its contract, axis by axis.
 
+    What follows -- is a command in any language that is tested, right here, in place of the one the manifest names.
+    Without PATH it needs no manifest: it is greeted as the contract says, and taken at its word.
+
     Exits with 9 when an axis failed, with 3 when the manifest has errors, with 4 when there is no plugin.
     """
-    _check_name(contract)
-    if strict and not fixture:
-        raise typer.BadParameter("it says how strict to be with a fixture; add --fixture", param_hint="--strict")
-    if fixture and path.is_file() and not _is_manifest(path):
-        spec = _program(path, contract)
+    program = context.meta.get(PROGRAM)
+    _check_usage(path, contract, program, fixture=fixture, strict=strict)
+    on_axis = None if as_json else show_axis
+    if fixture:
+        assert path is not None
+        spec = _fixture_at(path, contract, as_json)
+        report = _try_fixture(spec, strict, only, on_axis)
     else:
-        spec = _plugin(path, contract, as_json)
-    if not as_json:
-        words = "an SDK's fixture" if fixture else f"{spec.id} {spec.version}"
-        output.err().line((f"{words}, held to {spec.contract}", output.DIM))
-    report = _report(spec, fixture, strict, None if as_json else show_axis)
-    if junit is not None:
-        junit.write_text(report.to_junit(), "utf-8")
+        found = _found(path, contract, program, as_json)
+        spec = _spec(found[0])
+        report = _merged([_report(item, only, on_axis) for item in _concerned(found, only)])
+    words = ["plugbay", "conform", *([str(path)] if path else []), *(["--contract", contract] if contract else [])]
+    words += (["--fixture"] if fixture else []) + (["--strict"] if strict else [])
+    Files(junit, html, badge).write(report, spec, words, program or ())
     if as_json:
         output.print_json(report.to_json())
     else:
-        _conclude(report)
+        conclude(report)
     raise typer.Exit(Exit.FINDINGS if report.failed else Exit.OK)
 
 
-def _report(spec: PluginSpec, fixture: bool, strict: bool, on_axis: OnAxis | None) -> Report:
-    if fixture:
-        from plugbay.conformance.fixture_runner import run_fixture
+def _check_usage(
+    path: Path | None, contract: str | None, program: list[str] | None, *, fixture: bool, strict: bool
+) -> None:
+    _check_name(contract)
+    if strict and not fixture:
+        raise typer.BadParameter("it says how strict to be with a fixture; add --fixture", param_hint="--strict")
+    if program == []:
+        raise typer.BadParameter("a command must follow", param_hint="--")
+    if path is None and program is None:
+        raise typer.BadParameter("name the plugin's folder, or a command after --", param_hint="PATH")
+    if program is not None and fixture:
+        raise typer.BadParameter("a fixture is named by PATH", param_hint="--")
+    if path is None and contract is None:
+        raise typer.BadParameter("a command without a manifest needs it", param_hint="--contract")
 
-        return run_fixture(spec, on_axis, strict=strict)
+
+# What is tested.
+
+
+def _found(path: Path | None, contract: str | None, program: list[str] | None, as_json: bool) -> list[Found]:
+    """The plugin, once for each contract that it is to be held to."""
+    if path is None:
+        assert contract is not None and program is not None
+        return [_introduced(contract, program)]
+    names = [contract] if contract or _is_manifest(path) else _contracts_in(path)
+    found = [_plugin(path, name, as_json) for name in names]
+    if program is None:
+        return found
+    from dataclasses import replace
+
+    command = _command(program)
+    return [replace(item, spec=replace(_spec(item), command=command, cwd=Path.cwd())) for item in found]
+
+
+def _introduced(contract: str, program: list[str]) -> Found:
+    from plugbay.conformance.introduction import introduced
+    from plugbay.host.discovery import Found
+
+    return Found(Path.cwd(), contract, introduced(contract, _command(program), Path.cwd()))
+
+
+def _command(program: list[str]) -> tuple[str, ...]:
+    """The command as it is started from any folder: its path begins where we are, a name is looked up."""
+    first = os.path.abspath(program[0]) if os.sep in program[0] else program[0]
+    return (first, *program[1:])
+
+
+def _concerned(found: list[Found], only: list[str] | None) -> list[Found]:
+    """Those that one of the named axes is of."""
+    contracts = {item.contract for item in found}
+    for axis in only or ():
+        if axis.partition(".")[0] not in contracts:
+            raise typer.BadParameter(f"{axis!r} is no axis of {' or '.join(sorted(contracts))}", param_hint="--only")
+    return [item for item in found if not only or _of(only, item.contract)]
+
+
+def _of(only: list[str], contract: str) -> list[str]:
+    return [axis for axis in only if axis.partition(".")[0] == contract]
+
+
+def _spec(found: Found) -> PluginSpec:
+    assert found.spec is not None
+    return found.spec
+
+
+# Trying it.
+
+
+def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis: OnAxis | None) -> Report:
+    from plugbay.conformance.fixture_runner import run_fixture
+
+    _say("an SDK's fixture", spec, on_axis)
+    return run_fixture(spec, on_axis, strict=strict, only=only)
+
+
+def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Report:
+    """Every axis of the contract, and one of our own where the manifest was written from a source."""
+    from plugbay.cli import drift
     from plugbay.conformance.plugin_runner import run_conformance
+    from plugbay.conformance.report import Report
 
-    return run_conformance(spec, on_axis)
+    spec = _spec(found)
+    _say(f"{spec.id} {spec.version}", spec, on_axis)
+    wanted = None if only is None else [axis for axis in _of(only, spec.contract) if not axis.endswith(drift.AXIS)]
+    report = Report(spec.contract, ()) if wanted == [] else run_conformance(spec, on_axis, only=wanted)
+    own = drift.axis(found) if only is None or len(_of(only, spec.contract)) > len(wanted or ()) else None
+    if own is None:
+        return report
+    if on_axis is not None:
+        on_axis(own)
+    return Report(report.contract, (*report.axes, own))
+
+
+def _say(words: str, spec: PluginSpec, on_axis: OnAxis | None) -> None:
+    if on_axis is not None:
+        output.err().line((f"{words}, held to {spec.contract}", output.DIM))
+
+
+def _merged(reports: list[Report]) -> Report:
+    """One report on a plugin of several contracts; the ids of its axes begin with theirs."""
+    from plugbay.conformance.report import Report
+
+    if len(reports) == 1:
+        return reports[0]
+    return Report(
+        " + ".join(report.contract for report in reports), tuple(axis for each in reports for axis in each.axes)
+    )
+
+
+def _contracts_in(path: Path) -> list[str | None]:
+    """Each contract of which the folder has a manifest; one that is not there, when there is none."""
+    from plugbay.host.discovery import contracts_in
+
+    return [*contracts_in(path)] or [None]
 
 
 def _is_manifest(path: Path) -> bool:
     return folders.folder_of(path) != path
 
 
-def _plugin(path: Path, contract: str | None, as_json: bool) -> PluginSpec:
+def _plugin(path: Path, contract: str | None, as_json: bool) -> Found:
     """The plugin at `path`; leaves with the status that says why there is none to test."""
-    found = folders.look(path)
+    found = folders.look(path, contract)
+    if found.spec is None and folders.is_absent(found):
+        found = folders.look(path)  # of another contract, which is what there is to say about it
     status = _refuse(found, contract)
     if found.spec is None or status != Exit.OK:
         if as_json:
             output.print_json(_nothing_tried(found.contract))
         raise typer.Exit(status)
-    return found.spec
+    return found
 
 
-def _program(path: Path, contract: str | None) -> PluginSpec:
-    """A fixture that is one file; a Python source needs no execute bit."""
+def _fixture_at(path: Path, contract: str | None, as_json: bool) -> PluginSpec:
+    """A fixture is a plugin's folder, or one file; a Python source needs no execute bit."""
     from plugbay.model.spec import PluginSpec
 
+    if not path.is_file() or _is_manifest(path):
+        return _spec(_plugin(path, contract, as_json))
     file = path.resolve()
     command = (sys.executable, str(file)) if file.suffix == ".py" else (str(file),)
     return PluginSpec("fixture", "0", contract or "nexo", file.parent, command)
@@ -123,32 +258,3 @@ def _refuse(found: Found, contract: str | None) -> int:
         hint=f"leave out --contract, or add a manifest of {contract} to the plugin",
     )
     return Exit.INVALID
-
-
-LABELS = frozenset("check rule step case sent line exit stderr hint".split())
-"""How the kit begins the lines that say more about a failure."""
-
-
-def show_axis(axis: AxisResult) -> None:
-    """One axis: a line, and below it what went wrong."""
-    page = output.out()
-    mark, style = MARKS[axis.status]
-    aside = {"failed": f"  {axis.id}", "skipped": f"  {axis.detail}"}.get(axis.status, "")
-    page.field(mark, axis.title, (aside, output.DIM), indent=0, width=2, label_style=style)
-    before = ""
-    for line in axis.detail.splitlines() if axis.status == "failed" else ():
-        label, _, rest = line.partition(": ")
-        if label in LABELS:
-            page.field("" if label == before else label, rest, indent=4)
-        else:
-            page.line(line, indent=4)
-        before = label
-
-
-def _conclude(report: Report) -> None:
-    style = output.BAD_STYLE if report.failed else output.GOOD_STYLE
-    verdict = f"{report.failed} failed" if report.failed else "conforms"
-    counts = f"{report.passed} passed, {report.failed} failed, {report.skipped} skipped"
-    page = output.out()
-    page.blank()
-    page.line((f"{report.contract}: {verdict}", style), (f"  {counts}", output.DIM))

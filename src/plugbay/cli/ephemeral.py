@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,11 +22,14 @@ from plugbay.cli.paths import directories
 from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
+    from plugbay.host.bindings import Bindings
     from plugbay.host.config import Config
     from plugbay.host.discovery import Found
     from plugbay.host.host import Host
 
 T = TypeVar("T")
+Visited = TypeVar("Visited", bound="AbstractAsyncContextManager[Any]")
+"""A host, or whatever else holds children for as long as it is entered."""
 
 INSISTING = 3
 """Signals after which we leave at once; the warden clears up what is left."""
@@ -35,15 +39,17 @@ class Interrupted(typer.Exit):
     """A signal ended the visit before it came to its end; leaves with that signal's status."""
 
 
-def found_in(place: Path) -> list[Found]:
-    """The plugins in a folder, one of which is usable at least; raises `Refusal`."""
+def found_in(place: Path, prefer: str = "") -> list[Found]:
+    """The plugins in a folder, one of which is usable at least; raises `Refusal`. Which contract is preferred, matters
+    for those of several.
+    """
     from plugbay.host.discovery import discover
 
     folder = folders.folder_of(place)
     if not folder.is_dir():
         hint = "name a plugin's folder, or a folder of such folders"
         raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {place}", detail={"hint": hint}))
-    found = discover([folder])
+    found = discover([place if place.is_file() else folder], prefer)
     if not any(item.spec for item in found):
         broken = any(not folders.is_absent(item) for item in found)
         status = Exit.INVALID if broken else Exit.NOT_FOUND
@@ -65,21 +71,33 @@ def make(found: list[Found], config: Config | None, *, grants: Iterable[str] | N
     """
     from plugbay.host.host import Host
 
-    places = directories()
-    logs = None if config and config.host.log_dir else places["log"]
-    state = None if config and config.host.state_dir else places["state"]
-    kept = {"log_dir": logs, "state_dir": state}
+    logs = None if config and config.host.log_dir else directories()["log"]
+    kept = {"log_dir": logs, "state_dir": state_dir(config)}
     return Host(found, config, grants=grants or (), **{"eager": False, **kept, **options})
 
 
-def visit(host: Host, work: Callable[[Host], Coroutine[Any, Any, T]]) -> T:
+def state_dir(config: Config | None) -> Path:
+    """Where such a host keeps what it keeps: where plugbay.toml says, or where the system does."""
+    named = config and config.host.state_dir
+    return Path(named).absolute() if named else directories()["state"]
+
+
+def bindings(config: Config | None, grants: Iterable[str] | None, grant_all: bool) -> Bindings:
+    """What such a host would make of plugins, without a host."""
+    from plugbay.host.bindings import Bindings, Options
+    from plugbay.host.config import Config
+
+    return Bindings(config or Config(), Options(frozenset(grants or ()), grant_all), state_dir(config))
+
+
+def visit(host: Visited, work: Callable[[Visited], Coroutine[Any, Any, T]]) -> T:
     """What `work` makes of the host, in an event loop of its own; raises `Interrupted`."""
     import asyncio
 
     return asyncio.run(_visit(host, work))
 
 
-async def _visit(host: Host, work: Callable[[Host], Coroutine[Any, Any, T]]) -> T:
+async def _visit(host: Visited, work: Callable[[Visited], Coroutine[Any, Any, T]]) -> T:
     """A signal cuts short the work and nothing else: the host stops in good order, its children before us."""
     import asyncio
 

@@ -29,11 +29,13 @@ def folder_of(path: Path) -> Path:
     return path.parent if contract_of(path.name) and path.is_file() else path
 
 
-def look(path: Path) -> Found:
-    """The plugin at `path`, usable or not."""
+def look(path: Path, contract: str | None = None) -> Found:
+    """The plugin at `path`, usable or not; where there are several manifests, that of the contract or of the path."""
+    from plugbay.contracts.registry import contract_of
     from plugbay.host.discovery import inspect
 
-    return inspect(folder_of(path))
+    named = contract_of(path.name) if folder_of(path) != path else None
+    return inspect(folder_of(path), contract or (named.name if named else None))
 
 
 def plugins_below(path: Path) -> list[Path]:

@@ -17,20 +17,29 @@ import typer
 
 from plugbay import __version__
 from plugbay.cli import output
+from plugbay.cli.attach import AttachCommand, attach
+from plugbay.cli.badplugins import badplugins
 from plugbay.cli.call import call
 from plugbay.cli.config import config
-from plugbay.cli.conform import conform
+from plugbay.cli.conform import ConformCommand, conform
+from plugbay.cli.dev import dev
 from plugbay.cli.doctor import doctor
 from plugbay.cli.exit_codes import Exit, for_failure, for_signal
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.inspect import inspect
 from plugbay.cli.install import install, upgrade
 from plugbay.cli.installed import list_, pin, rollback, uninstall, unpin
+from plugbay.cli.manifest import manifest
+from plugbay.cli.new import new
 from plugbay.cli.pack import pack
 from plugbay.cli.paths import paths
+from plugbay.cli.ps import ps
 from plugbay.cli.render import render
+from plugbay.cli.replay import replay
 from plugbay.cli.run import RunCommand, run
+from plugbay.cli.sandbox import sandbox
 from plugbay.cli.signing import SIGN_EXAMPLES, keygen, sign, verify
+from plugbay.cli.tap import TapCommand, tap
 from plugbay.cli.transfer import pull, push
 from plugbay.cli.trust import trust
 from plugbay.cli.tui import tui
@@ -56,7 +65,27 @@ plugbay call example.weather forecast --plugins plugins/ --grant-all --json""",
     conform: """\
 Examples
 plugbay conform plugins/weather
-plugbay conform plugins/weather --junit report.xml""",
+plugbay conform plugins/weather --html report.html --badge conforms.svg --junit report.xml
+plugbay conform plugins/weather -- ./target/debug/weather
+plugbay conform --contract nexo -- node weather.mjs""",
+    new: """\
+Examples
+plugbay new weather
+plugbay new weather --contract rune --contract kaged --yes
+plugbay new weather --lang shell --contract nexo""",
+    manifest: """\
+Examples
+plugbay manifest plugins/weather
+plugbay manifest plugins/weather --contract nexo --contract vai
+plugbay manifest plugins/weather --check""",
+    dev: """\
+Examples
+plugbay dev plugins/weather
+plugbay dev plugins/weather --call forecast '{"city": "Lima"}'
+plugbay dev plugins/weather --attach""",
+    attach: """\
+Examples
+plugbay attach unix:/path/to/socket#token -- node plugin.js""",
     run: """\
 Examples
 plugbay run --plugins plugins/ notes add "buy milk"
@@ -66,6 +95,24 @@ Examples
 plugbay render plugins/usage
 plugbay render usage burndown --plugins plugins/ --size 100x30 --key down --key enter
 plugbay render plugins/usage --svg usage.svg""",
+    tap: """\
+Examples
+plugbay tap plugins/weather --call forecast '{"city": "Lima"}'
+plugbay tap example.weather --plugins plugins/ --grant-all --record weather.jsonl""",
+    replay: """\
+Examples
+plugbay replay weather.jsonl --check
+plugbay replay weather.jsonl --as-host plugins/weather
+plugbay replay weather.jsonl --as-host -- python3 plugin.py""",
+    ps: """\
+Examples
+plugbay ps --plugins plugins/
+plugbay ps --plugins plugins/ --grant-all --json""",
+    sandbox: """\
+Examples
+plugbay sandbox plugins/weather --show
+plugbay sandbox plugins/weather --grant-all -- sh
+plugbay sandbox plugins/weather --grant network -- curl https://api.example.com/""",
     doctor: """\
 Examples
 plugbay doctor
@@ -118,8 +165,11 @@ app = typer.Typer(
 )
 
 for _command, _examples in EXAMPLES.items():
-    _cls = RunCommand if _command is run else HelpCommand
+    _cls = {run: RunCommand, tap: TapCommand, dev: TapCommand, attach: AttachCommand, conform: ConformCommand}.get(
+        _command, HelpCommand
+    )
     app.command(_command.__name__.rstrip("_"), cls=_cls, epilog=_examples)(_command)
+app.add_typer(badplugins)
 app.add_typer(config)
 app.add_typer(trust)
 

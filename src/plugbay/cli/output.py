@@ -25,7 +25,9 @@ DOT = " · "
 
 GOOD_STYLE, BAD_STYLE, WARN_STYLE, DIM, NAME, CODE = "green", "bold red", "yellow", "dim", "bold", "cyan"
 
-_PLAIN_SYMBOLS = str.maketrans({"✓": "ok", "✗": "x", "\N{EN DASH}": "-", "·": "-", "…": "...", "→": "->"})
+_PLAIN_SYMBOLS = str.maketrans(
+    {"✓": "ok", "✗": "x", "\N{EN DASH}": "-", "·": "-", "…": "...", "→": "->", "←": "<-", "│": "|", "●": "*"}
+)
 """For terminals that do not speak UTF-8."""
 
 LABEL_WIDTH = 10
@@ -61,6 +63,13 @@ class Printer:
         for line in self._text(*parts).split("\n", allow_blank=True) or [self._text("")]:
             self._print(lead, line)
             lead = self._text(" " * lead.cell_len)
+
+    def single(self, *parts: Part, most: int) -> None:
+        """Exactly one line: what does not fit the terminal, or `most` columns of a pipe, is cut off."""
+        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+        line = self._text(*((text.replace("\n", " "), style) for text, style in pairs))
+        line.truncate(self.console.width if self.console.is_terminal else most, overflow="ellipsis")
+        self.console.print(line, soft_wrap=True)
 
     def blank(self) -> None:
         self.console.print()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plugbay.cli import ephemeral, folders, output
-from plugbay.cli.call import ConfigFile, Grant, GrantAll, Timeout, load_config
+from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config
 from plugbay.cli.call_view import MAX_LISTED, HumanView, Refusal
 from plugbay.model.errors import CallFailed, Code, Failure
 
@@ -73,6 +73,7 @@ def render(
     timeout: Timeout = None,
     grant: Grant = None,
     grant_all: GrantAll = False,
+    no_sandbox: NoSandbox = False,
     config: ConfigFile = None,
     plugins: Plugins = None,
     as_json: AsJson = False,
@@ -85,11 +86,12 @@ def render(
     try:
         place = folders.folder_of(Path(path))
         plugin_id = None if place.is_dir() else path
-        found = ephemeral.found_in(place if plugin_id is None else _home_of(path, plugins))
+        found = ephemeral.found_in(Path(path) if plugin_id is None else _home_of(path, plugins), prefer="ainb")
         if plugin_id is not None:
             ephemeral.check_id(plugin_id, found)
         output.note_what_hosts_log()
-        host = ephemeral.make(found, load_config(config), grants=grant, grant_all=grant_all, eager=True)
+        options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": True}
+        host = ephemeral.make(found, load_config(config), grants=grant, **options)
         chosen = _choose(host.screens, plugin_id, screen)
     except Refusal as refusal:
         view.refused(refusal)

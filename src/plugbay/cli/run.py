@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from plugbay.cli import ephemeral, folders, output
-from plugbay.cli.call import ConfigFile, Grant, GrantAll, Timeout, load_config
+from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config
 from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import for_failure
 from plugbay.cli.help import HelpCommand
@@ -47,6 +47,7 @@ def run(
     timeout: Timeout = None,
     grant: Grant = None,
     grant_all: GrantAll = False,
+    no_sandbox: NoSandbox = False,
     config: ConfigFile = None,
 ) -> None:
     """Run a command line that a plugin answers. Options stand before NAMESPACE; what follows it is the plugin's.
@@ -60,8 +61,9 @@ def run(
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
     found: list[Found] = []
     try:
-        found = ephemeral.found_in(plugins)
-        host = ephemeral.make(found, load_config(config), grants=grant, grant_all=grant_all)
+        found = ephemeral.found_in(plugins, prefer="ainb")
+        options = {"grant_all": grant_all, "unconfined": no_sandbox}
+        host = ephemeral.make(found, load_config(config), grants=grant, **options)
         done = ephemeral.visit(host, lambda host: host.run_cli(namespace, words or [], timeout=timeout))
     except Refusal as refusal:
         _explain(refusal.failure, refusal.found)

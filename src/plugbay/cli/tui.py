@@ -72,7 +72,7 @@ def _find(places: list[Path]) -> list[Found]:
     """Every plugin in these places, broken ones too: the terminal shows what is wrong with them."""
     from plugbay.host.discovery import discover
 
-    found = discover([folders.folder_of(place) for place in places])
+    found = discover([place if place.is_file() else folders.folder_of(place) for place in places], prefer="ainb")
     there = [item for item in found if not folders.is_absent(item)]
     if not there:
         where = ", ".join(map(str, places))

@@ -1,6 +1,6 @@
 """Axes that consist of several checks: the results of a contract whose conformance suite names its axes.
 
-Owns how the verdicts on checks become one verdict on their axis, and the words that say which check it was. A check
+Owns how the verdicts on checks become one verdict on their axis, with findings that say which check it was. A check
 belongs to the axis whose id its own begins with: `ainb.framing.byte_by_byte` to `ainb.framing`. Refuses to know how a
 check is made.
 """
@@ -8,8 +8,9 @@ check is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from plugbay.conformance.report import AxisResult, OnAxis, Status
+from plugbay.conformance.report import AxisResult, Finding, OnAxis, Status
 
 
 def axis_of(check_id: str) -> str:
@@ -44,13 +45,12 @@ def _merged(axis: str, title: str, checks: list[AxisResult]) -> AxisResult:
     seconds = sum(check.seconds for check in checks)
     failed = [check for check in checks if check.status is Status.FAILED]
     if failed:
-        return AxisResult(axis, title, Status.FAILED, "\n".join(map(_words, failed)), seconds)
+        found = tuple(replace(each, title=check.title) for check in failed for each in _findings(check))
+        return AxisResult(axis, title, Status.FAILED, "\n".join(each.words() for each in found), seconds, found)
     if any(check.status is Status.PASSED for check in checks):
         return AxisResult(axis, title, Status.PASSED, "", seconds)
     return AxisResult(axis, title, Status.SKIPPED, checks[0].detail, seconds)
 
 
-def _words(check: AxisResult) -> str:
-    """What went wrong, with the name of the check and what it wanted in its second line."""
-    first, *rest = check.detail.splitlines()
-    return "\n".join([first, f"check: {check.id.rpartition('.')[2]}, it {check.title}", *rest])
+def _findings(check: AxisResult) -> tuple[Finding, ...]:
+    return check.findings or (Finding(check.detail, check=check.id),)

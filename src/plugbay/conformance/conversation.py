@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from plugbay.conformance.dialects import Reaction
@@ -39,6 +39,7 @@ from plugbay.conformance.steps import (
     Step,
     Terminate,
     Tour,
+    good_bye_of,
 )
 from plugbay.conformance.subject import Ended, Frame, Late, Subject
 from plugbay.conformance.template import Generator, at, fill
@@ -98,10 +99,13 @@ class Conversation:
         self.at = 0
         """How many steps have begun."""
 
-    async def carry_out(self, steps: Iterable[Step]) -> None:
+    async def carry_out(self, steps: Sequence[Step]) -> None:
         """Do one step after the other; raises `Broken` or `Untried`."""
+        last_words = good_bye_of(steps)
         for step in steps:
             self.at += 1
+            if step is last_words:
+                self.subject.hold()
             await _DOES[type(step)](self, step)
 
     async def _send(self, step: Send) -> None:
@@ -151,7 +155,7 @@ class Conversation:
 
     async def _tour(self, step: Tour) -> None:
         earlier, self._results = self._results, set()
-        seen: list[Any] = []
+        seen: list[Frame] = []
         try:
             for message in self._filled(step.tour):
                 await self._stop_at(step, message, seen, earlier)
@@ -162,7 +166,7 @@ class Conversation:
         if not seen and step.or_skip:
             raise Untried(step.or_skip)
 
-    async def _stop_at(self, step: Tour, message: Any, seen: list[Any], earlier: set[int]) -> None:
+    async def _stop_at(self, step: Tour, message: Any, seen: list[Frame], earlier: set[int]) -> None:
         """Send one message of a tour, and wait for the answer if it is a request."""
         self.subject.send(self._marked(message))
         if "id" not in message:
@@ -175,12 +179,12 @@ class Conversation:
         elif step.as_before and message["id"] in earlier:
             raise Broken("it had a result for that before", answer)
 
-    def _note(self, step: Tour, frame: Frame, seen: list[Any]) -> None:
+    def _note(self, step: Tour, frame: Frame, seen: list[Frame]) -> None:
         if not self._mismatches(step.those, frame):
             self._hold_to(step.must, frame)
-            seen.append(frame.value)
+            seen.append(frame)
 
-    async def _look_on(self, step: Tour, seen: list[Any]) -> None:
+    async def _look_on(self, step: Tour, seen: list[Frame]) -> None:
         """For a moment, and for longer if what has come is not all."""
         until = Until(LINGER_SECONDS)
         patience = Until(step.patience)
@@ -188,11 +192,11 @@ class Conversation:
             try:
                 self._note(step, await self._next(until), seen)
             except Nothing:
-                wrong = match(step.together, seen, self._named)
+                wrong = match(step.together, [frame.value for frame in seen], self._named)
                 if not wrong:
                     return
                 if not patience.left():
-                    raise Broken(_listed(wrong)) from None
+                    raise Broken(_listed(wrong), next(reversed(seen), None)) from None
                 until = Until(min(LINGER_SECONDS, patience.left()))
 
     async def _settle(self, step: Settle) -> None:
@@ -338,8 +342,7 @@ class Conversation:
         return match(pattern, frame.value, self._named)
 
     def _hold_to(self, pattern: Any, frame: Frame) -> None:
-        mismatches = self._mismatches(pattern, frame)
-        if mismatches:
+        if mismatches := self._mismatches(pattern, frame):
             raise Broken(_listed(mismatches), frame)
 
     async def _how_it_left(self) -> str:

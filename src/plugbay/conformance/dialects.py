@@ -21,14 +21,23 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.conformance import ainb_facts, vai_facts
-from plugbay.conformance.framings import Framing, Lengths, Lines, OpenLengths
 from plugbay.conformance.scenario import FOLDER
 from plugbay.contracts.ainb.messages import ABI_VERSION, MAX_BODY
 from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ
 from plugbay.contracts.nexo.messages import MAX_CHILD_LINE, NEXO_VERSION
 from plugbay.contracts.rune.messages import MAX_PLUGIN_LINE, PROTOCOL
 from plugbay.contracts.vai import messages as vai
+from plugbay.link.framings import Framing, Lengths, Lines, OpenLengths
 from plugbay.model.spec import Export, PluginSpec
+
+TEXTS = {
+    "rune": "Plugin runtime protocol rterm.plugin.v1 (2026-04-16)",
+    "nexo": "nexo Plugin Contract 1.10.0",
+    "kaged": "kaged Plugin Interface Reference",
+    "ainb": "ainb plugin contract v2",
+    "vai": "VAI Plugin System, vai.rpc.v1",
+}
+"""What each contract is called by those who published it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,8 @@ class Reaction:
 class Dialect:
     """What the scenario files of a contract leave to be filled in."""
 
+    text: str
+    """What the contract is called, so that a reader finds it."""
     protocol: str | int
     max_line: int
     host: str = ""
@@ -96,19 +107,20 @@ def dialect(contract: str) -> Dialect | None:
 
 
 def _rune() -> Dialect:
-    return Dialect(PROTOCOL, MAX_PLUGIN_LINE)
+    return Dialect(TEXTS["rune"], PROTOCOL, MAX_PLUGIN_LINE)
 
 
 def _nexo() -> Dialect:
-    return Dialect(NEXO_VERSION, MAX_CHILD_LINE, "answering", _hosts("nexo"), _questions("nexo"))
+    return Dialect(TEXTS["nexo"], NEXO_VERSION, MAX_CHILD_LINE, "answering", _hosts("nexo"), _questions("nexo"))
 
 
 def _kaged() -> Dialect:
-    return Dialect(API_VERSION, MAX_READ, "answering", _hosts("kaged"), _questions("kaged"))
+    return Dialect(TEXTS["kaged"], API_VERSION, MAX_READ, "answering", _hosts("kaged"), _questions("kaged"))
 
 
 def _ainb() -> Dialect:
     return Dialect(
+        TEXTS["ainb"],
         ABI_VERSION,
         MAX_BODY,
         "answering",
@@ -122,6 +134,7 @@ def _ainb() -> Dialect:
 
 def _vai() -> Dialect:
     return Dialect(
+        TEXTS["vai"],
         vai.PROTOCOL,
         vai.MAX_BODY,
         "listening",

@@ -16,18 +16,21 @@ from dataclasses import replace
 
 from plugbay.conformance.dialects import Dialect, dialect
 from plugbay.conformance.plugin_runner import in_its_own_loop
-from plugbay.conformance.report import AxisResult, OnAxis, Report, Status
+from plugbay.conformance.report import AxisResult, Finding, OnAxis, Report, Status
 from plugbay.conformance.rounds import Rounds
 from plugbay.conformance.scenario import Fixture, Scenario, load_all
 from plugbay.conformance.subject import Ended, Frame, Subject
 from plugbay.conformance.surface import Surface
-from plugbay.conformance.trial import Verdict, launch_of, try_scenario
+from plugbay.conformance.trial import Verdict, failed, launch_of, rule_of, try_scenario
 from plugbay.model.errors import PlugbayError
 from plugbay.model.spec import PluginSpec
 from plugbay.process.child import Spawner
 from plugbay.process.command import LaunchFailed
 
 CONTRACTS_WITH_FIXTURES = frozenset({"nexo"})
+
+RULE = "--print-capabilities prints one JSON array of strings and leaves with 0"
+SECTION = "11.1 Conformance kit"
 
 ANSWER_SECONDS = 20.0
 """For `--print-capabilities`: some languages compile first."""
@@ -58,8 +61,7 @@ async def _run(
 
     try:
         has, problem = await _capabilities(program, spoken, spawner)
-        status = Status.FAILED if problem else Status.PASSED
-        first = AxisResult(f"{program.contract}.fixture.capabilities", "names what the SDK can do", status, problem)
+        first = _said(program.contract, spoken, problem)
         if on_axis is not None:
             on_axis(first)
         return Report(
@@ -75,8 +77,18 @@ async def _axis(
     assert scenario.fixture is not None
     missing = [name for name in scenario.fixture.capabilities if name not in has]
     if missing:
-        return Verdict(Status.FAILED if strict else Status.SKIPPED, f"the fixture has no capability {missing[0]!r}")
+        words = f"the fixture has no capability {missing[0]!r}"
+        return failed(rule_of(scenario, spoken.text, words)) if strict else Verdict(Status.SKIPPED, words)
     return await try_scenario(scenario, Surface(_set_up(program, scenario.fixture), spoken), spawner)
+
+
+def _said(contract: str, spoken: Dialect, problem: str) -> AxisResult:
+    """The result on the first question to a fixture; `problem` is empty when it was answered."""
+    id, title = f"{contract}.fixture.capabilities", "names what the SDK can do"
+    if not problem:
+        return AxisResult(id, title, Status.PASSED)
+    found = Finding(problem, rule=RULE, clause=f"{spoken.text}, {SECTION}", check=id)
+    return AxisResult(id, title, Status.FAILED, found.words(), findings=(found,))
 
 
 def _set_up(program: PluginSpec, fixture: Fixture) -> PluginSpec:

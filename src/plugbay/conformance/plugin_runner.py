@@ -10,6 +10,8 @@ broken one are skipped.
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -44,13 +46,43 @@ def run_conformance(spec: PluginSpec, on_axis: OnAxis | None = None, *, only: It
 
 
 def in_its_own_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; refuses to do so inside a loop that runs already."""
+    """Run a coroutine to its end; refuses to do so inside a loop that runs already.
+
+    A SIGTERM that comes meanwhile cancels it. Once nothing of it is left, the signal goes to whoever dealt with it
+    before: a handler that raises would do so wherever the loop is, also in a finalizer, where nobody hears of it.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        return _run_to_its_end(work)
     work.close()
     raise RuntimeError("a conformance run blocks, so it cannot be called in a running event loop")
+
+
+def _run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    before = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
+        return asyncio.run(work)
+    terminated = False
+
+    async def until_terminated() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def stop(number: int, frame: object) -> None:
+            nonlocal terminated
+            terminated = True
+            loop.call_soon_threadsafe(task.cancel)
+
+        signal.signal(signal.SIGTERM, stop)
+        return await work
+
+    try:
+        return asyncio.run(until_terminated())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if terminated:
+            signal.raise_signal(signal.SIGTERM)
 
 
 def _chosen(scenarios: list[Scenario], only: Iterable[str]) -> list[Scenario]:

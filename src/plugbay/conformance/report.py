@@ -1,25 +1,90 @@
 """What a conformance run found, for people, scripts and CI.
 
-Owns the shapes: the public JSON and the JUnit XML. Refuses to know how an axis was tried.
+Owns the shapes: a broken rule with all that shows it, the words for it, the public JSON and the JUnit XML. Refuses to
+know how an axis was tried, and how a page of it looks (`page`).
 """
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+SENT, GOT = "→", "←"
+"""The directions of a message: to the plugin, and from it."""
+
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, not even escaped; a plugin's stderr may contain any."""
+
+
+EXCERPT = 400
+"""Bytes of a frame that the words for a finding show."""
+
+LABELS = ("check", "rule", "clause", "step", "case", "sent", "line", "exit", "stderr", "hint")
+"""How the lines begin that say more about a failure, in their order."""
 
 
 class Status(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One broken rule: what was wrong, the rule and its place in the contract, and what shows it."""
+
+    what: str
+    rule: str = ""
+    clause: str = ""
+    """Which part of which text the rule is from."""
+    check: str = ""
+    """The id of the check that found it."""
+    title: str = ""
+    """What that check wanted, as a verb: `it …`. Empty where the axis says so itself."""
+    step: str = ""
+    case: str = ""
+    frame: bytes | None = None
+    """The first bytes of the message that broke the rule; None when none did, because it is one that did not come."""
+    talk: tuple[tuple[str, bytes], ...] = ()
+    """What was said last, (direction, the first bytes of the message), the newest last."""
+    exit: str = ""
+    stderr: tuple[str, ...] = ()
+    hint: str = ""
+
+    @property
+    def sent(self) -> bytes | None:
+        """What the plugin was told last."""
+        return next((body for direction, body in reversed(self.talk) if direction == SENT), None)
+
+    def words(self) -> str:
+        """One line that says what was wrong, and one with a label for each thing more that is known."""
+        return "\n".join([self.what, *(f"{label}: {text}" for label, text in self._labelled() if text)])
+
+    def _labelled(self) -> Iterator[tuple[str, str]]:
+        yield "check", f"{self.check.rpartition('.')[2]}, it {self.title}" if self.title else ""
+        yield "rule", self.rule
+        yield "clause", self.clause
+        yield "step", self.step
+        yield "case", self.case
+        yield "sent", excerpt(self.sent)
+        yield "line", excerpt(self.frame)
+        yield "exit", self.exit
+        for line in self.stderr:
+            yield "stderr", line
+        yield "hint", self.hint
+
+
+def excerpt(body: bytes | None, most: int = EXCERPT) -> str:
+    """The beginning of a message as one line that can be shown anywhere."""
+    if body is None:
+        return ""
+    shown = body[:most].decode("utf-8", "backslashreplace")
+    printable = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in shown)
+    return printable + ("…" if len(body) > most else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +96,8 @@ class AxisResult:
     status: Status
     detail: str = ""
     seconds: float = 0.0
+    findings: tuple[Finding, ...] = ()
+    """What `detail` says of a failure, taken apart."""
 
     def to_json(self) -> dict[str, Any]:
         return {"id": self.id, "title": self.title, "status": str(self.status), "detail": self.detail}

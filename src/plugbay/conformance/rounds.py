@@ -60,8 +60,6 @@ class Rounds:
                     teachers += [scenario.id] if scenario.learn else []
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
-        except SystemExit:  # of a signal, and on its way to whoever runs the loop already
-            raise asyncio.CancelledError from None
         for scenario in others:
             await self._try(scenario)
 
@@ -94,7 +92,10 @@ class Rounds:
         finally:
             self._running.discard(scenario.id)
         seconds = time.monotonic() - began
-        self._results[scenario.id] = AxisResult(scenario.id, scenario.title, verdict.status, verdict.detail, seconds)
+        found = () if verdict.finding is None else (verdict.finding,)
+        self._results[scenario.id] = AxisResult(
+            scenario.id, scenario.title, verdict.status, verdict.detail, seconds, found
+        )
         self._tell(next((n for n, each in enumerate(self._scenarios) if not self._has_passed(each)), self._told))
 
     def _has_passed(self, scenario: Scenario) -> bool:

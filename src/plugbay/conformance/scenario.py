@@ -3,6 +3,7 @@
     {"id": "rune.answer.echoes_id",
      "title": "answers with the request's id",
      "clause": "a response carries the request_id of its request",
+     "section": "execute response",
      "after": ["rune.handshake.answers"],
      "steps": [{"send": {"type": "handshake", "protocol_version": "$protocol"}},
                {"expect": {"type": "handshake"}, "within": 2}]}
@@ -106,6 +107,7 @@ class _File(Strict):
     id: Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+){2,}$")]
     title: Text
     clause: Text
+    section: Text
     after: list[str] = []
     needs: list[Need] = []
     environment: Literal["usual", "manifest"] = "usual"
@@ -126,6 +128,8 @@ class Scenario:
     title: str
     clause: str
     """The rule of the contract, in words; a failure quotes it."""
+    section: str
+    """The part of the contract's text that it is from, as the text calls it."""
     steps: tuple[Step, ...]
     after: tuple[str, ...] = ()
     """Rules without which this one cannot be tried."""
@@ -197,6 +201,7 @@ def parse(text: str, source: str = "scenario") -> Scenario:
         id=file.id,
         title=file.title,
         clause=file.clause,
+        section=file.section,
         steps=tuple(steps),
         after=tuple(file.after),
         needs=tuple(file.needs),

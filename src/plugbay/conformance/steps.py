@@ -6,6 +6,7 @@ Owns the shape of each step. Refuses to know how one is carried out (`conversati
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
@@ -321,3 +322,10 @@ def patterns_of(step: Step) -> list[Any]:
         case AtMost():
             return [step.lines]
     return []
+
+
+def good_bye_of(steps: Sequence[Step]) -> Step | None:
+    """The step after which the process may leave while somebody wants to see what it leaves behind."""
+    if not any(isinstance(step, ExpectNoOrphans) for step in steps):
+        return None
+    return next((step for step in reversed(steps) if isinstance(step, Send)), None)

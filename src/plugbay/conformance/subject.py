@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugbay.conformance.framings import Framing, Piece
+from plugbay.conformance.report import GOT, SENT
+from plugbay.link.framings import Framing, Piece
 from plugbay.link.stream import PipeStream
-from plugbay.process import pidfd, warden_main
+from plugbay.process import warden_main
 from plugbay.process.child import Child
 from plugbay.process.status import ExitStatus
 from plugbay.wire.fast_json import MsgspecCodec
@@ -29,11 +30,8 @@ UNREAD = 256
 RECORDED = 64
 """Frames kept of a conversation, the newest last."""
 
-EXCERPT = 400
-"""Bytes of a frame that a report shows."""
-
-SENT, GOT = "→", "←"
-"""The directions of a transcript."""
+KEPT = 2000
+"""Bytes of each frame that is recorded."""
 
 LOOK_SECONDS = 0.002
 """Between two looks at a process whose end must be noticed before anybody else acts on it."""
@@ -72,6 +70,7 @@ class Subject:
         self._codec = MsgspecCodec()
         self._frames: deque[Frame] = deque()
         self._ended = False
+        self._held = False
         self._changed = asyncio.Event()
         self._stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
         self._stream.open(self)
@@ -105,7 +104,7 @@ class Subject:
 
     def _take(self, piece: Piece) -> None:
         frame = self._frame(piece)
-        self.transcript.append((GOT, frame.line[:EXCERPT]))
+        self.transcript.append((GOT, frame.line[:KEPT]))
         self._frames.append(frame)
 
     def _frame(self, piece: Piece) -> Frame:
@@ -121,11 +120,11 @@ class Subject:
     # What we do.
 
     def send(self, data: bytes) -> None:
-        self.transcript.append((SENT, data[:EXCERPT]))
+        self.transcript.append((SENT, data[:KEPT]))
         self._stream.write(data)
 
     async def send_slowly(self, data: bytes, size: int, pause: float) -> None:
-        self.transcript.append((SENT, data[:EXCERPT]))
+        self.transcript.append((SENT, data[:KEPT]))
         for start in range(0, len(data), size):
             self._stream.write(data[start : start + size])
             await asyncio.sleep(pause)
@@ -147,21 +146,18 @@ class Subject:
         """How the process left; None when it is still there after so many seconds."""
         return await self.child.wait(seconds)
 
-    async def exited_with_leftovers(self, seconds: float) -> list[str] | None:
-        """The programs it left running; None when it did not leave in time.
+    def hold(self) -> None:
+        """From now on nothing but this conversation happens in the loop.
 
-        The owner of the process kills its group the moment the loop learns of its end, so the loop is held
-        until the look is over. The plugin has answered by then: nothing waits to be read or written.
+        The owner of a process kills its group the moment the loop learns of its end. So whoever wants to see what it
+        left running holds the loop before it can leave, until the look is over.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        await asyncio.sleep(0)
-        while not pidfd.has_ended(self.child.pid):
-            if self.child.exit is not None:
-                return []
-            if loop.time() >= deadline:
-                return None
-            _hold(LOOK_SECONDS)
+        self._held = True
+
+    async def exited_with_leftovers(self, seconds: float) -> list[str] | None:
+        """The programs it left running; None when it did not leave in time. To be asked while the loop is held."""
+        if not self._wait_held(self.child.has_ended, seconds):
+            return None
         return [_program(pid) for pid in marked(self.child.token)]
 
     def unread(self) -> list[Frame]:
@@ -179,6 +175,8 @@ class Subject:
         self._stream.close()
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        if self._held:
+            return self._wait_held(condition, seconds)
         try:
             async with asyncio.timeout(seconds):
                 while not condition():
@@ -186,6 +184,17 @@ class Subject:
                     await self._changed.wait()
         except TimeoutError:
             return condition()
+        return True
+
+    def _wait_held(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """What the loop would do meanwhile is done here: whatever the plugin writes is read."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() >= deadline:
+                return False
+            self._stream.read_available()
+            self.child.stderr.drain_now()
+            time.sleep(LOOK_SECONDS)
         return True
 
 
@@ -202,8 +211,3 @@ def _program(pid: int) -> str:
     except OSError:
         words = b""
     return f"{words.decode('utf-8', 'backslashreplace')[:100] or 'a process'} (pid {pid})"
-
-
-def _hold(seconds: float) -> None:
-    """Wait without giving the loop a turn."""
-    time.sleep(seconds)

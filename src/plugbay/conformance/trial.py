@@ -1,7 +1,8 @@
 """One scenario, tried: as many conversations as it has targets and cases, each in a process of its own.
 
-Owns how a process is started for it, what counts when its conversations end differently, and the words of a failure.
-Refuses to know the order of scenarios and what a plugin offers.
+Owns how a process is started for it, what counts when its conversations end differently, and what is told of a failure.
+Refuses to know the order of scenarios and what a plugin offers. A plugin on trial runs unconfined, whatever its
+manifest asks for: what is tried is its conversation, and whoever tries it is its author.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any, NamedTuple
 from plugbay.conformance.conversation import Conversation
 from plugbay.conformance.endings import Broken, Untried
 from plugbay.conformance.filed import Filed
-from plugbay.conformance.report import Status
+from plugbay.conformance.report import EXCERPT, Finding, Status
 from plugbay.conformance.scenario import Scenario
 from plugbay.conformance.steps import verb_of
 from plugbay.conformance.stored import Stored
-from plugbay.conformance.subject import EXCERPT, SENT, Frame, Subject
+from plugbay.conformance.subject import Frame, Subject
 from plugbay.conformance.surface import Surface, Target, with_string
 from plugbay.conformance.template import PURE
 from plugbay.model.spec import PluginSpec
@@ -37,6 +38,12 @@ PROJECT = "conformance"
 STDERR_LINES = 10
 """Of a plugin's stderr, in the report of a failure."""
 
+FRAME_BYTES = 4096
+"""Of the message that broke a rule; the whole of most, and enough of a picture to see what is wrong with it."""
+
+TALK = 10
+"""Messages before a failure that its report keeps."""
+
 
 class Verdict(NamedTuple):
     """How a trial ended, and the line the plugin said last."""
@@ -44,6 +51,11 @@ class Verdict(NamedTuple):
     status: Status
     detail: str = ""
     last: Frame | None = None
+    finding: Finding | None = None
+
+
+def failed(finding: Finding) -> Verdict:
+    return Verdict(Status.FAILED, finding.words(), finding=finding)
 
 
 async def try_scenario(scenario: Scenario, surface: Surface, spawner: Spawner) -> Verdict:
@@ -55,9 +67,9 @@ async def try_scenario(scenario: Scenario, surface: Surface, spawner: Spawner) -
         for case in scenario.cases:
             with TemporaryDirectory(prefix="plugbay-conform-", ignore_cleanup_errors=True) as place:
                 verdict = await _try_one(scenario, surface, spawner, target, case, Path(place))
-            if verdict.status is Status.FAILED:
+            if verdict.finding is not None:
                 prefix = f"{target.name}: " if len(targets) > 1 else ""
-                return verdict._replace(detail=prefix + verdict.detail)
+                return failed(replace(verdict.finding, what=prefix + verdict.finding.what))
             untried += [verdict.detail] if verdict.status is Status.SKIPPED else []
     every = len(targets) * len(scenario.cases)
     skipped = len(untried) == every if scenario.skip_when == "all" else bool(untried)
@@ -76,8 +88,8 @@ async def _try_one(
     try:
         subject = await start()
     except LaunchFailed as error:
-        hint = f"\nhint: {error.hint}" if error.hint else ""
-        return Verdict(Status.FAILED, f"it cannot be started: {error.message}{hint}")
+        found = rule_of(scenario, dialect.text, f"it cannot be started: {error.message}")
+        return failed(replace(found, hint=error.hint or ""))
     named = {**replace(surface, place=str(place)).named(target), **case}
     generators = {**PURE, "input_with_string": with_string(target.tool), "stored": Stored(), "filed": Filed(place)}
     conversation = Conversation(subject, named, generators, dialect.reactions(scenario.host), start)
@@ -93,7 +105,8 @@ async def _try_one(
         await conversation.subject.child.wait(spec.timeouts.kill)
     if broken is None:
         return Verdict(Status.PASSED, "", conversation.last)
-    return Verdict(Status.FAILED, _words(scenario, conversation.at, broken, _about(target, case), conversation.subject))
+    found = rule_of(scenario, dialect.text, str(broken))
+    return failed(_finding(found, scenario, conversation, broken, _about(target, case)))
 
 
 def launch_of(spec: PluginSpec, environment: str = "usual", place: Path | None = None) -> Launch:
@@ -109,7 +122,7 @@ def launch_of(spec: PluginSpec, environment: str = "usual", place: Path | None =
     return Launch(argv=argv, cwd=spec.cwd or spec.root, env=env, label=spec.id)
 
 
-# The words of a failure.
+# What is said of a failure.
 
 
 def _about(target: Target, case: Mapping[str, Any]) -> str:
@@ -119,23 +132,19 @@ def _about(target: Target, case: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _words(scenario: Scenario, number: int, broken: Broken, about: str, subject: Subject) -> str:
-    verb = verb_of(scenario.steps[number - 1])
-    lines = [str(broken), f"rule: {scenario.clause}", f"step: {number} of {len(scenario.steps)} ({verb})"]
-    if about:
-        lines.append(f"case: {about}")
-    sent = [body for direction, body in subject.transcript if direction == SENT]
-    if sent:
-        lines.append(f"sent: {_excerpt(sent[-1])}")
-    if broken.frame is not None:
-        lines.append(f"line: {_excerpt(broken.frame.line)}")
-    if subject.left is not None:
-        lines.append(f"exit: {subject.left.describe()}")
-    lines += [f"stderr: {line}" for line in subject.child.stderr.tail(STDERR_LINES)]
-    return "\n".join(lines)
+def rule_of(scenario: Scenario, text: str, what: str) -> Finding:
+    """A finding that names the rule, and so far nothing that shows it; `text` is what the contract is called."""
+    return Finding(what, rule=scenario.clause, clause=f"{text}, {scenario.section}", check=scenario.id)
 
 
-def _excerpt(line: bytes) -> str:
-    shown = line[:EXCERPT].decode("utf-8", "backslashreplace")
-    printable = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in shown)
-    return printable + ("…" if len(line) > EXCERPT else "")
+def _finding(found: Finding, scenario: Scenario, conversation: Conversation, broken: Broken, about: str) -> Finding:
+    number, subject = conversation.at, conversation.subject
+    return replace(
+        found,
+        step=f"{number} of {len(scenario.steps)} ({verb_of(scenario.steps[number - 1])})",
+        case=about,
+        frame=None if broken.frame is None else broken.frame.line[:FRAME_BYTES],
+        talk=tuple(subject.transcript)[-TALK:],
+        exit="" if subject.left is None else subject.left.describe(),
+        stderr=tuple(subject.child.stderr.tail(STDERR_LINES)),
+    )

@@ -17,7 +17,7 @@ from typing import Any
 Message = dict[str, Any]
 
 KIND = os.environ.get("KIND", "")
-NAME = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
+NAME = os.environ.get("PLUGIN_NAME") or os.path.basename(os.path.dirname(os.path.abspath(__file__)))
 MAX_BODY = 16 << 20
 SAID = b"hello\n"
 

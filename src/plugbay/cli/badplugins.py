@@ -1,0 +1,181 @@
+"""`plugbay badplugins list|show|run|write`: plugins that misbehave on purpose, for testing any host with them.
+
+Owns the words on the command line. What the plugins do, and what must come of it, is the kit's.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plugbay.cli import output
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.help import HelpCommand, HelpGroup
+
+if TYPE_CHECKING:
+    from plugbay.conformance.handouts import Handout
+
+badplugins = typer.Typer(
+    name="badplugins",
+    help="Plugins that misbehave on purpose: test a host with them.",
+    cls=HelpGroup,
+    no_args_is_help=True,
+)
+
+EXAMPLES = """\
+Examples
+plugbay badplugins list
+plugbay badplugins list nexo
+plugbay badplugins show nexo/initialize_never"""
+
+RUN_EXAMPLES = """\
+Examples
+my-host --plugin "plugbay badplugins run nexo/initialize_never\""""
+
+WRITE_EXAMPLES = """\
+Examples
+plugbay badplugins write nexo/initialize_never plugins/
+plugbay badplugins write kaged plugins/"""
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="CONTRACT/NAME, as list shows it.")]
+
+MAX_LISTED = 5
+"""Names that are offered for one that is not there."""
+
+
+@badplugins.command(name="list", cls=HelpCommand, epilog=EXAMPLES)
+def list_(
+    contract: Annotated[
+        str | None, typer.Argument(metavar="CONTRACT", help="List every one of this contract.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what there is: how many for each contract, or every one of a contract."""
+    from plugbay.conformance.handouts import CONTRACTS, handouts
+
+    _check(contract)
+    chosen = {name: handouts(name) for name in CONTRACTS if contract in (None, name)}
+    if as_json:
+        keys = ("name", "contract", "about", "does")
+        rows = [each.to_json() for several in chosen.values() for each in several]
+        output.print_json([{key: row[key] for key in keys} for row in rows])
+    elif contract is None:
+        _summary(chosen)
+    else:
+        _listing(chosen[contract])
+
+
+def _summary(chosen: dict[str, list[Handout]]) -> None:
+    page = output.out()
+    for contract, several in chosen.items():
+        subjects = dict.fromkeys(each.entry.row for each in several)
+        page.field(contract, f"{len(several):3} plugins", (f"  about {len(subjects)} subjects", output.DIM))
+    page.blank()
+    page.line("plugbay badplugins list CONTRACT shows each, show NAME what a host must do with it", indent=2)
+
+
+def _listing(several: list[Handout]) -> None:
+    page = output.out()
+    width = max(len(each.name) for each in several) + 2
+    for subject in dict.fromkeys(each.entry.row for each in several):
+        page.blank()
+        page.line((subject, output.DIM))
+        for each in several:
+            if each.entry.row == subject:
+                page.field(each.name, each.entry.what, width=width, label_style=output.NAME)
+
+
+@badplugins.command(cls=HelpCommand, epilog=EXAMPLES)
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Show what one does wrong, how to bring it about, and what a host must do."""
+    found = _named(name)
+    if as_json:
+        output.print_json(found.to_json())
+        return
+    page = output.out()
+    page.line((found.name, output.NAME), (f"  {found.entry.row}", output.DIM))
+    rows = [("does", [found.entry.what]), ("ask", found.asked()), ("must", found.duties()), ("run", _ways(found))]
+    for label, lines in rows:
+        for line in lines:
+            page.field(label, line)
+            label = ""
+
+
+def _ways(found: Handout) -> list[str]:
+    run = [] if found.command() is None else [f"plugbay badplugins run {found.name}"]
+    return [*run, f"plugbay badplugins write {found.name} DIR, for a host that loads folders with a manifest"]
+
+
+@badplugins.command(cls=HelpCommand, epilog=RUN_EXAMPLES)
+def run(name: Name) -> None:
+    """Be that plugin: speak its contract, badly, on stdin and stdout. A command line for a host under test."""
+    found = _named(name)
+    command = found.command()
+    if command is None:
+        output.problem(
+            f"{found.name} is wrong in its manifest, so there is nothing to run",
+            hint=f"plugbay badplugins write {found.name} DIR writes its folder",
+        )
+        raise typer.Exit(Exit.NOT_FOUND)
+    argv, variables = command
+    os.execve(argv[0], argv, {**os.environ, **variables})
+
+
+@badplugins.command(cls=HelpCommand, epilog=WRITE_EXAMPLES)
+def write(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="CONTRACT/NAME, or a CONTRACT for all of its plugins.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the folders of the plugins go.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write plugins as folders with a manifest, for a host that loads those."""
+    from plugbay.conformance.catalogue import FOLDER, prepare
+    from plugbay.conformance.handouts import handouts
+
+    several = handouts(_check(name)) if "/" not in name else [_named(name)]
+    taken = [each for each in several if (folder / each.entry.name).exists()]
+    if taken:
+        output.problem(f"{folder / taken[0].entry.name} is there already", hint="name another DIR, or remove it")
+        raise typer.Exit(Exit.FAILURE)
+    written = {each.name: str(prepare(each.entry, folder, FOLDER / each.contract)) for each in several}
+    if as_json:
+        output.print_json(written)
+    else:
+        output.out().line(f"{output.count(len(written), 'plugin')} in {folder}", (_first(written), output.DIM))
+
+
+def _first(written: dict[str, str]) -> str:
+    return f"  {next(iter(written.values()))}{', …' if len(written) > 1 else ''}"
+
+
+def _check(contract: str | None) -> str:
+    from plugbay.conformance.handouts import CONTRACTS
+
+    if contract is not None and contract not in CONTRACTS:
+        known = ", ".join(CONTRACTS)
+        raise typer.BadParameter(f"{contract!r} is none of {known}", param_hint="CONTRACT")
+    return contract or ""
+
+
+def _named(name: str) -> Handout:
+    """The bad plugin of this name; leaves when there is none."""
+    from plugbay.conformance.handouts import CONTRACTS, handouts
+
+    contract, _, rest = name.partition("/")
+    several = [each for known in CONTRACTS if known == contract for each in handouts(known)]
+    for each in several:
+        if each.entry.name == rest:
+            return each
+    output.problem(f"there is no bad plugin {name!r}", hint=_near(rest, several))
+    raise typer.Exit(Exit.NOT_FOUND)
+
+
+def _near(rest: str, several: list[Handout]) -> str:
+    from difflib import get_close_matches
+
+    names = {each.entry.name: each.name for each in several}
+    near = ", ".join(names[close] for close in get_close_matches(rest, names, MAX_LISTED))
+    return f"did you mean {near}?" if near else "plugbay badplugins list CONTRACT shows what there is"

@@ -1,0 +1,92 @@
+"""What is said anew every time a conversation is had again: places, processes, times that have passed.
+
+Owns what a mock host puts in their place, and that an answer which repeats them repeats the new ones. Pure. Refuses to
+know who talks to whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+SHORTEST = 8
+"""Characters of an id or a path that is replaced wherever it appears in an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where and when a recording is played again."""
+
+    manifest: str = ""
+    """The path of the plugin's manifest; empty when there is none."""
+    place: str = ""
+    """A folder for what the plugin leaves."""
+    pid: int = 0
+    began: datetime | None = None
+    """When the recording began."""
+    begins: datetime | None = None
+    """When it begins now."""
+
+    def later(self, moment: str) -> str:
+        """A moment of the recording, as far from now as it was from then; as it is when it is no moment."""
+        try:
+            at = datetime.fromisoformat(moment)
+        except ValueError:
+            return moment
+        if self.began is None or self.begins is None or at.tzinfo is None:
+            return moment
+        shifted = at + (self.begins - self.began)
+        return shifted.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+RENEWED: dict[str, Callable[[Setting, Any], Any]] = {
+    "/params/manifest_path": lambda setting, old: setting.manifest or old,
+    "/params/host/pid": lambda setting, old: setting.pid,
+    "/body/context/scratch_dir": lambda setting, old: old and setting.place,
+    "/body/context/deadline_at": lambda setting, old: setting.later(str(old)),
+}
+"""What takes the place of what was said, by where it stands."""
+
+
+def renewed(frame: Any, setting: Setting) -> Any:
+    """A frame of a host as it is sent again."""
+    for place, renew in RENEWED.items():
+        old = _at(frame, place)
+        if old is not None:
+            frame = _with(frame, place.split("/")[1:], renew(setting, old))
+    return frame
+
+
+def _with(value: Any, steps: list[str], new: Any) -> Any:
+    return {**value, steps[0]: _with(value[steps[0]], steps[1:], new)} if steps else new
+
+
+def swaps_of(recorded: Any, live: Any, volatile: tuple[str, ...]) -> dict[str, str]:
+    """What is said anew, by what was said when it was recorded."""
+    pairs = ((_at(recorded, place), _at(live, place)) for place in volatile)
+    return {
+        one: two
+        for one, two in pairs
+        if isinstance(one, str) and isinstance(two, str) and one != two and len(one) >= SHORTEST
+    }
+
+
+def swapped(value: Any, swaps: dict[str, str]) -> Any:
+    """An answer as it would be today."""
+    if not swaps:
+        return value
+    if isinstance(value, str):
+        for one, two in swaps.items():
+            value = value.replace(one, two)
+        return value
+    if isinstance(value, dict):
+        return {key: swapped(item, swaps) for key, item in value.items()}
+    return [swapped(item, swaps) for item in value] if isinstance(value, list) else value
+
+
+def _at(value: Any, place: str) -> Any:
+    for step in place.split("/")[1:]:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,172 @@
+"""What a frame of each contract is in a conversation: a question, an answer, something in between, or a remark.
+
+Owns the places where contracts keep the id of a question and the name of what is asked, how a plugin refuses, and what
+a host says differently every time: ids, times, places. Refuses to know framing, and whether an answer is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from plugbay.contracts.base import Role
+from plugbay.contracts.kaged.errors import DEFINED
+from plugbay.contracts.nexo.errors import INTERNAL_ERROR, TOOL_FAILED
+from plugbay.contracts.nexo.messages import CHAT_DELTA, COMPLETE_DELTA
+from plugbay.contracts.vai import messages as vai
+
+REQUEST, ANSWER, PIECE, CANCEL, NOTICE = "request", "answer", "piece", "cancel", "notice"
+
+GREETING = "greeting"
+"""The id of a greeting where the contract gives it none."""
+
+MAX_NAME = 80
+"""Characters of a name that are shown: a plugin chooses them."""
+
+NOT_RECORDED = "not_recorded"
+"""The code of a refusal where codes are words."""
+
+
+class Turn(NamedTuple):
+    """One frame, as a part of a conversation."""
+
+    kind: str
+    """A `request` wants an `answer`; a `piece` comes before one, and a `cancel` calls it off; a `notice` wants
+    nothing."""
+    name: str
+    """What is asked or told; empty where an id says it."""
+    id: Any = None
+    """Of the question that it asks, answers or calls off. Each end counts its own."""
+    failed: str = ""
+    """The message of an error."""
+
+
+class Speech(NamedTuple):
+    """How one contract talks."""
+
+    read: Callable[[str, dict[str, Any]], Turn]
+    """(who says it, the frame) → what it is."""
+    with_id: Callable[[dict[str, Any], Any], dict[str, Any]]
+    """The same frame about another question."""
+    refusal: Callable[[Turn, str], dict[str, Any]]
+    """A plugin's error as the answer to a request of its host."""
+    volatile: tuple[str, ...] = ()
+    """What a host says anew every time: pointers in which `*` is any step."""
+
+    def turn(self, speaker: str, frame: Any) -> Turn:
+        """What a frame is; one that fits nothing is a notice without a name."""
+        turn = self.read(speaker, frame) if isinstance(frame, dict) else Turn(NOTICE, "")
+        return turn._replace(name=turn.name[:MAX_NAME])
+
+
+# JSON-RPC 2.0.
+
+
+def _read_rpc(speaker: str, frame: dict[str, Any]) -> Turn:
+    method, params = frame.get("method"), frame.get("params")
+    if not isinstance(method, str):
+        return Turn(ANSWER, "", frame.get("id"), _message(frame["error"]) if frame.get("error") is not None else "")
+    if method in (CHAT_DELTA, COMPLETE_DELTA) and isinstance(params, dict):
+        return Turn(PIECE, method, params.get("request_id"))
+    return Turn(REQUEST if "id" in frame else NOTICE, method, frame.get("id"))
+
+
+def _rpc_with_id(frame: dict[str, Any], id: Any) -> dict[str, Any]:
+    return {**frame, "id": id} if "id" in frame else {**frame, "params": {**frame["params"], "request_id": id}}
+
+
+def _rpc(code: int, *volatile: str) -> Speech:
+    def refusal(turn: Turn, message: str) -> dict[str, Any]:
+        number = TOOL_FAILED if turn.name == "tool.invoke" else code
+        return {"jsonrpc": "2.0", "id": turn.id, "error": {"code": number, "message": message}}
+
+    return Speech(_read_rpc, _rpc_with_id, refusal, ("/id", "/params/request_id", *volatile))
+
+
+# rune.
+
+
+def _read_rune(speaker: str, frame: dict[str, Any]) -> Turn:
+    kind, id, error = frame.get("type"), frame.get("request_id"), frame.get("error")
+    if kind == "handshake":
+        return Turn(REQUEST, "handshake", GREETING) if speaker == Role.HOST else Turn(ANSWER, "", GREETING)
+    if kind == "request":
+        return Turn(REQUEST, str(frame.get("tool_name")), id)
+    return Turn(ANSWER, "", id, _message(error) if error is not None else "")
+
+
+def _rune_with_id(frame: dict[str, Any], id: Any) -> dict[str, Any]:
+    return {**frame, "request_id": id} if "request_id" in frame else frame
+
+
+def _rune_refusal(turn: Turn, message: str) -> dict[str, Any]:
+    error = {"code": NOT_RECORDED, "message": message}
+    return {"type": "response", "request_id": turn.id, "status": "error", "error": error}
+
+
+# vai.
+
+
+def _read_vai(speaker: str, frame: dict[str, Any]) -> Turn:
+    kind, body = frame.get("type"), frame.get("body")
+    said = body if isinstance(body, dict) else {}
+    if kind == vai.HELLO:
+        return Turn(REQUEST, vai.HELLO, GREETING) if speaker == Role.HOST else Turn(ANSWER, "", GREETING)
+    if kind == vai.REQUEST:
+        return Turn(REQUEST, f"{frame.get('op')} {said.get('export_id')}", frame.get("id"))
+    if kind == vai.RESPONSE:
+        error = frame.get("error", said.get("error"))
+        return Turn(ANSWER, "", frame.get("id"), _message(error) if error is not None else "")
+    if kind in (vai.EVENT, vai.CANCEL):
+        return Turn(PIECE if kind == vai.EVENT else CANCEL, kind, frame.get("request_id"))
+    return Turn(NOTICE, str(kind))
+
+
+def _vai_with_id(frame: dict[str, Any], id: Any) -> dict[str, Any]:
+    return {**frame, key: id} if (key := "id" if "id" in frame else "request_id") in frame else frame
+
+
+def _vai_refusal(turn: Turn, message: str) -> dict[str, Any]:
+    error = {"code": NOT_RECORDED, "message": message}
+    return {"protocol": vai.PROTOCOL, "type": vai.RESPONSE, "id": turn.id, "ok": False, "error": error}
+
+
+_VAI_ANEW = (
+    "/id",
+    "/request_id",
+    "/host/version",
+    "/body/context/invocation_id",
+    "/body/context/trace_id",
+    "/body/context/deadline_at",
+    "/body/context/scratch_dir",
+    "/body/context/run_id",
+    "/body/context/gateway/base_url",
+    "/body/context/gateway/delegation_token",
+    "/body/tool_execution_id",
+    "/body/delivery_id",
+    "/body/compaction_id",
+    "/body/target/execution_id",
+    "/body/source/projection/artifact",
+)
+
+
+def _message(error: Any) -> str:
+    """What an error says, in one line."""
+    said = error if isinstance(error, dict) else {}
+    text = said.get("message")
+    return str(text if isinstance(text, str) and text.strip() else said.get("code", "an error"))
+
+
+SPEECHES = {
+    "rune": Speech(_read_rune, _rune_with_id, _rune_refusal, ("/request_id",)),
+    "nexo": _rpc(INTERNAL_ERROR, "/params/event/id", "/params/event/timestamp"),
+    "kaged": _rpc(DEFINED, "/params/daemon_version"),
+    "ainb": _rpc(
+        INTERNAL_ERROR,
+        "/params/manifest_path",
+        "/params/host/pid",
+        "/params/generation",
+    ),
+    "vai": Speech(_read_vai, _vai_with_id, _vai_refusal, _VAI_ANEW),
+}
+"""By contract."""

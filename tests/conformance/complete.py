@@ -1,0 +1,49 @@
+"""What the report of every failure must have: the rule, where the contract says so, and the frame that broke it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from plugbay.conformance.dialects import TEXTS
+from plugbay.conformance.report import AxisResult, Finding
+from plugbay.conformance.scenario import Scenario, load_all
+
+WITHOUT_A_FRAME = (
+    "nothing came within",
+    "its output ended",
+    "it was still running",
+    "it left",
+    "on stderr",
+    "it cannot be started",
+)
+"""What a failure says that no frame shows, because it is one that did not come, or something other than a frame."""
+
+
+@cache
+def scenarios_of(contract: str) -> dict[str, Scenario]:
+    return {scenario.id: scenario for scenario in load_all(contract)}
+
+
+def assert_complete(axis: AxisResult) -> None:
+    """A failed axis says which checks failed, and of each all there is to say."""
+    assert axis.findings
+    for found in axis.findings:
+        assert_whole(found)
+        assert found.words() in axis.detail
+
+
+def assert_whole(found: Finding) -> None:
+    """A finding names its check, the rule and the clause, and has the talk before it and the frame that broke it."""
+    contract = found.check.split(".")[0]
+    scenario = scenarios_of(contract)[found.check]
+    assert found.rule == scenario.clause
+    assert found.clause == f"{TEXTS[contract]}, {scenario.section}"
+    assert f"\nrule: {found.rule}\nclause: {found.clause}\n" in found.words()
+    no_frame = any(words in found.what for words in WITHOUT_A_FRAME) or _is_about_no_answer(found)
+    assert (found.frame is None) is no_frame, found.words()
+    assert found.talk or no_frame, found.words()
+
+
+def _is_about_no_answer(found: Finding) -> bool:
+    """Several answers were expected, and the list of those that came is empty."""
+    return found.what.startswith("$: expected one response to each of") and found.what.endswith("got []")
