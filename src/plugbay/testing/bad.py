@@ -1,0 +1,46 @@
+"""`bad_plugin`: one of the kit's scripted bad plugins in a folder, ready for a host.
+
+Owns nothing but the way there: what is wrong with each, how it is called and how that must end is in the catalogue of
+`plugbay.conformance`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plugbay.conformance.catalogue import BENCHES, FOLDER, Entry, load_catalog, prepare
+
+
+@dataclass(frozen=True, slots=True)
+class BadPlugin:
+    """A plugin that breaks one rule: `Host.load(bad.path)`."""
+
+    path: Path
+    id: str
+    what: str
+    """What it does wrong."""
+    way: str
+    """How it is asked: `call`, `fire`, `compact`, `run`, `render` or `press`."""
+    tool: str
+    """The export that is asked for."""
+    input: Any
+    expect: str
+    """How that must end, in a word: a failure code, or `succeeded`."""
+
+
+def bad_plugin(name: str, folder: Path) -> BadPlugin:
+    """The bad plugin called `contract/name`, in a new folder below `folder`."""
+    contract, _, called = name.partition("/")
+    if contract not in BENCHES:
+        raise ValueError(f"{name!r} is no bad plugin: write contract/name, with one of {', '.join(BENCHES)}")
+    entries = {entry.name: entry for entry in load_catalog(contract)}
+    if called not in entries:
+        near = difflib.get_close_matches(called, entries, n=3) or list(entries)[:12]
+        raise ValueError(f"{contract} has no bad plugin {called!r}; there is {', '.join(near)}")
+    entry: Entry = entries[called]
+    root = prepare(entry, folder, FOLDER / contract)
+    expect = str(entry.expect.code or entry.expect.outcome)
+    return BadPlugin(root, entry.plugin_id, entry.what, entry.way, entry.tool, entry.given(), expect)

@@ -1,0 +1,52 @@
+"""Faults by name: what a plugin may do wrong, for `fake_plugin`.
+
+    fake_plugin({"lookup": faults.dies_mid_call})             when a tool is called
+    fake_plugin({"lookup": 1}, fault=faults.never_greets)     when the plugin starts, or is to leave
+
+Owns the names, what each stands for and when it happens; `child` does them. Each holds for every contract. What is
+wrong with one contract's messages in particular is in the kit's catalogue: `bad_plugin("nexo/answer_both")`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+CALL, START, END = "call", "start", "end"
+"""When a fault happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong. One that takes time is called with the seconds: `faults.slow(0.2)`."""
+
+    name: str
+    what: str
+    moment: str = CALL
+    seconds: float | None = None
+
+    def __call__(self, seconds: float) -> Fault:
+        if self.seconds is None:
+            raise TypeError(f"faults.{self.name} takes no time")
+        return replace(self, seconds=seconds)
+
+
+slow = Fault("slow", "answers, but late", seconds=1.0)
+never_answers = Fault("never_answers", "does its work and says nothing")
+dies_mid_call = Fault("dies_mid_call", "exits with 3 and a last word on stderr instead of answering")
+killed_mid_call = Fault("killed_mid_call", "is killed, as by a system that is out of memory, instead of answering")
+garbage_on_stdout = Fault("garbage_on_stdout", "prints a line of text where only messages belong, then answers")
+not_json = Fault("not_json", "answers with something that is no JSON")
+half_an_answer = Fault("half_an_answer", "exits in the middle of its answer")
+huge_answer = Fault("huge_answer", "answers with 17 MiB, more than any contract allows")
+wrong_id = Fault("wrong_id", "answers a question that nobody asked, and not the one that was")
+answers_twice = Fault("answers_twice", "gives the same answer twice")
+
+never_greets = Fault("never_greets", "starts, and says nothing to whoever greets it", START)
+dies_at_start = Fault("dies_at_start", "exits with 3 and a last word on stderr before it greets anybody", START)
+slow_start = Fault("slow_start", "takes its time before it greets anybody", START, seconds=1.0)
+garbage_at_start = Fault("garbage_at_start", "prints a line of text before it greets anybody", START)
+
+never_leaves = Fault("never_leaves", "goes on when it is asked to leave", END)
+
+ALL: dict[str, Fault] = {name: value for name, value in list(globals().items()) if isinstance(value, Fault)}
+"""Every fault by its name."""

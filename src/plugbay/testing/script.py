@@ -1,0 +1,98 @@
+"""What a fake plugin does when its tools are called, as a test says it and as its process reads it.
+
+    answers({"ok": True}, after=0.1)     a value; any JSON value alone says the same
+    fails("no such city", code="…")      an error
+    in_turn(1, 2, fails("enough"))       one after the other; the last is repeated
+    faults.wrong_id                      a fault
+
+Owns that language and its JSON. Refuses to know processes and wires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from plugbay.testing.faults import ALL, CALL, Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one call leads to."""
+
+    value: Any = None
+    """What is answered, unless it fails."""
+    error: str | None = None
+    code: str = "plugin_error"
+    after: float = 0.0
+    """Seconds before that."""
+    fault: str | None = None
+    """The name of the fault that happens with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Steps for one call after the other."""
+
+    steps: tuple[Step, ...]
+
+
+def answers(value: Any, *, after: float = 0.0) -> Step:
+    """Answer with a JSON value, after so many seconds."""
+    return Step(value, after=after)
+
+
+def fails(message: str, *, code: str = "plugin_error", after: float = 0.0) -> Step:
+    """Answer with an error; `code` is the author's own word for it."""
+    return Step(error=message, code=code, after=after)
+
+
+def in_turn(*steps: Any) -> Turns:
+    """Do the first of these in the first call, the second in the second, and so on; the last in all that follow."""
+    if not steps:
+        raise ValueError("in_turn needs something to do")
+    return Turns(tuple(map(step_of, steps)))
+
+
+def step_of(said: Any) -> Step:
+    """What a value stands for in a script."""
+    if isinstance(said, Turns):
+        raise TypeError("in_turn cannot be one of the things that are done in turn")
+    if not isinstance(said, Fault):
+        return said if isinstance(said, Step) else Step(said)
+    if said.moment != CALL:
+        raise ValueError(f"faults.{said.name} is not about a call: fake_plugin(…, fault=faults.{said.name})")
+    return Step({"fault": said.name}, after=said.seconds or 0.0, fault=said.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Everything a fake plugin does."""
+
+    contract: str
+    id: str
+    version: str
+    tools: Mapping[str, tuple[Step, ...]]
+    fault: str | None = None
+    """What goes wrong beside calls."""
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, said: dict[str, Any]) -> Script:
+        tools = {name: tuple(Step(**step) for step in steps) for name, steps in said["tools"].items()}
+        return cls(**{**said, "tools": tools})
+
+
+def script_of(contract: str, id: str, version: str, tools: Mapping[str, Any], fault: Fault | None = None) -> Script:
+    """The script for what a test says."""
+    steps = {name: said.steps if isinstance(said, Turns) else (step_of(said),) for name, said in tools.items()}
+    if fault is None:
+        return Script(contract, id, version, steps)
+    if fault.moment == CALL:
+        raise ValueError(f"faults.{fault.name} happens in a call: fake_plugin({{'tool': faults.{fault.name}}})")
+    assert ALL[fault.name].moment == fault.moment
+    return Script(contract, id, version, steps, fault.name, fault.seconds or 0.0)
