@@ -22,13 +22,24 @@ from bench import (
     nexo_bench,
     report,
     rune_bench,
+    sandbox_bench,
     startup_bench,
 )
 from bench.harness import ROOT, BenchFailed, Comparison, Options, machine_facts
 
 COMPARISONS: dict[str, ModuleType] = {
     module.NAME: module
-    for module in (link_bench, nexo_bench, bus_bench, ainb_bench, rune_bench, startup_bench, idle_bench, framing_bench)
+    for module in (
+        link_bench,
+        nexo_bench,
+        bus_bench,
+        ainb_bench,
+        rune_bench,
+        startup_bench,
+        sandbox_bench,
+        idle_bench,
+        framing_bench,
+    )
 }
 LATEST = ROOT / "bench" / "results" / "latest.json"
 REPEATS, QUICK_REPEATS = 9, 2

@@ -87,11 +87,11 @@ async def _fleet(size: int) -> Sample:
     spawner, deadlines, codec = Spawner(), Deadlines(asyncio.get_running_loop()), MsgspecCodec()
     try:
         links = await _greeted(FIRST, spawner, deadlines, codec)
-        before = _usage()
+        before = usage()
         began, cpu = time.perf_counter(), time.process_time()
         links += await _greeted(size, spawner, deadlines, codec)
         took, used = time.perf_counter() - began, time.process_time() - cpu
-        after = _usage()
+        after = usage()
         sample = {name: (after[name] - before[name]) / size for name in after}
         sample |= {"start_ms": took * 1e3 / size, "cpu_ms": used * 1e3 / size}
         sample["lost"] = size + FIRST - len(spawner.children) + await _silent(links)
@@ -131,7 +131,7 @@ async def _silent(links: list[Link]) -> int:
     return sum(answer.failure is not None for answer in answers)
 
 
-def _usage() -> dict[str, float]:
+def usage() -> dict[str, float]:
     """What this process holds right now, after a collection."""
     gc.collect()
     kinds = [_kind(fd) for fd in os.listdir("/proc/self/fd")]

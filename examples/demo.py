@@ -20,6 +20,7 @@ from rich.table import Table
 
 from plugbay import Host
 from plugbay.host.calls import CallResult
+from plugbay.host.confinement import Confinement
 from plugbay.host.keys import parse_key
 from plugbay.model.spec import PluginSpec
 from plugbay.tui.picture import rich_text
@@ -29,6 +30,9 @@ HERE = Path(__file__).parent
 CONFIG = """\
 [host]
 state_dir = "state"
+
+[project]
+root = "project"
 
 [memory]
 path = "memory.db"
@@ -56,6 +60,9 @@ grants = ["event_bus=usage.*"]
 grants = ["event_bus=usage.*"]
 """
 
+PROJECT = "project"
+"""What the plugins work for, as the configuration says: confined plugins that are told of it see it."""
+
 QUESTION = {"question": "What does Ada drink?", "provider": "toy", "model": "quote", "stream": True}
 
 CALLS: list[tuple[str, str, dict[str, Any]]] = [
@@ -64,7 +71,11 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("Perl, no SDK", "stats", {"numbers": [3, 1, 4, 1, 5]}),
     ("JavaScript, no SDK", "text_tools_slug", {"text": "Crème brûlée, twice!"}),
     ("Python, with nexo's own SDK\n[dim]asks for memory and a model[/]", "memory_notes_ask", QUESTION),
-    ("Python, a kaged plugin\n[dim]keeps it with the host[/]", "remember", {"text": "Ada is allergic to nuts."}),
+    (
+        "Python, a kaged plugin\n[dim]keeps it with the host[/]",
+        "session-memory/remember",
+        {"text": "Ada is allergic to nuts."},
+    ),
     ("… the plugin's own refusal", "divide", {"dividend": 1, "divisor": 0}),
     ("… stopped before it starts", "stats", {"numbers": "many"}),
 ]
@@ -89,6 +100,7 @@ NEXT = """\
   plugbay call examples/greeter greet '{"name": "you"}' --grant tool.execute
   plugbay call examples/text-tools-js text_tools_count '{"text": "one two three"}'
   plugbay config show examples/session-memory
+  plugbay sandbox examples/session-memory -- sh
   plugbay tui examples --grant-all
   plugbay conform examples/machine-facts"""
 
@@ -107,14 +119,20 @@ def exports(spec: PluginSpec) -> str:
 
 
 def plugins(host: Host) -> Table:
-    shown = table("plugin", "version", "contract", "exports", "granted")
+    shown = table("plugin", "version", "contract", "exports", "granted", "sandbox")
     for status in sorted(
         host.plugins(), key=lambda status: (status.spec.lifetime, status.spec.contract, status.spec.id)
     ):
         spec = status.spec
         granted = ", ".join(status.granted) or "[dim]nothing[/]"
-        shown.add_row(spec.id, spec.version, spec.contract, exports(spec), granted)
+        shown.add_row(spec.id, spec.version, spec.contract, exports(spec), granted, sandbox(status.confinement))
     return shown
+
+
+def sandbox(confinement: Confinement) -> str:
+    """What of the network a plugin has in its sandbox; one without does not ask for one."""
+    policy = confinement.policy
+    return "[dim]none[/]" if policy is None else f"[green]confined[/]\n[dim]network {policy.network}[/]"
 
 
 def row(what: str, name: str, given: dict[str, Any], result: CallResult) -> tuple[str, str, str, str]:
@@ -229,7 +247,7 @@ def came(where: str, value: Any) -> str:
 async def tour(console: Console, config: Path) -> None:
     async with Host.load(HERE, config=config) as host:
         await host.settled()
-        console.print(plugins(host), await calls(host), await happenings(host, config.parent))
+        console.print(plugins(host), await calls(host), await happenings(host, config.with_name(PROJECT)))
         console.print(await screen(host), await commands(host))
     console.print(NEXT, highlight=False)
 
@@ -238,6 +256,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "plugbay.toml")
         config.write_text(CONFIG)
+        config.with_name(PROJECT).mkdir()
         asyncio.run(tour(Console(), config))
 
 

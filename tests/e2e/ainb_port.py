@@ -15,7 +15,7 @@ from plugbay.conformance.host_runner import Observed
 from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import Found, discover
 from plugbay.host.keys import parse_key
-from tests.e2e.conftest import carrying, eventually
+from tests.e2e.conftest import carrying, eventually, is_tried_raw
 from tests.e2e.nexo_port import CALL_SECONDS, NexoPort
 
 GENEROUS = {"launch": 10.0, "handshake": 15.0, "farewell": 10.0, "teardown": 5.0}
@@ -103,7 +103,7 @@ class AinbPort(NexoPort):
         roots = [folder] if entry.plugin_id == "good" else [folder, self._good]
         found = [hurried(item) for item in discover(roots)]
         config = Config(plugins={entry.plugin_id: settings, "good": settings})
-        async with asyncio.timeout(CALL_SECONDS * 2), Host(found, config) as host:
+        async with asyncio.timeout(CALL_SECONDS * 2), Host(found, config, unconfined=is_tried_raw(entry)) as host:
             yield host
 
 

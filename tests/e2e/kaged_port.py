@@ -14,7 +14,7 @@ from plugbay.conformance.catalogue import FOLDER, Entry, load_catalog, prepare
 from plugbay.conformance.host_runner import Observed
 from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import Found, discover
-from tests.e2e.conftest import carrying, eventually
+from tests.e2e.conftest import carrying, eventually, is_tried_raw
 from tests.e2e.nexo_port import CALL_SECONDS, DEPTH, NexoPort
 
 GENEROUS = {"launch": 10.0, "handshake": 10.0, "farewell": 10.0, "teardown": 5.0}
@@ -87,7 +87,8 @@ class KagedPort(NexoPort):
         roots = [folder] if entry.plugin_id == "good" else [folder, self._good]
         found = [_hurried(item) for item in discover(roots)]
         config = Config(plugins={entry.plugin_id: settings, "good": settings})
-        async with asyncio.timeout(CALL_SECONDS * 2), Host(found, config, state_dir=self._state) as host:
+        host = Host(found, config, state_dir=self._state, unconfined=is_tried_raw(entry))
+        async with asyncio.timeout(CALL_SECONDS * 2), host:
             yield host
 
 

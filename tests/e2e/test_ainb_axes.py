@@ -14,6 +14,7 @@ from plugbay.conformance.dialects import shared
 from plugbay.conformance.plugin_runner import Report, Status, run_conformance
 from plugbay.contracts.ainb.manifest import FILE_NAME, parse
 from plugbay.sdk.manifests import write_ainb
+from tests.conformance.complete import assert_complete
 from tests.support.ainb import write_ainb_plugin
 from tests.support.requirements import requirement
 
@@ -55,6 +56,7 @@ def test_whatever_a_canary_does_wrong_a_check_of_its_axis_says_so(canary: Canary
     report = conformed(prepare_canary(canary, tmp_path, kind), [f"ainb.{canary.axis}.{check}"])
     assert failed(report) == [f"ainb.{canary.axis}"]
     assert f"\ncheck: {check}, it " in report.axis(f"ainb.{canary.axis}").detail
+    assert_complete(report.axis(f"ainb.{canary.axis}"))
 
 
 @requirement("ainb:kit-skips")

@@ -14,6 +14,7 @@ from plugbay.conformance.dialects import shared
 from plugbay.conformance.plugin_runner import Report, Status, run_conformance
 from plugbay.host.discovery import discover
 from plugbay.sdk.manifests import write_vai
+from tests.conformance.complete import assert_complete
 from tests.support.requirements import requirement
 
 CANARIES = load_canaries("vai")
@@ -51,6 +52,7 @@ def test_whatever_the_canary_does_wrong_a_check_says_so(canary: Canary, kind: st
     report = conformed(prepare_vai_canary(tmp_path, kind), [f"vai.{canary.axis}.{check}"])
     assert failed(report) == [f"vai.{canary.axis}"]
     assert f"\ncheck: {check}, it " in report.axis(f"vai.{canary.axis}").detail
+    assert_complete(report.axis(f"vai.{canary.axis}"))
 
 
 @requirement("vai:kit-skips")

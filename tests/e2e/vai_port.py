@@ -17,7 +17,7 @@ from plugbay.host.discovery import discover
 from plugbay.host.invocation_context import ExportBinding
 from plugbay.host.invocation_result import InvocationResult
 from tests.e2e.ainb_port import hurried
-from tests.e2e.conftest import carrying, eventually
+from tests.e2e.conftest import carrying, eventually, is_tried_raw
 from tests.e2e.nexo_port import CALL_SECONDS, NexoPort
 
 GENEROUS = {"launch": 10.0, "handshake": 10.0, "grace": 10.0, "teardown": 5.0}
@@ -101,7 +101,7 @@ class VaiPort(NexoPort):
         config = Config(plugins={entry.plugin_id: settings, "good/plugin": settings})
         async with (
             asyncio.timeout(CALL_SECONDS * 2),
-            Host(found, config, state_dir=folder.parent / "state") as host,
+            Host(found, config, state_dir=folder.parent / "state", unconfined=is_tried_raw(entry)) as host,
         ):
             yield host
 

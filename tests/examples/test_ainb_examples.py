@@ -18,11 +18,12 @@ from plugbay.host.discovery import inspect
 from plugbay.host.keys import parse_key
 from plugbay.host.screens import Frame
 from plugbay.sdk.manifests import ainb_manifest, ainb_program
+from tests.examples import EVERY_CONTRACT
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/manifest.toml"))
+FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/manifest.toml") if path.parent.name != EVERY_CONTRACT)
 PUBLISHER, BURNDOWN, REPORT, CLOCK = (
     EXAMPLES / name for name in ("usage-publisher", "usage-burndown", "usage-report", "clock-js")
 )
@@ -52,8 +53,12 @@ def calls(path: Path, *rows: tuple[str, str, int]) -> None:
 
 
 def settings(tmp_path: Path, file: Path, budget: int = 1_000) -> Path:
+    """The publisher is told of a file, and is shown the folder it is in."""
     config = tmp_path / "plugbay.toml"
-    config.write_text(f'[plugins.usage-publisher]\nconfig = {{ file = "{file}", budget = {budget} }}\n')
+    config.write_text(
+        f'[plugins.usage-publisher]\nconfig = {{ file = "{file}", budget = {budget} }}\n'
+        f'[plugins.usage-publisher.sandbox]\nread = ["{file.parent}"]\n'
+    )
     return config
 
 
@@ -112,7 +117,8 @@ def test_an_example_conforms(folder: Path) -> None:
 
 @requirement("ainb:examples-screen-fed-by-publisher")
 def test_a_screen_shows_what_another_plugin_publishes(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "calls.jsonl"
+    file = tmp_path / "data" / "calls.jsonl"
+    file.parent.mkdir()
     calls(file, ("2026-11-01", "opus", 300), ("2026-11-02T10:00:00", "haiku", 100), ("2026-10-31", "old", 9))
 
     async def main() -> None:
@@ -223,7 +229,8 @@ def test_an_action_refuses_what_it_cannot_count_by(run: Run, asked: bytes) -> No
 
 
 def test_a_file_of_calls_that_is_not_there_is_told_and_ends_nothing(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "calls.jsonl"
+    file = tmp_path / "data" / "calls.jsonl"
+    file.parent.mkdir()
 
     async def main() -> None:
         async with Host.load(PUBLISHER, BURNDOWN, config=settings(tmp_path, file), grant_all=True) as host:

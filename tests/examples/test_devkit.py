@@ -44,9 +44,15 @@ def plugbay(*words: str, status: int = 0) -> str:
     return done.stdout
 
 
-def with_devkit(run: Run, state: Path, main: Callable[[Host], Coroutine[Any, Any, None]], **options: Any) -> None:
+def with_devkit(
+    run: Run, state: Path, main: Callable[[Host], Coroutine[Any, Any, None]], *, url: str = "", **options: Any
+) -> None:
+    """With a host that lets the package out to this server on a private address, if there is one."""
+    config = state / "plugbay.toml"
+    config.write_text(f'[network]\nallow_private = ["{url.removeprefix("http://")}"]\n' if url else "")
+
     async def story() -> None:
-        async with Host.load(DEVKIT, state_dir=state, **{"grant_all": True, **options}) as host:
+        async with Host.load(DEVKIT, state_dir=state, config=config, **{"grant_all": True, **options}) as host:
             await main(host)
 
     run(story)
@@ -183,30 +189,41 @@ def bound(url: str) -> ExportBinding:
 
 def test_a_receiver_can_check_who_tells_it_and_whether_it_knows_already(run: Run, tmp_path: Path) -> None:
     async def main(host: Host) -> None:
-        with receiver() as (url, heard):
-            for attempt in (1, 2):
-                done = await host.invoke(
-                    "run_webhook", EVENT, execution_id="del_1", attempt=attempt, binding=bound(url)
-                )
-                assert done.status == "succeeded"
+        heard.clear()
+        for attempt in (1, 2):
+            done = await host.invoke("run_webhook", EVENT, execution_id="del_1", attempt=attempt, binding=bound(url))
+            assert done.status == "succeeded"
         for attempt, (_, _, headers, body) in enumerate(heard, 1):
             assert json.loads(body) == {"delivery_id": "del_1", "attempt": attempt, "event": EVENT}
             assert headers["X-Delivery"] == "del_1"
             assert headers["X-Signature"] == f"sha256={hmac.new(KEY.encode(), body, hashlib.sha256).hexdigest()}"
         assert len(heard) == 2
 
-    with_devkit(run, tmp_path, main)
+    with receiver() as (url, heard):
+        with_devkit(run, tmp_path, main, url=url)
+
+
+def test_a_receiver_on_an_address_that_the_operator_has_not_opened_hears_nothing(run: Run, tmp_path: Path) -> None:
+    async def main(host: Host) -> None:
+        done = await host.invoke("run_webhook", EVENT, binding=bound(url))
+        assert done.status != "succeeded"
+        assert host.plugins()[0].counters["egress_refused"] == 1
+        assert heard == []
+
+    with receiver() as (url, heard):
+        with_devkit(run, tmp_path, main)
 
 
 def test_without_the_grant_for_its_secret_nothing_is_signed(run: Run, tmp_path: Path) -> None:
     async def main(host: Host) -> None:
-        with receiver() as (url, heard):
-            done = await host.invoke("run_webhook", EVENT, binding=bound(url))
+        heard.clear()
+        done = await host.invoke("run_webhook", EVENT, binding=bound(url))
         assert (done.status, "X-Signature" in heard[0][2]) == ("succeeded", False)
         assert done.record is not None
         assert (done.record.narrowed, done.record.permissions["secret_slots"]) == (True, [])
 
-    with_devkit(run, tmp_path, main, grant_all=False, grants=["network"])
+    with receiver() as (url, heard):
+        with_devkit(run, tmp_path, main, url=url, grant_all=False, grants=["network"])
 
 
 @pytest.mark.parametrize(
@@ -216,12 +233,14 @@ def test_a_receiver_that_cannot_is_told_again_and_one_that_will_not_is_not(
     run: Run, tmp_path: Path, status: int | None, ending: str
 ) -> None:
     async def main(host: Host) -> None:
-        with receiver(status or 200) as (url, _):
-            done = await host.invoke("run_webhook", EVENT, binding=bound(url)) if status else None
-        done = done or await host.invoke("run_webhook", EVENT, binding=bound(url))  # nobody is there any more
+        done = await host.invoke("run_webhook", EVENT, binding=bound(url))
         assert (done.status, len(done.records)) == (ending, 1)
 
-    with_devkit(run, tmp_path, main)
+    with receiver(status or 200) as (url, _):
+        if status:
+            with_devkit(run, tmp_path, main, url=url)
+    if not status:  # nobody is there any more
+        with_devkit(run, tmp_path, main, url=url)
 
 
 # The compactor.
@@ -301,7 +320,7 @@ def test_notes_are_kept_after_the_scratch_folder_is_gone(run: Run, tmp_path: Pat
         assert kept == (
             "## Added\n\n- a menu\n\n## Fixed\n\n- the price of tea\n\n## Changed\n\n- tidy up\n- without a kind\n"
         )
-        await until(lambda: list(tmp_path.glob("scratch/host_*/inv_*")) == [])
+        await until(lambda: list(tmp_path.glob("scratch/host_*/rooms/*/inv_*")) == [])
 
     with_devkit(run, tmp_path, main)
     assert [event["message"] for event in heard if event["type"] == "progress"] == [
@@ -336,14 +355,15 @@ def test_where_there_is_a_gateway_the_chain_gets_the_notes_with_a_token_of_this_
     tokens = MemoryTokens()
 
     async def main(host: Host) -> None:
-        with receiver() as (url, heard):
-            host.invocations.gateway = Gateway(url, tokens)
-            request = {**CALLS["release_notes"], "target": {"chain_id": "ch_1"}}
-            assert (await host.invoke("release_notes", request)).status == "succeeded"
+        heard.clear()
+        host.invocations.gateway = Gateway(url, tokens)
+        request = {**CALLS["release_notes"], "target": {"chain_id": "ch_1"}}
+        assert (await host.invoke("release_notes", request)).status == "succeeded"
         [(method, path, headers, body)] = heard
         assert (method, path) == ("PATCH", "/v1/chains/ch_1")
         assert json.loads(body)["metadata"]["release_notes"].startswith("## Added\n\n- a menu")
         assert headers["Authorization"].startswith("Bearer vai_dlg_")
         assert len(tokens) == 0
 
-    with_devkit(run, tmp_path, main)
+    with receiver() as (url, heard):
+        with_devkit(run, tmp_path, main, url=url)

@@ -22,11 +22,12 @@ from plugbay.host import settings_files
 from plugbay.host.bus import Stream
 from plugbay.host.discovery import inspect
 from plugbay.sdk.manifests import kaged_manifest
+from tests.examples import EVERY_CONTRACT
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/kaged-plugin.yaml"))
+FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/kaged-plugin.yaml") if path.parent.name != EVERY_CONTRACT)
 MEMORY, COMPACTOR, NOTIFIER = (EXAMPLES / name for name in ("session-memory", "window-compactor", "price-notifier"))
 
 KEY = "correct horse battery staple"
@@ -52,6 +53,12 @@ def settings(tmp_path: Path, text: str = "") -> Path:
     config = tmp_path / "plugbay.toml"
     config.write_text(f'[host]\nstate_dir = "state"\n{text}')
     return config
+
+
+def shop(tmp_path: Path) -> Path:
+    """The prices of a project that the operator has named, and so plugins may see."""
+    (tmp_path / "shop").mkdir(exist_ok=True)
+    return tmp_path / "shop" / "prices.json"
 
 
 def talk(count: int) -> list[dict[str, Any]]:
@@ -295,8 +302,8 @@ def test_the_window_never_begins_with_the_result_of_a_call_that_is_gone(run: Run
 
 @requirement("kaged:examples-notification")
 def test_a_price_that_crosses_a_line_is_told_by_itself(run: Run, tmp_path: Path) -> None:
-    config = settings(tmp_path, "[plugins.price-notifier]\nconfig = { seconds = 0.05 }\n")
-    prices = tmp_path / "prices.json"
+    config = settings(tmp_path, '[project]\nroot = "shop"\n[plugins.price-notifier]\nconfig = { seconds = 0.05 }\n')
+    prices = shop(tmp_path)
 
     async def main() -> None:
         prices.write_text('{"tea": 4.2, "coffee": 3}')
@@ -353,8 +360,8 @@ def test_the_file_is_a_knob_and_stays_inside_the_project(run: Run, tmp_path: Pat
 
 @requirement("kaged:examples-secret-unsaid")
 def test_a_secret_signs_notifications_and_is_said_nowhere(run: Run, tmp_path: Path) -> None:
-    config = settings(tmp_path, "[plugins.price-notifier]\nconfig = { seconds = 0.05 }\n")
-    prices = tmp_path / "prices.json"
+    config = settings(tmp_path, '[project]\nroot = "shop"\n[plugins.price-notifier]\nconfig = { seconds = 0.05 }\n')
+    prices = shop(tmp_path)
     said = [
         plugbay("config", "secret", str(NOTIFIER), "signing_key", folder=tmp_path, given=f"{KEY}\n"),
         plugbay("config", "show", str(NOTIFIER), folder=tmp_path),

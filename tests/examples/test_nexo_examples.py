@@ -19,12 +19,13 @@ from plugbay import CallFailed, Code, Host
 from plugbay.conformance.plugin_runner import run_conformance
 from plugbay.host.bus import Stream
 from plugbay.host.discovery import inspect
+from tests.examples import EVERY_CONTRACT
 from tests.support.loops import Run
 from tests.support.openai_server import OpenAiServer, Reply, completion, delta, events, streamed
 from tests.support.requirements import requirement
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/nexo-plugin.toml"))
+FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/nexo-plugin.toml") if path.parent.name != EVERY_CONTRACT)
 
 
 def plugbay(*words: str, status: int = 0) -> Any:

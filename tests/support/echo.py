@@ -67,6 +67,10 @@ class EchoMachine(Machine):
         self._decode = codec.decoder(jsonrpc.FIELDS, jsonrpc.RAW_FIELDS)
         self._open: set[CallId] = set()
 
+    @property
+    def pending(self) -> int:
+        return self._lines.pending
+
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
         for line in self._lines.feed(data):

@@ -30,6 +30,11 @@ def host_of(root: Path, toml: str = "", **options: Any) -> Host:
     return Host(discover([root]), configuration.parse(text), **options)
 
 
+def raw_host_of(root: Path, toml: str = "", **options: Any) -> Host:
+    """The same, its plugin unconfined: for what is told apart by pids, or writes beside itself what happened to it."""
+    return host_of(root, toml, unconfined=True, **options)
+
+
 def with_host(run: Run, host: Host, main: Callable[[Host], Coroutine[Any, Any, None]]) -> None:
     """Run `main` while the host does."""
 
@@ -47,7 +52,7 @@ def records(host: Host) -> list[InvocationRecord]:
 
 def rooms(root: Path) -> list[Path]:
     """Every scratch directory that is there."""
-    return list((root.parent / "state" / "scratch").glob("host_*/*"))
+    return list((root.parent / "state" / "scratch").glob("host_*/rooms/*/*"))
 
 
 def alive(pid: int) -> bool:

@@ -1,0 +1,173 @@
+"""Every example works under the policy of its own manifest, and really is confined: the kernel says so.
+
+Discovered: a new example is here by itself, and fails as long as nothing of it can be called.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay import Host
+from plugbay.host.config import load
+from plugbay.host.discovery import contracts_in, inspect
+from plugbay.model.spec import Export
+from plugbay.process.sandbox.cell import Cell
+from plugbay.process.sandbox.policy import Reach
+from tests.support.loops import run_on
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SEATS = [
+    (folder, contract) for folder in sorted(EXAMPLES.iterdir()) if folder.is_dir() for contract in contracts_in(folder)
+]
+
+UNASKED = {"relay", "tea_shop"}
+"""Plugins of nexo whose manifests do not ask for a sandbox. rune's cannot; the operator confines both."""
+
+OPERATOR = """\
+[host]
+state_dir = "state"
+
+[project]
+root = "project"
+
+[memory]
+path = "memory.db"
+"""
+
+CONFINED = "[sandbox]\nrequire = true\n"
+
+MORE = {"relay": '[plugins.relay.sandbox]\nnetwork = ["host"]\n'}
+"""What an operator who requires a sandbox must open: the relay listens where others connect."""
+
+BESIDE = {"memory-notes": "toy-model", "usage-publisher": "usage-burndown", "usage-report": "usage-publisher"}
+"""Whom an example needs to do anything, or who shows what it does."""
+
+TALK = [{"role": "user" if at % 2 == 0 else "assistant", "content": f"message {at}"} for at in range(30)]
+ORDER = {"items": [{"name": "sencha", "price": 4.2}], "ordered": "2026-05-17"}
+GIVEN: dict[str, dict[str, Any]] = {
+    "quote": ORDER,
+    "tea_shop_quote": ORDER,
+    "prices.refresh": {},
+    "toy": {"model": "quote", "messages": [{"role": "user", "content": "tea?"}]},
+    "run_webhook": {"type": "run.completed", "subject": {"kind": "run", "id": "run_1"}, "summary": {}},
+    "release_notes": {"trigger": {"type": "user_request", "input": [{"type": "text", "text": "feat: a menu"}]}},
+    "coding_window": {
+        "source": {"projection": {"blocks": [{"kind": "input", "content": []}]}},
+        "target": {"max_input_tokens": 100},
+    },
+}
+"""Inputs for exports whose schemas have no example."""
+
+FIRED = {"before_message": {"body": "to ada@example.org"}, "on_session_start": {}}
+
+NAMESPACES = ("pid", "net", "mnt", "ipc", "uts", "user", "cgroup")
+
+
+class Seen:
+    """What the kernel said of each plugin's process when it began to run. It waits for its first line then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.facts: list[dict[str, str]] = []
+        admit = Cell.admit
+
+        def watched(cell: Cell, monitor: int, watch: int | None, stderr: int) -> None:
+            admit(cell, monitor, watch, stderr)
+            self.facts.append(facts_of(cell.leader))
+
+        monkeypatch.setattr(Cell, "admit", watched)
+
+
+def facts_of(pid: int | str) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    spaces = {name: os.readlink(f"/proc/{pid}/ns/{name}") for name in NAMESPACES}
+    return {**dict(line.split(":\t", 1) for line in lines if ":\t" in line), **spaces}
+
+
+async def used(host: Host) -> int:
+    """Try everything that plugins of a host offer; how much that was."""
+    return sum([await _tried(host, name, export) for name, export in host.exports().items()])
+
+
+async def _tried(host: Host, name: str, export: Export) -> bool:
+    examples = (export.input_schema or {}).get("examples", [])
+    given = examples[0] if examples else GIVEN.get(export.name)
+    if given is not None:
+        result = await host.attempt(name, given)
+        assert result.failure is None, (name, result.failure)
+    elif export.kind == "screen":
+        assert (await host.screens.render(name, 80, 24)).cells
+    elif export.kind == "cli_namespace" and "." not in export.name:  # with a dot: an action
+        done = await host.run_cli(export.name, ["--help"])
+        assert done.stdout or done.stderr
+    elif export.kind == "channel":
+        await host.channels[export.name].start()
+        assert (await host.call("relay_status"))["listening"]
+    elif export.kind == "compactor":
+        assert (await host.compact(TALK)).compacted_by is not None
+    elif export.name in FIRED:
+        assert (await host.fire(export.name, FIRED[export.name])).skipped == ()
+    else:
+        return False
+    return True
+
+
+def loaded(folder: Path, contract: str, tmp_path: Path, **options: Any) -> Host:
+    """A host for an example and whom it needs. Confined by default; where no manifest asks for it, by the operator."""
+    found = inspect(folder, contract)
+    assert found.spec is not None, found.problems
+    (tmp_path / "project").mkdir(exist_ok=True)
+    config = tmp_path / "plugbay.toml"
+    asked = found.spec.sandbox is not None
+    config.write_text(OPERATOR if asked else OPERATOR + CONFINED + MORE.get(found.spec.id, ""))
+    beside = [inspect(EXAMPLES / BESIDE[folder.name])] if folder.name in BESIDE else []
+    return Host([found, *beside], load(config), grant_all=True, **options)
+
+
+@pytest.mark.parametrize(("folder", "contract"), SEATS, ids=lambda part: getattr(part, "name", part))
+def test_an_example_works_confined(
+    folder: Path, contract: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, ours = Seen(monkeypatch), facts_of("self")
+
+    async def main() -> None:
+        async with loaded(folder, contract, tmp_path) as host:
+            assert await host.settled(20)
+            assert await used(host) > 0, "nothing of it was tried: name an input in GIVEN"
+            networks = {status.spec.id: status.confinement.policy for status in host.plugins()}
+            shared = [policy for policy in networks.values() if policy and policy.network.reach is Reach.HOST]
+            assert None not in networks.values()
+            assert len(seen.facts) >= len(networks)
+            apart = set(NAMESPACES) - ({"net"} if shared else set())
+            for facts in seen.facts:
+                assert (facts["Seccomp"], facts["NoNewPrivs"], facts["CapEff"]) == ("2", "1", "0" * 16)
+                assert "0" not in facts["Uid"].split()
+                assert [name for name in apart if facts[name] == ours[name]] == []
+
+    run_on("asyncio")(main)
+
+
+def test_a_plugin_that_is_let_off_is_seen_to_be_in_the_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The positive control of the test above: the same facts of the same plugin, without a sandbox."""
+    seen, ours = Seen(monkeypatch), facts_of("self")
+
+    async def main() -> None:
+        async with loaded(EXAMPLES / "session-memory", "kaged", tmp_path, unconfined=True) as host:
+            assert await used(host) > 0
+            pid = host.plugins()[0].pid
+            assert pid is not None
+            facts = facts_of(pid)
+            assert (facts["Seccomp"], facts["Uid"], seen.facts) == (ours["Seccomp"], ours["Uid"], [])
+            assert {name: facts[name] for name in NAMESPACES} == {name: ours[name] for name in NAMESPACES}
+
+    run_on("asyncio")(main)
+
+
+def test_only_known_examples_need_the_word_of_an_operator() -> None:
+    specs = [inspect(*seat).spec for seat in SEATS]
+    unasked = {spec.id for spec in specs if spec and spec.sandbox is None and spec.contract != "rune"}
+    assert unasked == UNASKED
+    assert {spec.contract for spec in specs if spec} == {"rune", "nexo", "kaged", "ainb", "vai"}
