@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import plugbay
 from plugbay.process import pidfd
 from plugbay.process.failures import LaunchFailed, SandboxUnavailable
 from plugbay.process.limits import Rlimits
@@ -22,6 +24,7 @@ from plugbay.process.sandbox import seccomp
 from plugbay.process.sandbox.cgroup import Cgroups
 from plugbay.process.sandbox.launcher import Program, Sandbox, SandboxSettings
 from plugbay.process.sandbox.policy import Policy
+from plugbay.process.status import ExitStatus
 from tests.process.helpers import eventually_blocking, open_fds
 from tests.process.sandbox.drivers import ENVIRONMENT, IDENTITIES, command, report, running
 
@@ -346,3 +349,31 @@ if first:
 elif os.read(block, 1):
     os.fork() and os.wait() or os.execv("/bin/sleep", ["sleep", "5"])
 """
+
+
+FROM_A_COPY = """
+import asyncio
+from pathlib import Path
+from plugbay.process import child
+from plugbay.process.command import Launch
+from plugbay.process.sandbox.policy import Policy
+
+async def main():
+    spawner = child.Spawner()
+    started = await spawner.spawn(Launch(("/bin/true",), Path("/"), policy=Policy(Path("/usr"))), 20)
+    started.close()
+    print(Path(child.__file__).parents[2], await started.wait(20))
+    await spawner.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_host_whose_own_code_is_in_tmp_can_confine() -> None:
+    """Where the starting thread lays out what the plugin sees, and so covers everything else."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        ours = Path(plugbay.__file__).parent
+        shutil.copytree(ours, Path(folder, "plugbay"), ignore=shutil.ignore_patterns("__pycache__"))
+        host = [sys.executable, "-c", FROM_A_COPY]
+        done = subprocess.run(host, env={"PYTHONPATH": folder}, capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr) == (f"{folder} {ExitStatus(code=0)}\n", "")

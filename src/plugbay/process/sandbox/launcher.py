@@ -102,15 +102,16 @@ class Sandbox:
             for source in sources:
                 _check_rights(source, policy, uid)
             covers = tuple(_covers(hidden, sources))
-        places = self._places(cell, sources, uid)
-        binds = [
-            bwrap.Bind(place, _name(source, sources), source.writable)
-            for place, source in zip(places, sources, strict=True)
-        ]
         own_network = policy.network.reach is not Reach.HOST
         code = seccomp.program(network=policy.network.reach is not Reach.NONE)
         home = TMP if policy.state is None else str(policy.state)
         files = system.files(home, own_network=own_network)
+        names = [_name(source, sources) for source in sources]
+        # From here on this thread does not see /tmp, where plugbay itself may be: everything has been read.
+        places = self._places(cell, sources, uid)
+        binds = [
+            bwrap.Bind(place, name, source.writable) for place, name, source in zip(places, names, sources, strict=True)
+        ]
         plan = bwrap.Plan(
             uid=users.INSIDE,
             seccomp=_given(cell, "filter", code),
