@@ -30,6 +30,20 @@ def test_a_mark_can_be_read_and_taken_away_again(path: str, text: str) -> None:
     assert unmarked(said) == text
 
 
+@pytest.mark.parametrize(
+    ("left_out", "read"),
+    [("hooks before_message; screens usage", None), ('a"b\n# c', "a?b?? c"), ("x" * 1500, "x" * 1000), ("a. b", None)],
+    ids=["words", "what ends a comment or a string", "too much", "a full stop"],
+)
+@pytest.mark.parametrize("path", ["rterm-plugin.json", "nexo-plugin.toml"])
+def test_a_mark_says_what_was_left_out(path: str, left_out: str, read: str | None) -> None:
+    text = '{\n  "a": 1\n}\n' if path.endswith(".json") else "a = 1\n"
+    said = marked(path, text, MARK._replace(left_out=left_out))
+    assert mark_of(said) == MARK._replace(left_out=read or left_out)
+    assert unmarked(said) == text
+    assert (json.loads(said) if path.endswith(".json") else tomllib.loads(said))["a"] == 1
+
+
 def test_a_marked_file_is_still_what_it_was() -> None:
     assert json.loads(marked("rterm-plugin.json", '{\n  "a": 1\n}\n', MARK))["a"] == 1
     assert tomllib.loads(marked("manifest.toml", "a = 1\n", MARK)) == {"a": 1}

@@ -49,6 +49,7 @@ def test_the_json_of_a_plugin_is_exactly_the_public_shape(run: Run, make_plugin:
             "notes": [],
         },
         "problems": [],
+        "left_out": None,
     }
 
 
@@ -68,6 +69,7 @@ def test_the_json_of_a_broken_plugin_has_every_key_and_every_problem(run: Run, c
         "exports": [],
         "capabilities": [],
         "sandbox": None,
+        "left_out": None,
     }
     assert all(set(problem) == {"severity", "code", "path", "line", "message"} for problem in problems)
     seen = {(problem["severity"], problem["code"], problem["path"], problem["line"]) for problem in problems}

@@ -71,6 +71,16 @@ def test_all_that_the_plugin_can_carry_is_written_and_all_of_it_is_good(run: Run
         assert (found.contract, found.problems) == (contract, ())
 
 
+def test_inspect_says_what_the_contract_cannot_carry(run: Run, weather: Path) -> None:
+    run("manifest", "weather", "--contract", "rune", "--contract", "kaged")
+    done = run("inspect", "weather/rterm-plugin.json")
+    assert "Left out  in its source, and rune cannot carry it\n  hooks before_message\n" in done.out
+    assert run("inspect", "weather/rterm-plugin.json", "--json").json["left_out"] == "hooks before_message"
+    change(weather, '@plugin.hook("before_message")', '@plugin.hook("on_session_start")')
+    run("manifest", "weather")
+    assert run("inspect", "weather/kaged-plugin.yaml", "--json").json["left_out"] is None
+
+
 def test_an_annotation_that_nobody_understands_is_a_warning(run: Run, weather: Path) -> None:
     assert "warning" not in run("manifest", "weather").out
     source = weather / "plugin.py"

@@ -8,7 +8,7 @@ that nobody wrote from a source cannot drift from one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,6 +58,12 @@ def _changed_since(found: Found) -> Problem | None:
     return Problem(CODE, "", f"{words}; plugbay manifest --check shows what differs", severity="warning")
 
 
+def left_out(found: Found) -> str:
+    """What the source declares and this manifest's contract cannot carry, as whoever wrote it from the source said."""
+    mark = _mark(found)
+    return "" if mark is None else mark.left_out
+
+
 def _mark(found: Found) -> Mark | None:
     name = folders.manifest_name(found)
     try:
@@ -86,7 +92,7 @@ def _differences(found: Found, source: Path) -> list[str]:
     if entry["why_not"]:
         return [f"there is nothing to write any more: {entry['why_not']}"]
     texts = {file["path"]: file["text"] for file in entry["files"]}
-    plans = [plan for plan in plans_of(found.root, texts, source) if plan.drifted]
+    plans = [plan for plan in plans_of(found.root, texts, source, entry["left_out"]) if plan.drifted]
     if not plans:
         return []
     spec, _ = checked(texts, found.root)
@@ -96,13 +102,13 @@ def _differences(found: Found, source: Path) -> list[str]:
     return [first, *lines[:MAX_LINES], f"hint: plugbay manifest {found.root} writes it again"]
 
 
-def plans_of(folder: Path, texts: dict[str, str], source: Path) -> list[Plan]:
+def plans_of(folder: Path, texts: dict[str, str], source: Path, left_out: Sequence[str] = ()) -> list[Plan]:
     """What writing these files from this source would do to a folder; raises `Unusable`."""
     try:
         digest = generated.digest_of(source.read_bytes())
     except ValueError as error:
         raise Unusable(f"{source}: {error}") from None
-    return generated.planned(folder, texts, Mark(source.name, digest))
+    return generated.planned(folder, texts, Mark(source.name, digest, "; ".join(left_out)))
 
 
 def checked(texts: dict[str, str], folder: Path) -> tuple[PluginSpec | None, tuple[Problem, ...]]:

@@ -18,13 +18,20 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-MARK = "Written by plugbay from {source}{digest}. Change that file, then: plugbay manifest ."
+MARK = "Written by plugbay from {source}{digest}. Change that file, then: plugbay manifest .{left_out}"
+LEFT_OUT = " Left out here: {words}."
 _MARK = re.compile(
     r"Written by plugbay from ([^/\\\n]+?)(?: \(([0-9a-f]{16})\))?\. Change that file, then: plugbay manifest \."
+    r"(?: Left out here: ([\w ,;:/.?-]{1,1000})\.(?=[\"\n]|$))?"
 )
+_UNSAID = re.compile(r"[^\w ,;:/.-]")
+"""What stands for itself neither in a comment nor in a JSON string."""
 
 DIGITS = 16
 """Of a digest: nobody forges it to go unnoticed by himself."""
+
+MAX_LEFT_OUT = 1000
+"""Characters of what a contract cannot carry."""
 
 MARKED_BYTES = 4096
 """The mark is at the top of a file; in the middle of one it is a quotation."""
@@ -33,24 +40,26 @@ PROGRAM = 0o755
 
 
 class Mark(NamedTuple):
-    """Which file a file was written from, and the digest of what that declared."""
+    """Which file a file was written from, the digest of what that declared, and what of it is not in this one."""
 
     source: str
     digest: str
+    left_out: str = ""
 
 
 def mark_of(text: str) -> Mark | None:
     """The mark of a file; None when there is none."""
     found = _MARK.search(text[:MARKED_BYTES])
-    return None if found is None else Mark(found[1], found[2] or "")
+    return None if found is None else Mark(found[1], found[2] or "", found[3] or "")
 
 
 def marked(path: str, text: str, mark: Mark) -> str:
     """The text with its mark, where the format has a place for one."""
     first, newline, rest = text.partition("\n")
     if first.startswith("#!"):  # a program says the same whatever is declared
-        return f"{first}{newline}# {MARK.format(source=mark.source, digest='')}\n{rest}"
-    words = MARK.format(source=mark.source, digest=f" ({mark.digest})")
+        return f"{first}{newline}# {MARK.format(source=mark.source, digest='', left_out='')}\n{rest}"
+    said = LEFT_OUT.format(words=_UNSAID.sub("?", mark.left_out)[:MAX_LEFT_OUT]) if mark.left_out else ""
+    words = MARK.format(source=mark.source, digest=f" ({mark.digest})", left_out=said)
     if path.endswith(".json"):
         return text if "/" in path else f'{first}\n  "$comment": "{words}",\n{rest}'  # a schema is read as it is
     return f"# {words}\n{text}"

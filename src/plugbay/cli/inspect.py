@@ -45,11 +45,11 @@ def inspect(
         raise typer.Exit(refusal.status) from None
     confinement = bound.confinement(found.spec) if bound and found.spec else None
     if as_json:
-        output.print_json(to_json(found, confinement))
+        output.print_json({**to_json(found, confinement), "left_out": drift.left_out(found) or None})
     if folders.is_absent(found):
         folders.explain_absence(found, "inspect")
     elif not as_json:
-        _show(found, confinement)
+        _show(found, confinement, drift.left_out(found))
     raise typer.Exit(folders.status_of(found))
 
 
@@ -76,10 +76,14 @@ def _export_json(export: Export) -> dict[str, Any]:
     return {**export.to_json(), **own}
 
 
-def _show(found: Found, confinement: Confinement | None) -> None:
+def _show(found: Found, confinement: Confinement | None, left_out: str) -> None:
     page = output.out()
     if found.spec and confinement:
         _show_spec(page, found, found.spec, confinement)
+        if left_out:
+            page.blank()
+            page.line(("Left out", output.NAME), (f"  in its source, and {found.contract} cannot carry it", output.DIM))
+            page.line(left_out, indent=2)
     else:
         page.line((str(found.root), output.NAME), (output.DOT + (found.contract or "unknown contract"), output.DIM))
     if found.problems:

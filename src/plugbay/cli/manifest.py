@@ -134,7 +134,7 @@ def _settle(declared: Declarations, folder: Path, contract: str, *, write: bool,
     if any(problem.severity == "error" for problem in outcome.problems):
         outcome.status, outcome.reason = IMPOSSIBLE, f"{contract} has rules that these declarations break"
         return outcome
-    outcome.plans = drift.plans_of(folder, texts, declared.source)
+    outcome.plans = drift.plans_of(folder, texts, declared.source, outcome.left_out)
     if any(plan.change is generated.Change.FOREIGN for plan in outcome.plans) and write and not force:
         outcome.status = REFUSED
     elif write:
