@@ -33,7 +33,7 @@ run: setup ## start the demo: every example plugin, called once
 test: setup ## run all tests (PYTEST_ARGS="-k name" narrows)
 	@alone=0; \
 	$(BIN)/python -m pytest -q -m alone $(PYTEST_ARGS) </dev/null && alone=1 || [ $$? -eq 5 ]; \
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not alone" $(PYTEST_ARGS) </dev/null || [ $$? -eq 5 -a $$alone -eq 1 ]
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not alone" $(PYTEST_ARGS) </dev/null || [ $$? -eq 5 -a $$alone -eq 1 ]
 
 check: setup ## format, lint, types, import rules, generated files
 	@echo "check: format"
