@@ -8,13 +8,14 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -90,15 +91,18 @@ def held_back(*argv: str, options: str = "--unshare-net", env: dict[str, str] | 
     )
     os.close(say)
     os.close(held)
-    status = b""
+    status, first = b"", 0
     with program:
         try:
             while not status.endswith(b"}\n"):
                 status += os.read(said, 4096)
             found = re.search(rb'"child-pid": ([0-9]+)', status)
             assert found is not None
-            yield Held(program, int(found[1]), hold)
+            first = int(found[1])
+            yield Held(program, first, hold)
         finally:
+            with suppress(ProcessLookupError):  # one that is held back does not die with its monitor
+                os.kill(first if first and program.poll() is None else program.pid, signal.SIGKILL)
             program.kill()
             os.close(said)
             os.close(hold)
