@@ -37,7 +37,7 @@ def test_a_name_that_only_begins_the_same_is_not_meant(entry: str) -> None:
 def test_credentials_are_forbidden_in_every_home(home: str, name: str) -> None:
     assert forbidden(f"{home}/{name}", HOMES) == f"{home}/{name}"
     assert forbidden(f"{home}/{name}/id", HOMES)
-    assert forbidden(f"{home}/work/../{name}", HOMES)
+    assert forbidden(f"{home}/notes/../{name}", HOMES)
 
 
 @pytest.mark.parametrize("home", ["/root", "/data/me", "/home/anybody"])
