@@ -166,3 +166,41 @@ class FetchUrl(Value):
         self.method = method
         self.body = body
         self.headers = headers
+
+
+class OfferExports(Value):
+    """What the plugin offers has changed; `offer` is all of it now, as its contract lists it."""
+
+    __slots__ = ("offer",)
+
+    def __init__(self, offer: Any) -> None:
+        self.offer = offer
+
+
+class ChangeResource(Value):
+    """What the plugin keeps under `uri` is not what it was."""
+
+    __slots__ = ("uri",)
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+
+
+class AskUser(Value):
+    """Put a question to a person; answered with `{"action": "accept" or "decline" or "cancel", "content"?: {…}}`.
+
+    `schema` says what the answer may be; where `url` is given, the person is asked to go there instead.
+    """
+
+    __slots__ = ("message", "schema", "url")
+
+    def __init__(self, message: str, schema: Any = None, url: str | None = None) -> None:
+        self.message = message
+        self.schema = schema
+        self.url = url
+
+
+class ListRoots(Value):
+    """Which folders the work is about; answered with a list of `{"uri": str, "name"?: str}`."""
+
+    __slots__ = ()

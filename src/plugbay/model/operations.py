@@ -10,12 +10,16 @@ machine's codec treats it: raw bytes or Python values in the host, Python values
 from __future__ import annotations
 
 from plugbay.model.host_ops import (
+    AskUser,
+    ChangeResource,
     CompleteChat,
     DeleteStored,
     FetchUrl,
     GetSnapshot,
     GetStored,
+    ListRoots,
     ListStored,
+    OfferExports,
     Publish,
     PublishSnapshot,
     ReadFile,
@@ -30,31 +34,39 @@ from plugbay.model.plugin_ops import (
     Chat,
     CheckHealth,
     Compact,
+    CompleteArgument,
     DeleteVectors,
     DeliverEvent,
     DeliverSnapshot,
     DispatchCli,
+    GetPrompt,
     InvokeAction,
     InvokeTool,
     PerformAction,
     PressKey,
+    ReadResource,
     Render,
     RunHarness,
     RunHook,
     SearchVectors,
     SendOutbound,
+    SetLogLevel,
     Shutdown,
     StartChannel,
     StopChannel,
     UpsertVectors,
     UseMouse,
+    WatchResource,
 )
 
 __all__ = [
+    "AskUser",
     "CallMethod",
+    "ChangeResource",
     "Chat",
     "CheckHealth",
     "Compact",
+    "CompleteArgument",
     "CompleteChat",
     "DeleteStored",
     "DeleteVectors",
@@ -62,23 +74,28 @@ __all__ = [
     "DeliverSnapshot",
     "DispatchCli",
     "FetchUrl",
+    "GetPrompt",
     "GetSnapshot",
     "GetStored",
     "InvokeAction",
     "InvokeTool",
+    "ListRoots",
     "ListStored",
+    "OfferExports",
     "PerformAction",
     "PressKey",
     "Publish",
     "PublishSnapshot",
     "ReadFile",
     "ReadFolder",
+    "ReadResource",
     "RecallMemory",
     "Render",
     "RunHarness",
     "RunHook",
     "SearchVectors",
     "SendOutbound",
+    "SetLogLevel",
     "SetStored",
     "Shutdown",
     "StartChannel",
@@ -86,6 +103,7 @@ __all__ = [
     "SubscribeSnapshot",
     "UpsertVectors",
     "UseMouse",
+    "WatchResource",
     "WriteLog",
 ]
 
@@ -114,6 +132,11 @@ if TYPE_CHECKING:
         | DeliverSnapshot
         | InvokeAction
         | Shutdown
+        | ReadResource
+        | GetPrompt
+        | CompleteArgument
+        | WatchResource
+        | SetLogLevel
     )
     HostOp = (
         WriteLog
@@ -131,5 +154,9 @@ if TYPE_CHECKING:
         | ReadFolder
         | ReadFile
         | FetchUrl
+        | OfferExports
+        | ChangeResource
+        | AskUser
+        | ListRoots
     )
     Operation = PluginOp | HostOp

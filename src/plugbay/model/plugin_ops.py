@@ -243,3 +243,55 @@ class InvokeAction(Value):
         self.action = action
         self.data = data
         self.timeout_ms = timeout_ms
+
+
+class ReadResource(Value):
+    """Read what the plugin keeps under `uri`; answered with `{"contents": […]}`."""
+
+    __slots__ = ("context", "uri")
+
+    def __init__(self, uri: str, context: Mapping[str, Any] | None = None) -> None:
+        self.uri = uri
+        self.context: Mapping[str, Any] = _NO_CONTEXT if context is None else context
+
+
+class GetPrompt(Value):
+    """Fill in one of the plugin's prompts; answered with `{"description"?, "messages": […]}`."""
+
+    __slots__ = ("context", "input", "prompt")
+
+    def __init__(self, prompt: str, input: Any, context: Mapping[str, Any] | None = None) -> None:
+        self.prompt = prompt
+        self.input = input
+        self.context: Mapping[str, Any] = _NO_CONTEXT if context is None else context
+
+
+class CompleteArgument(Value):
+    """Suggest values for one argument of a prompt or of a resource's address.
+
+    `request` is `{"ref", "argument", "context"?}`; answered with `{"completion": {"values": […], …}}`.
+    """
+
+    __slots__ = ("request",)
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+
+
+class WatchResource(Value):
+    """Hear of changes of what is kept under `uri`, or no longer."""
+
+    __slots__ = ("uri", "wanted")
+
+    def __init__(self, uri: str, wanted: bool = True) -> None:
+        self.uri = uri
+        self.wanted = wanted
+
+
+class SetLogLevel(Value):
+    """Send log lines of this level and above; answered with nothing."""
+
+    __slots__ = ("level",)
+
+    def __init__(self, level: str) -> None:
+        self.level = level
