@@ -12,9 +12,11 @@ WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 # package:command or package:file pairs; a package is installed only where that is missing. (perl-base, on every Debian,
 # has a perl without JSON::PP; json_pp tells the two apart.)
 SYSTEM_PACKAGES := perl:json_pp util-linux:setsid procps:ps nodejs:node \
-    docker-registry:docker-registry bubblewrap:bwrap linux-libc-dev:/usr/include/asm-generic/unistd.h
+    docker-registry:docker-registry bubblewrap:bwrap linux-libc-dev:/usr/include/asm-generic/unistd.h npm:npm
 
 VENV := .venv
+# What other people wrote for MCP, for the tests: see tests/peers.
+PEERS := .peers
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt
 # Folders that hold Python; one that is absent is skipped.
@@ -30,7 +32,7 @@ help: ## list the targets
 run: setup ## start the demo: every example plugin, called once
 	@$(BIN)/python -m examples.demo
 
-test: setup ## run all tests (PYTEST_ARGS="-k name" narrows)
+test: setup $(PEERS)/.installed ## run all tests (PYTEST_ARGS="-k name" narrows)
 	@alone=0; \
 	$(BIN)/python -m pytest -q -m alone $(PYTEST_ARGS) </dev/null && alone=1 || [ $$? -eq 5 ]; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not alone" $(PYTEST_ARGS) </dev/null || [ $$? -eq 5 -a $$alone -eq 1 ]
@@ -56,7 +58,7 @@ bench: $(VENV)/.bench-installed ## run the comparisons
 setup: $(VENV)/.dev-installed ## make .venv with everything the other targets need
 
 clean: ## remove .venv, caches and build output
-	@rm -rf $(VENV) build dist .coverage htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(PEERS) build dist .coverage htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment whose interpreter is gone is made again.
@@ -72,6 +74,15 @@ $(VENV)/.dev-installed: pyproject.toml constraints.txt | system-packages $(BIN)/
 $(VENV)/.bench-installed: $(VENV)/.dev-installed
 	@echo "setup: installing what the comparisons need"
 	@$(PIP_INSTALL) -e '.[bench]'
+	@touch $@
+
+$(PEERS)/.installed: tests/peers/package.json tests/peers/mcp1.txt | $(VENV)/.dev-installed
+	@echo "setup: installing the clients and servers that the tests meet"
+	@mkdir -p $(PEERS)
+	@cp tests/peers/package.json $(PEERS)/
+	@npm install --prefix $(PEERS) --no-audit --no-fund --no-package-lock --silent
+	@$(PYTHON) -m venv --clear $(PEERS)/mcp1
+	@$(PEERS)/mcp1/bin/python -m pip install -qq --no-input --disable-pip-version-check -r tests/peers/mcp1.txt
 	@touch $@
 
 define APT_INSTALL
