@@ -19,6 +19,7 @@ from bench import (
     framing_bench,
     idle_bench,
     link_bench,
+    mcp_bench,
     nexo_bench,
     report,
     rune_bench,
@@ -32,6 +33,7 @@ COMPARISONS: dict[str, ModuleType] = {
     for module in (
         link_bench,
         nexo_bench,
+        mcp_bench,
         bus_bench,
         ainb_bench,
         rune_bench,
