@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +17,10 @@ from typing import Any, NamedTuple, Protocol
 
 import pytest
 
-import plugbay
+import plugbay as package
+from tests.support.commands import Command, command, plugbay, started
+
+__all__ = ["command"]
 
 PATIENCE = 20.0
 """Seconds a test waits for what should take a fraction of one."""
@@ -77,13 +79,9 @@ DROPPED = ("PLUGBAY", "XDG_", "FORCE_COLOR", "NO_COLOR", "GITHUB_", "COLUMNS", "
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Ours, without surprises."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
-    source = str(Path(plugbay.__file__).parents[1])
+    source = str(Path(package.__file__).parents[1])
     path = os.pathsep.join(filter(None, (source, kept.get("PYTHONPATH", ""))))
     return {**kept, "HOME": str(home), "LC_ALL": "C.UTF-8", "PYTHONPATH": path, **more}
-
-
-def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "plugbay", *map(str, arguments)]
 
 
 @pytest.fixture
@@ -97,15 +95,10 @@ def cwd(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(cwd: Path, tmp_path: Path) -> Run:
     def run(*arguments: str | Path, stdin: str | bytes = b"", **env: str) -> Done:
-        done = subprocess.run(
-            command(*arguments),
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            cwd=cwd,
-            env=environment(tmp_path, **env),
-            timeout=PATIENCE * 2,
-            check=False,
-        )
+        # Variables of Python's own are read when it starts, so for those it does.
+        start = started if any(name.startswith("PYTHON") for name in env) else plugbay
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        done = start(*arguments, stdin=given, cwd=cwd, env=environment(tmp_path, **env), timeout=PATIENCE * 2)
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run
@@ -118,9 +111,7 @@ def on_terminal(cwd: Path, tmp_path: Path) -> Callable[..., str]:
     def on_terminal(*arguments: str | Path, **env: str) -> str:
         ours, theirs = pty.openpty()
         settings = environment(tmp_path, **{"TERM": "xterm-256color", "COLUMNS": "80", **env})
-        process = subprocess.Popen(
-            command(*arguments), stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=settings
-        )
+        process = Command([str(word) for word in arguments], [theirs, theirs, theirs], cwd, settings)
         os.close(theirs)
         shown = b""
         try:
@@ -194,7 +185,7 @@ def sdk_plugin(cwd: Path) -> Path:
             "process": {
                 "command": sys.executable,
                 "args": ["main.py"],
-                "env": [f"PYTHONPATH={Path(plugbay.__file__).parents[1]}"],
+                "env": [f"PYTHONPATH={Path(package.__file__).parents[1]}"],
             },
             "tools": [
                 {
