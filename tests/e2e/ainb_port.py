@@ -59,7 +59,7 @@ class AinbPort(NexoPort):
     async def _ask(self, host: Host, entry: Entry) -> tuple[Any, Failure | None]:
         """What came of it, in the way the entry says."""
         timeout = entry.timeouts.get("call", CALL_SECONDS)
-        if "call" in entry.timeouts:
+        if "call" in entry.timeouts and self._status(host, entry).pid is None:
             await self._wake(host, entry)
         try:
             if entry.way == "run":

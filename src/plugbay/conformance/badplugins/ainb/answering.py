@@ -5,10 +5,12 @@ malformed_response, timeout, or the plugin's own error with its code; some of it
 
 from __future__ import annotations
 
-from typing import Any
-
 import child
 from child import KIND, Message, b64, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 WELL: Message = {"stdout": b64(b"hello\n"), "stderr": "", "exit_code": 0}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import child
 from child import KIND, SERVES, Message, ask, b64, read, say, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PAYLOAD = b64(b"hi")
 HELLO = {"topic": "bad.out", "payload": PAYLOAD}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import child
 from child import KIND, SERVES, Message, framed, serve, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PUBLISH = b'{"jsonrpc":"2.0","method":"host/snapshot/publish","params":{"topic":"bad.out","payload":"%b"}}'
 

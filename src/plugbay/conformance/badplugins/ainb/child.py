@@ -6,15 +6,18 @@ which. Whatever that is, it replaces something here: a handler in SERVES or HEAR
 
 from __future__ import annotations
 
-import base64
+import binascii
 import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable
-from typing import Any
 
-Message = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+Message = dict[str, "Any"]
 
 KIND = os.environ.get("KIND", "")
 NAME = os.environ.get("PLUGIN_NAME") or os.path.basename(os.path.dirname(os.path.abspath(__file__)))
@@ -129,11 +132,11 @@ def ask(method: str, /, **params: Any) -> Message:
 
 
 def b64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+    return binascii.b2a_base64(data, newline=False).decode()
 
 
 def unb64(payload: Any) -> bytes:
-    return bytes(payload) if isinstance(payload, list) else base64.b64decode(payload, validate=True)
+    return bytes(payload) if isinstance(payload, list) else binascii.a2b_base64(payload, strict_mode=True)
 
 
 def publish(topic: str, data: bytes) -> None:

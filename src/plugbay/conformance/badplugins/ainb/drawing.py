@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import child
 from child import KIND, SERVES, Message, serve, size_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 CELL = [{"x": 0, "y": 0}, {"symbol": "h"}]
 

@@ -6,10 +6,13 @@ import os
 import signal
 import sys
 import time
-from typing import Any
 
 import child
 from child import KIND, SERVES, Message, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def dispatch(params: Message) -> Any:

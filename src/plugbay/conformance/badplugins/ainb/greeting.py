@@ -6,10 +6,13 @@ handshake_failed, timeout, crashed or protocol_version_mismatch; another name or
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import child
 from child import KIND, SERVES, Message, say, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PLUGIN = {"name": "bad", "version": "1.0.0", "abi_version": 2}
 

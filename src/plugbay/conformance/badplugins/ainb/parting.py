@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from typing import Any
 
 import child
 from child import KIND, SERVES, Message, say, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def shutdown(params: Message) -> Any:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
 
 from child import KIND, SAID, Message, answer, greet, say, serve, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def _raw(text: str) -> Callable[[Message], None]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
 
-Message = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+Message = dict[str, "Any"]
 
 KIND = os.environ.get("KIND", "")
 SAID = {"said": "hello"}

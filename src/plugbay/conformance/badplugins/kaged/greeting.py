@@ -7,10 +7,13 @@ leaves has crashed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
 
 from child import IDENTITY, KIND, Message, answer, greet, read, refuse, say, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 OVER: dict[str, dict[str, Any]] = {
     "other_name": {"name": "somebody"},

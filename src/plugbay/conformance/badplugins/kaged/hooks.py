@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 from child import KIND, Message, answer, greet, refuse, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 RESULTS: dict[str, Any] = {
     "injects": {"inject": "remember this"},

@@ -5,10 +5,12 @@ What is refused is answered with an error, and the plugin is accepted as before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from child import IDENTITY, KIND, Message, answer, answers, ask, read, say, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 GET, SET, DELETE, LIST = (f"kaged.storage.{name}" for name in ("get", "set", "delete", "list"))
 K: dict[str, Any] = {"key": "k"}

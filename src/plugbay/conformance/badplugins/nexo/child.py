@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
 
-Message = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+Message = dict[str, "Any"]
 
 PLUGIN = {"id": "bad", "version": "1.0.0", "name": "Bad", "description": "misbehaves on purpose"}
 TOOL = {"name": "bad_tool", "description": "does it wrong", "input_schema": {"type": "object"}}

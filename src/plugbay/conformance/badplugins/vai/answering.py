@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from typing import Any
 
 import child
 from child import KIND, SERVES, Message, respond, say, serve, tell, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 GOOD: Message = {"content": [{"type": "text", "text": "hello"}]}
 FINE: Message = {"status": "succeeded", "result": GOOD}

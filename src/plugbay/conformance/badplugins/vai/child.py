@@ -11,10 +11,13 @@ import os
 import sys
 import threading
 import tomllib
-from collections.abc import Callable
-from typing import Any
 
-Message = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+Message = dict[str, "Any"]
 
 KIND = sys.argv[1] if len(sys.argv) > 1 else ""
 PROTOCOL = "vai.rpc.v1"

@@ -8,11 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import child
 from child import HEARS, KIND, Message, cancels, respond, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 GOOD: Message = {"content": [{"type": "text", "text": "hello"}]}
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 import child
 from child import HEARS, IDENTITY, KIND, Message, respond, say, serve, tell, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PLUGIN: Message = {"type": "hello", "role": "plugin", "plugin": IDENTITY}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from child import KIND, OPS, SERVES, Message, serve, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 TEXT = [{"type": "text", "text": "hello"}]
 SUMMARY = {"text": "short"}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import child
 from child import HEARS, KIND, SERVES, Message, ask, b64, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def invoked(params: Message) -> Any:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import child
 from child import HEARS, KIND, SERVES, Message, publish, serve, unb64
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ORDERS: dict[str, list[tuple[int, int, bool]]] = {
     "": [(1, 0, False), (1, 1, False), (1, 2, True), (2, 0, True), (3, 0, False), (4, 0, True)],

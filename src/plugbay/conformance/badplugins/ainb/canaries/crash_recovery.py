@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from typing import Any
 
 import child
 from child import KIND, SERVES, Message, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MARK = os.path.join(tempfile.gettempdir(), "canary.running")
 was_killed = KIND != "" and os.path.exists(MARK)

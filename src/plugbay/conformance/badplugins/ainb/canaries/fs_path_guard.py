@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import child
 from child import KIND, SERVES, Message, ask, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NOTES = os.path.expanduser("~/.plugbay-conformance-canary/notes")
 PATHS = {

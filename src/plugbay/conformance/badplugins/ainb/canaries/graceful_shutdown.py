@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from typing import Any
 
 import child
 from child import HEARS, KIND, SERVES, Message, ask, say, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def init(params: Message) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import child
 from child import KIND, SERVES, Message, say, serve, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LEVELS = ("trace", "debug", "info", "warn", "error")
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import child
 from child import HEARS, KIND, SERVES, Message, answer, handle, picture, refuse, render, say, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 greeted = False
 

@@ -6,10 +6,13 @@ import os
 import sys
 import tempfile
 import threading
-from typing import Any
 
 import child
 from child import KIND, SERVES, Message, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 STARTS = os.path.join(tempfile.gettempdir(), "canary.starts")
 TOO_MANY = 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import child
 from child import HEARS, KIND, SERVES, Message, ask, publish, say, serve, tell, unb64
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def init(params: Message) -> Any:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any
 
 import child
 from child import SERVES, Message, cancels, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 deliveries: set[str] = set()
 """The events that were handled: a delivery may come more than once."""

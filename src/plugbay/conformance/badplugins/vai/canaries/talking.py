@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 import child
 import four  # type: ignore[import-not-found]  # it lies beside this file
 from child import SERVES, Message, refuse, respond, say, tell, write
 from four import instead, succeeded, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # hello
 
