@@ -1,4 +1,4 @@
-"""Dies, hangs or does not let go, as KIND says."""
+"""Dies, hangs or does not let go when its tool is called, as KIND says."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ KINDS: dict[str, Callable[[Message], Any]] = {
 
 
 def begin(message: Message) -> None:
+    if message["op"] != "tool.invoke":
+        return proper(message)
     cancels[message["id"]] = threading.Event()
     threading.Thread(target=KINDS[KIND], args=(message,), daemon=True).start()
 
@@ -63,5 +65,6 @@ if KIND in ("ignores_shutdown", "ignores_cancel_and_forks"):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     HEARS["shutdown"] = lambda message: time.sleep(60)
 
+proper: Callable[[Message], None] = child.begin
 child.begin = begin
 serve()
