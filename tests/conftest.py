@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.support.loops import run
 
@@ -18,3 +21,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # those who asked for no bytecode, as images of containers do; git ignores it.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m alone`, which means a dozen tests, files that have none are not loaded: all of them take 10 s."""
+    skipped = (
+        config.getoption("markexpr") == "alone" and collection_path.suffix == ".py" and not _names(collection_path)
+    )
+    return skipped or None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where the mark came from elsewhere, a test would run neither alone nor with the others."""
+    for item in items:
+        if item.get_closest_marker("alone") and not _names(item.path):
+            raise pytest.UsageError(f"{item.nodeid} is marked alone, but its file does not say `mark.alone`")
+
+
+def _names(file: Path) -> bool:
+    return b"mark.alone" in file.read_bytes()
