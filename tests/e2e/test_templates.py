@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import plugbay
+import plugbay as package
 from plugbay.cli.scaffold import CONTRACTS, LANGUAGES
+from tests.support.commands import plugbay
 
 PATIENCE = 100.0
 """Seconds for one command; on a quiet machine the slowest takes 10."""
@@ -38,8 +39,11 @@ class Desk:
         tool.chmod(0o755)
         kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
         path = os.pathsep.join([str(tool.parent), os.path.dirname(sys.executable), os.environ["PATH"]])
-        source = str(Path(plugbay.__file__).parents[1])
+        source = str(Path(package.__file__).parents[1])
         self.env = {**kept, "PATH": path, "HOME": str(place), "LC_ALL": "C.UTF-8", "PYTHONPATH": source}
+
+    def plugbay(self, *words: str, cwd: str = ".") -> subprocess.CompletedProcess[bytes]:
+        return plugbay(*words, cwd=self.folder / cwd, env=self.env, timeout=PATIENCE)
 
     def run(self, *words: str, cwd: str = ".") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -62,9 +66,9 @@ def desk(tmp_path: Path) -> Desk:
 @pytest.mark.parametrize("contract", CONTRACTS)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_new_plugin_keeps_its_contract_and_passes_its_own_tests(desk: Desk, language: str, contract: str) -> None:
-    made = desk.run("plugbay", "new", "sky-map", "--lang", language, "--contract", contract)
+    made = desk.plugbay("new", "sky-map", "--lang", language, "--contract", contract)
     assert made.returncode == 0, made.stderr
-    held = desk.run("plugbay", "conform", ".", "--json", cwd="sky-map")
+    held = desk.plugbay("conform", ".", "--json", cwd="sky-map")
     report = json.loads(held.stdout)
     assert [axis for axis in report["axes"] if axis["status"] == "failed"] == []
     assert (held.returncode, report["contract"]) == (0, contract)
@@ -76,18 +80,18 @@ def test_a_new_plugin_keeps_its_contract_and_passes_its_own_tests(desk: Desk, la
 
 
 def test_one_source_for_all_contracts_keeps_them_and_passes_its_tests(desk: Desk) -> None:
-    desk.run("plugbay", "new", "sky-map", "--contract", "all")
+    desk.plugbay("new", "sky-map", "--contract", "all")
     done = desk.run(*OWN_TESTS["python"], cwd="sky-map")
     assert done.returncode == 0, done.stdout + done.stderr
     only = ["--only", "rune.handshake.answers", "--only", "nexo.initialize.answers", "--only", "rune.manifest.drift"]
-    held = desk.run("plugbay", "conform", ".", *only, "--json", cwd="sky-map")
+    held = desk.plugbay("conform", ".", *only, "--json", cwd="sky-map")
     assert held.returncode == 0, held.stdout + held.stderr
     assert [axis["status"] for axis in json.loads(held.stdout)["axes"]] == ["passed"] * 3
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_plugin_that_was_broken_afterwards_does_not_pass_its_own_tests(desk: Desk, language: str) -> None:
-    desk.run("plugbay", "new", "sky-map", "--lang", language, "--contract", "rune")
+    desk.plugbay("new", "sky-map", "--lang", language, "--contract", "rune")
     source = next((desk.folder / "sky-map").glob("plugin.*"))
     source.write_text(source.read_text().replace("Hello, ", "Goodbye, "))
     done = desk.run(*OWN_TESTS[language], cwd="sky-map")
