@@ -7,7 +7,6 @@ changed is not, and the report says where.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from plugbay import CallFailed, Code, Host
+from tests.support.commands import plugbay
 from tests.support.loops import Run, run_on
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -119,14 +119,10 @@ def record(case: Case, tmp_path: Path, run: Run) -> tuple[Any, Path]:
     return results[0], file
 
 
-def play(file: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "plugbay", "replay", str(file), "--as-host", str(folder), *words],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+def play(file: Path, folder: Path, *words: str) -> tuple[int, str, str]:
+    """The status, and what was said on either stream."""
+    done = plugbay("replay", file, "--as-host", folder, *words)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 def stand_in(case: Case, file: Path, tmp_path: Path) -> Path:
@@ -157,9 +153,9 @@ def test_a_recording_answers_in_the_place_of_the_plugin(case: Case, tmp_path: Pa
 @each_contract
 def test_a_plugin_that_was_not_changed_is_as_it_was_recorded(case: Case, tmp_path: Path) -> None:
     _, file = record(case, tmp_path, run_on("asyncio"))
-    done = play(file, EXAMPLES / case.example)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert "as recorded" in done.stdout
+    status, said, complained = play(file, EXAMPLES / case.example)
+    assert (status, complained) == (0, ""), said
+    assert "as recorded" in said
 
 
 @each_contract
@@ -170,9 +166,9 @@ def test_a_plugin_that_was_changed_is_found_out(case: Case, tmp_path: Path) -> N
     source = program.read_text("utf-8")
     assert case.was in source
     program.write_text(source.replace(case.was, case.becomes))
-    done = play(file, folder)
-    assert done.returncode == 9, done.stdout + done.stderr
-    assert "is different" in done.stdout and "      - " in done.stdout and "      + " in done.stdout
+    status, said, complained = play(file, folder)
+    assert status == 9, said + complained
+    assert "is different" in said and "      - " in said and "      + " in said
 
 
 def test_what_was_not_recorded_gets_the_contracts_own_error(tmp_path: Path, run: Run) -> None:
@@ -197,8 +193,8 @@ def test_a_recording_that_was_torn_by_the_death_of_its_host_plays_as_far_as_it_g
     data = file.read_bytes()
     end = data.index(b"\n", data.index(b'"forgotten"')) + 1
     file.write_bytes(data[: end + 20])
-    done = play(file, EXAMPLES / case.example)
-    assert done.returncode == 0, done.stdout + done.stderr
+    status, said, complained = play(file, EXAMPLES / case.example)
+    assert status == 0, said + complained
 
 
 def test_plugins_that_talk_through_their_host_do_so_from_recordings(tmp_path: Path, run: Run) -> None:

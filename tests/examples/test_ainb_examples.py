@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from plugbay.host.keys import parse_key
 from plugbay.host.screens import Frame
 from plugbay.sdk.manifests import ainb_manifest, ainb_program
 from tests.examples import EVERY_CONTRACT
+from tests.support import commands
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
@@ -37,11 +36,9 @@ MOST_LOOKS = 500
 
 def plugbay(*words: str, status: int = 0, folder: Path | None = None) -> tuple[str, str]:
     """What a command prints, on either stream."""
-    done = subprocess.run(
-        [sys.executable, "-m", "plugbay", *words], cwd=folder, capture_output=True, text=True, timeout=50, check=False
-    )
+    done = commands.plugbay(*words, cwd=folder)
     assert done.returncode == status, done.stderr
-    return done.stdout, done.stderr
+    return done.stdout.decode(), done.stderr.decode()
 
 
 def calls(path: Path, *rows: tuple[str, str, int]) -> None:

@@ -6,8 +6,6 @@ import hashlib
 import hmac
 import json
 import runpy
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -27,6 +25,7 @@ from plugbay.host.records import MemoryTokens
 from plugbay.host.seeds import token_estimate
 from plugbay.sdk.manifests import vai_manifest, vai_program
 from plugbay.sdk.vai_manifest import schemas_of
+from tests.support import commands
 from tests.support.loops import Run, until
 from tests.support.requirements import requirement
 
@@ -38,10 +37,9 @@ SUBJECTS = "feat: a menu\n- fix(till): the price of tea\nchore: tidy up\nwithout
 
 def plugbay(*words: str, status: int = 0) -> str:
     """What a command prints on stdout."""
-    command = [sys.executable, "-m", "plugbay", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = commands.plugbay(*words)
     assert done.returncode == status, done.stderr
-    return done.stdout
+    return done.stdout.decode()
 
 
 def with_devkit(

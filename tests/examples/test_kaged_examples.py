@@ -7,8 +7,6 @@ import hmac
 import json
 import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from plugbay.host.bus import Stream
 from plugbay.host.discovery import inspect
 from plugbay.sdk.manifests import kaged_manifest
 from tests.examples import EVERY_CONTRACT
+from tests.support import commands
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
@@ -35,17 +34,9 @@ KEY = "correct horse battery staple"
 
 def plugbay(*words: str, status: int = 0, folder: Path | None = None, given: str = "") -> str:
     """What a command prints, on both streams."""
-    done = subprocess.run(
-        [sys.executable, "-m", "plugbay", *words],
-        cwd=folder,
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = commands.plugbay(*words, cwd=folder, stdin=given.encode())
     assert done.returncode == status, done.stderr
-    return done.stdout + done.stderr
+    return (done.stdout + done.stderr).decode()
 
 
 def settings(tmp_path: Path, text: str = "") -> Path:

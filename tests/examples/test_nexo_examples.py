@@ -7,8 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from plugbay.conformance.plugin_runner import run_conformance
 from plugbay.host.bus import Stream
 from plugbay.host.discovery import inspect
 from tests.examples import EVERY_CONTRACT
+from tests.support import commands
 from tests.support.loops import Run
 from tests.support.openai_server import OpenAiServer, Reply, completion, delta, events, streamed
 from tests.support.requirements import requirement
@@ -30,9 +29,7 @@ FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/nexo-plugin.toml") if 
 
 def plugbay(*words: str, status: int = 0) -> Any:
     """The JSON that a command prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "plugbay", *words, "--json"], capture_output=True, text=True, timeout=50, check=False
-    )
+    done = commands.plugbay(*words, "--json")
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)
 

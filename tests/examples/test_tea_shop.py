@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +15,7 @@ from plugbay import Host
 from plugbay.conformance.plugin_runner import run_conformance
 from plugbay.host.discovery import inspect
 from tests.sdk.everywhere import CONTRACTS, REACHES, Outcome, Reach, hosted, loaded
+from tests.support.commands import plugbay
 
 SHOP = Path(__file__).parents[2] / "examples" / "tea-shop"
 
@@ -285,8 +284,7 @@ def test_progress_is_told_where_the_contract_has_a_word_for_it(contract: str) ->
 def test_every_manifest_is_good_and_written_from_the_source(contract: str) -> None:
     found = inspect(SHOP, contract)
     assert (found.contract, found.errors) == (contract, ())
-    command = [sys.executable, "-m", "plugbay", "manifest", str(SHOP), "--contract", contract, "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = plugbay("manifest", SHOP, "--contract", contract, "--check")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
