@@ -72,6 +72,7 @@ def test_imports_for_the_type_checker_keep_the_structure_too(tmp_path: Path) -> 
 
 SKELETON = (
     "__main__ cli.main tui.app control.app gateway.bindings store.memory packages.verify brokers.nats "
+    "bridge.bridge "
     "host.host host.policy host.restart host.supervisor host.services.llm sdk.plugin conformance.scenario "
     "link.link process.child contracts.registry contracts.base contracts.rune.machine contracts.nexo.machine "
     "contracts.kaged.machine contracts.ainb.machine contracts.vai.machine contracts.mcp.machine "
@@ -115,6 +116,7 @@ def test_a_clean_skeleton_keeps_every_rule(skeleton: Path) -> None:
         (LAYERS, "control.app", "plugbay.tui.app"),
         (LAYERS, "gateway.bindings", "plugbay.control.app"),
         (LAYERS, "store.memory", "plugbay.packages.verify"),
+        (LAYERS, "bridge.bridge", "plugbay.packages.verify"),
         (LAYERS, "brokers.nats", "plugbay.gateway.bindings"),
         (LAYERS, "host.host", "plugbay.store.memory"),
         (LAYERS, "sdk.plugin", "plugbay.host.host"),

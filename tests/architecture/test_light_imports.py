@@ -27,6 +27,8 @@ LIGHT_FILES = (
     *(f"contracts/*/{name}.py" for name in ("machine", "messages", "errors")),
     *(f"contracts/ainb/{name}.py" for name in ("fields", "greeting", "requests", "results")),
     *(f"contracts/kaged/{name}.py" for name in ("calls", "framing", "greeting", "replies", "storage", "texts")),
+    *(f"contracts/mcp/{name}.py" for name in "calling catalogue client framing greeting logs pages".split()),
+    *(f"contracts/mcp/{name}.py" for name in "parking questions replies requests server welcoming".split()),
     *(f"contracts/nexo/{name}.py" for name in ("framing", "greeting", "replies", "requests")),
     *(f"contracts/vai/{name}.py" for name in ("greeting", "requests", "results")),
     *(f"model/{name}.py" for name in ("values", "errors", "events", "operations", "text", "ids")),

@@ -33,6 +33,7 @@ def test_a_contract_is_recognised_by_its_manifest_file() -> None:
     assert contract_of("rterm-plugin.json") is CONTRACTS["rune"]
     assert contract_of("manifest.toml") is CONTRACTS["ainb"]
     assert contract_of("vai-plugin.toml") is CONTRACTS["vai"]
+    assert contract_of(".mcp.json") is contract_of("manifest.json") is CONTRACTS["mcp"]
     assert contract_of("package.json") is None
 
 
@@ -60,6 +61,23 @@ def test_a_vai_plugin_is_told_which_host_greets_it() -> None:
     )
 
 
+def test_an_mcp_server_is_told_who_greets_it_and_what_was_granted_of_what_it_may_ask_for() -> None:
+    spec = PluginSpec("p", "0", "mcp", Path("/p"), ("p",), optional_capabilities=("sampling", "roots"))
+    machine = CONTRACTS["mcp"].host_machine(spec, HostSide(("roots", "elicitation")), MsgspecCodec())
+    machine.greet()
+    hello = json.loads(machine.outgoing())
+    assert (hello["method"], hello["params"]["protocolVersion"]) == ("initialize", "2025-11-25")
+    assert hello["params"]["clientInfo"] == {"name": "plugbay", "version": __version__}
+    assert hello["params"]["capabilities"] == {"roots": {}}
+
+
+def test_an_mcp_server_is_greeted_in_the_era_it_is_known_to_speak() -> None:
+    spec = PluginSpec("p", "0", "mcp", Path("/p"), ("p",))
+    machine = CONTRACTS["mcp"].host_machine(spec, HostSide(era="modern"), MsgspecCodec())
+    machine.greet()
+    assert json.loads(machine.outgoing())["method"] == "server/discover"
+
+
 def test_only_a_contract_whose_manifest_names_files_is_given_them() -> None:
     class Nowhere:
         platform = ("linux", "amd64")
@@ -69,5 +87,5 @@ def test_only_a_contract_whose_manifest_names_files_is_given_them() -> None:
 
         program_problem = read
 
-    for name in ("rune", "nexo", "kaged", "ainb"):
+    for name in ("rune", "nexo", "kaged", "ainb", "mcp"):
         assert CONTRACTS[name].parse_manifest("", Path("/p"), {}, Nowhere())[0] is None  # type: ignore[arg-type]

@@ -15,6 +15,10 @@ from plugbay.contracts.ainb.machine import AinbMachine
 from plugbay.contracts.base import Machine, Role
 from plugbay.contracts.kaged import manifest as kaged_manifest
 from plugbay.contracts.kaged.machine import KagedMachine
+from plugbay.contracts.mcp import bundle as mcp_bundle
+from plugbay.contracts.mcp import manifest as mcp_manifest
+from plugbay.contracts.mcp.machine import McpMachine
+from plugbay.contracts.mcp.messages import HANDSHAKE
 from plugbay.contracts.nexo import manifest as nexo_manifest
 from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.contracts.rune import manifest as rune_manifest
@@ -47,6 +51,8 @@ class HostSide:
     """Whether the host keeps values for plugins."""
     pid: int = 0
     """The host's process; 0 when it is not to be told."""
+    era: str = ""
+    """How to greet, where the contract has changed its greeting; empty: as it does when nothing is known."""
 
 
 Parsed = tuple[PluginSpec | None, list[Problem]]
@@ -121,6 +127,12 @@ def _vai_host(spec: PluginSpec, side: HostSide, codec: Codec) -> Machine:
     return VaiMachine(Role.HOST, codec, package_id=spec.id, version=spec.version, host_version=HOST_VERSION)
 
 
+def _mcp_host(spec: PluginSpec, side: HostSide, codec: Codec) -> Machine:
+    client = {"name": "plugbay", "version": HOST_VERSION}
+    granted = frozenset(side.granted).intersection(spec.optional_capabilities)
+    return McpMachine(Role.HOST, codec, era=side.era or HANDSHAKE, client=client, offers=granted)
+
+
 def _alone(parse: Parse) -> ParseWithFiles:
     """For contracts whose manifests say everything themselves."""
     return lambda text, root, environ, site: parse(text, root, environ)
@@ -143,6 +155,14 @@ CONTRACTS: dict[str, Contract] = {
             folder_name=ainb_manifest.declared_name,
         ),
         Contract("vai", VaiMachine, (vai_manifest.FILE_NAME,), vai_manifest.parse, _vai_host),
+        Contract(
+            "mcp",
+            McpMachine,
+            (mcp_manifest.FILE_NAME, mcp_bundle.FILE_NAME),
+            _alone(mcp_manifest.parse),
+            _mcp_host,
+            not_ours=mcp_manifest.not_ours,
+        ),
     )
 }
 

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple, Protocol
 from plugbay.contracts.ainb.messages import MAX_BODY as AINB_BODY
 from plugbay.contracts.base import Role
 from plugbay.contracts.kaged.messages import MAX_READ
+from plugbay.contracts.mcp.messages import MAX_LINE
 from plugbay.contracts.nexo.messages import MAX_CHILD_LINE
 from plugbay.contracts.nexo.messages import MAX_HOST_LINE as NEXO_HOST_LINE
 from plugbay.contracts.rune.messages import MAX_HOST_LINE, MAX_PLUGIN_LINE
@@ -109,6 +110,7 @@ _CUT_BY: dict[str, tuple[Callable[[int], Framing], int, int]] = {
     "kaged": (Lines, MAX_READ, MAX_READ),
     "ainb": (Lengths, AINB_BODY, AINB_BODY),
     "vai": (OpenLengths, VAI_BODY, VAI_BODY),
+    "mcp": (Lines, MAX_LINE, MAX_LINE),
 }
 """The way of each contract, and the most bytes of a message of its host and of its plugin."""
 

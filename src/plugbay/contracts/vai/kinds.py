@@ -27,8 +27,8 @@ FIDELITIES = ("lossless", "checkpoint", "prompt_replay", "summary_reseed")
 
 MODES = ("composite",)
 SUPPORTS = ("continue", "branch_session", "compact", "tool")
-EVENTS = ("run.completed", "chain.compacted")
-"""The words that the contract shows where it gives no list."""
+EVENTS = ("run.completed", "run.failed", "run.cancelled", "chain.compacted")
+"""The words that the contract shows where it gives no list; and two more ways in which a run may end."""
 
 _SCOPE_FOR = {"compact": "compactions:write", "branch_session": "chains:write"}
 """What a harness cannot do without."""

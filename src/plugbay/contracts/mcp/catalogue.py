@@ -1,0 +1,136 @@
+"""What a server offers, page by page: which list is asked for next, and what of the answers is kept.
+
+Owns the bounds of listing and what is wrong with an entry. The definitions stay the server's own objects, unchanged;
+what cannot be used is left out, what is merely odd stays, and both are said in a warning. Refuses to know frames.
+"""
+
+from __future__ import annotations
+
+from plugbay.contracts.mcp.messages import LISTS
+from plugbay.model.text import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from plugbay.contracts.mcp.messages import List
+    from plugbay.model.errors import Failure
+
+MAX_PAGES = 1_000
+"""Pages of one list; a server that always has another one must not keep its host listing for ever."""
+
+MAX_ENTRIES = 10_000
+"""Entries of one list; the largest real catalogues have some hundreds."""
+
+MAX_LIST_BYTES = 64 << 20
+"""Bytes of the answers that make one list: four full lines, and what they take in memory once read."""
+
+MAX_WARNINGS = 100
+"""Warnings kept; the odd entries of a list are usually odd in the same way."""
+
+MAX_NAME = 128
+"""Characters of a tool's name, by the recommendation of the contract."""
+
+_NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
+
+
+class Listing:
+    """One round of listing. `offer` is what was known before, and list by list becomes what is known now."""
+
+    __slots__ = ("_bytes", "_cursor", "_entries", "_known", "_pages", "_seen", "_todo", "offer", "warnings")
+
+    def __init__(self, lists: Iterable[List], offer: Mapping[str, list[dict[str, Any]]]) -> None:
+        self.offer = dict(offer)
+        self.warnings: list[str] = []
+        self._todo = list(lists)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._entries: list[dict[str, Any]] = []
+        self._known: set[str] = set()
+        self._seen: set[str] = set()
+        self._cursor: str | None = None
+        self._pages = self._bytes = 0
+
+    @property
+    def current(self) -> List | None:
+        """Which list is asked for; None when all is listed."""
+        return self._todo[0] if self._todo else None
+
+    def params(self) -> dict[str, Any]:
+        """The parameters for the next page. Any cursor is one, even an empty text."""
+        return {} if self._cursor is None else {"cursor": self._cursor}
+
+    def take(self, result: Any, size: int) -> None:
+        """One page, of `size` bytes."""
+        listed = self._todo[0]
+        entries = result.get(listed.key) if isinstance(result, dict) else None
+        if not isinstance(entries, list):
+            self.warn(f"{listed.method} was answered without {listed.key} (an array)")
+            entries = []
+        for entry in entries[: MAX_ENTRIES - len(self._entries)]:
+            self._keep(listed, entry)
+        self._pages += 1
+        self._bytes += size
+        if self._goes_on(listed, result.get("nextCursor") if isinstance(result, dict) else None):
+            return
+        self.offer[listed.name] = self._entries
+        self._next()
+
+    def failed(self, failure: Failure, *, expected: bool) -> None:
+        """The list could not be had: what was known of it before stays. `expected`: nobody need be told."""
+        if not expected:
+            self.warn(f"{self._todo[0].method} failed: {failure.message}")
+        self._next()
+
+    def warn(self, text: str) -> None:
+        """Say something once."""
+        text = printable(text.encode("utf-8", "backslashreplace"))
+        if text not in self.warnings and len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(text)
+
+    def _next(self) -> None:
+        del self._todo[0]
+        self._begin()
+
+    def _goes_on(self, listed: List, cursor: Any) -> bool:
+        """Whether there is another page to ask for."""
+        if cursor is None:
+            return False
+        if not isinstance(cursor, str) or cursor in self._seen:
+            what = "a cursor that it had given before" if isinstance(cursor, str) else "a cursor that is no string"
+            self.warn(f"{listed.method} was answered with {what}; the rest of the list is not read")
+            return False
+        if len(self._entries) >= MAX_ENTRIES or self._pages >= MAX_PAGES or self._bytes >= MAX_LIST_BYTES:
+            bounds = f"{MAX_ENTRIES:,} entries, {MAX_PAGES:,} pages or {MAX_LIST_BYTES:,} bytes"
+            self.warn(f"{listed.method} has more than {bounds}; the rest of the list is not read")
+            return False
+        self._seen.add(cursor)
+        self._cursor = cursor
+        return True
+
+    def _keep(self, listed: List, entry: Any) -> None:
+        identity = entry.get(listed.identity) if isinstance(entry, dict) else None
+        if not (isinstance(identity, str) and identity):
+            self.warn(f"{listed.method} lists something without {listed.identity}, which nobody can use")
+            return
+        if identity in self._known:
+            self.warn(f"{listed.method} lists {identity[:MAX_NAME]!r} twice; the first one counts")
+            return
+        if listed.name == "tools":
+            self._look_at_tool(identity, entry)
+        self._known.add(identity)
+        self._entries.append(entry)
+
+    def _look_at_tool(self, name: str, tool: dict[str, Any]) -> None:
+        if len(name) > MAX_NAME or name.strip(_NAME_LETTERS):
+            self.warn(f"the tool {name[:MAX_NAME]!r} has a name that not every client takes")
+        if not isinstance(tool.get("inputSchema"), dict):
+            self.warn(f"the tool {name[:MAX_NAME]!r} has no inputSchema, so its input is not checked")
+
+
+def announced_lists(capabilities: Mapping[str, Any]) -> list[List]:
+    """The lists to ask for. A server that announces none of them is asked for its tools: many forget to say so."""
+    said = [listed for listed in LISTS if isinstance(capabilities.get(listed.capability), dict)]
+    return said or [LISTS[0]]

@@ -1,0 +1,131 @@
+"""What a server offers, as exports of a plugin, and back.
+
+Owns how tools, resources, templates and prompts are named and what a caller gives each. The server's own definition
+stays in `facts["mcp"]`, unchanged, so that nothing is lost when it is served again. Refuses to know conversations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from plugbay.contracts.mcp.messages import LISTS, as_object, as_text, empty_offer
+from plugbay.contracts.mcp.templates import expanded, variables
+from plugbay.contracts.schemas import schema_problem
+from plugbay.model.spec import Export
+
+KINDS = {"tools": "tool", "resources": "resource", "resource_templates": "resource", "prompts": "prompt"}
+"""The list of an offer → the kind of its exports."""
+
+FACT = "mcp"
+"""Where an export keeps the server's own definition, and under `LIST` which list it is from."""
+LIST = "mcp_list"
+
+NO_INPUT: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def exports_of(offer: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[list[Export], list[str]]:
+    """The exports of an offer, in its order, and what is odd about them.
+
+    Where two would have one name a tool keeps it, a resource is called by its address, and a prompt `prompt:NAME`.
+    """
+    warnings: list[str] = []
+    names = Counter(_wished_name(name, entry) for name, entry in _entries(offer))
+    taken: set[str] = set()
+    exports: list[Export] = []
+    for name, entry in _entries(offer):
+        wished, other = _wished_name(name, entry), _other_name(name, entry)
+        free = [each for each in (wished, other) if each and each not in taken]
+        clear = name == "tools" or names[wished] == 1
+        chosen = next((each for each in free if clear or each == other), "")
+        if not chosen:
+            warnings.append(f"{name} has {wished!r}, a name that another export has already; it cannot be called")
+            continue
+        taken.add(chosen)
+        exports.append(_export(name, chosen, dict(entry), warnings))
+    return exports, warnings
+
+
+def offer_of(exports: Iterable[Export]) -> dict[str, list[dict[str, Any]]]:
+    """The offer that `exports` came from."""
+    offer = empty_offer()
+    for export in exports:
+        definition, listed = export.facts.get(FACT), export.facts.get(LIST)
+        if isinstance(definition, dict) and listed in offer:
+            offer[listed].append(definition)
+    return offer
+
+
+def address(export: Export, given: Mapping[str, Any]) -> str | None:
+    """The uri to read for a resource: its own, or that of its template with `given` filled in; None: it is none."""
+    definition = as_object(export.facts.get(FACT))
+    template = definition.get("uriTemplate")
+    return expanded(template, given) if isinstance(template, str) else definition.get("uri")
+
+
+def _entries(offer: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(listed.name, entry) for listed in LISTS for entry in offer.get(listed.name, ())]
+
+
+def _wished_name(name: str, entry: Mapping[str, Any]) -> str:
+    """What it is called where that is clear; a resource without a name has its address."""
+    return as_text(entry.get("name")) or _identity(name, entry)
+
+
+def _other_name(name: str, entry: Mapping[str, Any]) -> str:
+    identity = _identity(name, entry)
+    return f"prompt:{identity}" if name == "prompts" and identity else identity
+
+
+def _identity(name: str, entry: Mapping[str, Any]) -> str:
+    identity = next(listed.identity for listed in LISTS if listed.name == name)
+    return as_text(entry.get(identity))
+
+
+def _export(name: str, chosen: str, entry: dict[str, Any], warnings: list[str]) -> Export:
+    return Export(
+        kind=KINDS[name],
+        name=chosen,
+        description=as_text(entry.get("description")) or as_text(entry.get("title")),
+        input_schema=_input_schema(name, chosen, entry, warnings),
+        output_schema=_usable(chosen, "outputSchema", entry, warnings) if name == "tools" else None,
+        facts={FACT: entry, LIST: name},
+    )
+
+
+def _input_schema(name: str, chosen: str, entry: dict[str, Any], warnings: list[str]) -> Any:
+    if name == "tools":
+        return _usable(chosen, "inputSchema", entry, warnings)
+    if name == "resource_templates":
+        return _object_of(variables(as_text(entry.get("uriTemplate"))), {})
+    if name == "prompts":
+        arguments = entry.get("arguments")
+        given = [as_object(argument) for argument in (arguments if isinstance(arguments, list) else [])]
+        return _object_of(
+            [as_text(each.get("name")) for each in given if each.get("name")],
+            {as_text(each.get("name")): each for each in given},
+        )
+    return NO_INPUT
+
+
+def _object_of(names: Iterable[str], about: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The schema of an object of texts."""
+    properties: dict[str, Any] = {}
+    for name in names:
+        description = as_text(about.get(name, {}).get("description"))
+        properties[name] = {"type": "string", **({"description": description} if description else {})}
+    required = [name for name in properties if about.get(name, {}).get("required") is True]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _usable(chosen: str, key: str, entry: dict[str, Any], warnings: list[str]) -> Any:
+    """A schema that can be enforced; None accepts anything."""
+    schema = entry.get(key)
+    if schema is None:
+        return None
+    why = schema_problem(schema) if isinstance(schema, dict | bool) else "it is no schema"
+    if why is None:
+        return schema
+    warnings.append(f"{chosen}: its {key} cannot be enforced, so nothing is checked against it: {why}")
+    return None

@@ -1,0 +1,494 @@
+"""What a host asks and answers, in both eras."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from plugbay.contracts.base import Misuse
+from plugbay.contracts.mcp.client import ANSWER_ROOM, MAX_QUESTIONS, MAX_ROUNDS
+from plugbay.contracts.mcp.messages import CAPABILITIES, HANDSHAKE, LOG_LEVEL, MAX_LINE, MODERN, VERSION
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.events import CallArrived, CallFinished, Noise, Notified
+from plugbay.model.operations import (
+    AskUser,
+    CallMethod,
+    CheckHealth,
+    CompleteArgument,
+    CompleteChat,
+    GetPrompt,
+    InvokeTool,
+    ListRoots,
+    ReadResource,
+    SetLogLevel,
+    WatchResource,
+    WriteLog,
+)
+from tests.contracts.mcp.talk import CODECS, asked, finished, frames, greeting, host, line, request, told, value_of
+from tests.support.requirements import requirement
+
+if TYPE_CHECKING:
+    from plugbay.contracts.mcp.machine import McpMachine
+    from plugbay.wire.strict_json import Codec
+
+
+@pytest.fixture(params=list(CODECS))
+def codec(request: pytest.FixtureRequest) -> Codec:
+    return CODECS[request.param]()
+
+
+ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+COMPLETION = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "v"}}
+
+
+def answer(machine: McpMachine, **answer: Any) -> Any:
+    """Answer the one request that waits; the one event that follows."""
+    (frame,) = [frame for frame in frames(machine) if "method" in frame and "id" in frame]
+    return finished(machine.receive(line({"jsonrpc": "2.0", "id": frame["id"], **answer})))
+
+
+# Calls.
+
+
+@requirement("mcp:wire-tools-call")
+def test_a_call_byte_for_byte(codec: Codec) -> None:
+    machine = host(codec)
+    assert machine.call(1, InvokeTool("echo", codec.dump({"a": "é"}))) is None
+    assert (
+        machine.outgoing()
+        == (
+            '{"jsonrpc":"2.0","id":6,"method":"tools/call","params":'
+            '{"name":"echo","arguments":{"a":"é"},"_meta":{"progressToken":6}}}\n'
+        ).encode()
+    )
+
+
+@requirement("mcp:wire-methods")
+@ERAS
+@pytest.mark.parametrize(
+    ("op", "result"),
+    [
+        (InvokeTool("echo", {}), {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"a": 1}}),
+        (ReadResource("note:a"), {"contents": [{"uri": "note:a", "text": "x"}]}),
+        (GetPrompt("greet", {"who": "me"}), {"messages": []}),
+        (CompleteArgument(COMPLETION), {"completion": {"values": ["x"]}}),
+    ],
+)
+def test_an_operation_is_asked_and_its_result_comes_whole(era: str, op: Any, result: Any, codec: Codec) -> None:
+    machine = host(codec, era)
+    assert machine.call(3, op) is None
+    told = {"resultType": "complete", **result} if era == MODERN else result
+    event = answer(machine, result=told)
+    assert event.id == 3
+    assert value_of(machine, event) == result
+
+
+@requirement("mcp:wire-meta")
+@ERAS
+def test_what_a_caller_says_beside_the_arguments_travels_and_ours_wins(era: str) -> None:
+    machine = host(era=era)
+    meta = {"traceparent": "00", "progressToken": "theirs", VERSION: "1900-01-01"}
+    machine.call(1, InvokeTool("echo", {}, {"_meta": meta, "agent_id": "secret"}))
+    (frame,) = frames(machine)
+    said = frame["params"]["_meta"]
+    assert (said["traceparent"], said["progressToken"]) == ("00", frame["id"])
+    assert said.get(VERSION) == (None if era == HANDSHAKE else "2026-07-28")
+    assert "agent_id" not in json.dumps(frame)
+
+
+def test_a_meta_that_is_no_json_is_refused() -> None:
+    failure = host().call(1, InvokeTool("echo", {}, {"_meta": {"a": object()}}))
+    assert failure is not None and failure.code == Code.INVALID_INPUT
+
+
+@requirement("mcp:wire-ping")
+def test_health_is_a_ping_in_the_handshake_era_and_nothing_in_the_modern_one() -> None:
+    machine = host()
+    assert machine.call(1, CheckHealth()) is None
+    assert answer(machine, error={"code": -32601, "message": "?"}).failure is not None
+    machine.call(2, CheckHealth())
+    assert answer(machine, result={}) == CallFinished(2)
+    failure = host(era=MODERN).call(1, CheckHealth())
+    assert failure is not None and failure.code == Code.CAPABILITY_NOT_DECLARED
+
+
+@requirement("mcp:wire-logging")
+def test_a_level_is_set_once_in_one_era_and_said_each_time_in_the_other() -> None:
+    machine = host()
+    machine.call(1, SetLogLevel("error"))
+    (frame,) = frames(machine)
+    assert (frame["method"], frame["params"]["level"]) == ("logging/setLevel", "error")
+    machine = host(era=MODERN)
+    machine.call(1, SetLogLevel("error"))
+    (frame,) = frames(machine)
+    assert (frame["method"], frame["params"]["_meta"][LOG_LEVEL]) == ("server/discover", "error")
+    assert finished(machine.receive(line({"id": frame["id"], "result": {}}))) == CallFinished(1)
+    machine.call(2, InvokeTool("echo", {}))
+    assert frames(machine)[0]["params"]["_meta"][LOG_LEVEL] == "error"
+
+
+@requirement("mcp:wire-server-capabilities")
+@ERAS
+@pytest.mark.parametrize(
+    "op",
+    [
+        ReadResource("note:a"),
+        GetPrompt("greet", {}),
+        CompleteArgument(COMPLETION),
+        SetLogLevel("info"),
+        WatchResource("note:a"),
+    ],
+)
+def test_a_server_is_not_asked_what_it_does_not_announce(era: str, op: Any) -> None:
+    machine = host(era=era, capabilities={"tools": {}})
+    failure = machine.call(1, op)
+    assert failure is not None and failure.code == Code.CAPABILITY_NOT_DECLARED
+    assert machine.outgoing() == b""
+
+
+@requirement("mcp:wire-server-capabilities")
+@ERAS
+def test_resources_that_cannot_be_watched_are_not(era: str) -> None:
+    failure = host(era=era, capabilities={"tools": {}, "resources": {}}).call(1, WatchResource("note:a"))
+    assert failure is not None and failure.code == Code.CAPABILITY_NOT_DECLARED
+
+
+def test_a_tool_that_is_not_offered_is_not_called() -> None:
+    failure = host().call(1, InvokeTool("shout", {}))
+    assert failure is not None and failure.code == Code.TOOL_NOT_EXPOSED
+    assert "shout" in failure.message
+    assert "echo" not in failure.message  # what else it offers may be what nobody has approved
+
+
+def test_a_level_that_is_none_is_refused() -> None:
+    failure = host().call(1, SetLogLevel("loud"))
+    assert failure is not None and failure.code == Code.INVALID_INPUT
+
+
+def test_what_mcp_cannot_ask_is_our_own_bug() -> None:
+    with pytest.raises(Misuse):
+        host().call(1, CallMethod("x", {}))
+
+
+@requirement("mcp:wire-error-codes")
+@ERAS
+def test_an_error_is_a_failure_with_its_number(era: str) -> None:
+    machine = host(era=era)
+    machine.call(1, InvokeTool("echo", {}))
+    failure = answer(machine, error={"code": -32602, "message": "bad city", "data": {"city": 5}}).failure
+    assert failure == Failure(
+        Code.INVALID_INPUT, "bad city", origin=Origin.PLUGIN, detail={"plugin_code": -32602, "data": {"city": 5}}
+    )
+
+
+@ERAS
+def test_an_answer_that_says_nothing_ends_its_call(era: str) -> None:
+    machine = host(era=era)
+    machine.call(1, InvokeTool("echo", {}))
+    failure = answer(machine).failure
+    assert failure is not None and failure.code == Code.MALFORMED_RESPONSE
+
+
+# What a server asks: the handshake era.
+
+QUESTIONS: list[tuple[str, dict[str, Any], Any, Any, dict[str, Any]]] = [
+    ("roots/list", {}, ListRoots(), [{"uri": "file:///w"}], {"roots": [{"uri": "file:///w"}]}),
+    (
+        "elicitation/create",
+        {"message": "who?", "requestedSchema": {"type": "object", "properties": {}}},
+        AskUser("who?", {"type": "object", "properties": {}}),
+        {"action": "accept", "content": {}},
+        {"action": "accept", "content": {}},
+    ),
+    (
+        "elicitation/create",
+        {"mode": "url", "message": "go", "url": "https://x", "elicitationId": "1"},
+        AskUser("go", None, "https://x"),
+        {"action": "decline"},
+        {"action": "decline"},
+    ),
+    (
+        "sampling/createMessage",
+        {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 9},
+        CompleteChat("", "", [{"role": "user", "content": "hi"}], max_tokens=9),
+        {"content": "ho", "finish_reason": "stop", "usage": {}, "tool_calls": [], "model": "m"},
+        {
+            "role": "assistant",
+            "content": {"type": "text", "text": "ho"},
+            "model": "m",
+            "stopReason": "endTurn",
+        },
+    ),
+]
+EACH_QUESTION = pytest.mark.parametrize(("method", "params", "op", "value", "result"), QUESTIONS)
+
+
+@requirement("mcp:wire-sampling", "mcp:wire-elicitation", "mcp:wire-roots", "mcp:wire-ids")
+@EACH_QUESTION
+@pytest.mark.parametrize("id", [7, "seven", 1.5, None])
+def test_a_question_arrives_and_its_answer_goes_back(
+    id: Any, method: str, params: Any, op: Any, value: Any, result: Any
+) -> None:
+    machine = host()
+    arrived = asked(machine.receive(line(request(id, method, params))))
+    assert arrived.op == op
+    machine.finish(arrived.id, value)
+    assert frames(machine) == [{"id": id, "result": result}]
+
+
+@requirement("mcp:wire-client-capabilities")
+@EACH_QUESTION
+def test_a_question_that_was_not_granted_is_a_method_nobody_knows(
+    method: str, params: Any, op: Any, value: Any, result: Any
+) -> None:
+    machine = host(offers=frozenset())
+    (event,) = machine.receive(line(request(7, method, params)))
+    assert isinstance(event, Noise)
+    (frame,) = frames(machine)
+    assert (frame["id"], frame["error"]["code"]) == (7, -32601)
+
+
+@requirement("mcp:wire-unknown-method")
+@pytest.mark.parametrize("method", ["tasks/list", "tools/call", "x"])
+def test_a_request_that_nobody_knows_is_refused(method: str) -> None:
+    machine = host()
+    assert machine.receive(line(request(7, method))) == []
+    assert frames(machine)[0]["error"]["code"] == -32601
+
+
+@requirement("mcp:wire-invalid-params")
+def test_a_question_without_sense_is_refused() -> None:
+    machine = host()
+    assert machine.receive(line(request(7, "sampling/createMessage", {"messages": []}))) == []
+    assert frames(machine)[0]["error"]["code"] == -32602
+
+
+@requirement("mcp:wire-sampling")
+def test_a_failure_to_answer_goes_back_as_an_error() -> None:
+    machine = host()
+    arrived = asked(machine.receive(line(request(7, *QUESTIONS[3][:2]))))
+    machine.finish(arrived.id, None, Failure(Code.CAPABILITY_NOT_ALLOWED, "the operator says no"))
+    (frame,) = frames(machine)
+    assert (frame["error"]["code"], frame["error"]["message"]) == (-1, "the operator says no")
+    arrived = asked(machine.receive(line(request(8, *QUESTIONS[3][:2]))))
+    machine.finish(arrived.id, "no object")
+    assert frames(machine)[0]["error"]["code"] == -32603
+
+
+@requirement("mcp:wire-ping")
+@pytest.mark.parametrize("id", [3, "x"])
+def test_a_server_may_ping_at_any_time(id: Any) -> None:
+    for machine in (host(), host(offers=frozenset())):
+        assert machine.receive(line(request(id, "ping"))) == []
+        assert frames(machine) == [{"id": id, "result": {}}]
+
+
+@requirement("mcp:wire-ping")
+def test_even_before_it_has_answered_the_greeting() -> None:
+    machine = greeting()
+    machine.receive(line(request(3, "ping")))
+    assert frames(machine) == [{"id": 3, "result": {}}]
+
+
+@requirement("mcp:wire-no-server-requests")
+@pytest.mark.parametrize("method", ["ping", "roots/list", "sampling/createMessage"])
+def test_in_the_modern_era_a_servers_request_is_noise_and_never_answered(method: str) -> None:
+    machine = host(era=MODERN)
+    (event,) = machine.receive(line(request(3, method)))
+    assert isinstance(event, Noise)
+    assert machine.outgoing() == b""
+
+
+@requirement("mcp:wire-logging")
+def test_log_lines_are_heard() -> None:
+    machine = host()
+    said = told("notifications/message", {"level": "warning", "logger": "db", "data": "slow"})
+    assert machine.receive(line(said)) == [Notified(WriteLog("warning", "slow", {"logger": "db"}))]
+    (odd,) = machine.receive(line(told("notifications/message", {"level": "info"})))
+    assert isinstance(odd, Noise)
+
+
+@requirement("mcp:wire-unknown-notification")
+def test_a_notification_that_nobody_knows_is_noise() -> None:
+    (event,) = host().receive(line(told("notifications/novelty", {"a": 1})))
+    assert isinstance(event, Noise)
+    assert host().receive(line(told("notifications/elicitation/complete", {"elicitationId": "1"}))) == []
+
+
+# What a server asks: the modern era.
+
+
+def wants(machine: McpMachine, *questions: tuple[str, Any], state: str | None = "s1") -> list[Any]:
+    """Answer the one request that waits with questions; what follows."""
+    (frame,) = [frame for frame in frames(machine) if "id" in frame]
+    entries = {f"k{n}": {"method": method, "params": params} for n, (method, params) in enumerate(questions)}
+    given = {} if state is None else {"requestState": state}
+    result = {"resultType": "input_required", **({"inputRequests": entries} if entries else {}), **given}
+    return list(machine.receive(line({"id": frame["id"], "result": result})))
+
+
+def calling(op: Any = None, **given: Any) -> McpMachine:
+    machine = host(era=MODERN, **given)
+    assert machine.call(1, op or InvokeTool("echo", {"a": 1})) is None
+    return machine
+
+
+@requirement("mcp:wire-input-required")
+@pytest.mark.parametrize(
+    "during", [InvokeTool("echo", {"a": 1}), ReadResource("note:a"), GetPrompt("greet", {"who": "x"})]
+)
+@EACH_QUESTION
+def test_a_question_inside_an_answer_looks_like_any_other(
+    during: Any, method: str, params: Any, op: Any, value: Any, result: Any, codec: Codec
+) -> None:
+    machine = calling(during, codec=codec)
+    (first,) = frames(machine)
+    entry = {"method": method, "params": params}
+    answer = {"resultType": "input_required", "inputRequests": {"k": entry}, "requestState": "s1"}
+    (arrived,) = machine.receive(line({"id": first["id"], "result": answer}))
+    assert isinstance(arrived, CallArrived) and arrived.op == op
+    assert machine.outgoing() == b""
+    machine.finish(arrived.id, value)
+    (again,) = frames(machine)
+    assert again["id"] != first["id"] and again["method"] == first["method"]
+    assert again["params"]["inputResponses"] == {"k": result}
+    assert again["params"]["requestState"] == "s1"
+    own = {key: value for key, value in first["params"].items() if key != "_meta"}
+    assert {key: again["params"][key] for key in own} == own
+    assert again["params"]["_meta"][CAPABILITIES]
+    event = finished(machine.receive(line({"id": again["id"], "result": {"resultType": "complete", "content": []}})))
+    assert (event.id, value_of(machine, event)) == (1, {"content": []})
+
+
+@requirement("mcp:wire-input-required")
+def test_all_answers_are_awaited() -> None:
+    machine = calling()
+    first, second = wants(machine, ("roots/list", {}), QUESTIONS[1][:2])
+    machine.finish(second.id, {"action": "decline"})
+    assert machine.outgoing() == b""
+    machine.finish(first.id, [])
+    (again,) = frames(machine)
+    assert again["params"]["inputResponses"] == {"k0": {"roots": []}, "k1": {"action": "decline"}}
+
+
+@requirement("mcp:wire-input-required")
+def test_without_questions_the_call_is_made_again_at_once() -> None:
+    machine = calling()
+    assert wants(machine, state="only") == []
+    (again,) = frames(machine)
+    assert again["params"]["requestState"] == "only"
+
+
+@requirement("mcp:wire-input-required")
+def test_without_a_state_none_comes_back() -> None:
+    machine = calling()
+    (arrived,) = wants(machine, ("roots/list", {}), state=None)
+    machine.finish(arrived.id, [])
+    (again,) = frames(machine)
+    assert "requestState" not in again["params"]
+
+
+@requirement("mcp:wire-input-bounds")
+def test_a_server_that_always_asks_again_is_cut_short() -> None:
+    machine = calling()
+    for _ in range(MAX_ROUNDS):
+        (arrived,) = wants(machine, ("roots/list", {}))
+        machine.finish(arrived.id, [])
+    (over,) = wants(machine, ("roots/list", {}))
+    assert isinstance(over, CallFinished) and over.failure is not None
+    assert over.failure.code == Code.PLUGIN_ERROR
+
+
+@requirement("mcp:wire-input-bounds")
+def test_a_server_that_asks_too_much_at_once_is_cut_short() -> None:
+    (over,) = wants(calling(), *[("roots/list", {})] * (MAX_QUESTIONS + 1))
+    assert isinstance(over, CallFinished) and over.failure is not None
+
+
+@requirement("mcp:wire-client-capabilities")
+def test_a_question_that_was_not_granted_ends_the_call() -> None:
+    (over,) = wants(calling(offers=frozenset({"roots"})), QUESTIONS[1][:2])
+    assert isinstance(over, CallFinished) and over.failure is not None
+    assert (over.failure.code, over.failure.origin) == (Code.CAPABILITY_NOT_ALLOWED, Origin.POLICY)
+
+
+@pytest.mark.parametrize("question", [("tools/call", {}), ("elicitation/create", {}), (5, {}), ("", None)])
+def test_a_question_that_cannot_be_put_ends_the_call(question: Any) -> None:
+    (over,) = wants(calling(), question)
+    assert isinstance(over, CallFinished) and over.failure is not None
+    assert over.failure.code == Code.MALFORMED_RESPONSE
+
+
+@requirement("mcp:wire-input-required")
+def test_only_some_calls_may_be_answered_with_questions() -> None:
+    (over,) = wants(calling(CompleteArgument(COMPLETION)), ("roots/list", {}))
+    assert isinstance(over, CallFinished) and over.failure is not None
+    assert over.failure.code == Code.MALFORMED_RESPONSE
+    machine = host()
+    machine.call(1, InvokeTool("echo", {}))
+    (over,) = wants(machine, ("roots/list", {}))
+    assert isinstance(over, CallFinished) and over.failure is not None  # there is no such thing in the handshake era
+
+
+@requirement("mcp:wire-input-required")
+def test_nobody_there_to_answer_is_an_answer_of_a_person() -> None:
+    machine = calling()
+    (arrived,) = wants(machine, QUESTIONS[1][:2])
+    machine.finish(arrived.id, None, Failure(Code.TIMEOUT, "nobody"))
+    (again,) = frames(machine)
+    assert again["params"]["inputResponses"] == {"k0": {"action": "cancel"}}
+
+
+@requirement("mcp:wire-input-required")
+@pytest.mark.parametrize("value", [None, "nonsense", {"content": object()}])
+def test_a_model_that_does_not_answer_is_left_out_and_not_asked_for_twice(value: Any) -> None:
+    machine = calling()
+    (arrived,) = wants(machine, QUESTIONS[3][:2])
+    refusal = Failure(Code.UNAVAILABLE, "no model") if value is None else None
+    machine.finish(arrived.id, value, refusal)
+    machine_frames = frames(machine)
+    assert machine_frames[0]["params"]["inputResponses"] == {}
+    again = {"resultType": "input_required", "inputRequests": {"k": {"method": "roots/list"}}}
+    event = finished(machine.receive(line({"id": machine_frames[0]["id"], "result": again})))
+    assert event.id == 1 and event.failure is not None
+    assert refusal is None or event.failure == refusal
+
+
+@requirement("mcp:wire-input-required")
+def test_a_server_may_do_without_the_answer() -> None:
+    machine = calling()
+    (arrived,) = wants(machine, QUESTIONS[3][:2])
+    machine.finish(arrived.id, None, Failure(Code.UNAVAILABLE, "no model"))
+    assert answer(machine, result={"resultType": "complete", "content": []}).failure is None
+
+
+def test_answers_that_are_too_long_count_as_none() -> None:
+    machine = calling()
+    (arrived,) = wants(machine, QUESTIONS[1][:2])
+    machine.finish(arrived.id, {"action": "accept", "content": {"x": "x" * (17 << 20)}})
+    (again,) = frames(machine)
+    assert again["params"]["inputResponses"] == {}
+    over = {"resultType": "input_required", "requestState": "s"}
+    event = finished(machine.receive(line({"id": again["id"], "result": over})))
+    assert event.failure is not None and event.failure.code == Code.FRAME_TOO_LARGE
+
+
+@requirement("mcp:wire-cancel")
+def test_a_call_that_is_called_off_while_somebody_is_asked_is_not_made_again() -> None:
+    machine = calling()
+    (arrived,) = wants(machine, ("roots/list", {}))
+    machine.cancel(1, "enough")
+    machine.finish(arrived.id, [])
+    assert machine.outgoing() == b""
+    assert machine.dropped == 1
+
+
+@requirement("mcp:wire-input-bounds")
+def test_a_state_that_could_not_be_sent_back_ends_the_call_before_anybody_is_asked() -> None:
+    (over,) = wants(calling(), QUESTIONS[1][:2], state="s" * (MAX_LINE - ANSWER_ROOM))
+    assert isinstance(over, CallFinished) and over.failure is not None
+    assert over.failure.code == Code.FRAME_TOO_LARGE
+    (asked,) = wants(calling(), QUESTIONS[1][:2], state="s" * (MAX_LINE - 2 * ANSWER_ROOM))
+    assert isinstance(asked, CallArrived)

@@ -1,0 +1,475 @@
+"""The MCP machine as a whole: its states, a HOST against a PLUGIN in both eras, any bytes in any pieces."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plugbay.contracts.base import Misuse, Role
+from plugbay.contracts.mcp.machine import DISCOVERING, LISTING, McpMachine
+from plugbay.contracts.mcp.messages import CAPABILITIES, HANDSHAKE, MODERN, REVISIONS, SUBSCRIPTION, VERSION, Server
+from plugbay.contracts.rpc import CLOSED, CLOSING, FAILED, GREETING, READY, START
+from plugbay.model.errors import CODES, ORIGINS, Code, Failure, Origin
+from plugbay.model.events import (
+    CallArrived,
+    CallFinished,
+    CallProgress,
+    CancelArrived,
+    Closed,
+    Fault,
+    Noise,
+    Notified,
+    Ready,
+)
+from plugbay.model.operations import (
+    AskUser,
+    ChangeResource,
+    CheckHealth,
+    CompleteArgument,
+    CompleteChat,
+    DeliverEvent,
+    GetPrompt,
+    InvokeTool,
+    ListRoots,
+    OfferExports,
+    ReadResource,
+    SetLogLevel,
+    WatchResource,
+    WriteLog,
+)
+from plugbay.wire.fast_json import MsgspecCodec
+from tests.contracts.mcp.talk import (
+    ALL,
+    CODECS,
+    ECHO,
+    EVERYTHING,
+    OFFER,
+    asked,
+    discovered,
+    frames,
+    greeting,
+    host,
+    in_era,
+    line,
+    modern,
+    plugin,
+    request,
+    session,
+    told,
+    value_of,
+    welcome,
+)
+from tests.support.pairs import exchange
+from tests.support.requirements import requirement
+
+if TYPE_CHECKING:
+    from plugbay.model.events import Event
+
+ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+PAIRS = pytest.mark.parametrize("codecs", list(product(CODECS, CODECS)))
+
+
+def pair(era: str, codecs: tuple[str, str] = ("msgspec", "stdlib"), **server: Any) -> tuple[McpMachine, McpMachine]:
+    """A host and a plugin that know each other."""
+    ours = McpMachine(Role.HOST, CODECS[codecs[0]](), era=era, offers=EVERYTHING)
+    theirs = plugin(CODECS[codecs[1]](), **server)
+    ours.greet()
+    at_host, at_plugin = exchange(ours, theirs)
+    assert [type(event) for event in (*at_host, *at_plugin)] == [Ready, Ready]
+    return ours, theirs
+
+
+# The table.
+
+
+def test_the_states_of_a_host() -> None:
+    machine = McpMachine(Role.HOST, MsgspecCodec())
+    assert machine.state == START
+    machine.greet()
+    assert machine.state == GREETING
+    machine.receive(line({"id": 1, "result": welcome(capabilities={"tools": {}})}))
+    assert machine.state == LISTING
+    machine.receive(line({"id": 2, "result": {"tools": []}}))
+    assert machine.state == READY
+    machine.close("")
+    assert machine.state == CLOSING
+    assert machine.receive_eof() == [Closed()]
+    assert machine.state == CLOSED
+
+
+@pytest.mark.parametrize("state", [START, GREETING, DISCOVERING, LISTING, READY, CLOSING, CLOSED, FAILED])
+def test_a_host_may_close_in_every_state_and_says_nothing(state: str) -> None:
+    machine = McpMachine(Role.HOST, MsgspecCodec())
+    machine.state = state
+    machine.close("")
+    assert machine.state in (CLOSING, CLOSED)
+    machine.close("")
+    assert machine.outgoing() == b""
+
+
+@requirement("mcp:wire-shutdown")
+@pytest.mark.parametrize("state", [GREETING, DISCOVERING, LISTING, READY])
+def test_a_server_that_leaves_unasked_has_crashed(state: str) -> None:
+    machine = McpMachine(Role.HOST, MsgspecCodec())
+    machine.greet()
+    machine.state = state
+    (fault,) = machine.receive_eof()
+    assert isinstance(fault, Fault)
+    assert (fault.failure.code, fault.failure.origin) == (Code.CRASHED, Origin.PLUGIN)
+    assert machine.state == FAILED
+    assert machine.receive_eof() == []
+
+
+@requirement("mcp:wire-shutdown")
+@pytest.mark.parametrize("make", [plugin, session])
+def test_a_plugin_leaves_when_its_input_ends(make: Any) -> None:
+    machine = make()
+    assert machine.receive_eof() == [Closed()]
+    assert machine.state == CLOSED
+    assert machine.receive(line(request(1, "ping"))) == []
+
+
+def test_a_plugin_answers_what_it_was_asked_after_its_input_has_ended() -> None:
+    machine = session()
+    number = asked(machine.receive(line(request(1, "tools/call", {"name": "echo"})))).id
+    machine.receive_eof()
+    machine.finish(number, "x")
+    assert frames(machine)[0]["id"] == 1
+
+
+def test_nothing_is_asked_before_the_greeting_or_after_the_end() -> None:
+    with pytest.raises(Misuse):
+        greeting().call(1, InvokeTool("echo", {}))
+    machine = host()
+    machine.close("")
+    failure = machine.call(1, InvokeTool("echo", {}))
+    assert failure is not None and failure.code == Code.UNAVAILABLE
+    machine = session()
+    machine.receive_eof()
+    failure = machine.notify(WriteLog("info", "x"))
+    assert failure is not None and failure.code == Code.UNAVAILABLE
+
+
+def test_what_mcp_cannot_tell_is_our_own_bug() -> None:
+    with pytest.raises(Misuse):
+        host().notify(WriteLog("info", "x"))
+    with pytest.raises(Misuse):
+        session().notify(DeliverEvent("t", {}))
+    with pytest.raises(Misuse):
+        session().finish(99, "x")
+
+
+def test_what_both_ends_support_is_said() -> None:
+    assert InvokeTool in McpMachine.SUPPORTS and CheckHealth in McpMachine.SUPPORTS
+    assert not McpMachine.GOOD_BYE_IS_ANSWERED
+
+
+@requirement("mcp:wire-ids")
+@pytest.mark.parametrize("id", [True, [], {}, [1]])
+def test_a_request_with_an_id_that_is_none_is_noise(id: Any) -> None:
+    for machine in (host(), session()):
+        (event,) = machine.receive(line(request(id, "ping")))
+        assert isinstance(event, Noise)
+        assert machine.outgoing() == b""
+
+
+@pytest.mark.parametrize(
+    "message", [{}, {"id": 1}, {"id": None, "error": {"code": -32700}}, {"method": ""}, {"method": 5, "id": 1}]
+)
+def test_a_message_that_is_none_is_noise(message: Any) -> None:
+    for machine in (host(), session()):
+        (event,) = machine.receive(line(message))
+        assert isinstance(event, Noise)
+
+
+@requirement("mcp:wire-tolerance")
+@pytest.mark.parametrize("kind", list(CODECS))
+def test_keys_that_hold_null_are_as_good_as_missing(kind: str) -> None:
+    machine = greeting(CODECS[kind]())
+    machine.receive(line({"id": 1, "result": welcome(capabilities={"tools": {}}, instructions=None), "error": None}))
+    page = {"tools": [{**ECHO, "title": None, "annotations": None}], "nextCursor": None, "_meta": None}
+    (ready,) = machine.receive(line({"id": 2, "result": page, "error": None, "method": None, "params": None}))
+    assert isinstance(ready, Ready) and ready.hello["warnings"] == []
+    machine.outgoing()
+    said = {"id": None, "method": "notifications/message", "params": {"level": "info", "logger": None, "data": "x"}}
+    assert machine.receive(line(said)) == [Notified(WriteLog("info", "x"))]
+    assert machine.outgoing() == b""
+    machine.call(1, InvokeTool("echo", {}))
+    machine.call(2, InvokeTool("echo", {}))
+    first, second = frames(machine)
+    assert machine.receive(line({"id": first["id"], "result": {}, "error": None})) != []
+    (over,) = machine.receive(line({"id": second["id"], "result": None, "error": {"code": 1, "message": "no"}}))
+    assert isinstance(over, CallFinished) and over.failure is not None and over.failure.message == "no"
+
+
+# The pair.
+
+
+@requirement("mcp:wire-both-eras", "mcp:wire-catalogue")
+@ERAS
+@PAIRS
+def test_two_machines_get_to_know_each_other(era: str, codecs: tuple[str, str]) -> None:
+    ours = McpMachine(Role.HOST, CODECS[codecs[0]](), era=era, offers=EVERYTHING)
+    theirs = plugin(CODECS[codecs[1]]())
+    ours.greet()
+    (ready,), (met,) = exchange(ours, theirs)
+    assert isinstance(ready, Ready) and isinstance(met, Ready)
+    assert (ready.hello["era"], ready.hello["offer"], ready.hello["warnings"]) == (era, OFFER, [])
+    assert met.hello["era"] == era
+
+
+OPERATIONS: list[tuple[Any, Any]] = [
+    (InvokeTool("echo", {"a": [1, "é"]}, {}), {"content": [], "_meta": {"a/b": 1}}),
+    (ReadResource("note:a", {}), {"contents": [{"uri": "note:a", "blob": "aa=="}]}),
+    (GetPrompt("greet", {"who": "x"}, {}), {"description": "d", "messages": []}),
+    (CompleteArgument({"ref": {"type": "ref/prompt"}, "argument": {}}), {"completion": {"values": []}}),
+]
+
+
+@requirement("mcp:wire-methods")
+@ERAS
+@PAIRS
+@pytest.mark.parametrize(("op", "value"), OPERATIONS)
+def test_every_operation_crosses(era: str, codecs: tuple[str, str], op: Any, value: Any) -> None:
+    ours, theirs = pair(era, codecs)
+    assert ours.call(1, op) is None
+    _, events = exchange(ours, theirs)
+    arrived = asked(events)
+    assert arrived.op == op
+    theirs.progress(arrived.id, {"progress": 1, "total": 2})
+    theirs.finish(arrived.id, value)
+    (progress, over), _ = exchange(ours, theirs)
+    assert progress == CallProgress(1, {"progress": 1, "total": 2})
+    assert isinstance(over, CallFinished) and value_of(ours, over) == value
+
+
+@requirement("mcp:wire-watch", "mcp:wire-logging", "mcp:wire-ping")
+@ERAS
+def test_everything_else_crosses(era: str) -> None:
+    ours, theirs = pair(era)
+    for call, op in ((1, WatchResource("note:a")), (2, SetLogLevel("info"))):
+        ours.call(call, op)
+        at_host, at_plugin = exchange(ours, theirs)
+        for event in at_plugin:
+            if isinstance(event, CallArrived):
+                assert event.op == op
+                theirs.finish(event.id)
+                at_host += exchange(ours, theirs)[0]
+            else:
+                assert event == Notified(op)
+        assert at_host == [CallFinished(call)]
+    theirs.notify(ChangeResource("note:a"))
+    theirs.notify(OfferExports({"tools": [ECHO]}))
+    events, _ = exchange(ours, theirs)
+    changed = {"tools": [ECHO], "resources": [], "resource_templates": [], "prompts": []}
+    assert events[0] == Notified(ChangeResource("note:a"))
+    assert events[-1] == Notified(OfferExports(changed))
+
+
+@requirement("mcp:wire-input-required", "mcp:wire-elicitation", "mcp:wire-sampling", "mcp:wire-roots")
+@ERAS
+@PAIRS
+def test_above_the_machines_a_question_looks_the_same_in_both_eras(era: str, codecs: tuple[str, str]) -> None:
+    ours, theirs = pair(era, codecs)
+    ours.call(1, InvokeTool("echo", {}))
+    _, events = exchange(ours, theirs)
+    working = asked(events).id
+    said: dict[str, Any] = {"content": "ho", "finish_reason": "stop", "model": "m"}
+    for op, value, heard in (
+        (AskUser("who?", {"type": "object", "properties": {}}), {"action": "decline"}, {"action": "decline"}),
+        (ListRoots(), [{"uri": "file:///a"}], [{"uri": "file:///a"}]),
+        (
+            CompleteChat("", "m", [{"role": "user", "content": "hi"}]),
+            said,
+            {**said, "usage": None, "tool_calls": []},
+        ),
+    ):
+        assert theirs.call(40, op, working) is None
+        events, _ = exchange(ours, theirs)
+        question = asked(events)
+        assert question.op == op
+        ours.finish(question.id, value)
+        _, answers = exchange(ours, theirs)
+        assert answers == [CallFinished(40, heard)]
+    theirs.finish(working, "done")
+    (over,), _ = exchange(ours, theirs)
+    assert isinstance(over, CallFinished) and over.id == 1 and over.failure is None
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+
+@requirement("mcp:wire-error-round-trip")
+@settings(max_examples=60)
+@given(
+    st.sampled_from([HANDSHAKE, MODERN]),
+    st.sampled_from([op for op, _ in OPERATIONS]),
+    st.sampled_from(sorted(CODES)),
+    st.sampled_from(sorted(ORIGINS)),
+    texts.filter(str.strip),
+    st.dictionaries(texts, st.none() | st.integers(-5, 5) | texts, max_size=2),
+    st.booleans(),
+)
+def test_a_failure_crosses_whole(
+    era: str, op: Any, code: str, origin: str, message: str, detail: dict[str, Any], retryable: bool
+) -> None:
+    ours, theirs = pair(era)
+    ours.call(1, op)
+    _, events = exchange(ours, theirs)
+    failure = Failure(code, message, origin=origin, detail=detail, retryable=retryable)
+    theirs.finish(asked(events).id, None, failure)
+    (over,), _ = exchange(ours, theirs)
+    assert over == CallFinished(1, None, failure)
+
+
+@requirement("mcp:wire-cancel")
+@ERAS
+def test_calling_off_crosses_and_nothing_comes_back(era: str) -> None:
+    ours, theirs = pair(era)
+    ours.call(1, InvokeTool("echo", {}))
+    _, events = exchange(ours, theirs)
+    ours.cancel(1, "enough")
+    _, told = exchange(ours, theirs)
+    assert told == [CancelArrived(asked(events).id)]
+    theirs.finish(asked(events).id, "late")
+    assert exchange(ours, theirs) == ([], [])
+
+
+@requirement("mcp:wire-paging")
+@ERAS
+def test_a_large_catalogue_crosses_in_pages(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plugbay.contracts.mcp.pages.PAGE_BYTES", 1_000)
+    tools = [{**ECHO, "name": f"t{n}", "description": "x" * n} for n in range(100)]
+    ours, _ = pair(era, offer={"tools": tools}, capabilities={"tools": {}})
+    assert ours.offer["tools"] == tools
+
+
+# Any bytes.
+
+
+def transcript(era: str) -> tuple[McpMachine, bytes]:
+    """A host that has opened, and everything a server then says."""
+    machine = greeting(era=era)
+    hello = welcome() if era == HANDSHAKE else discovered()
+    said = [
+        {"id": 1, "result": hello},
+        {"method": "notifications/message", "params": {"level": "info", "data": "up"}},
+        {"id": 2, "result": {"tools": [ECHO], "nextCursor": "a"}},
+        {"id": 3, "result": {"tools": [{"name": "b"}]}},
+        {"id": 4, "result": {"resources": []}},
+        {"id": 5, "error": {"code": -32601, "message": "?"}},
+        b"plain words\n",
+        [{"id": 6, "result": {"prompts": [{"name": "p"}]}}, {"id": "q", "method": "roots/list"}],
+        {"method": "notifications/tools/list_changed"},
+        {"id": 99, "result": {}},
+    ]
+    return machine, b"".join(line(message) for message in said)
+
+
+@requirement("mcp:wire-lines")
+@settings(max_examples=50)
+@given(st.sampled_from([HANDSHAKE, MODERN]), st.lists(st.integers(1, 60), max_size=30))
+def test_any_cutting_gives_the_same_events(era: str, cuts: list[int]) -> None:
+    whole_machine, said = transcript(era)
+    expected = whole_machine.receive(said)
+    machine, _ = transcript(era)
+    events: list[Event] = []
+    at = 0
+    for size in cuts:
+        events += machine.receive(said[at : at + size])
+        at += size
+    events += machine.receive(said[at:])
+    assert events == expected
+    assert machine.outgoing() == whole_machine.outgoing()
+    assert any(isinstance(event, Ready) for event in events)
+
+
+scalars: st.SearchStrategy[Any] = (
+    st.none() | st.booleans() | st.integers(-3, 9) | st.floats(-2, 2) | st.text(max_size=3)
+)
+words = st.sampled_from(
+    "initialize ping server/discover subscriptions/listen tools/list tools/call resources/read prompts/get roots/list "
+    "resources/subscribe logging/setLevel completion/complete sampling/createMessage elicitation/create echo note:a "
+    "notifications/cancelled notifications/progress notifications/message notifications/tools/list_changed "
+    "notifications/resources/updated notifications/subscriptions/acknowledged notifications/initialized "
+    "input_required complete info user 2026-07-28".split()
+)
+keys = st.sampled_from(
+    "id method params result error _meta name arguments uri tools nextCursor cursor code message data level ref "
+    "argument requestId progressToken progress resultType inputRequests inputResponses requestState q1 notifications "
+    "resourceSubscriptions protocolVersion supportedVersions supported capabilities serverInfo content isError "
+    f"messages role requestedSchema mode {VERSION} {SUBSCRIPTION} {CAPABILITIES}".split()
+)
+anything: st.SearchStrategy[Any] = st.recursive(
+    scalars | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=5),
+    max_leaves=12,
+)
+messages = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": scalars,
+        "method": words | scalars,
+        "params": st.dictionaries(keys, anything, max_size=5) | anything,
+        "result": st.dictionaries(keys, anything, max_size=5) | anything,
+        "error": anything,
+    },
+)
+
+
+@requirement("mcp:wire-never-raises")
+@settings(max_examples=300)
+@given(st.sampled_from(["greeting", "host", "plugin", "session", "modern"]), st.lists(messages | anything, max_size=6))
+def test_no_message_makes_a_machine_raise(kind: str, said: list[Any]) -> None:
+    makes: dict[str, Any] = {
+        "greeting": lambda: greeting(era=MODERN),
+        "host": lambda: host(era=MODERN if len(said) % 2 else HANDSHAKE),
+        "plugin": plugin,
+        "session": session,
+        "modern": lambda: in_era(MODERN),
+    }
+    machine = makes[kind]()
+    if kind == "host":
+        machine.call(1, InvokeTool("echo", {}))
+    for message in said:
+        body = line(message)
+        events = machine.receive(body)
+        for event in events:
+            if isinstance(event, CallArrived) and machine.role == Role.PLUGIN and len(body) % 2:
+                machine.call(1, AskUser("?"), event.id)
+    machine.receive_eof()
+    for frame in machine.outgoing().split(b"\n")[:-1]:
+        json.loads(frame)
+
+
+@requirement("mcp:wire-never-raises")
+@settings(max_examples=100)
+@given(st.sampled_from(["host", "session"]), st.binary(max_size=200))
+def test_no_bytes_make_a_machine_raise(kind: str, data: bytes) -> None:
+    machine = host() if kind == "host" else session()
+    machine.receive(data)
+    machine.receive_eof()
+
+
+@requirement("mcp:wire-version")
+@pytest.mark.parametrize("version", REVISIONS)
+def test_every_revision_of_the_handshake_era_is_spoken(version: str) -> None:
+    machine = greeting()
+    machine.receive(line({"id": 1, "result": welcome(protocolVersion=version, capabilities={"tools": {}})}))
+    (ready,) = machine.receive(line({"id": 2, "result": {"tools": [ECHO]}}))
+    assert isinstance(ready, Ready) and ready.hello["protocol_version"] == version
+    assert machine.call(1, InvokeTool("echo", {})) is None
+
+
+def test_a_server_that_says_nothing_of_itself_can_be_made() -> None:
+    machine = McpMachine(Role.PLUGIN, MsgspecCodec())
+    assert machine.server == Server("", "")
+    assert ALL["tools"] == machine.server.capabilities["tools"]
+    machine.greet()
+    assert machine.receive(line(told("x"))) != []
+    assert isinstance(machine.receive(line(request(1, "tools/list", modern())))[0], Ready)
