@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli import output
-from plugbay.conformance.canaries import load_canaries, prepare_canary, prepare_vai_canary
+from plugbay.conformance.canaries import FOLDER, load_canaries, prepare_canary, prepare_vai_canary
 from tests.cli.conftest import (
     PATIENCE,
     MakePlugin,
@@ -181,6 +181,14 @@ def test_a_page_and_a_badge_are_written_and_say_how_to_see_it_again(run: Run, wr
     picture = ET.parse(cwd / "badge.svg").getroot()
     assert picture.get("aria-label") == "rune: breaks 1 of 2 rules, by plugbay"
     assert ET.parse(cwd / "report.xml").getroot().find("testsuite") is not None
+
+
+def test_a_server_of_mcp_is_tested_by_its_command_alone(run: Run, cwd: Path) -> None:
+    server = FOLDER / "mcp" / "canaries" / "canary.py"
+    words = ["--contract", "mcp", "--only", "mcp.tools", "--json", "--", sys.executable, "-E", "-S", str(server)]
+    done = run("conform", *words)
+    assert (done.code, done.json["failed"]) == (0, 0), done.err
+    assert "mcp.tools" in [axis["id"] for axis in done.json["axes"]]
 
 
 def test_a_command_without_a_manifest_is_taken_at_its_word(run: Run, cwd: Path) -> None:

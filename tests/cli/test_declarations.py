@@ -30,7 +30,7 @@ def refused(path: Path, patience: float = declarations.PATIENCE) -> Unusable:
 def test_a_source_says_what_it_declares(tmp_path: Path) -> None:
     found = read(write(tmp_path))
     assert (found.id, found.version) == ("weather", "1.2.0")
-    assert list(found.contracts) == ["rune", "nexo", "kaged", "ainb", "vai"]
+    assert list(found.contracts) == ["rune", "nexo", "kaged", "ainb", "vai", "mcp"]
     assert not (tmp_path / "__pycache__").exists()
 
 

@@ -12,10 +12,11 @@ from tests.cli.conftest import Run
 COMMANDS = [
     "inspect call conform manifest new run render ps sandbox doctor tui tap replay dev attach",
     "pack keygen sign verify push pull install upgrade list rollback pin unpin uninstall",
+    "serve logs start stop restart reload grant revoke",
     "paths",
 ]
 NAMES = " ".join(COMMANDS).split()
-GROUPS = ["badplugins", "config", "trust"]
+GROUPS = ["badplugins", "config", "mcp", "trust"]
 
 
 def test_the_first_page_lists_every_command_and_every_status(run: Run) -> None:

@@ -37,6 +37,7 @@ FILES = {
     "kaged": {"kaged-plugin.yaml"},
     "ainb": {"manifest.toml", "weather"},
     "vai": {"vai-plugin.toml", "bin/plugin", "schemas/look_input.json"},
+    "mcp": {".mcp.json"},
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from plugbay.cli.scaffold import CONTRACTS
 from tests.cli.conftest import PATIENCE, Run, command, environment
 
 
@@ -52,7 +53,7 @@ def test_without_a_terminal_nothing_is_asked_and_the_next_steps_are_told(run: Ru
 
 
 def test_all_contracts_are_in_their_order_whatever_is_said_first(run: Run) -> None:
-    assert run("new", "a", "--contract", "all", "--json").json["contracts"] == ["rune", "nexo", "kaged", "ainb", "vai"]
+    assert run("new", "a", "--contract", "all", "--json").json["contracts"] == list(CONTRACTS)
     done = run("new", "b", "--contract", "vai", "--contract", "nexo", "--dir", "deep/down", "--json")
     assert (done.json["contracts"], done.json["folder"]) == (["nexo", "vai"], "deep/down/b")
 
@@ -63,7 +64,7 @@ def test_all_contracts_are_in_their_order_whatever_is_said_first(run: Run) -> No
         (["Weather"], "Try: plugbay new weather"),
         (["plugins/weather"], "Try: plugbay new weather --dir plugins"),
         (["x" * 30, "--contract", "nexo"], "at most 26 characters for nexo. Try: plugbay new " + "x" * 26),
-        (["x", "--contract", "ruen"], "ruen is no contract; there are rune, nexo, kaged, ainb, vai, and all"),
+        (["x", "--contract", "ruen"], "ruen is no contract; there are rune, nexo, kaged, ainb, vai, mcp, and all"),
         (["x", "--lang", "cobol"], "there are templates in python, javascript, shell, none in 'cobol'"),
         (
             ["x", "--lang", "js", "--contract", "rune", "--contract", "vai"],

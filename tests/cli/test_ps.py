@@ -63,4 +63,4 @@ def test_a_plugin_that_nobody_granted_anything_is_there_and_does_not_run(run: Ru
 def test_what_is_no_folder_of_plugins_has_nothing_to_show(run: Run) -> None:
     assert run("ps", "--plugins", "nowhere").code == 4
     assert run("ps", "--plugins", "nowhere", "--json").json["failure"]["code"] == "not_found"
-    assert run("ps").code == 2
+    assert run("ps").code == 4

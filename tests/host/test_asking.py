@@ -15,7 +15,9 @@ from plugbay.model.operations import (
     Compact,
     DeleteVectors,
     DispatchCli,
+    GetPrompt,
     InvokeTool,
+    ReadResource,
     Render,
     RunHarness,
     RunHook,
@@ -171,3 +173,17 @@ def test_a_kind_that_cannot_be_called_says_so() -> None:
     failure = ask("resource", {})
     assert isinstance(failure, Failure)
     assert failure.code == Code.NOT_FOUND
+
+
+@requirement("mcp:host-resources")
+def test_resources_and_prompts_are_asked_for_by_their_own_addresses_and_names() -> None:
+    fixed = Export("resource", "x", facts={"mcp": {"uri": "a://b"}})
+    template = Export("resource", "x", facts={"mcp": {"uriTemplate": "a://{id}"}})
+    prompt = Export("prompt", "x", facts={"mcp": {"name": "own"}})
+    given, context = CODEC.dump({"id": "1"}), {"agent_id": "a"}
+    assert operation(fixed, given, CODEC, context) == ReadResource("a://b", context)
+    assert operation(template, given, CODEC, context) == ReadResource("a://1", context)
+    asked = operation(prompt, given, CODEC, context)
+    assert isinstance(asked, GetPrompt) and asked.prompt == "own"
+    nowhere = operation(Export("resource", "x"), given, CODEC, context)
+    assert isinstance(nowhere, Failure) and nowhere.code == Code.NOT_FOUND

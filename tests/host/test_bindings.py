@@ -76,7 +76,7 @@ def test_config_and_secrets_reach_the_plugin_apart_from_each_other(run: Run, tmp
                 "system_config": {"key": "s3cret"},
                 "projects": ["shop"],
             }
-            assert "s3cret" not in repr(host._calls.supervisors["p"].binding)
+            assert "s3cret" not in repr(host.calls.supervisors["p"].binding)
 
     run(main)
 

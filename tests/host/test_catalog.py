@@ -118,3 +118,37 @@ def test_an_unknown_name_of_a_kind_is_told_what_there_is(catalog: Catalog, kind:
     refusal = catalog.resolve(name, kind)
     assert isinstance(refusal, Failure) and refusal.code == Code.NOT_FOUND
     assert refusal.message.startswith(text)
+
+
+def test_a_plugin_that_offers_something_else_keeps_its_place_among_the_others() -> None:
+    first, second = _spec("a", "one"), _spec("b", "two")
+    catalog = Catalog([first, second])
+    entry = catalog.resolve("a/one")
+    assert isinstance(entry, Entry)
+    catalog.offer(_spec("a", "three"), {})
+    assert [each.full_name for each in catalog.entries()] == ["a/three", "b/two"]
+    gone = catalog.current(entry)
+    assert isinstance(gone, Failure) and gone.code == Code.NOT_FOUND
+
+
+def test_what_is_barred_is_not_listed_and_says_why_it_cannot_be_used() -> None:
+    catalog = Catalog([_spec("a", "one")])
+    why = Failure(Code.CAPABILITY_NOT_ALLOWED, "it changed", plugin="a")
+    catalog.offer(_spec("a"), {"one": why})
+    assert catalog.entries() == []
+    assert catalog.barred("a") == {"one": why}
+    for name in ("one", "a/one"):
+        assert catalog.resolve(name) is why
+    assert catalog.resolve("one", "tool") is why
+
+
+def test_an_export_that_may_be_used_goes_before_one_of_its_name_that_may_not() -> None:
+    catalog = Catalog([_spec("a", "one"), _spec("b", "two")])
+    catalog.offer(_spec("b"), {"one": Failure(Code.CAPABILITY_NOT_ALLOWED, "it is new", plugin="b")})
+    entry = catalog.resolve("one")
+    assert isinstance(entry, Entry) and entry.full_name == "a/one"
+
+
+def _spec(plugin_id: str, *tools: str) -> PluginSpec:
+    exports = tuple(Export("tool", name, input_schema={"type": "object"}) for name in tools)
+    return PluginSpec(plugin_id, "1", "mcp", Path("/"), ("run",), exports=exports)

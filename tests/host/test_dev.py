@@ -85,7 +85,7 @@ def test_what_may_not_be_started_is_not(run: Run, tmp_path: Path) -> None:
         unstarted = await warm(host, "bot")
         assert unstarted is not None and unstarted.message == "the host is not running"
         async with host:
-            host._decisions["bot"] = type(host._decisions["bot"])(enabled=False)
+            host.decisions["bot"] = type(host.decisions["bot"])(enabled=False)
             refusal = await warm(host, "bot")
             assert refusal is not None and refusal.code == "unavailable" and refusal.origin == "policy"
             assert host.plugins()[0].state == "idle"

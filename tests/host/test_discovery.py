@@ -10,13 +10,14 @@ from pytest import MonkeyPatch
 
 from plugbay.host import settings_files
 from plugbay.host.catalog import Catalog, Entry
-from plugbay.host.discovery import MAX_MANIFEST, contracts_in, discover, inspect
+from plugbay.host.discovery import MAX_MANIFEST, contracts_in, discover, inspect, inspect_all
 from plugbay.host.plugin_files import PluginFiles
 from plugbay.host.subjects import subject_problem
 from plugbay.packages.package import folder_name
 from plugbay.process.stderr import log_name
 from tests.contracts.vai.manifests import EXAMPLE, EXAMPLE_SCHEMAS, OBJECT
 from tests.support.ainb import write_ainb_plugin
+from tests.support.mcp_servers import declare
 from tests.support.plugins import write_manifest, write_plugin
 from tests.support.requirements import requirement
 
@@ -332,3 +333,31 @@ def test_two_plugins_whose_exports_have_one_full_name_are_both_refused(tmp_path:
         (problem,) = found[name].errors
         assert problem.code == "duplicate_export"
         assert "'acme/devkit/jira_search' is also offered by" in problem.message
+
+
+@requirement("mcp:host-sources")
+def test_one_manifest_may_name_several_plugins_and_stand_beside_folders_of_others(tmp_path: Path) -> None:
+    write_plugin(tmp_path, "p")
+    declare(tmp_path, "one", {"command": "python3"})
+    declare(tmp_path, "far", {"url": "https://x.example/mcp"})
+    found = discover([tmp_path])
+    assert [(item.entry, item.spec is not None) for item in found] == [("one", True), ("far", False), ("", True)]
+    assert [item.entry for item in discover([tmp_path / ".mcp.json"])] == ["one", "far"]
+    assert [item.entry for item in inspect_all(tmp_path)] == ["one", "far"]
+    assert inspect(tmp_path).errors[0].code == "several_plugins"
+
+
+def test_a_file_that_was_named_twice_counts_once_and_one_id_in_two_files_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        declare(tmp_path / name, "one", {"command": "python3"})
+    assert len(discover([tmp_path / "a", tmp_path / "a" / ".mcp.json"])) == 1
+    assert [item.errors[0].code for item in discover([tmp_path])] == ["duplicate_id", "duplicate_id"]
+
+
+def test_beside_the_manifest_of_another_contract_a_list_of_servers_has_to_be_named(tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path, "p")
+    declare(folder, "one", {"command": "python3"})
+    (found,) = discover([folder])
+    assert (found.contract, found.problems[-1].code) == ("rune", "several_manifests")
+    assert [item.contract for item in discover([folder], prefer="mcp")] == ["mcp"]

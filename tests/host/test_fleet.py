@@ -29,7 +29,7 @@ async def pid(host: Host, name: str = "t", **order: Any) -> int:
 
 
 def fleet_of(host: Host) -> Fleet:
-    supervisor = host._calls.supervisors["acme/p"]
+    supervisor = host.calls.supervisors["acme/p"]
     assert isinstance(supervisor, Fleet)
     return supervisor
 

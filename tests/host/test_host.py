@@ -67,7 +67,7 @@ def test_a_call_is_refused_before_anything_starts(run: Run, tmp_path: Path) -> N
                 Code.INVALID_INPUT,
             ]
             assert all(status.busy == 0 for status in host.plugins())
-            assert [supervisor.generation for supervisor in host._calls.supervisors.values()] == [0, 0]
+            assert [supervisor.generation for supervisor in host.calls.supervisors.values()] == [0, 0]
 
     run(main)
 
@@ -161,7 +161,7 @@ def test_settings_for_a_plugin_that_is_not_there_are_noticed_when_they_look_like
     (tmp_path / "c.toml").write_text('[plugins."example.word"]\nenabled = false\n[plugins."elsewhere"]\n')
     host = Host.load(tmp_path / "example.words", config=tmp_path / "c.toml", grants="tool.execute")
     assert host.mistyped_ids == {"example.word": "example.words"}
-    assert host._decisions["example.words"].grants == frozenset({"tool.execute"})
+    assert host.decisions["example.words"].grants == frozenset({"tool.execute"})
 
 
 def test_a_broken_plugin_that_was_named_itself_is_an_error_at_once(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_reloaded_plugin_starts_afresh(run: Run, tmp_path: Path) -> None:
         async with Host.load(tmp_path) as host:
             await host.call("t")
             await host.reload("p")
-            assert host._calls.supervisors["p"].generation == 0
+            assert host.calls.supervisors["p"].generation == 0
             assert await host.call("t", 1) == 1
             with pytest.raises(CallFailed, match="no running plugin"):
                 await host.reload("nope")
@@ -259,7 +259,7 @@ def test_input_that_is_no_json_is_the_callers_fault_and_never_an_unexpected_exce
                 failure = (await host.attempt("t", given)).failure
                 assert failure is not None
                 assert failure.code == Code.INVALID_INPUT
-            assert host._calls.supervisors["p"].generation == 0
+            assert host.calls.supervisors["p"].generation == 0
 
     run(main)
 
@@ -287,7 +287,7 @@ def test_a_cancelled_stop_still_stops_everything(run: Run, tmp_path: Path) -> No
         assert host._runtime is not None
         spawner = host._runtime.spawner
         call = asyncio.ensure_future(host.attempt("t"))
-        await until(lambda: host._calls.supervisors["p"].busy == 1)
+        await until(lambda: host.calls.supervisors["p"].busy == 1)
         stopping = asyncio.ensure_future(host.stop())
         await asyncio.sleep(0)
         stopping.cancel()
@@ -308,7 +308,7 @@ def test_a_reload_finishes_what_runs_and_what_waits(run: Run, tmp_path: Path) ->
     async def main() -> None:
         async with Host.load(tmp_path / "p", config=tmp_path / "c.toml") as host:
             calls = [asyncio.ensure_future(host.call("t", number)) for number in range(5)]
-            await until(lambda: host._calls.supervisors["p"].busy == 1)
+            await until(lambda: host.calls.supervisors["p"].busy == 1)
             await asyncio.gather(host.reload("p"), host.reload("p"))
             assert [await call for call in calls] == list(range(5))
             assert await host.call("t", "after") == "after"
@@ -323,7 +323,7 @@ def test_stopping_with_calls_in_flight_fails_them_and_leaves_nothing(run: Run, t
         host = Host.load(tmp_path)
         await host.start()
         calls = [asyncio.ensure_future(host.attempt("t")) for _ in range(3)]
-        await until(lambda: host._calls.supervisors["p"].busy == 3)
+        await until(lambda: host.calls.supervisors["p"].busy == 3)
         await host.stop()
         for call in calls:
             failure = (await call).failure

@@ -207,7 +207,7 @@ def test_stopping_or_reloading_while_it_is_being_reaped_waits_for_its_end(run: R
     async def main() -> None:
         (root / "go").unlink(missing_ok=True)
         async with hosting_changed(root, eager=False, idle_seconds=0.05) as watched:
-            supervisor = watched.host._calls.supervisors["p"]
+            supervisor = watched.host.calls.supervisors["p"]
             await watched.host.call("p_pid", {})
             await until(lambda: watched.state() is State.SHUTTING_DOWN)
             ending = asyncio.ensure_future(watched.host.stop() if how == "stop" else watched.host.reload("p"))
@@ -251,7 +251,7 @@ def test_being_told_something_or_shown_is_a_use(run: Run, tmp_path: Path) -> Non
 
     async def main() -> None:
         async with hosting_changed(tmp_path, idle_seconds=0.3) as watched:
-            calls = watched.host._calls
+            calls = watched.host.calls
             calls.supervisors["shown"].shown()
 
             def left_is_reaped() -> bool:
@@ -276,7 +276,7 @@ def test_a_child_that_waits_for_something_stays(run: Run, tmp_path: Path, monkey
     async def main() -> None:
         waiting.add("waits")
         async with hosting_changed(tmp_path, idle_seconds=0.05) as watched:
-            supervisors = watched.host._calls.supervisors
+            supervisors = watched.host.calls.supervisors
             await until(lambda: supervisors["idles"].state is State.IDLE)
             assert supervisors["waits"].state is State.RUNNING
             waiting.clear()
@@ -291,7 +291,7 @@ def test_a_plugin_without_a_time_is_never_reaped(run: Run, tmp_path: Path) -> No
 
     async def main() -> None:
         async with hosting_changed(tmp_path, idle_seconds=None) as watched:
-            supervisor = watched.host._calls.supervisors["p"]
+            supervisor = watched.host.calls.supervisors["p"]
             assert supervisor._idle is None  # type: ignore[attr-defined]
             supervisor.shown()
 

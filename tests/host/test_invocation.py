@@ -15,14 +15,14 @@ import pytest
 from plugbay import Host
 from plugbay.host import settings_files
 from plugbay.host.discretion import PASSING
-from plugbay.host.invocation import EARLY, is_over
+from plugbay.host.invocation import EARLY, USER, is_over
 from plugbay.host.invocation_context import ExportBinding, Policy
 from plugbay.host.means import Gateway
-from plugbay.host.ports import Journey
-from plugbay.host.records import MemoryCheckpoints, MemoryTokens
+from plugbay.host.ports import InvocationRecord, Journey
+from plugbay.host.records import MemoryCheckpoints, MemoryInvocationLog, MemoryTokens
 from plugbay.host.seat import Deadline
 from plugbay.model.errors import Code
-from tests.support.invoking import SCRATCH, host_of, raw_host_of, records, rooms, with_host
+from tests.support.invoking import COUNTS, SCRATCH, host_of, raw_host_of, records, rooms, with_host
 from tests.support.loops import Run, until
 from tests.support.requirements import requirement
 from tests.support.vai import export, write_vai_plugin
@@ -164,8 +164,8 @@ def test_a_secret_and_a_token_are_told_to_nobody_however_the_plugin_says_them(
     tokens: list[str] = []
 
     class Tokens(MemoryTokens):
-        def issue(self, claims: Any) -> str:
-            tokens.append(super().issue(claims))
+        async def issue(self, claims: Any) -> str:
+            tokens.append(await super().issue(claims))
             return tokens[-1]
 
     async def main(host: Host) -> None:
@@ -272,11 +272,11 @@ class Stubborn(MemoryTokens):
         super().__init__()
         self.issued: list[str] = []
 
-    def issue(self, claims: Any) -> str:
-        self.issued.append(super().issue(claims))
+    async def issue(self, claims: Any) -> str:
+        self.issued.append(await super().issue(claims))
         return self.issued[-1]
 
-    def revoke(self, token: str) -> None:
+    async def revoke(self, token: str) -> None:
         raise ConnectionError(f"{token} stays")
 
 
@@ -299,7 +299,7 @@ def test_a_token_that_cannot_be_revoked_is_not_told_and_spoils_neither_result_no
 
 def test_a_bug_of_the_hosts_own_quotes_no_secret_and_its_record_is_closed(run: Run, tmp_path: Path) -> None:
     class Broken(MemoryCheckpoints):
-        def save(self, execution_id: str, journey: Journey) -> None:
+        async def save(self, execution_id: str, journey: Journey) -> None:
             if journey.summary is not None:
                 raise OSError(f"the disk is full of {SECRET}")
 
@@ -313,6 +313,71 @@ def test_a_bug_of_the_hosts_own_quotes_no_secret_and_its_record_is_closed(run: R
         assert "the disk is full of ***" in result.failure.message
         assert [record.status for record in records(host)] == ["failed"]
         await until(lambda: not rooms(root))
+
+    with_host(run, host_of(root), main)
+
+
+def test_what_cannot_be_written_down_is_not_begun(run: Run, tmp_path: Path) -> None:
+    class Full(MemoryInvocationLog):
+        async def opened(self, record: InvocationRecord) -> None:
+            raise OSError("no room in the database at db.example")
+
+    root = write_vai_plugin(tmp_path, COUNTS + "\ndef tool(body, m):\n    count()\n", [export()])
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("t", {})
+        assert result.failure is not None and result.failure.code == Code.UNAVAILABLE
+        assert "db.example" not in result.failure.message and result.records == ()
+        assert not (root / "count").exists() and host.journal.counts("host")["record_refused"] >= 1
+
+    with_host(run, raw_host_of(root, invocation_log=Full()), main)
+
+
+def test_without_the_token_it_should_have_a_plugin_is_not_asked(run: Run, tmp_path: Path) -> None:
+    class Closed(MemoryTokens):
+        async def issue(self, claims: Any) -> str:
+            raise OSError("db.example is gone")
+
+    own = {"effect_class": "unknown"}
+    body = COUNTS + "\ndef tool(body, m):\n    count()\n"
+    root = write_vai_plugin(tmp_path, body, [export(permissions=EVERYTHING, own=own)])
+
+    async def main(host: Host) -> None:
+        host.invocations.gateway = Gateway("https://gateway.example", Closed())
+        result = await host.invoke("t", {}, binding=BOUND)
+        assert result.failure is not None and result.failure.code == Code.UNAVAILABLE
+        assert "db.example" not in result.failure.message and not (root / "count").exists()
+        assert [record.status for record in records(host)] == ["retryable_failure"]
+
+    with_host(run, raw_host_of(root), main)
+
+
+def test_a_cancel_while_the_record_is_being_written_is_not_lost(run: Run, tmp_path: Path) -> None:
+    class Slow(MemoryInvocationLog):
+        async def opened(self, record: InvocationRecord) -> None:
+            await super().opened(record)
+            assert host.invocations.cancel(record.invocation_id)
+            assert not host.invocations.cancel(record.invocation_id)
+
+    root = write_vai_plugin(tmp_path, COUNTS + "\ndef tool(body, m):\n    count()\n", [export()])
+    host = raw_host_of(root, invocation_log=Slow())
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("t", {})
+        assert result.status == "cancelled" and not (root / "count").exists()
+        assert [(record.status, record.status_reason) for record in records(host)] == [("cancelled", USER)]
+
+    with_host(run, host, main)
+
+
+def test_who_asks_is_told_of_each_attempt_before_anything_is_started(run: Run, tmp_path: Path) -> None:
+    root = write_vai_plugin(tmp_path, "def tool(body, m): end(m, 'retryable_failure')", [export()])
+    told: list[InvocationRecord] = []
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("t", {}, opened=told.append)
+        assert [record.invocation_id for record in told] == [record.invocation_id for record in result.records]
+        assert [record.status for record in told] == [None] * len(result.records) and len(told) > 1
 
     with_host(run, host_of(root), main)
 

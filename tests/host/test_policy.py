@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plugbay.host.policy import Decision, access, admit, authorize, effective
 from plugbay.model.errors import Code, Origin
 from plugbay.model.spec import Access, Export, PluginSpec
+from tests.support.requirements import requirement
 
 
 def spec(*capabilities: str) -> PluginSpec:
@@ -100,3 +101,13 @@ def test_a_grant_covers_the_narrower_requests_of_its_name_and_never_a_wider_one(
     assert effective(spec, Decision(grants=frozenset({"network"}))) == wanted[:2]
     assert effective(spec, Decision(grants=frozenset({"network=b.example"}))) == wanted[1:2]
     assert effective(spec, Decision(grants=frozenset({"event_bus=topic"}))) == ()
+
+
+@requirement("mcp:host-approval")
+def test_what_nobody_approved_may_not_run_unless_everything_is_granted_for_this_run() -> None:
+    refusal = admit(spec(), Decision(approved=False))
+    assert refusal is not None
+    assert (refusal.code, refusal.origin) == (Code.CAPABILITY_NOT_ALLOWED, Origin.POLICY)
+    assert "plugbay mcp approve p" in refusal.detail["hint"]
+    assert admit(spec(), Decision(approved=False, grant_all=True)) is None
+    assert admit(spec(), Decision(approved=True)) is None

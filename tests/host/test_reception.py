@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Host
-from plugbay.host.reception import MAX_EVENT, SNAPSHOT_BURST
+from plugbay.contracts.mcp.spec import resident
+from plugbay.host.reception import MAX_EVENT, OFFER_BURST, SNAPSHOT_BURST, Reception, Services
 from plugbay.host.resident import ResidentSupervisor
 from plugbay.host.snapshots import Snapshot
+from plugbay.model.operations import ChangeResource, OfferExports
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, until
@@ -681,7 +683,7 @@ def test_a_process_with_subscriptions_counts_as_needed(
             assert await heard(host, "p") == []
             if asked is not None:
                 assert await asks(host, "p", "snapshot/subscribe", topic=asked) == {}
-            supervisor = host._calls.supervisors["p"]
+            supervisor = host.calls.supervisors["p"]
             assert isinstance(supervisor, ResidentSupervisor) and supervisor._seat is not None
             assert supervisor._seat.keeps_alive is kept
 
@@ -872,5 +874,24 @@ def test_the_methods_of_later_hosts_are_not_found(run: Run, tmp_path: Path, meth
         async with Host.load(tmp_path) as host:
             answer = await asks(host, "p", method)
             assert answer == {"code": -32601, "message": f"method not found: host/{method}"}
+
+    run(main)
+
+
+def test_the_newest_offer_is_never_lost_however_often_it_changes(run: Run, tmp_path: Path) -> None:
+    heard: list[Any] = []
+
+    async def main() -> None:
+        services = Services(offered=lambda plugin_id, offer: heard.append(offer["n"]))
+        reception = Reception(resident("srv", ("run",), tmp_path), (), services)
+        for number in range(300):
+            reception.notified(ChangeResource("a://b"))
+            reception.notified(OfferExports({"n": number}))
+        assert len(heard) == OFFER_BURST
+        await until(lambda: heard[-1] == 299)
+        assert len(heard) == OFFER_BURST + 1
+        reception.notified(OfferExports({"n": 300}))
+        reception.detach()  # and with its process goes what it said last
+        assert heard[-1] == 299
 
     run(main)

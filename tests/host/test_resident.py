@@ -314,7 +314,7 @@ def test_a_call_in_flight_is_answered_before_the_good_bye(run: Run, tmp_path: Pa
         async with hosting(tmp_path) as watched:
             call = asyncio.ensure_future(watched.host.call("p_slow", {}))
             await until(lambda: watched.status.busy == 1)
-            await until(lambda: watched.host._calls.supervisors["p"]._seat.link.waiting == 1)  # type: ignore[attr-defined]
+            await until(lambda: watched.host.calls.supervisors["p"]._seat.link.waiting == 1)  # type: ignore[attr-defined]
         assert await call == "late but there"
 
     run(main)
@@ -392,9 +392,9 @@ def test_a_reload_ends_the_old_child_before_the_new_one_starts(run: Run, tmp_pat
     async def main() -> None:
         async with hosting(tmp_path) as watched:
             first = await watched.host.call("p_pid", {})
-            old = watched.host._calls.supervisors["p"]
+            old = watched.host.calls.supervisors["p"]
             reloading = asyncio.ensure_future(watched.host.reload("p"))
-            await until(lambda: watched.host._calls.supervisors["p"] is not old)
+            await until(lambda: watched.host.calls.supervisors["p"] is not old)
             second = await watched.host.call("p_pid", {})
             await reloading
             assert second != first
@@ -440,7 +440,7 @@ def test_ten_thousand_events_at_a_stalled_child_are_dropped_and_counted_and_nobo
             event = await anext(aiter(answers))
             assert event.payload == {"n": 1}
             assert watched.status.counters["events_dropped"] > 5_000
-            watched.host._calls.supervisors["p"]._seat.child.kill()  # type: ignore[attr-defined]
+            watched.host.calls.supervisors["p"]._seat.child.kill()  # type: ignore[attr-defined]
 
     run(main)
 
@@ -667,7 +667,7 @@ def test_a_plugin_passes_through_six_states_and_only_a_reload_leaves_quarantine(
             await until(lambda: watched.state() is State.QUARANTINED)
             assert seen == ["idle", "spawning", "running", "shutting_down", "backoff", "backoff", "quarantined"]
             assert await code_of(host.call("p_pid", {})) == Code.QUARANTINED
-            assert not host._calls.tell("p", DeliverEvent("t", 1))
+            assert not host.calls.tell("p", DeliverEvent("t", 1))
             started = watched.names().count("started")
             await host.reload("p")
             assert (watched.state(), watched.names().count("started")) == (State.IDLE, started)
@@ -691,7 +691,7 @@ def test_a_living_child_is_told_and_nothing_is_started_for_it(run: Run, tmp_path
 
     async def main() -> None:
         async with hosting(tmp_path, eager=False) as watched:
-            calls = watched.host._calls
+            calls = watched.host.calls
             assert not calls.tell("p", DeliverEvent("too.early", {}))
             assert (watched.state(), watched.names()) == (State.IDLE, [])
             await watched.host.call("p_heard", {})
@@ -718,7 +718,7 @@ def test_a_flood_of_keys_is_bounded_counted_apart_and_the_last_arrive_in_order(r
     async def main() -> None:
         (root / "go").unlink(missing_ok=True)
         async with hosting_changed(root, eager=True) as watched:
-            calls = watched.host._calls
+            calls = watched.host.calls
             for number in range(5_000):
                 assert calls.tell("p", PressKey("s", escape, number))
             dropped = watched.status.counters["keys_dropped"]
@@ -751,7 +751,7 @@ def test_a_key_overtakes_fifty_large_snapshots(run: Run, tmp_path: Path) -> None
     async def main() -> None:
         (root / "go").unlink(missing_ok=True)
         async with hosting_changed(root, eager=True) as watched:
-            calls = watched.host._calls
+            calls = watched.host.calls
             for _ in range(50):
                 calls.tell("p", DeliverSnapshot("t", b"x" * (1 << 20)))
             calls.tell("p", PressKey("s", escape))
@@ -789,7 +789,7 @@ def test_renders_that_are_not_answered_in_time_cost_the_child_nothing_and_late_a
 
     async def main() -> None:
         async with hosting_changed(root, eager=True, sandbox=None) as watched:  # inside, it would have another pid
-            attempt, pid = watched.host._calls.attempt, watched.status.pid
+            attempt, pid = watched.host.calls.attempt, watched.status.pid
             narrow = [attempt("s", lambda _: Render("s", 40, 10), 0.1) for _ in range(3)]
             results = await asyncio.gather(*narrow)
             assert [result.failure and result.failure.code for result in results] == [Code.TIMEOUT] * 3
@@ -812,7 +812,7 @@ def test_a_child_that_never_reads_its_input_is_killed_in_time(
         async with hosting(tmp_path) as watched:
             pid = watched.status.pid
             hanging = asyncio.ensure_future(watched.host.attempt("p_hang", {}))
-            await until(lambda: watched.host._calls.supervisors["p"]._seat.link.waiting == 1)  # type: ignore[attr-defined]
+            await until(lambda: watched.host.calls.supervisors["p"]._seat.link.waiting == 1)  # type: ignore[attr-defined]
             large = await watched.host.attempt("p_hang", {"fill": "x" * 1_000_000})
             for result in (large, await hanging):
                 assert result.failure is not None and "has not read its input" in result.failure.message
@@ -835,9 +835,9 @@ def test_an_eager_plugin_starts_with_the_host_and_a_lazy_one_with_its_first_requ
     async def main() -> None:
         async with hosting(tmp_path) as watched:
             assert watched.state() is state
-            assert not watched.host._calls.tell("p", PressKey("s", {})) or mode == "eager"
+            assert not watched.host.calls.tell("p", PressKey("s", {})) or mode == "eager"
             assert watched.state() is state
-            answer = await watched.host._calls.attempt("say", lambda _: DispatchCli("say", ("hi",)))
+            answer = await watched.host.calls.attempt("say", lambda _: DispatchCli("say", ("hi",)))
             assert base64.b64decode(answer.value()["stdout"]) == b"say hi\n"
             assert watched.state() is State.RUNNING
 
@@ -891,7 +891,7 @@ def test_an_idle_plugin_stays_for_topics_that_matter_and_goes_for_those_of_which
     async def main() -> None:
         found = changed(tmp_path, eager=True, idle_seconds=0.2)
         async with watching(Host(found, grant_all=True)) as watched:
-            supervisors = watched.host._calls.supervisors
+            supervisors = watched.host.calls.supervisors
             await until(lambda: supervisors["glances"].state is State.IDLE)
             assert supervisors["waits"].state is State.RUNNING
 

@@ -533,7 +533,7 @@ def test_a_plugin_may_ask_to_be_drawn_again_600_times_and_then_every_five_second
     async def main() -> None:
         nonlocal now
         async with Host.load(tmp_path) as host:
-            screens = Screens(host._calls, lambda: now)
+            screens = Screens(host.calls, lambda: now)
 
             async def honoured(width: int = 2) -> bool:
                 await screens.render("main", width, 1)
@@ -560,7 +560,7 @@ def test_a_picture_that_took_too_long_is_worth_another_try_later(run: Run, tmp_p
     async def main() -> None:
         nonlocal now
         async with Host.load(tmp_path) as host:
-            screens = Screens(host._calls, lambda: now)
+            screens = Screens(host.calls, lambda: now)
             await host.run_cli("n", [])
             with pytest.raises(CallFailed):
                 await screens.render("main", 2, 2, timeout=0.05)

@@ -247,7 +247,7 @@ def test_a_harness_is_started_with_its_target_and_its_trigger(run: Run, tmp_path
         assert said == {"mode": "start", "target": target, "trigger": trigger, "policy": policy, "checkpoint": None}
         (record,) = result.records
         assert (record.execution_id, record.session_id, record.chain_id) == ("exec_1", "sess_1", "ch_1")
-        assert host.invocations.checkpoints.load("exec_1") == Journey(trigger, CHECKPOINT, "all done")
+        assert await host.invocations.checkpoints.load("exec_1") == Journey(trigger, CHECKPOINT, "all done")
 
     with_host(run, host_of(root), main)
 
@@ -278,10 +278,10 @@ def test_what_a_harness_goes_on_from_is_a_matter_of_its_fidelity(
 ) -> None:
     root = write_vai_plugin(tmp_path, SAYS, [export("x", "harness", own={"fidelity": fidelity})])
     checkpoints = MemoryCheckpoints()
-    if left is not None:
-        checkpoints.save("exec_1", left)
 
     async def main(host: Host) -> None:
+        if left is not None:
+            await checkpoints.save("exec_1", left)
         result = await host.invoke("x", {"mode": "resume", "target": {"execution_id": "exec_1"}})
         if expected is None:
             assert result.failure is not None and result.failure.code == Code.NOT_FOUND
@@ -311,8 +311,8 @@ def harness(body, m):
 
     async def main(host: Host) -> None:
         task = asyncio.ensure_future(host.invoke("x", {}, execution_id="exec_1"))
-        kept = host.invocations.checkpoints
-        await until(lambda: (kept.load("exec_1") or Journey()).checkpoint is not None)
+        kept = host.invocations.checkpoints._journeys  # type: ignore[attr-defined]
+        await until(lambda: kept.get("exec_1", Journey()).checkpoint is not None)
         assert not task.done()
         (root / "go").touch()
         result = await task
@@ -339,7 +339,7 @@ def harness(body, m):
     async def main(host: Host) -> None:
         result = await host.invoke("x", {}, execution_id="exec_1")
         assert len(result.records) == (2 if status == "retryable_failure" else 1)
-        journey = host.invocations.checkpoints.load("exec_1")
+        journey = await host.invocations.checkpoints.load("exec_1")
         assert journey is not None and journey.checkpoint == {"kind": "k", "data": 7}
 
     with_host(run, raw_host_of(root), main)
@@ -370,7 +370,7 @@ def test_a_checkpoint_that_is_none_or_too_large_is_not_kept(run: Run, tmp_path: 
 
     async def main(host: Host) -> None:
         assert (await host.invoke("x", {}, execution_id="exec_1")).status == "succeeded"
-        journey = host.invocations.checkpoints.load("exec_1")
+        journey = await host.invocations.checkpoints.load("exec_1")
         assert journey is not None and journey.checkpoint is None
         assert host.journal.counts("acme/p")["event_refused"] == 3
         result = await host.invoke("x", {"trigger": {"type": "large"}})

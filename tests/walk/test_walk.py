@@ -46,7 +46,7 @@ def test_a_warm_child_skips_the_spawn_and_the_greeting(tmp_path: Path) -> None:
         async with Host.load(tmp_path / "p", config=tmp_path / "c.toml", trace=steps.append) as host:
             await until(lambda: host.plugins()[0].ready == 1)
             steps.clear()
-            supervisor = host._calls.supervisors["p"]
+            supervisor = host.calls.supervisors["p"]
             assert isinstance(supervisor, PerCallSupervisor)
             supervisor.pool.fill = lambda: None  # type: ignore[method-assign]
             assert await host.call("t", 1) == 1

@@ -10,14 +10,15 @@ import functools
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import call_view, ephemeral, folders, output
-from plugbay.cli.call_view import Ending, Refusal
+from plugbay.cli import call_view, ephemeral, folders, output, remote
+from plugbay.cli.call_view import Ending, Question, Refusal
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import config_in_use
+from plugbay.cli.remote import Remote, Server, TokenFile
 
 if TYPE_CHECKING:
     from plugbay.host.calls import CallResult
@@ -67,20 +68,34 @@ def call(
     plugins: Plugins = None,
     stream: Streamed = False,
     trace: Trace = False,
+    server: Server = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Call one export of a plugin, on a host of its own.
+    """Call one export of a plugin, on a host of its own; by its id, on the running server.
 
     The output goes to stdout, everything else to stderr, and the exit status tells failures apart.
     """
     view = call_view.JsonView() if as_json else call_view.HumanView()
     try:
         value, about = read_json(given, "the input"), _object(context)
-        found, name = find(path, export, plugins)
         settings = load_config(config)
+        there = _server(path, plugins, settings, server, token_file)
+        if there is None:
+            found, name = find(path, export, plugins, settings)
+            settings = ephemeral.settings_for(settings, path)
     except Refusal as refusal:
         view.refused(refusal)
         raise typer.Exit(refusal.status) from None
+    if there is not None:
+        if grant or grant_all or no_sandbox or trace:
+            raise typer.BadParameter("these options are for a host of the command's own; see plugbay grant --help")
+        from plugbay.cli import remote_call
+
+        asked = Question(_full(path, export), value, about, timeout, view.progressed if stream else None)
+        ending = remote_call.run(there, asked)
+        view.ended(ending)
+        raise typer.Exit(ending.status)
     view.warned(found, grant or ())
     options = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     host = functools.partial(_host, found, settings, options, trace)
@@ -129,15 +144,38 @@ def _stdin() -> bytes:
     return data
 
 
-def find(path: str, export: str, plugins: Path | None) -> tuple[list[Found], str]:
-    """The plugins of the ephemeral host, and the name of the export on it."""
+def _full(plugin_id: str, export: str) -> str:
+    return export if export.startswith(f"{plugin_id}/") else f"{plugin_id}/{export}"
+
+
+def _server(
+    path: str, plugins: Path | None, config: Config | None, server: str | None, token_file: Path | None
+) -> Remote | None:
+    """The running server, if it is a plugin of its that is meant; None: a host of our own is to be asked."""
+    if server is None and (plugins is not None or folders.folder_of(Path(path)).is_dir()):
+        return None
+    if server is None and ephemeral.declares(config, path):
+        return None
+    try:
+        return remote.find(server, token_file)
+    except remote.NoServer:
+        if server is not None:
+            raise
+        return None
+
+
+def find(path: str, export: str, plugins: Path | None, config: Config | None = None) -> tuple[list[Found], str]:
+    """The plugins of the ephemeral host, and the name of the export on it; of a plugin's id, its full name."""
     if folders.folder_of(Path(path)).is_dir():
         return ephemeral.found_in(Path(path)), export
+    full = _full(path, export)
+    if ephemeral.declares(config, path):
+        return ephemeral.found_in(plugins) if plugins is not None else [], full
     if plugins is None:
         raise Refusal(call_view.no_such_plugin(path))
     found = ephemeral.found_in(plugins)
     ephemeral.check_id(path, found)
-    return found, export if export.startswith(f"{path}/") else f"{path}/{export}"
+    return found, full
 
 
 def load_config(named: Path | None) -> Config | None:
@@ -161,16 +199,6 @@ def _host(found: list[Found], config: Config | None, options: dict[str, Any], tr
             f"plugbay.toml has settings for {written!r}, but no plugin here is called that; {meant!r} is meant?"
         )
     return host
-
-
-class Question(NamedTuple):
-    """What is asked, of whatever host."""
-
-    name: str
-    input: Any
-    context: dict[str, Any]
-    timeout: float | None
-    on_progress: Callable[[Any], None] | None = None
 
 
 def run(make_host: Callable[[CallLog], Host], question: Question) -> Ending:

@@ -1,7 +1,7 @@
 """How the ending of `plugbay call` looks: for a person, or as the public JSON shape.
 
-Owns the two views, the words for calls that never began, and the steps of `--trace`. Refuses to know how a
-call is made.
+Owns what is asked and how it ended as values, the two views, the words for calls that never began, and the steps of
+`--trace`. Refuses to know how a call is made.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import shlex
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugbay.cli import exit_codes, folders, output
 from plugbay.model.errors import Code, Failure
@@ -34,6 +34,16 @@ HINTS = {
     Code.TOOL_NOT_EXPOSED: "the manifest and the plugin disagree; `plugbay conform` tells more",
 }
 """What helps with a code when nobody who knew more has said so."""
+
+
+class Question(NamedTuple):
+    """What is asked, of whatever host."""
+
+    name: str
+    input: Any
+    context: dict[str, Any]
+    timeout: float | None
+    on_progress: Callable[[Any], None] | None = None
 
 
 class Ending:
@@ -185,7 +195,8 @@ def _show_folders(found: Sequence[Found]) -> None:
         return
     for item in found:
         if item.errors and not folders.is_absent(item):
-            what = f"{item.root} is left out: its manifest has {folders.tally(item.errors)}"
+            name = f"{item.entry} of {item.root}" if item.entry else str(item.root)
+            what = f"{name} is left out: its manifest has {folders.tally(item.errors)}"
             output.note(f"{what}; plugbay inspect {shlex.quote(str(item.root))} lists them")
 
 

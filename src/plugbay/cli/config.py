@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import folders, output
+from plugbay.cli import ephemeral, folders, output
 from plugbay.cli.call import load_config, read_json
 from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
@@ -22,9 +22,13 @@ from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, Manif
 
 if TYPE_CHECKING:
     from plugbay.host.bindings import Bindings
+    from plugbay.host.config import Config
     from plugbay.model.spec import PluginSpec
 
-Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id with --plugins.")]
+Where = Annotated[
+    str,
+    typer.Argument(metavar="PATH|ID", help="The plugin's folder, a server of plugbay.toml, or an id with --plugins."),
+]
 Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for a plugin id.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Instead of plugbay.toml in this directory.")
@@ -50,12 +54,12 @@ class Bench:
         from plugbay.host.config import Config
         from plugbay.host.export_settings import settings_of
 
-        self.spec = _plugin(where, plugins)
-        self.settings = settings_of(self.spec)
         try:
             loaded = load_config(config_file) or Config()
         except Refusal as refusal:
             raise ConfigInvalid(str(config_file or "plugbay.toml"), []) from refusal
+        self.spec = _plugin(where, plugins, loaded)
+        self.settings = settings_of(self.spec)
         self.state = Path(loaded.host.state_dir or directories()["state"]).absolute()
         self.bindings: Bindings = Bindings(loaded, Options(), self.state)
 
@@ -78,12 +82,14 @@ class Bench:
         }
 
 
-def _plugin(where: str, plugins: Path | None) -> PluginSpec:
-    """The plugin that is meant; raises what the command line knows how to tell."""
+def _plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
+    """The plugin that is meant, which plugbay.toml itself may declare; raises what the command line knows to tell."""
+    from plugbay.host import servers
     from plugbay.host.discovery import discover
 
     if plugins is None:
-        found = folders.look(Path(where))
+        declared = {item.entry: item for item in servers.declared(config)} if ephemeral.declares(config, where) else {}
+        found = declared.get(where) or folders.look(Path(where))
         if found.spec is None:
             raise ManifestInvalid(where, found.errors)
         return found.spec

@@ -57,6 +57,16 @@ def found_in(place: Path, prefer: str = "") -> list[Found]:
     return found
 
 
+def declares(config: Config | None, named: str) -> bool:
+    """Whether plugbay.toml itself declares the plugin that somebody named: an MCP server. A folder goes first."""
+    return config is not None and named in config.mcp and not folders.folder_of(Path(named)).is_dir()
+
+
+def settings_for(config: Config | None, named: str) -> Config | None:
+    """The settings for a host of what somebody named: without the servers of plugbay.toml, unless it is one of them."""
+    return config if config is None or declares(config, named) else config.model_copy(update={"mcp": {}})
+
+
 def check_id(plugin_id: str, found: list[Found]) -> None:
     """Raise `Refusal` when no usable plugin has this id."""
     known = [item.spec.id for item in found if item.spec]

@@ -38,6 +38,15 @@ def look(path: Path, contract: str | None = None) -> Found:
     return inspect(folder_of(path), contract or (named.name if named else None))
 
 
+def look_at_all(path: Path) -> list[Found]:
+    """The same where a manifest may name several plugins."""
+    from plugbay.contracts.registry import contract_of
+    from plugbay.host.discovery import inspect_all
+
+    named = contract_of(path.name) if folder_of(path) != path else None
+    return inspect_all(folder_of(path), named.name if named else None)
+
+
 def plugins_below(path: Path) -> list[Path]:
     """The plugin folders inside `path`, when it is a folder of plugins and not a plugin itself."""
     from plugbay.host.discovery import discover

@@ -7,6 +7,7 @@ with what plugbay.toml and the options grant now.
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
 from plugbay.cli.call_view import HumanView, Refusal
 
 if TYPE_CHECKING:
+    from plugbay.host.config import Config
     from plugbay.host.confinement import Confinement
     from plugbay.host.discovery import Found
     from plugbay.model.spec import Export, PluginSpec, Timeouts
@@ -25,7 +27,7 @@ LIFETIMES = {"per_call": "one process per call", "resident": "stays running"}
 
 
 def inspect(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder, or a server of plugbay.toml.")],
     grant: Grant = None,
     grant_all: GrantAll = False,
     config: ConfigFile = None,
@@ -35,22 +37,64 @@ def inspect(
 
     Exits with 3 when the manifest or plugbay.toml has errors, with 4 when there is no plugin.
     """
-    from plugbay.cli import drift  # reads the source, and so loads ast
-
-    found = drift.noted(folders.look(path))
     try:
-        bound = ephemeral.bindings(load_config(config), grant, grant_all) if found.spec else None
+        settings = load_config(config)
+        every = _found(path, settings)
+        views = [_View(item, settings, grant, grant_all) for item in every]
     except Refusal as refusal:
         HumanView().refused(refusal)
         raise typer.Exit(refusal.status) from None
-    confinement = bound.confinement(found.spec) if bound and found.spec else None
     if as_json:
-        output.print_json({**to_json(found, confinement), "left_out": drift.left_out(found) or None})
-    if folders.is_absent(found):
-        folders.explain_absence(found, "inspect")
-    elif not as_json:
-        _show(found, confinement, drift.left_out(found))
-    raise typer.Exit(folders.status_of(found))
+        shown = [view.to_json() for view in views]
+        output.print_json(shown[0] if len(shown) == 1 else {"plugins": shown})
+    for number, view in enumerate(views):
+        if folders.is_absent(view.found):
+            folders.explain_absence(view.found, "inspect")
+        elif not as_json:
+            if number:
+                output.out().blank()
+            _show(view)
+    raise typer.Exit(max(folders.status_of(view.found) for view in views))
+
+
+def _found(path: Path, config: Config | None) -> list[Found]:
+    """What is meant: the plugins of a manifest, or a server that plugbay.toml declares."""
+    from plugbay.cli import drift  # reads the source, and so loads ast
+    from plugbay.host.servers import declared
+
+    if config is not None and ephemeral.declares(config, str(path)):
+        return [item for item in declared(config) if item.entry == str(path)]
+    found = folders.look(path)
+    several = any(problem.code == "several_plugins" for problem in found.problems)
+    return [drift.noted(item) for item in (folders.look_at_all(path) if several else [found])]
+
+
+class _View:
+    """One plugin with everything the page says about it; its exports are the approved ones, if they had to be."""
+
+    def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
+        from plugbay.cli import drift
+        from plugbay.host.eras import Eras
+        from plugbay.host.offers import Offers, tells
+        from plugbay.host.pins import Pins
+
+        self.left_out = drift.left_out(found)
+        self.approval = ""
+        self.confinement: Confinement | None = None
+        if found.spec is not None:
+            offers = Offers(Pins(ephemeral.state_dir(config)), Eras(), lambda plugin_id: False)
+            spec = offers.learn([found.spec])[found.spec.id]
+            pin = offers.pin(spec.id)
+            if tells(spec):
+                self.approval = f"approved {pin.approved_at}" if pin else f"pending: plugbay mcp approve {spec.id}"
+            found = replace(found, spec=spec)
+            self.confinement = ephemeral.bindings(config, grant, grant_all).confinement(spec)
+        self.found = found
+
+    def to_json(self) -> dict[str, Any]:
+        """The public shape."""
+        more = {"approval": self.approval} if self.approval else {}
+        return {**to_json(self.found, self.confinement), "left_out": self.left_out or None, **more}
 
 
 def to_json(found: Found, confinement: Confinement | None) -> dict[str, Any]:
@@ -76,16 +120,19 @@ def _export_json(export: Export) -> dict[str, Any]:
     return {**export.to_json(), **own}
 
 
-def _show(found: Found, confinement: Confinement | None, left_out: str) -> None:
-    page = output.out()
-    if found.spec and confinement:
-        _show_spec(page, found, found.spec, confinement)
+def _show(view: _View) -> None:
+    page, found, left_out = output.out(), view.found, view.left_out
+    if found.spec and view.confinement:
+        _show_spec(page, view, found.spec, view.confinement)
         if left_out:
             page.blank()
             page.line(("Left out", output.NAME), (f"  in its source, and {found.contract} cannot carry it", output.DIM))
             page.line(left_out, indent=2)
     else:
-        page.line((str(found.root), output.NAME), (output.DOT + (found.contract or "unknown contract"), output.DIM))
+        page.line(
+            (found.entry or str(found.root), output.NAME),
+            (output.DOT + (found.contract or "unknown contract"), output.DIM),
+        )
     if found.problems:
         page.blank()
         page.line(("Problems", output.NAME), (f"  {folders.tally(found.problems)}", output.DIM))
@@ -94,7 +141,7 @@ def _show(found: Found, confinement: Confinement | None, left_out: str) -> None:
         _suggest(found, found.spec)
 
 
-def _show_spec(page: output.Printer, found: Found, spec: PluginSpec, confinement: Confinement) -> None:
+def _show_spec(page: output.Printer, view: _View, spec: PluginSpec, confinement: Confinement) -> None:
     lifetime = LIFETIMES.get(spec.lifetime, str(spec.lifetime))
     page.line((spec.name or spec.id, output.NAME), f" {spec.version}")
     if spec.description:
@@ -102,16 +149,19 @@ def _show_spec(page: output.Printer, found: Found, spec: PluginSpec, confinement
     page.blank()
     page.field("id", spec.id)
     page.field("contract", spec.contract, (output.DOT + lifetime, output.DIM))
-    page.field("folder", str(found.root))
+    page.field("folder", str(view.found.root))
     page.field("command", shlex.join(spec.command))
     page.field("timeouts", _timeouts(spec.timeouts))
+    if view.approval:
+        page.field("offers", view.approval)
     page.field("requests", ", ".join(spec.capabilities) or ("no capabilities", output.DIM))
     for label, text in _further(spec).items():
         if text:
             page.field(label, text)
     policy_view.show(page, confinement)
     page.blank()
-    page.line(("Exports", output.NAME), "" if spec.exports else ("  none", output.DIM))
+    none = "  known when it is approved" if view.approval else "  none"
+    page.line(("Exports", output.NAME), "" if spec.exports else (none, output.DIM))
     for export in spec.exports:
         _show_export(page, export, told_at_start=spec.lifetime == "resident")
 

@@ -29,8 +29,11 @@ from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.inspect import inspect
 from plugbay.cli.install import install, upgrade
 from plugbay.cli.installed import list_, pin, rollback, uninstall, unpin
+from plugbay.cli.logs import logs
 from plugbay.cli.manifest import manifest
+from plugbay.cli.mcp import mcp
 from plugbay.cli.new import new
+from plugbay.cli.operate import grant, reload, restart, revoke, start, stop
 from plugbay.cli.pack import pack
 from plugbay.cli.paths import paths
 from plugbay.cli.ps import ps
@@ -38,6 +41,7 @@ from plugbay.cli.render import render
 from plugbay.cli.replay import replay
 from plugbay.cli.run import RunCommand, run
 from plugbay.cli.sandbox import sandbox
+from plugbay.cli.serve import serve
 from plugbay.cli.signing import SIGN_EXAMPLES, keygen, sign, verify
 from plugbay.cli.tap import TapCommand, tap
 from plugbay.cli.transfer import pull, push
@@ -104,10 +108,27 @@ Examples
 plugbay replay weather.jsonl --check
 plugbay replay weather.jsonl --as-host plugins/weather
 plugbay replay weather.jsonl --as-host -- python3 plugin.py""",
+    serve: """\
+Examples
+plugbay serve plugins/
+plugbay serve plugins/ --listen 127.0.0.1:0 --data ./data --json
+plugbay serve plugins/ --database postgresql+asyncpg://plugbay@db/plugbay""",
     ps: """\
 Examples
+plugbay ps
 plugbay ps --plugins plugins/
 plugbay ps --plugins plugins/ --grant-all --json""",
+    logs: """\
+Examples
+plugbay logs example.weather --follow""",
+    start: "",
+    stop: "",
+    restart: "",
+    reload: "",
+    grant: """\
+Examples
+plugbay grant example.weather network=api.example.com""",
+    revoke: "",
     sandbox: """\
 Examples
 plugbay sandbox plugins/weather --show
@@ -171,6 +192,7 @@ for _command, _examples in EXAMPLES.items():
     app.command(_command.__name__.rstrip("_"), cls=_cls, epilog=_examples)(_command)
 app.add_typer(badplugins)
 app.add_typer(config)
+app.add_typer(mcp)
 app.add_typer(trust)
 
 
@@ -250,4 +272,6 @@ def status_of(error: PlugbayError) -> int:
     """The status for an error that plugbay raised on purpose."""
     if isinstance(error, CallFailed):
         return for_failure(error.failure)
-    return Exit.INVALID if isinstance(error, ManifestInvalid | ConfigInvalid) else Exit.FAILURE
+    if isinstance(error, ManifestInvalid | ConfigInvalid):
+        return Exit.INVALID
+    return int(getattr(error, "exit_status", Exit.FAILURE))

@@ -30,11 +30,13 @@ ABOUT = {
     "kaged": "tools, session hooks, storage, settings; stays running",
     "ainb": "screens and command lines in a terminal",
     "vai": "tools, hooks, compactors, harnesses; signed packages",
+    "mcp": "tools for any client of the Model Context Protocol",
 }
 """What each contract is for, in a line."""
 
 Contracts = Annotated[
-    list[str] | None, typer.Option("--contract", metavar="C", help="rune, nexo, kaged, ainb, vai or all; repeatable.")
+    list[str] | None,
+    typer.Option("--contract", metavar="C", help="rune, nexo, kaged, ainb, vai, mcp or all; repeatable."),
 ]
 Language = Annotated[str | None, typer.Option(metavar="L", help="python, javascript or shell.")]
 Parent = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to make the folder NAME; here by default.")]

@@ -21,10 +21,10 @@ WIDTH = len(CONFIG_NAME) + 2
 
 MEANINGS = {
     "config": "the keys you trust, and your own",
-    "data": "installed plugins",
-    "state": "settings made with plugbay config, and what plugins keep through the host",
+    "data": "installed plugins, and what plugbay serve keeps",
+    "state": "settings made with plugbay config, what plugins keep through the host, where a server runs",
     "cache": "not used yet",
-    "log": "what plugins wrote to stderr under plugbay call",
+    "log": "what plugins wrote to stderr",
     "runtime": "not used yet",
 }
 

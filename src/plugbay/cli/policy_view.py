@@ -5,7 +5,7 @@ Owns the words. Decides nothing, and looks at nothing but the values it is given
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plugbay.cli import output
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from plugbay.host.confinement import Confinement
     from plugbay.process.sandbox.policy import Limits, Policy
+
+REACHES = {"none": "none", "any": "any public address", "host": "the machine's own, unchecked"}
 
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -28,13 +30,17 @@ def show(page: output.Printer, confinement: Confinement) -> None:
 
 def brief(confinement: Confinement) -> str:
     """A policy in one line: what is open beyond the least that every confined plugin has."""
-    policy = confinement.policy
-    if policy is None:
-        return ""
-    counted = [("reads", policy.read), ("writes", policy.write), ("runs", policy.run)]
+    return "" if confinement.policy is None else brief_of(confinement.policy.to_json())
+
+
+def brief_of(policy: dict[str, Any]) -> str:
+    """The same from a policy's public shape, as a server tells it."""
+    counted = [("reads", policy["read"]), ("writes", policy["write"]), ("runs", policy["run"])]
     words = [f"{verb} {_few(paths)}" for verb, paths in counted if paths]
-    words += ["keeps state"] if policy.state is not None else []
-    return output.DOT.join([*words, f"network {policy.network}"])
+    words += ["keeps state"] if policy["state"] is not None else []
+    network = policy["network"]
+    reach = ", ".join(network["doors"]) or "none" if network["reach"] == "listed" else REACHES[network["reach"]]
+    return output.DOT.join([*words, f"network {reach}"])
 
 
 def _headline(confinement: Confinement) -> list[output.Part]:
@@ -86,6 +92,6 @@ def size(number: int) -> str:
     return f"{number:,} bytes" if found is None else f"{found[0]:,} {found[1]}"
 
 
-def _few(paths: Iterable[Path]) -> str:
+def _few(paths: Iterable[Path | str]) -> str:
     first, *others = map(str, paths)
     return f"{first} and {len(others)} more" if others else first

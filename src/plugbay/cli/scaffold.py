@@ -31,12 +31,12 @@ SUFFIX = ".txt"
 """Of every template, so that nothing takes them for programs of ours."""
 
 LANGUAGES = ("python", "javascript", "shell")
-CONTRACTS = ("rune", "nexo", "kaged", "ainb", "vai")
+CONTRACTS = ("rune", "nexo", "kaged", "ainb", "vai", "mcp")
 
 MAX_DESCRIPTION = 200
 """Characters, the fewest that any contract allows."""
 
-LONGEST = {"rune": 64, "nexo": 26, "kaged": 64, "ainb": 64, "vai": 64}
+LONGEST = {"rune": 64, "nexo": 26, "kaged": 64, "ainb": 64, "vai": 64, "mcp": 64}
 """Characters of a name. nexo's ids have 32, and so have those of tools, which begin with it: `weather_hello`."""
 
 TAKEN = {"ainb": ("bin", "schemas", "plugin.py", "plugin.sh", "plugin.mjs")}
@@ -46,8 +46,14 @@ MAIN = {"python": "plugin.py", "javascript": "plugin.mjs", "shell": "plugin.sh"}
 PROGRAMS = {"python": "python3", "javascript": "node", "shell": "sh"}
 TESTS = {"python": "python -m pytest", "javascript": "node --test test.mjs", "shell": "sh test.sh"}
 
-PLACES = {"gitignore": ".gitignore", "plugin.yml": ".github/workflows/plugin.yml"}
+PLACES = {"gitignore": ".gitignore", "mcp.json": ".mcp.json", "plugin.yml": ".github/workflows/plugin.yml"}
 """Where files go that would mean something to the tools of this repository if they had their own names here."""
+
+INSIDE = {"vai": ".structured_output", "mcp": ".structuredContent"}
+"""Where the value of a tool is in what a call gives back."""
+
+APPROVAL = {"mcp": "--grant-all"}
+"""What a call says where a plugin asks for nothing, but is looked at by a person before it is used."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _LINES = re.compile(r"^@@if (\w+)@@\n(.*?)^@@end@@\n", re.MULTILINE | re.DOTALL)
@@ -173,6 +179,7 @@ def _flags(wish: Wish) -> frozenset[str]:
     facts = {
         "tool": wish.has_tool,
         "screen": wish.has_screen,
+        "approval": wish.contracts[0] in APPROVAL,
         "framed": not {"ainb", "vai"}.isdisjoint(wish.contracts),
         **{language: language == wish.language for language in LANGUAGES},
     }
@@ -195,7 +202,8 @@ def _values(wish: Wish) -> dict[str, str]:
         "argument": MAIN[wish.language],
         "main": wish.main,
         "tool": wish.tool,
-        "inside": ".structured_output" if wish.contracts[0] == "vai" else "",
+        "inside": INSIDE.get(wish.contracts[0], ""),
+        "approval": f" {APPROVAL[wish.contracts[0]]}" if wish.contracts[0] in APPROVAL else "",
         "contracts_words": _words(wish.contracts),
         "manifest_files": ", ".join(f"`{file}`" for file in _manifest_files(wish.contracts)),
         "test_command": TESTS[wish.language],
@@ -205,7 +213,8 @@ def _values(wish: Wish) -> dict[str, str]:
 
 def first_steps(wish: Wish) -> list[str]:
     """The commands that show a new plugin at work, in its folder."""
-    call = f"plugbay call . {wish.tool} {shlex.quote(json.dumps({'name': 'Ada'}))}"
+    approval = APPROVAL.get(wish.contracts[0], "")
+    call = f"plugbay call . {wish.tool} {shlex.quote(json.dumps({'name': 'Ada'}))} {approval}".rstrip()
     screen = [f"plugbay run --plugins . {wish.name} Ada", "plugbay render ."]
     return [*([call] if wish.has_tool else ()), *(screen if wish.has_screen else ()), "plugbay conform ."]
 

@@ -21,6 +21,7 @@ from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.cli.tap_view import HumanView, JsonView
+    from plugbay.host.config import Config
     from plugbay.host.discovery import Found
     from plugbay.host.host import Host
     from plugbay.host.recordings import Recorder
@@ -82,17 +83,18 @@ def tap(
 
     view = call_view.HumanView()
     try:
-        found, plugin_id = _find(path, plugins)
-        questions = [_question(words) for words in call or ()]
         settings = load_config(config)
+        found, plugin_id = _find(path, plugins, settings)
+        settings = ephemeral.settings_for(settings, path)
+        questions = [_question(words) for words in call or ()]
     except Refusal as refusal:
         view.refused(refusal)
         raise typer.Exit(refusal.status) from None
     view.warned(found, grant or ())
-    spec = next(item.spec for item in found if item.spec and item.spec.id == plugin_id)
     output.note_what_hosts_log()
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": not questions}
     host = ephemeral.make(found, settings, grants=grant, **options)
+    spec = next(status.spec for status in host.plugins() if status.spec.id == plugin_id)
     if not questions and not spec.eager:
         output.note(f"{plugin_id} starts when it is called, so nothing may come: {CALL} EXPORT JSON makes it talk")
     shown = tap_view.JsonView() if as_json else tap_view.HumanView(spec.contract, full=full)
@@ -104,7 +106,7 @@ def tap(
     raise typer.Exit(watch.status)
 
 
-def _find(path: str, plugins: Path | None) -> tuple[list[Found], str]:
+def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[Found], str]:
     """The plugins of the host, and the id of the one that is meant."""
     place = folders.folder_of(Path(path))
     if place.is_dir():
@@ -116,6 +118,8 @@ def _find(path: str, plugins: Path | None) -> tuple[list[Found], str]:
         raise Refusal(
             Failure(Code.INVALID_INPUT, f"there are {len(ids)} plugins in {path}; name one", detail={"hint": hint})
         )
+    if ephemeral.declares(config, path):
+        return [] if plugins is None else ephemeral.found_in(plugins), path
     if plugins is None:
         hint = "to name a plugin by its id, say where it is: --plugins DIR"
         raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {path}", detail={"hint": hint}))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from plugbay.contracts.mcp.offers import FACT, address
 from plugbay.host.services.llm.chat import ChatRequest
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
@@ -18,7 +19,9 @@ from plugbay.model.operations import (
     Compact,
     DeleteVectors,
     DispatchCli,
+    GetPrompt,
     InvokeTool,
+    ReadResource,
     Render,
     RunHarness,
     RunHook,
@@ -178,6 +181,11 @@ def operation(
         return CallMethod(export.name, payload, context)
     if export.kind == "hook":
         return RunHook(export.name, payload, context)
+    if export.kind == "resource":
+        uri = address(export, codec.load(payload))
+        return ReadResource(uri, context) if uri else Failure(Code.NOT_FOUND, f"{export.name} has no address")
+    if export.kind == "prompt":
+        return GetPrompt(export.facts[FACT]["name"], payload, context)
     # A compactor of kaged has no execution class: it is asked through its hook, never by itself.
     if export.kind in _BY_INVOCATION and "execution_class" in export.facts:
         return _BY_INVOCATION[export.kind](export.name, codec.load(payload), context)

@@ -76,6 +76,8 @@ def assemble(config: Config, calls: Calls, state_dir: Path | None = None) -> Bac
         services.storage = PluginStorage(state_dir / STORAGE_FILE)
     for name, settings in config.llm.providers.items():
         services.llm.register(name, settings.build(name, os.environ), OPERATOR)
+    if config.llm.sampling is not None:
+        services.llm.usual = (config.llm.sampling.provider, config.llm.sampling.model)
     _offer(calls, backends)
     return backends
 

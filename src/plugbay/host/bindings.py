@@ -6,7 +6,7 @@ files each time a plugin is bound, so a reload takes over what was changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,16 +45,30 @@ class Options:
     grant_all: bool = False
     unconfined: bool = False
     """Nobody is confined, just this once."""
+    trusted: frozenset[str] = frozenset()
+    """Plugins that may offer what they like, just this once."""
+
+    def trusts(self, plugin_id: str) -> bool:
+        """Whether everything that the plugin offers counts as approved."""
+        return self.grant_all or plugin_id in self.trusted
 
 
 class Bindings:
     """The operator's word about every plugin."""
 
-    def __init__(self, config: Config, options: Options, state_dir: Path | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        options: Options,
+        state_dir: Path | None,
+        approved: Callable[[str], bool] = lambda plugin_id: True,
+    ) -> None:
+        """`approved` says whether what a plugin offers has been approved, where that is needed."""
         self._config = config
+        self._approved = approved
         self._options = options
         self._state_dir = state_dir
-        self._project = Project(config.project.id, Path(config.project.root).absolute())
+        self._project = Project(config.project.id, Path(config.project.root).absolute(), shown=config.project.shown)
         self.sandbox = SandboxSettings(config.sandbox.uid_range, require_limits=config.sandbox.require_limits)
         self.scratch = Scratch(state_dir, owner=self._user)
         """Rooms for the work of plugins, each of which is its plugin's user's."""
@@ -65,7 +79,7 @@ class Bindings:
 
     def decide(self, plugin_id: str) -> Decision:
         """What may happen with this plugin."""
-        decision = self._config.plugin(plugin_id).decision()
+        decision = replace(self._config.plugin(plugin_id).decision(), approved=self._approved(plugin_id))
         if self._options.grant_all:
             return replace(decision, grant_all=True)
         if self._options.grants:

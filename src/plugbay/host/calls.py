@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     Ask = Callable[[Entry], PluginOp | Failure]
     """What to ask the plugin, given what is known of its export; a `Failure` when that is not possible."""
+
+    Meet = Callable[[str, float | None], Coroutine[Any, Any, Failure | None]]
+    """Given a name and the seconds there are: start who may offer it. A `Failure` says why that could not be."""
 
 MAX_INPUT = 60 << 20
 """Bytes of one input: with the message around it, less than the 64 MiB a plugin must be ready to buffer."""
@@ -85,6 +88,8 @@ class Calls:
         """Who looks after each plugin; empty while the host is not running."""
         self.invocations: Invocations | None = None
         """Who has the work done of exports that say how it is to be done."""
+        self.meet: Meet | None = None
+        """Makes the plugins known that may have what nobody knows by its name."""
         self._decisions = decisions
         self._call_log = call_log
         self._codec = codec
@@ -128,6 +133,10 @@ class Calls:
         entry = self.catalog.resolve(name, kind)
         finished = CallFinished(0, None, entry if isinstance(entry, Failure) else None)
         try:
+            if isinstance(entry, Failure) and entry.code == Code.NOT_FOUND and self.meet is not None:
+                entry = await self.meet(name, timeout) or self.catalog.resolve(name, kind)
+                finished = CallFinished(0, None, entry if isinstance(entry, Failure) else None)
+                timeout = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
             if isinstance(entry, Entry):
                 run = self._invoke if has_class(entry.export) else self._run
                 finished = await run(entry, ask, timeout, on_progress, order)
@@ -191,7 +200,7 @@ class Calls:
         try:
             known = self.catalog.current(entry)
             if known is not entry:  # its greeting has just told us more about it
-                op = ask(known)
+                op = known if isinstance(known, Failure) else ask(known)
                 if isinstance(op, Failure):
                     return CallFinished(0, None, op)
             answer = await lease.link.call(op, deadline.left(), on_progress)

@@ -1,6 +1,7 @@
 """What can be called: every export of every plugin, by full and by short name, with its input schema compiled once.
 
-Where a contract leaves descriptions and schemas to the greeting, they are learned then. A leaf of the walk: no I/O.
+Where a contract leaves descriptions and schemas to the greeting, they are learned then; where it leaves everything to
+it, all exports of a plugin are replaced at once. A leaf of the walk: no I/O.
 """
 
 from __future__ import annotations
@@ -64,15 +65,20 @@ class Catalog:
     """
 
     def __init__(self, specs: Iterable[PluginSpec]) -> None:
+        self._offered: dict[str, list[Entry]] = {spec.id: _entries(spec) for spec in specs}
+        """By plugin."""
+        self._barred: dict[str, dict[str, Failure]] = {}
+        """By plugin and name: what it offers and nobody may use, and why."""
+        self._index()
+
+    def _index(self) -> None:
         self._all: dict[tuple[str, str], Entry] = {}
         """By kind and full name."""
         self._full: dict[str, Entry] = {}
         self._short: dict[str, list[str]] = {}
-        for spec in specs:
-            for export in spec.exports:
-                if export.input_schema is None and export.kind in INPUTS:
-                    export = replace(export, input_schema=INPUTS[export.kind])
-                self._add(Entry(spec, export, _compile(export.input_schema)))
+        for offered in self._offered.values():
+            for entry in offered:
+                self._add(entry)
 
     def _add(self, entry: Entry) -> None:
         name = entry.full_name
@@ -93,6 +99,16 @@ class Catalog:
         """Every export of one kind, in the same order."""
         return [entry for entry in self._all.values() if entry.export.kind == kind]
 
+    def offer(self, spec: PluginSpec, barred: Mapping[str, Failure]) -> None:
+        """From now on the plugin offers what this spec says; what else it has is `barred`, each for a reason."""
+        self._offered[spec.id] = _entries(spec, self._offered.get(spec.id, ()))
+        self._barred[spec.id] = dict(barred)
+        self._index()
+
+    def barred(self, plugin_id: str) -> dict[str, Failure]:
+        """What the plugin offers and nobody may use, by name, and why."""
+        return dict(self._barred.get(plugin_id, {}))
+
     def learn(self, plugin_id: str, tools: Iterable[Mapping[str, Any]]) -> list[str]:
         """Take over what a plugin said about its tools in its greeting; the reasons why something was not usable."""
         unusable = []
@@ -111,19 +127,31 @@ class Catalog:
         return unusable
 
     def _replace(self, old: Entry, new: Entry) -> None:
+        offered = self._offered[old.spec.id]
+        offered[next(at for at, entry in enumerate(offered) if entry is old)] = new
         name = old.full_name
         self._all[old.export.kind, name] = new
         if self._full[name] is old:
             self._full[name] = new
 
-    def current(self, entry: Entry) -> Entry:
-        """The entry as it is known now."""
-        return self._all[entry.export.kind, entry.full_name]
+    def current(self, entry: Entry) -> Entry | Failure:
+        """The entry as it is known now; a `Failure` when the plugin no longer offers it, or nobody may use it."""
+        known = self._all.get((entry.export.kind, entry.full_name))
+        return known or self.resolve(entry.full_name, entry.export.kind)
 
     def resolve(self, name: str, kind: str = "") -> Entry | Failure:
         """The export called `name`, of that kind if one is given: full names always work, short ones if unique."""
-        if kind:
-            return self._resolve_kind(name, kind)
+        found = self._resolve_kind(name, kind) if kind else self._resolve(name)
+        return found if isinstance(found, Entry) else self._why_barred(name) or found
+
+    def _why_barred(self, name: str) -> Failure | None:
+        for plugin_id, barred in self._barred.items():
+            for short, failure in barred.items():
+                if name in (short, full_name(plugin_id, short)):
+                    return failure
+        return None
+
+    def _resolve(self, name: str) -> Entry | Failure:
         entry = self._full.get(name)
         if entry is not None:
             return entry
@@ -149,6 +177,19 @@ class Catalog:
             return Failure(Code.NOT_FOUND, text, detail={"candidates": candidates})
         full, short = [entry.full_name for entry in offered], [entry.export.name for entry in offered]
         return _unknown(f"no {noun}", name, full, short)
+
+
+def _entries(spec: PluginSpec, before: Iterable[Entry] = ()) -> list[Entry]:
+    """The exports of a plugin; a schema that has been compiled for the same export before is not compiled again."""
+    known = {(entry.export.kind, entry.export.name): entry for entry in before}
+    entries = []
+    for export in spec.exports:
+        if export.input_schema is None and export.kind in INPUTS:
+            export = replace(export, input_schema=INPUTS[export.kind])
+        same = known.get((export.kind, export.name))
+        is_same = same is not None and same.export.input_schema == export.input_schema
+        entries.append(Entry(spec, export, same.validator if same and is_same else _compile(export.input_schema)))
+    return entries
 
 
 def _unknown(nobody: str, name: str, full: list[str], short: list[str]) -> Failure:

@@ -20,6 +20,13 @@
     kind = "openai"
     base_url = "http://127.0.0.1:8080/v1"
 
+    [llm.sampling]
+    provider = "local"
+    model = "small"
+
+    [mcp.files]
+    command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]
+
     [plugins."example.weather"]
     enabled = true
     grants = ["tool.execute"]
@@ -52,6 +59,7 @@ from plugbay.contracts.document import parse_toml
 from plugbay.contracts.validation import validate
 from plugbay.host.policy import Decision
 from plugbay.host.sandbox_config import PluginSandbox, SandboxConfig
+from plugbay.host.server_config import ServerConfig, names_problem
 from plugbay.host.services.database import IN_MEMORY
 from plugbay.host.services.llm.config import ProviderConfig
 from plugbay.model.addresses import pair_problem
@@ -209,12 +217,23 @@ class MemoryConfig(BaseModel):
     """The vector backend to recall through, "embedded" or one that a plugin offers; None: words only."""
 
 
+class SamplingConfig(BaseModel):
+    """One model of one provider."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    provider: Annotated[str, Field(min_length=1)]
+    model: Annotated[str, Field(min_length=1)]
+
+
 class LlmConfig(BaseModel):
     """Language models reached over HTTP; plugins may offer more."""
 
     model_config = ConfigDict(extra="forbid")
 
     providers: dict[str, ProviderConfig] = {}
+    sampling: SamplingConfig | None = None
+    """Whom plugins ask that leave the choice of a model to the host."""
 
 
 class Config(BaseModel):
@@ -229,7 +248,27 @@ class Config(BaseModel):
     agents: dict[str, AgentConfig] = {}
     memory: MemoryConfig | None = None
     llm: LlmConfig = LlmConfig()
+    mcp: dict[str, ServerConfig] = {}
     plugins: dict[str, PluginConfig] = {}
+    _folder: Path = PrivateAttr(default_factory=Path.cwd)
+
+    @field_validator("mcp")
+    @classmethod
+    def _servers(cls, value: dict[str, ServerConfig]) -> dict[str, ServerConfig]:
+        problem = names_problem(value)
+        if problem is not None:
+            raise ValueError(problem)
+        return value
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file; where commands of servers are looked for that are no plain names."""
+        return self._folder
+
+    @property
+    def eras(self) -> dict[str, str]:
+        """By plugin: in which era its server is greeted, where the operator says so."""
+        return {name: server.era for name, server in self.mcp.items() if server.era is not None}
 
     def plugin(self, plugin_id: str) -> PluginConfig:
         return self.plugins.get(plugin_id) or PluginConfig()
@@ -270,6 +309,7 @@ def load(path: Path) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigInvalid(str(path), [Problem("unreadable", "", f"cannot be read: {error}")]) from error
     config = parse(text, str(path))
+    config._folder = path.parent.absolute()
     if config.host.log_dir is not None:
         config.host.log_dir = _beside(path, config.host.log_dir)
     if config.host.state_dir is not None:
@@ -278,6 +318,9 @@ def load(path: Path) -> Config:
     if config.memory is not None:
         config.memory.path = _beside(path, config.memory.path)
     config.sandbox.read = [_beside(path, named) for named in config.sandbox.read]
+    for server in config.mcp.values():
+        server.cwd = None if server.cwd is None else _beside(path, server.cwd)
+        server.bundle = None if server.bundle is None else _beside(path, server.bundle)
     for plugin in config.plugins.values():
         plugin.sandbox.move(lambda named: _beside(path, named))
     return config

@@ -40,10 +40,10 @@ def attached(spec: PluginSpec, command: tuple[str, ...]) -> PluginSpec:
 
 async def warm(host: Host, plugin_id: str) -> Failure | None:
     """Start the plugin and hear its greeting; a `Failure` says why it cannot. One that serves one call leaves again."""
-    supervisor = host._calls.supervisors.get(plugin_id)
+    supervisor = host.calls.supervisors.get(plugin_id)
     if supervisor is None:
         return Failure(Code.UNAVAILABLE, "the host is not running", plugin=plugin_id)
-    refusal = policy.admit(supervisor.binding.spec, host._decisions[plugin_id])
+    refusal = policy.admit(supervisor.binding.spec, host.decisions[plugin_id])
     if refusal is not None:
         return refusal
     timeouts = supervisor.binding.spec.timeouts

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from plugbay.contracts.mcp import manifest as mcp_manifest
 from plugbay.contracts.registry import CONTRACTS, Contract, contract_of
 from plugbay.host.plugin_files import PluginFiles
+from plugbay.host.references import with_secrets
 from plugbay.model.errors import Problem
 from plugbay.model.ids import full_name
 from plugbay.model.spec import PluginSpec
@@ -20,6 +22,9 @@ from plugbay.process.command import LaunchFailed, host_search_path, resolve
 
 MAX_MANIFEST = 1 << 20
 """Bytes; a larger manifest is refused before it is read."""
+
+SEVERAL = {mcp_manifest.FILE_NAME: mcp_manifest.parse_servers}
+"""Manifests that may name several plugins, and who reads them."""
 
 MAX_FOLDERS = 10_000
 """Entries looked at in one folder of plugins."""
@@ -33,6 +38,8 @@ class Found:
     contract: str
     spec: PluginSpec | None
     problems: tuple[Problem, ...] = ()
+    entry: str = ""
+    """Which of the plugins of its manifest, where a manifest may name several."""
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -42,13 +49,15 @@ class Found:
 def discover(paths: Iterable[Path], prefer: str = "") -> list[Found]:
     """Every plugin in `paths`; each path is a plugin folder, a manifest in one, or a folder of plugin folders.
 
-    A source that serves several contracts has a manifest of each beside it. It is hosted under the one that is
-    preferred, else under the first that we know.
+    A folder of plugins may hold a manifest that names several plugins, beside the folders of others. A source that
+    serves several contracts has a manifest of each beside it: it is hosted under the one that is preferred, else under
+    the first that we know.
     """
     found: list[Found] = []
     for path in paths:
         found += _discover_one(path, prefer)
-    return _refuse_twins(list({(os.path.realpath(item.root), item.contract): item for item in found}.values()))
+    once = {(os.path.realpath(item.root), item.contract, item.entry): item for item in found}
+    return without_twins(list(once.values()))
 
 
 def inspect(path: Path, contract: str | None = None) -> Found:
@@ -56,10 +65,20 @@ def inspect(path: Path, contract: str | None = None) -> Found:
 
     `contract` says which of several manifests is meant.
     """
+    found = inspect_all(path, contract)
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(item.entry for item in found)
+    text = f"there are {len(found)} plugins in one manifest here: {names}"
+    return Found(path, found[0].contract, None, (Problem("several_plugins", "", text),))
+
+
+def inspect_all(path: Path, contract: str | None = None) -> list[Found]:
+    """The plugins of exactly this folder, or of exactly this manifest: several where the manifest names several."""
     try:
-        return _plugin_in(path, contract) or _nothing(path, _no_manifest(path))
+        return _plugins_in(path, contract) or [_nothing(path, _no_manifest(path))]
     except OSError as error:
-        return _nothing(path, _unreadable(path, error))
+        return [_nothing(path, _unreadable(path, error))]
 
 
 def contracts_in(path: Path) -> list[str]:
@@ -72,37 +91,39 @@ def contracts_in(path: Path) -> list[str]:
 
 def _discover_one(path: Path, prefer: str) -> list[Found]:
     try:
-        plugin = _plugin_in(path, prefer=prefer)
-        if plugin:
-            return [plugin]
+        plugins = _plugins_in(path, prefer=prefer)
+        if plugins and (path.is_file() or not all(item.entry for item in plugins)):
+            return plugins
         names = sorted(os.listdir(path))
     except OSError as error:
         return [_nothing(path, _unreadable(path, error))]
-    found = [_child(path / name, prefer) for name in names[:MAX_FOLDERS] if not name.startswith(".")]
-    return [item for item in found if item is not None]
+    for name in names[:MAX_FOLDERS]:
+        plugins += [] if name.startswith(".") else _child(path / name, prefer)
+    return plugins
 
 
-def _child(path: Path, prefer: str) -> Found | None:
+def _child(path: Path, prefer: str) -> list[Found]:
     try:
-        return _plugin_in(path, prefer=prefer) if path.is_dir() or path.is_symlink() else None
+        return _plugins_in(path, prefer=prefer) if path.is_dir() or path.is_symlink() else []
     except OSError as error:
-        return _nothing(path, _unreadable(path, error))
+        return [_nothing(path, _unreadable(path, error))]
 
 
-def _plugin_in(path: Path, wanted: str | None = None, prefer: str = "") -> Found | None:
-    """The plugin whose manifest is directly in `path`, or is `path`; None when there is no manifest. Raises OSError."""
+def _plugins_in(path: Path, wanted: str | None = None, prefer: str = "") -> list[Found]:
+    """The plugins whose manifest is directly in `path`, or is `path`; none where there is none. Raises OSError."""
     if path.is_file():
         named = contract_of(path.name)
-        return _read(path.parent, named, path.name) if named else None
+        return _read(path.parent, named, path.name) if named else []
     meant = _meant(path, _manifests_in(path))
     chosen = [(contract, name) for contract, name in meant if wanted in (None, contract.name)]
     chosen.sort(key=lambda pair: pair[0].name != prefer)
-    found = next(filter(None, (_read(path, contract, name) for contract, name in chosen)), None)
-    others = [name for contract, name in meant if found and contract.name != found.contract]
-    if found is None or not others or wanted is not None:
+    found = next(filter(None, (_read(path, contract, name) for contract, name in chosen)), [])
+    others = [name for contract, name in meant if found and contract.name != found[0].contract]
+    if not found or not others or wanted is not None:
         return found
     text = f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} here too; to use it so, name that file"
-    return replace(found, problems=(*found.problems, Problem("several_manifests", "", text, severity="warning")))
+    warning = Problem("several_manifests", "", text, severity="warning")
+    return [replace(item, problems=(*item.problems, warning)) for item in found]
 
 
 def _meant(path: Path, present: list[tuple[Contract, str]]) -> list[tuple[Contract, str]]:
@@ -124,19 +145,28 @@ def _manifests_in(path: Path) -> list[tuple[Contract, str]]:
     return [(contract, name) for contract in CONTRACTS.values() for name in contract.manifest_files if name in names]
 
 
-def _read(root: Path, contract: Contract, name: str) -> Found | None:
-    """The plugin of this manifest; None when the file is no manifest, but some other program's."""
+def _read(root: Path, contract: Contract, name: str) -> list[Found]:
+    """The plugins of this manifest; none when the file is no manifest, but some other program's."""
     text = _manifest_text(root / name)
     if isinstance(text, Problem):
-        return Found(root, contract.name, None, (text,))
+        return [Found(root, contract.name, None, (text,))]
     if contract.not_ours is not None and contract.not_ours(text) is not None:
-        return None
-    spec, problems = contract.parse_manifest(text, root.resolve(), os.environ, PluginFiles(root))
+        return []
+    if name in SEVERAL:
+        return [judged(root, contract, *each) for each in SEVERAL[name](text, root.resolve(), os.environ)]
+    return [judged(root, contract, "", *contract.parse_manifest(text, root.resolve(), os.environ, PluginFiles(root)))]
+
+
+def judged(root: Path, contract: Contract, entry: str, spec: PluginSpec | None, problems: Iterable[Problem]) -> Found:
+    """A plugin as its manifest describes it, with what is wrong about its program on this machine."""
+    every = list(problems)
     if spec is not None:
-        problems = problems + (_program_problems(spec) if contract.program_inside else _command_problems(spec))
-    if any(problem.severity == "error" for problem in problems):
+        spec, more = with_secrets(spec)
+        every += more
+        every += _program_problems(spec) if contract.program_inside else _command_problems(spec)
+    if any(problem.severity == "error" for problem in every):
         spec = None
-    return Found(root, contract.name, spec, tuple(problems))
+    return Found(root, contract.name, spec, tuple(every), entry)
 
 
 def _manifest_text(path: Path) -> str | Problem:
@@ -178,15 +208,15 @@ def _command_problems(spec: PluginSpec) -> list[Problem]:
     return problems
 
 
-def _refuse_twins(found: list[Found]) -> list[Found]:
+def without_twins(found: list[Found]) -> list[Found]:
     """Two plugins with one id, or with one name for what they offer: neither is served, because a caller could not know
     which one answers.
     """
-    roots: dict[tuple[str, str], list[Path]] = {}
+    claimed: dict[tuple[str, str], list[Found]] = {}
     for item in found:
         for claim in _claims(item.spec):
-            roots.setdefault(claim, []).append(item.root)
-    return [_refused(item, roots) for item in found]
+            claimed.setdefault(claim, []).append(item)
+    return [_refused(item, claimed) for item in found]
 
 
 def _claims(spec: PluginSpec | None) -> dict[tuple[str, str], str]:
@@ -197,12 +227,12 @@ def _claims(spec: PluginSpec | None) -> dict[tuple[str, str], str]:
     return {("duplicate_id", spec.id): "the id of"} | exports
 
 
-def _refused(item: Found, roots: dict[tuple[str, str], list[Path]]) -> Found:
+def _refused(item: Found, claimed: dict[tuple[str, str], list[Found]]) -> Found:
     for (code, name), words in _claims(item.spec).items():
-        others = ", ".join(str(root) for root in roots[code, name] if root != item.root)
+        others = ", ".join(str(other.root) for other in claimed[code, name] if other is not item)
         if others:
             problem = Problem(code, "plugin_id", f"{name!r} is also {words} {others}; rename one")
-            return Found(item.root, item.contract, None, (*item.problems, problem))
+            return replace(item, spec=None, problems=(*item.problems, problem))
     return item
 
 

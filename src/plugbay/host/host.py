@@ -11,40 +11,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from plugbay.host import config as configuration
 from plugbay.host import policy
 from plugbay.host.agents import PRIMARY, Agents
 from plugbay.host.assembly import Backends, assemble
 from plugbay.host.bindings import Bindings, Options
-from plugbay.host.bus import Stream
 from plugbay.host.call_log import MemoryCallLog
 from plugbay.host.calls import CallResult, Calls
 from plugbay.host.catalog import Catalog
-from plugbay.host.discovery import Found, discover
+from plugbay.host.discovery import Found, discover, without_twins
+from plugbay.host.eras import Eras
+from plugbay.host.facilities import Facilities
 from plugbay.host.fleet import has_classes
 from plugbay.host.invocation_context import Order
 from plugbay.host.invocation_result import InvocationResult
 from plugbay.host.invocations import Invocations
-from plugbay.host.journal import Journal
 from plugbay.host.namespaces import CliOutput, Namespaces
-from plugbay.host.plugin_backends import Channels
+from plugbay.host.offers import Offers, update
+from plugbay.host.pins import Pins, user_state
 from plugbay.host.ports import CallLog, Checkpoints, InvocationLog, Trace
+from plugbay.host.questions import Questions
 from plugbay.host.screens import Screens
 from plugbay.host.seat import Runtime
-from plugbay.host.services.actions import Actions
-from plugbay.host.services.agent_memory import AgentMemory
+from plugbay.host.servers import declared
 from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
-from plugbay.host.services.llm.registry import LlmRegistry
-from plugbay.host.services.vectors import VectorRegistry
-from plugbay.host.snapshots import Snapshots
 from plugbay.host.status import PluginStatus, statuses
+from plugbay.host.strangers import Strangers
 from plugbay.host.streaming import CallStream
-from plugbay.host.subjects import subject_problem
 from plugbay.host.supervisor import Supervisor, supervise
 from plugbay.host.taps import Taps
 from plugbay.link.deadlines import Deadlines
@@ -52,10 +51,13 @@ from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, Plu
 from plugbay.model.spec import Export, PluginSpec
 from plugbay.wire.fast_json import MsgspecCodec
 
+if TYPE_CHECKING:
+    from plugbay.model.operations import PluginOp
+
 T = TypeVar("T")
 
 
-class Host:
+class Host(Facilities):
     """Every plugin of some folders, callable by name."""
 
     def __init__(
@@ -74,23 +76,36 @@ class Host:
         state_dir: Path | None = None,
         trace: Trace | None = None,
         record: str | Path | None = None,
+        questions: Questions | None = None,
+        trusted: Iterable[str] = (),
     ) -> None:
-        """`eager=False` starts no plugin before it is needed; `unconfined` ignores that some ask for a sandbox."""
-        self.found = list(found)
+        """`eager=False` starts no plugin before it is needed; `unconfined` ignores that some ask for a sandbox.
+
+        `questions` puts what plugins ask to a person; without it they are told that nobody answers. Plugins that are
+        `trusted` may offer what they like, approved or not, for as long as this host lives.
+        """
         self.config = config or configuration.Config()
+        self.found = without_twins([*found, *declared(self.config)])
         self.call_log: CallLog = call_log or MemoryCallLog()
         self._eager = eager
         self._trace = trace
         self._log_dir = log_dir or (Path(self.config.host.log_dir) if self.config.host.log_dir else None)
         self._codec = MsgspecCodec()
-        self._specs = {item.spec.id: item.spec for item in self.found if item.spec}
-        options = Options(frozenset([grants] if isinstance(grants, str) else grants), grant_all, unconfined)
+        granted = frozenset([grants] if isinstance(grants, str) else grants)
+        options = Options(granted, grant_all, unconfined, frozenset(trusted))
         state = _absolute(state_dir or self.config.host.state_dir)
-        self._bindings = Bindings(self.config, options, state)
-        self._decisions = {plugin_id: self._bindings.decide(plugin_id) for plugin_id in self._specs}
-        self._calls = Calls(Catalog(self._specs.values()), self._decisions, self.call_log, self._codec, trace)
-        self._backends: Backends = assemble(self.config, self._calls, state)
-        self.invocations = self._calls.invocations = Invocations(
+        self._eras = Eras(state, self.config.eras)
+        self.offers = Offers(Pins(state or user_state()), self._eras, options.trusts)
+        self._specs = self.offers.learn(item.spec for item in self.found if item.spec)
+        self._bindings = Bindings(self.config, options, state, self.offers.approved)
+        self.decisions = {plugin_id: self._bindings.decide(plugin_id) for plugin_id in self._specs}
+        self.calls = Calls(Catalog(self._specs.values()), self.decisions, self.call_log, self._codec, trace)
+        self._strangers = Strangers(self.calls.catalog, lambda: self.calls.supervisors, self._unknown)
+        self.calls.meet = self._strangers.look_for
+        self._backends: Backends = assemble(self.config, self.calls, state)
+        self._backends.services.questions = questions
+        self._backends.services.offered = self._offered
+        self.invocations = self.calls.invocations = Invocations(
             self._codec,
             self._backends.services.journal,
             lambda entry: self._bindings.for_export(entry.spec, entry.export),
@@ -99,10 +114,10 @@ class Host:
             checkpoints=checkpoints,
             scratch=self._bindings.scratch,
         )
-        self._agents = Agents(self.config.agents, self._specs, self._calls)
-        self._screens = Screens(self._calls)
+        self._agents = Agents(self.config.agents, self._specs, self.calls)
+        self._screens = Screens(self.calls)
         self._backends.services.delivered = self._screens.touch
-        self._namespaces = Namespaces(self._calls, self._screens.answered)
+        self._namespaces = Namespaces(self.calls, self._screens.answered)
         self.taps = Taps(self._specs, record, self._backends.services.journal.note)
         self.tap = self.taps.open
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -119,8 +134,9 @@ class Host:
         loaded = configuration.load(Path(config)) if config is not None else None
         roots = [Path(path) for path in paths]
         found = discover(roots)
+        usable = {item.root for item in found if not item.errors}  # one file may name several plugins
         for item in found:
-            if item.errors and item.root in roots:
+            if item.errors and item.root in roots and item.root not in usable:
                 raise ManifestInvalid(str(item.root), item.errors)
         return cls(found, loaded, **options)
 
@@ -139,6 +155,7 @@ class Host:
             self._backends.services,
             self._greeted,
             self.taps,
+            self._eras,
         )
         try:
             await self._backends.open()
@@ -154,9 +171,9 @@ class Host:
         for agent, names in self._agents.missing().items():
             text = f"the agent {agent} names {', '.join(names)}, and there is no such plugin here"
             self._backends.services.journal.note("host", "agent_plugin_missing", text)
-        self._calls.supervisors = {spec.id: self._supervise(spec, runtime) for spec in self._specs.values()}
-        for plugin_id, supervisor in self._calls.supervisors.items():
-            if self._eager and policy.admit(self._specs[plugin_id], self._decisions[plugin_id]) is None:
+        self.calls.supervisors = {spec.id: self._supervise(spec, runtime) for spec in self._specs.values()}
+        for plugin_id, supervisor in self.calls.supervisors.items():
+            if self._eager and policy.admit(self._specs[plugin_id], self.decisions[plugin_id]) is None:
                 supervisor.begin()
 
     async def settled(self, timeout: float | None = None) -> bool:
@@ -164,7 +181,7 @@ class Host:
         return await self._carry(self._settled(timeout))
 
     async def _settled(self, timeout: float | None) -> bool:
-        starting = [item.starting for item in self._calls.supervisors.values() if item.starting is not None]
+        starting = [item.starting for item in self.calls.supervisors.values() if item.starting is not None]
         _, pending = await asyncio.wait(starting, timeout=timeout) if starting else (None, None)
         return not pending
 
@@ -179,7 +196,7 @@ class Host:
     async def _shut_down(self, runtime: Runtime) -> None:
         """To the end, even when whoever asked for it is cancelled: otherwise children would stay."""
         await self.invocations.stop()
-        stops = [supervisor.stop() for supervisor in self._calls.supervisors.values()]
+        stops = [supervisor.stop() for supervisor in self.calls.supervisors.values()]
         await asyncio.gather(*stops, return_exceptions=True)
         await runtime.spawner.close()
         runtime.deadlines.close()
@@ -206,8 +223,8 @@ class Host:
         context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call an export and return its output; raises `CallFailed`."""
-        ask = self._calls.with_input({} if input is None else input, context or {})
-        attempt = self._calls.attempt(name, ask, timeout)
+        ask = self.calls.with_input({} if input is None else input, context or {})
+        attempt = self.calls.attempt(name, ask, timeout)
         result = await attempt if self._at_home() else await self._carry(attempt)
         return result.value_or_raise()
 
@@ -221,8 +238,24 @@ class Host:
         on_progress: Callable[[Any], None] | None = None,
     ) -> CallResult:
         """Call an export and return how it ended; a failure is a value here."""
-        ask = self._calls.with_input({} if input is None else input, context or {}, stream=on_progress is not None)
-        return await self._carry(self._calls.attempt(name, ask, timeout, on_progress))
+        ask = self.calls.with_input({} if input is None else input, context or {}, stream=on_progress is not None)
+        return await self._carry(self.calls.attempt(name, ask, timeout, on_progress))
+
+    async def ask(
+        self,
+        name: str,
+        op: PluginOp,
+        *,
+        kind: str = "",
+        timeout: float | None = None,
+        on_progress: Callable[[Any], None] | None = None,
+    ) -> CallResult:
+        """Ask the plugin of an export for an operation as it stands: the argument of a prompt, some other address."""
+        return await self._carry(self.calls.attempt(name, lambda _: op, timeout, on_progress, kind))
+
+    async def meet(self, *plugins: str, timeout: float | None = None) -> dict[str, Failure]:
+        """Greet these plugins, or all that may run and have not said yet what they offer; who could not be, and why."""
+        return await self._carry(self._strangers.meet(plugins, timeout))
 
     async def invoke(
         self,
@@ -235,8 +268,8 @@ class Host:
     ) -> InvocationResult:
         """Have work done in invocations; `order` are the fields of `Order`: who asks, what for, as what it is bound."""
         wanted = Order(**order)
-        ask = self._calls.with_input({} if input is None else input, {})
-        result = await self._carry(self._calls.attempt(name, ask, timeout, on_progress, order=wanted))
+        ask = self.calls.with_input({} if input is None else input, {})
+        result = await self._carry(self.calls.attempt(name, ask, timeout, on_progress, order=wanted))
         return InvocationResult(result, tuple(wanted.records))
 
     def stream(
@@ -277,17 +310,6 @@ class Host:
         """Have a plugin run a command line of its namespace; raises `CallFailed` when it comes to no end of its own."""
         return await self._carry(self._namespaces.run(namespace, argv, timeout))
 
-    def publish(self, topic: str, payload: Any, *, source: str = "host") -> None:
-        """Put an event on the bus, from the host's own loop; raises `ValueError` for a topic that cannot be one."""
-        problem = subject_problem(topic)
-        if problem is not None:
-            raise ValueError(f"cannot publish to {topic!r}: {problem}")
-        self._backends.services.tell(topic, source, payload)
-
-    def subscribe(self, *patterns: str, depth: int = 64) -> Stream:
-        """Events of these topics as an async iterator, on the host's own loop. Try `plugin.lifecycle.>`."""
-        return self._backends.services.bus.subscribe(*patterns, depth=depth)
-
     def _at_home(self) -> bool:
         """Whether the running loop is the host's own, or the host has none to carry anything to."""
         return self._loop is None or self._loop is asyncio.get_running_loop() or not self._loop.is_running()
@@ -299,58 +321,17 @@ class Host:
         assert self._loop is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    # Services.
-
-    @property
-    def memory(self) -> AgentMemory | None:
-        """What agents remember; None when it is not configured."""
-        return self._backends.services.memory
-
-    @property
-    def llm(self) -> LlmRegistry:
-        """Language models, from plugbay.toml and from plugins."""
-        return self._backends.services.llm
-
-    @property
-    def vectors(self) -> VectorRegistry:
-        """Vector backends: the embedded one and those of plugins."""
-        return self._backends.vectors
-
-    @property
-    def channels(self) -> Channels:
-        """Channels that plugins carry."""
-        return self._backends.channels
-
-    @property
-    def screens(self) -> Screens:
-        """What plugins draw, on the host's own loop."""
-        return self._screens
-
-    @property
-    def snapshots(self) -> Snapshots:
-        """What was last published under each topic, on the host's own loop."""
-        return self._backends.services.snapshots
-
-    @property
-    def actions(self) -> Actions:
-        """What plugins can have the host do, on the host's own loop."""
-        return self._backends.services.actions
-
-    @property
-    def journal(self) -> Journal:
-        """What plugins logged and what happened to them."""
-        return self._backends.services.journal
-
     # Looking.
 
     def exports(self) -> dict[str, Export]:
         """Every export by its full name."""
-        return {name: entry.export for name, entry in self._calls.catalog.named().items()}
+        return {name: entry.export for name, entry in self.calls.catalog.named().items()}
 
     def plugins(self) -> list[PluginStatus]:
         """Every usable plugin and what it is doing."""
         children = () if self._runtime is None else self._runtime.spawner.children.values()
-        return statuses(self._specs.values(), self._calls.supervisors, self._bindings, self.journal, children)
+        found = statuses(self._specs.values(), self.calls.supervisors, self._bindings, self.journal, children)
+        return [replace(status, disabled=tuple(self.calls.catalog.barred(status.spec.id))) for status in found]
 
     @property
     def mistyped_ids(self) -> dict[str, str]:
@@ -364,16 +345,16 @@ class Host:
 
     async def reload(self, plugin_id: str) -> None:
         """Start afresh with the plugin's next call; calls that run or wait are finished first."""
-        supervisor = self._calls.supervisors.get(plugin_id)
+        supervisor = self.calls.supervisors.get(plugin_id)
         if supervisor is None or self._runtime is None:
             raise CallFailed(Failure(Code.NOT_FOUND, f"no running plugin is called {plugin_id!r}"))
         await self._carry(self._replace(plugin_id, supervisor, self._runtime))
 
     async def _replace(self, plugin_id: str, old: Supervisor, runtime: Runtime) -> None:
         """The successor is in place before the first await, so nobody meets a plugin that is neither."""
-        if self._calls.supervisors[plugin_id] is not old:
+        if self.calls.supervisors[plugin_id] is not old:
             return
-        self._calls.supervisors[plugin_id] = fresh = self._supervise(self._specs[plugin_id], runtime)
+        self.calls.supervisors[plugin_id] = fresh = self._supervise(self._specs[plugin_id], runtime)
         retired = asyncio.ensure_future(old.retire())
         fresh.begin(after=retired)
         await asyncio.shield(retired)
@@ -385,9 +366,25 @@ class Host:
 
     def _greeted(self, plugin_id: str, hello: Mapping[str, Any]) -> None:
         """A resident child has said what it is."""
-        problems = self._calls.catalog.learn(plugin_id, hello.get("tools", ()))
+        problems = self.calls.catalog.learn(plugin_id, hello.get("tools", ()))
         for text in (*hello.get("warnings", ()), *problems):
-            self._backends.services.journal.note(plugin_id, "greeting", text)
+            self.journal.note(plugin_id, "greeting", text)
+        if "offer" in hello:
+            self.offers.greeted(plugin_id, hello)
+            self._update(plugin_id)
+
+    def _offered(self, plugin_id: str, offer: Mapping[str, Any]) -> None:
+        """A resident child offers something else from now on."""
+        self.offers.offered(plugin_id, offer)
+        self._update(plugin_id)
+
+    def _update(self, plugin_id: str) -> None:
+        spec = self._specs[plugin_id]
+        self._specs[plugin_id] = update(self.offers, spec, self.calls.catalog, self._backends.services)
+
+    def _unknown(self) -> dict[str, Failure | None]:
+        """Plugins of which nobody knows what they offer, and why each may not run."""
+        return {each: policy.admit(self._specs[each], self.decisions[each]) for each in self.offers.unknown()}
 
 
 def _absolute(path: str | Path | None) -> Path | None:

@@ -31,17 +31,10 @@ from plugbay.model.events import CallFinished
 USER, SHUTDOWN = "user_cancelled", "host_shutdown"
 """Why an invocation is cancelled, beside the deadline."""
 
-TOKEN_EXTRA = 30.0
-"""Seconds a token outlives the deadline: as long as the plugin may take to stop in good order, and more."""
-
-CLAIMS = tuple(
-    "invocation_id trace_id binding_id package_id export_kind export_id org_id project_id session_id chain_id run_id "
-    "execution_id".split()
-)
-"""What a token says about its invocation; its scopes, the limits of its work and its times come on top."""
-
 EARLY = 0.001
 """Seconds; loops round the times of their timers to milliseconds, so a wait may end that much before its deadline."""
+
+BEFORE = "it was cancelled before the plugin was asked"
 
 QUOTA = "invocation.scratch_quota_exceeded"
 
@@ -70,6 +63,8 @@ class Invocation:
         self._deadline = deadline
         self._on_progress = on_progress
         self._grace = Grace(0.0)
+        self._begun = False
+        """Whether more is going on than the opening of its record."""
         self._task: asyncio.Task[Any] | None = None
         """Set while it can still be stopped by not asking at all."""
         self._reason = ""
@@ -117,6 +112,9 @@ class Invocation:
         """Stop it: without an answer while nobody was asked, with the plugin's grace afterwards."""
         if self._reason or self._grace.reason:
             return False
+        if not self._begun:
+            self._reason = reason
+            return True
         if self._task is not None:
             self._reason = reason
             return self._task.cancel()
@@ -124,11 +122,13 @@ class Invocation:
 
     async def run(self, supervisor: Supervisor) -> CallFinished:
         """How it ended; a failure is a value here."""
-        self._means.log.opened(self.record)
+        problem = await self._open()
+        if problem is not None:
+            return CallFinished(0, None, problem)
         self._grace = Grace(supervisor.binding.spec.timeouts.grace)
         finished = CallFinished(0, None, Failure(Code.CANCELLED, "it was given up"))
         try:
-            finished = self._judged(await self._attempt(supervisor))
+            finished = await self._judged(await self._attempt(supervisor))
         except Exception as error:
             failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
             told = failure if self._lease is None else self._lease.seat.discretion.failure(failure)
@@ -137,13 +137,27 @@ class Invocation:
             self._reason = self._reason or SHUTDOWN
             raise
         finally:
-            self._close(finished.failure)
+            await self._close(finished.failure)
         return finished
+
+    async def _open(self) -> Failure | None:
+        """Write down that it begins; what cannot be written down does not begin."""
+        try:
+            await self._means.log.opened(self.record)
+        except Exception as error:  # what a database says is for its operator, not for who asks
+            self._means.journal.note("host", "record_refused", f"{type(error).__name__}: {error}", level="error")
+            return Failure(Code.UNAVAILABLE, "its record cannot be written now, so it is not begun", retryable=True)
+        if self._work.order.opened is not None:
+            self._work.order.opened(self.record)
+        return None
 
     # The attempt.
 
     async def _attempt(self, supervisor: Supervisor) -> CallFinished:
         entry = self._work.entry
+        if self._reason:
+            return CallFinished(0, None, Failure(Code.CANCELLED, BEFORE))
+        self._begun = True
         problem = self._work.problem() or self._means.binding_problem(entry.full_name, entry.export, self._binding)
         if problem is not None:
             return CallFinished(0, None, problem)
@@ -155,10 +169,10 @@ class Invocation:
             if not self._reason or self._task is None:
                 raise
             self._task.uncancel()
-            return CallFinished(0, None, Failure(Code.CANCELLED, "it was cancelled before the plugin was asked"))
+            return CallFinished(0, None, Failure(Code.CANCELLED, BEFORE))
         finally:
             self._task = None
-            self._revoke()
+            await self._revoke()
             await self._clear()
 
     async def _ask(self, supervisor: Supervisor) -> CallFinished:
@@ -194,7 +208,12 @@ class Invocation:
                 return made
             self._room = made
         secrets = {slot: binding.secrets[slot] for slot in self.permissions.secret_slots if slot in binding.secrets}
-        beside = {"context": self._context(), "config": dict(binding.config), "secrets": secrets}
+        try:
+            context = await self._context()
+        except Exception as error:  # what it says may quote the token
+            self._means.journal.note("host", "token_refused", type(error).__name__, level="error")
+            return Failure(Code.UNAVAILABLE, "no token can be made for it now", retryable=True)
+        beside = {"context": context, "config": dict(binding.config), "secrets": secrets}
         op = await self._work.operation(beside, self._room)
         if is_over(self._deadline):
             return Failure(Code.TIMEOUT, "its time was over before the plugin was asked")
@@ -233,21 +252,19 @@ class Invocation:
         # The binding's line first: who waits there must not hold a turn that the org's other bindings could have.
         return {(*own, str(self.record.binding_id)): self._binding.policy.max_concurrency, own: declared}
 
-    def _context(self) -> dict[str, Any]:
+    async def _context(self) -> dict[str, Any]:
         ends = time.time() + self._deadline.left()
-        delegation = self._delegate(ends)
+        delegation = await self._delegate(ends)
         scratch = None if self._room is None else str(self._room)
         return contexts.context_object(self.record, self.permissions, contexts.moment(ends), scratch, delegation)
 
-    def _delegate(self, ends: float) -> Delegation:
+    async def _delegate(self, ends: float) -> Delegation:
         """A token for what is granted of the gateway; none where there is no gateway, or nothing is granted."""
         gateway, scopes, record = self._gateway, self.permissions.gateway_api_scopes, self.record
         if gateway is None or not scopes:
             return Delegation(None if gateway is None else gateway.base_url)
-        claims = {name: getattr(record, name) for name in CLAIMS}
-        issued, expires = contexts.moment(time.time()), contexts.moment(ends + TOKEN_EXTRA)
-        more = {"scopes": list(scopes), "policy": self._work.limits(), "issued_at": issued, "expires_at": expires}
-        self._token = gateway.tokens.issue({**claims, **more})
+        claims = contexts.claims(record, scopes, self._work.limits(), time.time(), ends)
+        self._token = await gateway.tokens.issue(claims)
         return Delegation(gateway.base_url, self._token, scopes)
 
     # What the plugin says.
@@ -290,7 +307,7 @@ class Invocation:
         self.result = result
         return CallFinished(0, codec.dump(result))
 
-    def _judged(self, answer: CallFinished) -> CallFinished:
+    async def _judged(self, answer: CallFinished) -> CallFinished:
         """The outcome as it counts."""
         failure = answer.failure
         if failure is None:
@@ -304,22 +321,19 @@ class Invocation:
             failure = Failure(Code.TIMEOUT, "it was stopped at the deadline", detail=detail)
         if self._lease is not None:
             failure = self._lease.seat.discretion.failure(failure)
-        self._work.left(failure)
-        named, kind, asked = (
-            failure.with_detail(self.record.package_id),
-            self.record.export_kind,
-            self._lease is not None,
-        )
-        return CallFinished(0, None, retries.judged(named, kind, self._work.repeatable, asked=asked))
+        await self._work.left(failure)
+        named, asked = failure.with_detail(self.record.package_id), self._lease is not None
+        judged = retries.judged(named, self.record.export_kind, self._work.repeatable, asked=asked)
+        return CallFinished(0, None, judged)
 
     # Afterwards.
 
-    def _revoke(self) -> None:
+    async def _revoke(self) -> None:
         """The token is of no use any more. One that cannot be revoked expires soon, and that spoils no result."""
         if self._token is None or self._gateway is None:
             return
         try:
-            self._gateway.tokens.revoke(self._token)
+            await self._gateway.tokens.revoke(self._token)
         except Exception as error:  # what it says may quote the token
             text = f"the token of {self.record.invocation_id} stands until it expires: {type(error).__name__}"
             self._means.journal.note(self.record.package_id, "token_left", text, level="error")
@@ -346,7 +360,7 @@ class Invocation:
             text = f"the scratch directory {room} could not be removed; it is tried again when the host starts"
             self._means.journal.note(self.record.package_id, "scratch_left", text)
 
-    def _close(self, failure: Failure | None) -> None:
+    async def _close(self, failure: Failure | None) -> None:
         status, reason = self._status(failure)
         self.record = msgspec.structs.replace(
             self.record,
@@ -358,7 +372,7 @@ class Invocation:
         )
         if failure is not None and failure.code in (Code.HANDSHAKE_FAILED, Code.PROTOCOL_VERSION_MISMATCH):
             self._means.journal.note(self.record.package_id, "greeting_refused", failure.message, level="error")
-        self._means.log.closed(self.record)
+        await self._means.log.closed(self.record)
         self._work.order.records.append(self.record)
 
     def _status(self, failure: Failure | None) -> tuple[str, str | None]:

@@ -7,7 +7,7 @@ invocation may do is requested ∩ granted ∩ policy ∩ what its caller may, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -83,6 +83,8 @@ class Order:
     """Gateway scopes the caller has itself; None: it does not narrow them."""
     binding: ExportBinding | None = field(default=None, repr=False)
     """None: as the operator bound the export in plugbay.toml."""
+    opened: Callable[[InvocationRecord], None] | None = field(default=None, compare=False, repr=False)
+    """Told of each attempt once its record is open, before anything is started. Must not raise."""
     records: list[InvocationRecord] = field(default_factory=list, compare=False, repr=False)
     """Filled by the engine: one for each attempt, as it ended."""
 
@@ -194,6 +196,24 @@ def moment(epoch_seconds: float) -> str:
 
 
 # What the plugin is told.
+
+TOKEN_EXTRA = 30.0
+"""Seconds a token outlives the deadline: as long as the plugin may take to stop in good order, and more."""
+
+CLAIMS = tuple(
+    "invocation_id trace_id binding_id package_id export_kind export_id org_id project_id session_id chain_id run_id "
+    "execution_id".split()
+)
+"""What a token says about its invocation; its scopes, the limits of its work and its times come on top."""
+
+
+def claims(
+    record: InvocationRecord, scopes: Iterable[str], limits: Mapping[str, Any], now: float, ends: float
+) -> dict[str, Any]:
+    """What the token of an invocation stands for."""
+    times = {"issued_at": moment(now), "expires_at": moment(ends + TOKEN_EXTRA)}
+    of_record = {name: getattr(record, name) for name in CLAIMS}
+    return {**of_record, "scopes": list(scopes), "policy": dict(limits), **times}
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,7 @@ class Invocations:
         wanted = replace(wanted, org_id=wanted.org_id or binding.org_id)
         errand, work = Errand(), kind(entry, op, wanted, self._means.kit)
         deadline = Deadline(allowed_seconds(entry.export, binding.policy, timeout))
+        await work.begin()
         story = self._attempts(errand, work, binding, granted, deadline, find, on_progress)
         task = asyncio.get_running_loop().create_task(story)
         self._errands[task] = errand

@@ -20,6 +20,8 @@ class Decision:
     """None: nobody has decided yet, so a plugin that requests anything is pending."""
     grant_all: bool = False
     """Everything requested is granted; for one-off runs by the person at the keyboard."""
+    approved: bool = True
+    """False: what this plugin offers is known only from itself, and nobody has approved it yet."""
 
 
 def effective(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
@@ -43,6 +45,10 @@ def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
     """Why the plugin may not be started; None when it may."""
     if not decision.enabled:
         return _denied(spec, Code.UNAVAILABLE, "the operator has disabled this plugin", "enable it in plugbay.toml")
+    if not decision.approved and not decision.grant_all:
+        text = "pending: what it offers has to be approved before it may run"
+        hint = f"plugbay mcp approve {spec.id} shows what it offers and asks; --grant-all approves it for this run"
+        return _denied(spec, Code.CAPABILITY_NOT_ALLOWED, text, hint)
     undecided = decision.grants is None and not decision.grant_all
     if undecided and spec.capabilities:
         wanted = ", ".join(spec.capabilities)

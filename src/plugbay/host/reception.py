@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from plugbay.host.desk_log import LogDesk
 from plugbay.host.desk_snapshots import SnapshotDesk
 from plugbay.host.discretion import Discretion
 from plugbay.host.journal import Journal
+from plugbay.host.questions import Question, Questions, answer
 from plugbay.host.rate import Bucket
 from plugbay.host.services.actions import Actions
 from plugbay.host.services.agent_memory import AgentMemory
@@ -34,6 +35,8 @@ from plugbay.link.link import Link
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.events import Noise
 from plugbay.model.operations import (
+    AskUser,
+    ChangeResource,
     CompleteChat,
     DeleteStored,
     DeliverEvent,
@@ -42,7 +45,9 @@ from plugbay.model.operations import (
     GetSnapshot,
     GetStored,
     InvokeAction,
+    ListRoots,
     ListStored,
+    OfferExports,
     Publish,
     PublishSnapshot,
     ReadFile,
@@ -68,6 +73,21 @@ SNAPSHOT_BURST = 1000.0
 """Publishes of one process; a data set of 2 GB in chunks goes through at once, a loop without end does not."""
 
 
+CHANGES_PER_SECOND = 50.0
+CHANGE_BURST = 200.0
+"""Of what one process keeps, told without being asked; what is written all the time is looked at later."""
+
+OFFERS_PER_SECOND = 0.5
+OFFER_BURST = 5.0
+"""Of one process: the largest offer, of 10,000 tools, takes a second to be judged, and no other plugin waits for it."""
+
+LEVEL_WORDS = {"notice": "info", "warning": "warn", **dict.fromkeys(("critical", "alert", "emergency"), "error")}
+"""Syslog's words, which some contracts use, for our levels."""
+
+RESOURCE_CHANGED = "plugin.resource.changed"
+"""The topic of the event that what a plugin keeps under an address is not what it was."""
+
+
 @dataclass(slots=True)
 class Services:
     """What the plugins of one host share."""
@@ -81,6 +101,10 @@ class Services:
     actions: Actions = field(default_factory=Actions)
     delivered: Callable[[str], object] | None = None
     """Told the id of each plugin that a snapshot is sent to."""
+    questions: Questions | None = None
+    """Puts what plugins ask to a person; None: there is none."""
+    offered: Callable[[str, Any], object] | None = None
+    """Told the id of each plugin that offers something else from now on, and all that it offers."""
     bus: Bus = field(init=False)
     snapshots: Snapshots = field(init=False)
 
@@ -107,7 +131,10 @@ class Reception:
         services: Services,
         discretion: Discretion | None = None,
         log_level: str = "info",
+        roots: Sequence[Mapping[str, str]] = (),
     ) -> None:
+        """`roots`: the folders that the work is about, as `ListRoots` is answered where that is granted."""
+        self._roots = roots
         self._spec = spec
         self._granted = granted
         self._services = services
@@ -118,6 +145,11 @@ class Reception:
         self._subscription: Subscription | None = None
         self._snapshots = SnapshotDesk(spec, self._access, services.snapshots)
         self._snapshot_bucket = Bucket(SNAPSHOTS_PER_SECOND, SNAPSHOT_BURST)
+        self._change_bucket = Bucket(CHANGES_PER_SECOND, CHANGE_BURST)
+        self._offer_bucket = Bucket(OFFERS_PER_SECOND, OFFER_BURST)
+        self._offer: Mapping[str, Any] | None = None
+        """What the plugin offers, as long as nobody has looked at it."""
+        self._next_look: asyncio.TimerHandle | None = None
         self._log = LogDesk(log_level, self._note)
         self._reading = asyncio.Semaphore(LARGE_AT_ONCE)
         self._fetching = asyncio.Semaphore(LARGE_AT_ONCE)
@@ -143,12 +175,10 @@ class Reception:
         match op:
             case Publish():
                 return self._publish(op)
-            case RecallMemory():
-                return self._may("memory.recall") or await self._recall(op)
-            case CompleteChat():
-                return self._may("llm.complete") or await self._services.llm.complete(op, progress)
+            case RecallMemory() | CompleteChat() | AskUser() | ListRoots():
+                return await self._granted_service(op, progress)
             case WriteLog():
-                return self._log.write(op)
+                return self._logged(op)
             case GetStored() | SetStored() | DeleteStored() | ListStored():
                 return await self._stored(op)
             case GetSnapshot() | SubscribeSnapshot():
@@ -162,6 +192,20 @@ class Reception:
         text = f"this host does not offer {type(op).__name__} to plugins"
         return Failure(Code.NOT_FOUND, text, detail={"absent": True})
 
+    async def _granted_service(
+        self, op: RecallMemory | CompleteChat | AskUser | ListRoots, progress: Callable[[Any], None]
+    ) -> Any:
+        """What the contract lets any plugin ask for, if the operator has granted it to this one."""
+        match op:
+            case RecallMemory():
+                return self._may("memory.recall") or await self._recall(op)
+            case CompleteChat():
+                return self._may(self._chats) or await self._services.llm.complete(op, progress)
+            case AskUser():
+                question = Question(self._spec.id, op.message, op.schema, op.url)
+                return self._may("elicitation") or await answer(self._services.questions, question)
+        return self._may("roots") or [dict(root) for root in self._roots]
+
     def notified(self, op: Operation) -> None:
         match op:
             case Publish() if self._bucket is not None and not self._bucket.take(time.monotonic()):
@@ -173,7 +217,41 @@ class Reception:
             case PublishSnapshot():
                 self._publish_snapshot(op)
             case WriteLog():
-                self._log.write(op)
+                self._logged(op)
+            case OfferExports() | ChangeResource():
+                self._changed(op)
+
+    def _logged(self, op: WriteLog) -> None:
+        self._log.write(WriteLog(LEVEL_WORDS.get(op.level, op.level), op.message, op.fields))
+
+    def _changed(self, op: OfferExports | ChangeResource) -> None:
+        """The plugin says that what it offers, or keeps, is not what it was."""
+        if isinstance(op, OfferExports):
+            self._offer = op.offer
+            if self._next_look is None:
+                self._look_at_offer()
+        elif not self._change_bucket.take(time.monotonic()):
+            self._note("change_dropped", f"more than {CHANGES_PER_SECOND:g} changes a second")
+        else:
+            payload = {"plugin_id": self._spec.id, "uri": op.uri}
+            self._services.tell(RESOURCE_CHANGED, self._spec.id, payload)
+
+    def _look_at_offer(self) -> None:
+        """The newest offer is never lost: who missed it would go on with what is no longer offered."""
+        self._next_look = None
+        if self._offer is None or self._services.offered is None:
+            return
+        if self._offer_bucket.take(time.monotonic()):
+            offer, self._offer = self._offer, None
+            self._services.offered(self._spec.id, offer)
+        else:
+            self._note("change_delayed", "what it offers changes all the time")
+            self._next_look = asyncio.get_running_loop().call_later(1 / OFFERS_PER_SECOND, self._look_at_offer)
+
+    @property
+    def _chats(self) -> str:
+        """The capability to ask language models, in the words of the plugin's contract."""
+        return "sampling" if "sampling" in self._spec.optional_capabilities else "llm.complete"
 
     def noise(self, event: Noise) -> None:
         excerpt = self._discretion.text(event.data.decode("utf-8", "backslashreplace"))[:200]
@@ -288,6 +366,10 @@ class Reception:
     def detach(self) -> None:
         """The process goes, and hears of nothing more. May be called twice."""
         link, self._link = self._link, None
+        self._offer = None
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
         if self._subscription is not None:
             self._subscription.cancel()
             self._subscription = None

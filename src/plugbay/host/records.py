@@ -32,10 +32,10 @@ class MemoryInvocationLog:
         self._kept = kept
         self._records: OrderedDict[str, InvocationRecord] = OrderedDict()
 
-    def opened(self, record: InvocationRecord) -> None:
+    async def opened(self, record: InvocationRecord) -> None:
         _remember(self._records, record.invocation_id, record, self._kept)
 
-    def closed(self, record: InvocationRecord) -> None:
+    async def closed(self, record: InvocationRecord) -> None:
         if record.invocation_id in self._records:
             self._records[record.invocation_id] = record
 
@@ -54,12 +54,12 @@ class MemoryTokens:
     def __len__(self) -> int:
         return len(self._claims)
 
-    def issue(self, claims: Mapping[str, Any]) -> str:
+    async def issue(self, claims: Mapping[str, Any]) -> str:
         token = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         _remember(self._claims, _digest(token), dict(claims), self._kept)
         return token
 
-    def revoke(self, token: str) -> None:
+    async def revoke(self, token: str) -> None:
         self._claims.pop(_digest(token), None)
 
     def claims(self, token: str) -> dict[str, Any] | None:
@@ -74,10 +74,10 @@ class MemoryCheckpoints:
         self._kept = kept
         self._journeys: OrderedDict[str, Journey] = OrderedDict()
 
-    def save(self, execution_id: str, journey: Journey) -> None:
+    async def save(self, execution_id: str, journey: Journey) -> None:
         _remember(self._journeys, execution_id, journey, self._kept)
 
-    def load(self, execution_id: str) -> Journey | None:
+    async def load(self, execution_id: str) -> Journey | None:
         return self._journeys.get(execution_id)
 
 

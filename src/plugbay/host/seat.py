@@ -18,8 +18,10 @@ from plugbay.contracts.registry import CONTRACTS, HostSide
 from plugbay.host import sandbox_notes
 from plugbay.host.confinement import Confinement, proxies, seen_inside
 from plugbay.host.discretion import Discretion
+from plugbay.host.eras import Eras
 from plugbay.host.ports import Trace
 from plugbay.host.reception import Reception, Services
+from plugbay.host.references import resolved
 from plugbay.host.scratch import Scratch
 from plugbay.host.taps import Taps
 from plugbay.link.deadlines import Deadlines
@@ -47,6 +49,8 @@ class Runtime:
     greeted: Callable[[str, Mapping[str, Any]], None] | None = None
     """Told the plugin's id and what its resident child said about itself."""
     taps: Taps | None = None
+    eras: Eras = field(default_factory=Eras)
+    """In which era each program is greeted, where its contract has several."""
 
     def step(self, name: str) -> None:
         if self.trace is not None:
@@ -61,6 +65,13 @@ class Project:
     root: Path = field(default_factory=Path.cwd)
     config_root: Path | None = None
     """Where plugins may keep their own configuration; None: they are told of none."""
+    shown: bool = False
+    """Whether the operator named the root; the folder a host happens to be started in is nobody's business."""
+
+    @property
+    def roots(self) -> tuple[dict[str, str], ...]:
+        """The folders that the work is about, as plugins are told of them that ask."""
+        return ({"uri": self.root.as_uri(), "name": self.id},) if self.shown else ()
 
     def fact(self, name: str) -> str | None:
         """What a spec's `env_facts` ask for, if it is known."""
@@ -125,12 +136,13 @@ class Seat:
         self._settled = False
         self._parting = False
         spec = binding.spec
-        machine = CONTRACTS[spec.contract].host_machine(spec, _side(binding, runtime), runtime.codec)
+        side = _side(binding, runtime, runtime.eras.begin(spec, child.argv))
+        machine = CONTRACTS[spec.contract].host_machine(spec, side, runtime.codec)
         stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
         self.discretion = Discretion(binding.secrets)
         child.stderr.clean = self.discretion.line
         self._reception = reception = Reception(
-            spec, binding.granted, runtime.services, self.discretion, binding.log_level
+            spec, binding.granted, runtime.services, self.discretion, binding.log_level, binding.project.roots
         )
         hooks = Hooks(
             handler=reception.answer,
@@ -234,6 +246,7 @@ async def open_seat(binding: Binding, runtime: Runtime, deadline: Deadline) -> S
         seat.leave()
         raise
     if failure is not None:
+        runtime.eras.forget(binding.spec.id)
         seat.leave()
         return failure
     return seat
@@ -271,7 +284,7 @@ async def _seated(binding: Binding, runtime: Runtime, deadline: Deadline, lodgin
     return Seat(binding, runtime, child, lodging)
 
 
-def _side(binding: Binding, runtime: Runtime) -> HostSide:
+def _side(binding: Binding, runtime: Runtime, era: str) -> HostSide:
     return HostSide(
         granted=binding.granted,
         nonce=secrets.randbits(64),
@@ -280,12 +293,13 @@ def _side(binding: Binding, runtime: Runtime) -> HostSide:
         projects=(binding.project.id,),
         storage=runtime.services.storage is not None,
         pid=os.getpid(),
+        era=era,
     )
 
 
 def launch_of(binding: Binding, lodging: Path | None = None, command: Sequence[str] | None = None) -> Launch:
     """How the plugin's program, or another command in its place, is started."""
-    spec = binding.spec
+    spec = resolved(binding.spec, binding.config, binding.secrets, os.environ)
     argv = resolve(command or spec.command, spec.root, host_search_path(os.environ))
     known = [(name, binding.project.fact(fact)) for name, fact in spec.env_facts]
     facts = tuple((name, value) for name, value in known if value is not None)

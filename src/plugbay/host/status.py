@@ -10,6 +10,7 @@ from plugbay.host import policy
 from plugbay.host.bindings import Bindings
 from plugbay.host.confinement import Confinement
 from plugbay.host.journal import Journal
+from plugbay.host.offers import tells
 from plugbay.host.supervisor import Supervisor
 from plugbay.model.spec import PluginSpec
 from plugbay.process.child import Child
@@ -32,6 +33,13 @@ class PluginStatus:
     """How it is confined, or why it is not."""
     limits: str = ""
     """How well the limits of its children hold: `full`, `full (v1)`, `degraded`; empty while none is confined."""
+    disabled: tuple[str, ...] = ()
+    """What it offers and nobody has approved, by name."""
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether only the plugin itself knows what it offers, so that this has to be approved."""
+        return tells(self.spec)
 
 
 def statuses(
@@ -51,13 +59,14 @@ def status_of(
     spec: PluginSpec, supervisor: Supervisor | None, counts: Mapping[str, int], bindings: Bindings
 ) -> PluginStatus:
     """The status of a plugin. Without a supervisor its host is not running, and how it is confined is only planned."""
-    granted = policy.effective(spec, bindings.decide(spec.id))
+    decision = bindings.decide(spec.id)
+    granted = policy.effective(spec, decision)
     if supervisor is None:
         planned = bindings.confinement(spec)
         return PluginStatus(spec, "stopped", granted, 0, 0, counters=dict(counts), confinement=planned)
     return PluginStatus(
         spec,
-        supervisor.state,
+        supervisor.state if decision.approved else "pending",
         granted,
         supervisor.busy,
         supervisor.ready,

@@ -109,7 +109,10 @@ class Work:
         """The plugin says something before its answer; what is wrong with that, if anything is."""
         return None
 
-    def left(self, failure: Failure) -> None:
+    async def begin(self) -> None:
+        """Find out what is known of it from before; called once, before anything else."""
+
+    async def left(self, failure: Failure) -> None:
         """The attempt has failed; it may have left something of use."""
 
     async def judge(self, result: Any, room: Path | None) -> Any:
@@ -239,13 +242,20 @@ class HarnessWork(Work):
         super().__init__(entry, op, order, kit)
         self._resuming = op.request.get("mode", "start") == "resume"
         self._fidelity = entry.export.facts.get("fidelity", "checkpoint")
-        self._key = _journey_key(order.org_id, self.execution_id)
-        known = kit.checkpoints.load(self._key) if self._resuming else None
+        self._key = journey_key(order.org_id, self.execution_id)
+        self._known = False
+        self._journey = Journey(op.request.get("trigger"))
+        self._keeping: asyncio.Task[None] | None = None
+        """Writes the journey down while the plugin goes on: what it says comes in a callback."""
+        self._unkept: Exception | None = None
+        """Why that did not work."""
+
+    async def begin(self) -> None:
+        known = await self._kit.checkpoints.load(self._key) if self._resuming else None
         self._known = known is not None
-        self._journey = known or Journey()
-        trigger = op.request.get("trigger")
-        if trigger is not None:
-            self._journey = msgspec.structs.replace(self._journey, trigger=trigger)
+        if known is not None:
+            trigger = known.trigger if self._journey.trigger is None else self._journey.trigger
+            self._journey = msgspec.structs.replace(known, trigger=trigger)
 
     @property
     def payload(self) -> Any:
@@ -290,7 +300,7 @@ class HarnessWork(Work):
         }
         if onward and journey.checkpoint is not None:
             parts["checkpoint"] = journey.checkpoint
-        self._kit.checkpoints.save(self._key, journey)
+        await self._kit.checkpoints.save(self._key, journey)
         return RunHarness(self._name, parts, beside)
 
     def _trigger(self, onward: bool) -> Any:
@@ -302,10 +312,11 @@ class HarnessWork(Work):
         is_checkpoint = isinstance(event, dict) and event.get("type") == "checkpoint"
         return self._reached(event.get("checkpoint")) if is_checkpoint else None
 
-    def left(self, failure: Failure) -> None:
+    async def left(self, failure: Failure) -> None:
         result = failure.detail.get("result")
         if isinstance(result, dict) and result.get("checkpoint") is not None:
             self._reached(result["checkpoint"])
+        await self._kept()
 
     async def judge(self, result: Any, room: Path | None) -> Any:
         if not isinstance(result, dict):
@@ -317,6 +328,7 @@ class HarnessWork(Work):
         text = summary.get("text") if isinstance(summary, dict) else None
         if isinstance(text, str):
             self._save(msgspec.structs.replace(self._journey, summary=text))
+        await self._kept()
         found = result.get("artifacts") or []
         if not found:
             return {**result, "artifacts": []}
@@ -340,10 +352,28 @@ class HarnessWork(Work):
 
     def _save(self, journey: Journey) -> None:
         self._journey = journey
-        self._kit.checkpoints.save(self._key, journey)
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.get_running_loop().create_task(self._keep())
+
+    async def _keep(self) -> None:
+        """Write down how far it has come, until that is as far as it has come: of many steps only the last counts."""
+        kept = self._unkept = None
+        try:
+            while kept is not self._journey:
+                kept = self._journey
+                await self._kit.checkpoints.save(self._key, kept)
+        except Exception as error:
+            self._unkept = error
+
+    async def _kept(self) -> None:
+        """Everything is written down; raises what prevented it."""
+        if self._keeping is not None:
+            await self._keeping
+        if self._unkept is not None:
+            raise self._unkept
 
 
-def _journey_key(org: str | None, execution_id: str) -> str:
+def journey_key(org: str | None, execution_id: str) -> str:
     """Callers name their own executions, and no org may go on from another's. No id has a colon."""
     return execution_id if org in (None, DEFAULT_ORG) else f"{org}:{execution_id}"
 

@@ -263,3 +263,22 @@ def test_a_stream_without_bound_is_cut_off(run: Run, monkeypatch: pytest.MonkeyP
     answer, heard = complete(run, provider, stream=True)
     assert isinstance(answer, Failure)
     assert (answer.code, heard, provider.left) == (Code.FRAME_TOO_LARGE, ["ab"], 1)
+
+
+@requirement("mcp:host-sampling")
+def test_who_names_no_provider_gets_the_operators_choice_and_is_told_the_model(run: Run) -> None:
+    registry, provider = LlmRegistry(), Scripted()
+    registry.register("local", provider, "test")
+
+    async def main() -> None:
+        unchosen = await registry.complete(CompleteChat("", "", HI), lambda piece: None)
+        assert isinstance(unchosen, Failure) and unchosen.code == Code.UNAVAILABLE
+        wished = await registry.complete(CompleteChat("", "large", HI), lambda piece: None)
+        assert isinstance(wished, dict) and wished["model"] == "large"
+        registry.usual = ("local", "small")
+        chosen = await registry.complete(CompleteChat("", "large", HI), lambda piece: None)
+        assert isinstance(chosen, dict) and chosen["model"] == "small"
+        named = await registry.complete(CompleteChat("local", "m", HI), lambda piece: None)
+        assert isinstance(named, dict) and "model" not in named
+
+    run(main)

@@ -48,6 +48,8 @@ class LlmRegistry:
     def __init__(self) -> None:
         self._providers: dict[str, LlmProvider] = {}
         self._owners: dict[str, str] = {}
+        self.usual: tuple[str, str] | None = None
+        """The provider and the model for whoever leaves the choice to the host; None: nobody has chosen."""
 
     def register(self, name: str, provider: LlmProvider, owner: str) -> str | None:
         """Offer `provider` under `name`; returns the reason when that is refused."""
@@ -78,19 +80,36 @@ class LlmRegistry:
     async def complete(self, op: CompleteChat, progress: Callable[[str], None]) -> dict[str, Any] | Failure:
         """Answer a plugin: `{content, finish_reason, usage, tool_calls}`.
 
-        The text of a streamed reply went out as progress, so its content is None.
+        The text of a streamed reply went out as progress, so its content is None. Who names no provider leaves the
+        choice to the host, and is told the `model` that answered.
         """
         problem = messages_problem(op.messages)
         if problem is not None:
             return Failure(Code.INVALID_INPUT, problem)
-        request = ChatRequest(op.model, op.messages, min(op.max_tokens, MAX_TOKENS), op.temperature, op.system_prompt)
+        chosen = (op.provider, op.model) if op.provider else self._chosen(op.model)
+        if isinstance(chosen, Failure):
+            return chosen
+        provider, model = chosen
+        request = ChatRequest(model, op.messages, min(op.max_tokens, MAX_TOKENS), op.temperature, op.system_prompt)
+        told = {} if op.provider else {"model": model}
         try:
             if op.stream:
-                return _answer(await self._streamed(op.provider, request, progress), None)
-            reply = await self.chat(op.provider, request)
-            return _answer(reply, reply.text)
+                return {**_answer(await self._streamed(provider, request, progress), None), **told}
+            reply = await self.chat(provider, request)
+            return {**_answer(reply, reply.text), **told}
         except CallFailed as error:
-            return error.failure.with_detail(provider=op.provider)
+            return error.failure.with_detail(provider=provider)
+
+    def _chosen(self, wish: str) -> tuple[str, str] | Failure:
+        """The operator's choice; without one, what is wished of the only provider there is."""
+        if self.usual is not None:
+            return self.usual
+        if wish and len(self._providers) == 1:
+            return next(iter(self._providers)), wish
+        hint = "name a provider and a model under [llm.sampling] in plugbay.toml"
+        return Failure(
+            Code.UNAVAILABLE, "no language model is chosen for plugins that name none", detail={"hint": hint}
+        )
 
     async def _streamed(self, provider: str, request: ChatRequest, progress: Callable[[str], None]) -> ChatReply:
         assembly = Assembly()

@@ -1,0 +1,195 @@
+"""`Offers`: what plugins offer that say so themselves, at their greeting and whenever it changes, as far as that is
+approved.
+
+Owns which exports such a plugin has: those of its approval until it has spoken, then those it still offers exactly as
+they were approved. What is new or changed is barred until it is approved, what is gone is gone. A host that approves
+everything for one run takes every word as it comes. Refuses to know how plugins are started and called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from plugbay.contracts.mcp.offers import exports_of
+from plugbay.host.catalog import Catalog
+from plugbay.host.eras import Eras
+from plugbay.host.pins import Change, Offer, Pin, Pins, changes, definitions, instructed, launch_of
+from plugbay.host.reception import Services
+from plugbay.host.services.stamps import utc_now
+from plugbay.model.errors import Code, ConfigInvalid, Failure, Origin
+from plugbay.model.spec import Export, PluginSpec
+
+TELLERS = {"mcp": exports_of}
+"""Contracts that leave to the plugin what it offers: by name, how its word becomes exports and warnings."""
+
+CHANGED = "plugin.catalog.changed"
+"""The topic of the event that the exports of a plugin are not what they were."""
+
+SOURCE = "plugin.catalog"
+
+MAX_VERSION = 100
+"""Characters of a server's word for its version, which goes into the record of each call."""
+
+RUNS_ANOTHER = "its command, its folder or its variables are not those that were approved"
+
+FIELDS = frozenset(
+    "name title description inputSchema outputSchema annotations icons execution uri uriTemplate mimeType size "
+    "arguments _meta".split()
+)
+"""What a definition may say. Any other key is a server's own word, which may be meant for a model to read."""
+
+
+def tells(spec: PluginSpec) -> bool:
+    """Whether only the plugin itself knows what it offers, so that it has to be approved."""
+    return spec.contract in TELLERS
+
+
+class Offers:
+    """What is known, and what is approved, of every plugin that says itself what it offers."""
+
+    def __init__(self, pins: Pins, eras: Eras, trusts: Callable[[str], bool]) -> None:
+        """`trusts` says whose every word is approved, for as long as this host lives."""
+        self._pins = pins
+        self._eras = eras
+        self._trusts = trusts
+        self._tellers: dict[str, str] = {}
+        """By plugin: what is run, as approvals name it."""
+        self._approved: dict[str, Pin] = {}
+        self._told: dict[str, Mapping[str, Any]] = {}
+        """By plugin: the greeting of its last child, with what it offers now."""
+        self._drifted: dict[str, list[Change]] = {}
+        self.problems: dict[str, str] = {}
+        """By plugin: why an approval that is there cannot be used."""
+
+    def learn(self, specs: Iterable[PluginSpec]) -> dict[str, PluginSpec]:
+        """All these plugins by id, those that are approved with what was approved."""
+        return {spec.id: self._known(spec) if tells(spec) else spec for spec in specs}
+
+    def _known(self, spec: PluginSpec) -> PluginSpec:
+        self._tellers[spec.id] = launch = launch_of(spec)
+        try:
+            pin = self._pins.load(spec.id)
+        except ConfigInvalid as error:
+            self.problems[spec.id] = str(error)
+            pin = None
+        if pin is not None and pin.launch not in ("", launch):
+            self.problems[spec.id] = RUNS_ANOTHER
+            pin = None
+        if pin is None:
+            return spec
+        self._approved[spec.id] = pin
+        return replace(spec, exports=_exports(spec, pin.offer)[0], version=_version(spec, pin.server))
+
+    def approved(self, plugin_id: str) -> bool:
+        """Whether the plugin may run as far as this is concerned: others need no approval."""
+        return plugin_id not in self._tellers or plugin_id in self._approved or self._trusts(plugin_id)
+
+    def unknown(self) -> list[str]:
+        """The plugins of which nobody knows yet what they offer."""
+        return [each for each in self._tellers if each not in self._approved and each not in self._told]
+
+    def pin(self, plugin_id: str) -> Pin | None:
+        """What was approved of a plugin."""
+        return self._approved.get(plugin_id)
+
+    def hello(self, plugin_id: str) -> Mapping[str, Any] | None:
+        """What a plugin said of itself in its last greeting, with what it offers now; None before that."""
+        return self._told.get(plugin_id)
+
+    def drift(self, plugin_id: str) -> list[Change]:
+        """How what a plugin offers differs from what was approved; nothing before it has spoken."""
+        return list(self._drifted.get(plugin_id, ()))
+
+    def candidate(self, plugin_id: str) -> Pin:
+        """The approval of everything that the plugin offers now, for whoever decides on it."""
+        hello = self._told[plugin_id]
+        program, server = self._eras.program(plugin_id), hello.get("server") or {}
+        launch = self._tellers[plugin_id]
+        return Pin(hello["offer"], str(hello.get("era", "")), program, server, utc_now(), launch)
+
+    # What plugins say.
+
+    def greeted(self, plugin_id: str, hello: Mapping[str, Any]) -> None:
+        """A child has said what it is."""
+        self._told[plugin_id] = dict(hello)
+        if "era" in hello:
+            self._eras.learn(plugin_id, hello["era"])
+
+    def offered(self, plugin_id: str, offer: Offer) -> None:
+        """A child offers something else from now on."""
+        self._told[plugin_id] = {**self._told.get(plugin_id, {}), "offer": offer}
+
+    def judged(self, spec: PluginSpec) -> tuple[PluginSpec, dict[str, Failure], list[str]]:
+        """The plugin with what it offers and may, what else it has by name and why that is barred, and warnings."""
+        hello = self._told[spec.id]
+        offer: Offer = hello["offer"]
+        server = hello.get("server") or {}
+        spec = replace(spec, version=_version(spec, server))
+        pin = self._approved.get(spec.id)
+        everything, warnings = _exports(spec, offer)
+        drift = [] if pin is None else [*changes(pin.offer, offer), *instructed(pin.server, server)]
+        self._drifted[spec.id] = drift
+        if self._trusts(spec.id):
+            return replace(spec, exports=everything), {}, warnings
+        if pin is None:
+            return replace(spec, exports=()), {}, warnings
+        different = {(change.part, change.name): change for change in drift}
+        allowed, _ = _exports(spec, _without(offer, different))
+        barred: dict[str, Failure] = {}
+        for key, change in different.items():
+            if change.after is not None:
+                for export in _exports(spec, {key[0]: [change.after]})[0]:
+                    barred[export.name] = _barred(spec.id, change)
+        return replace(spec, exports=allowed), barred, [*warnings, *map(str, drift)]
+
+
+def update(offers: Offers, spec: PluginSpec, catalog: Catalog, services: Services) -> PluginSpec:
+    """Take a plugin's word into the catalogue, tell whoever listens what has changed, and note what is odd."""
+    before = {entry.full_name: entry.export for entry in catalog.entries() if entry.spec.id == spec.id}
+    was_barred = catalog.barred(spec.id)
+    fresh, barred, remarks = offers.judged(spec)
+    catalog.offer(fresh, barred)
+    after = {entry.full_name: entry.export for entry in catalog.entries() if entry.spec.id == spec.id}
+    for text in remarks:
+        services.journal.note(spec.id, "offer", text)
+    if after != before or barred.keys() != was_barred.keys():
+        payload = {
+            "plugin_id": spec.id,
+            "added": [name for name in after if name not in before],
+            "removed": [name for name in before if name not in after],
+            "changed": [name for name in after if name in before and after[name] != before[name]],
+            "disabled": [f"{spec.id}/{name}" for name in barred],
+        }
+        services.tell(CHANGED, SOURCE, payload)
+    return fresh
+
+
+def _exports(spec: PluginSpec, offer: Offer) -> tuple[tuple[Export, ...], list[str]]:
+    exports, warnings = TELLERS[spec.contract](offer)
+    return tuple(exports), warnings
+
+
+def _version(spec: PluginSpec, server: Mapping[str, Any]) -> str:
+    """What the server calls its version: its manifest may not know it."""
+    return str(server.get("version") or spec.version)[:MAX_VERSION]
+
+
+def _without(offer: Offer, different: Mapping[tuple[str, str], Change]) -> Offer:
+    """What of an offer is as it was approved."""
+    kept: dict[str, list[dict[str, Any]]] = {}
+    for (part, name), definition in definitions(offer).items():
+        if (part, name) not in different:
+            kept.setdefault(part, []).append(definition)
+    return kept
+
+
+def _barred(plugin_id: str, change: Change) -> Failure:
+    fields = list(dict.fromkeys(field if field in FIELDS else "other fields" for field in change.fields))
+    what = f"its {', '.join(fields)} changed" if fields else "it is new"
+    text = f"{change.name} is disabled: {what} since {plugin_id} was approved"
+    hint = f"plugbay mcp diff {plugin_id} shows the difference, plugbay mcp approve {plugin_id} accepts it"
+    # Not the definitions: their words are what nobody has approved.
+    detail = {"hint": hint, "changed": fields}
+    return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, plugin=plugin_id, detail=detail)

@@ -1,0 +1,117 @@
+"""Commands and a running server: found, asked, and understood when it refuses."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay.cli import remote
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.remote import NoServer, Remote, RemoteRefused, plugin_path
+from plugbay.control.occupancy import Found, announced
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as a server would, by path."""
+
+    def do_GET(self) -> None:
+        status, kind, body = ANSWERS[self.path.partition("?")[0]]
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        ASKED.append((self.path, self.headers["authorization"]))
+
+    do_POST = do_GET  # noqa: N815 - named by the standard library
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+ASKED: list[tuple[str, str]] = []
+REFUSAL = json.dumps({"error": {"code": "plugin.not_started", "message": "it crashed"}}).encode()
+ANSWERS = {
+    "/ok": (200, "application/json", b'{"a": 1}'),
+    "/odd": (200, "text/html", b"<html>"),
+    "/refused": (409, "application/json", REFUSAL),
+    "/missing": (404, "text/html", b"<html>"),
+    "/events": (200, "text/event-stream", b': here\n\nevent: one\ndata: {"n":1}\n\nid: 2\nevent: two\ndata: 2\n\n'),
+}
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_address[1]}"
+        running.shutdown()
+        thread.join()
+
+
+def test_a_question_carries_the_key_and_its_answer_is_read() -> None:
+    ASKED.clear()
+    with server() as url:
+        there = Remote(url, "pb_sk_1")
+        assert there.get("/ok", tail=5, none=None) == {"a": 1}
+        assert there.post("/ok", {"b": 2}) == {"a": 1}
+        assert list(there.events("GET", "/events")) == [("one", {"n": 1}), ("two", 2)]
+    assert ASKED[0] == ("/ok?tail=5", "Bearer pb_sk_1")
+
+
+def test_a_refusal_has_its_reason_and_its_exit_status() -> None:
+    with server() as url:
+        there = Remote(url, "k")
+        with pytest.raises(RemoteRefused, match="it crashed") as refused:
+            there.post("/refused")
+        assert refused.value.exit_status == Exit.LAUNCH
+        with pytest.raises(RemoteRefused) as missing:
+            there.get("/missing")
+        assert missing.value.exit_status == Exit.NOT_FOUND
+        with pytest.raises(NoServer, match="no answer"):
+            there.get("/odd")
+
+
+def test_a_server_that_is_gone_is_told_as_such() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        with pytest.raises(NoServer, match="does not answer"):
+            Remote(f"http://127.0.0.1:{taken.getsockname()[1]}", "k").get("/ok")
+    with pytest.raises(NoServer, match="no address"):
+        Remote("ftp://host", "k")
+
+
+def test_the_server_that_runs_here_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "directories", lambda: {"state": tmp_path})
+    for name in (remote.SERVER_VARIABLE, remote.TOKEN_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(NoServer, match="no plugbay server runs here"):
+        remote.find()
+    token = tmp_path / "token"
+    token.write_text("pb_sk_1\n")
+    with announced(tmp_path, Found("http://127.0.0.1:1", 1, str(token), "/data")):
+        assert remote.find().url == "http://127.0.0.1:1"
+        token.unlink()
+        with pytest.raises(NoServer, match="No such file"):
+            remote.find()
+
+
+def test_another_server_needs_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(remote.TOKEN_VARIABLE, raising=False)
+    with pytest.raises(NoServer, match="--token-file"):
+        remote.find("http://other.example")
+    monkeypatch.setenv(remote.TOKEN_VARIABLE, "k")
+    assert remote.find("http://other.example/base/").url == "http://other.example/base"
+
+
+def test_an_id_with_odd_letters_is_one_path() -> None:
+    assert plugin_path("acme/dev kit", ":stop") == "/api/v1/plugins/acme/dev%20kit:stop"
