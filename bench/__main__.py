@@ -16,6 +16,7 @@ from typing import Any
 from bench import (
     ainb_bench,
     bus_bench,
+    control_bench,
     framing_bench,
     idle_bench,
     link_bench,
@@ -39,6 +40,7 @@ COMPARISONS: dict[str, ModuleType] = {
         rune_bench,
         startup_bench,
         sandbox_bench,
+        control_bench,
         idle_bench,
         framing_bench,
     )

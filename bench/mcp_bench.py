@@ -129,7 +129,7 @@ async def _through_host(command: list[str], params: dict[str, Any]) -> Sample:
         path = Path(folder) / ".mcp.json"
         path.write_text(json.dumps({"mcpServers": {"bench": entry}}))
         async with Host.load(path, grant_all=True, state_dir=Path(folder) / "state") as host:
-            await host.settled()
+            await host.meet()
             name = next(name for name in host.exports() if name.endswith("echo"))
 
             async def echo() -> str:

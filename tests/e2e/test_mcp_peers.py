@@ -106,7 +106,7 @@ def judge(seen: dict[str, Any], client: str) -> None:
     assert seen["unknown"] == {"thrown": -32602}
     assert seen["refused"].get("isError") or seen["refused"]["thrown"] == -32602
     assert seen["progress"] == ["number 1", "number 2", "number 3"]
-    assert seen["counted"]["content"][0]["text"] == "3"
+    assert seen["counted"]["structuredContent"] == {"result": 3}
     assert (seen["cancelled"], seen["waited"]) == ("cancelled", "1")
     assert seen["large"] == 3_000_000
 

@@ -1,0 +1,110 @@
+"""`Offering`: everything that is served at one moment, as lists for clients and as tables that lead back to plugins.
+
+Owns what is served and what is not: tools of every contract; resources, templates and prompts of MCP servers. Decides
+with values. An offering does not change; when plugins come and go, there is another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from plugbay.bridge import definitions
+from plugbay.bridge.names import Names, NamesCollide, Rule
+from plugbay.contracts.mcp.messages import empty_offer
+from plugbay.host.catalog import Entry
+
+SERVED = frozenset({"tool", "resource", "prompt"})
+"""The kinds of exports that MCP has a word for."""
+
+
+@dataclass(slots=True)
+class Offering:
+    """What is served, and who is behind each of it."""
+
+    offer: dict[str, list[dict[str, Any]]] = field(default_factory=empty_offer)
+    tools: dict[str, Entry] = field(default_factory=dict)
+    prompts: dict[str, Entry] = field(default_factory=dict)
+    """Both by the name they are served under."""
+    resources: dict[str, Entry] = field(default_factory=dict)
+    templates: dict[str, Entry] = field(default_factory=dict)
+    """Both by their address, which is the server's own."""
+    collisions: list[NamesCollide] = field(default_factory=list)
+    """Exports that are left out, because another one has their name."""
+    shadowed: list[str] = field(default_factory=list)
+    """Resources that are left out, because another server has one of the same address: nobody can rename those."""
+
+    def readers(self, uri: str) -> list[Entry]:
+        """Who may have what is kept under `uri`, the likeliest first: one export of each plugin.
+
+        A server need not list everything it has, so whoever has resources at all is asked in the end.
+        """
+        exact = [self.resources[uri]] if uri in self.resources else []
+        matching = [entry for template, entry in self.templates.items() if _pattern(template).fullmatch(uri)]
+        found: dict[str, Entry] = {}
+        for entry in (*exact, *matching, *self.resources.values(), *self.templates.values()):
+            found.setdefault(entry.spec.id, entry)
+        return list(found.values())
+
+
+def gather(entries: Iterable[Entry], rule: Rule, only: Sequence[str] = ()) -> Offering:
+    """What of these exports is served; the first of a name has it."""
+    offering = Offering()
+    tools, prompts = Names(rule), Names(rule)
+    for entry in entries:
+        if not is_served(entry, only):
+            continue
+        try:
+            if entry.export.kind == "tool":
+                _add_named(offering.offer["tools"], offering.tools, tools, entry)
+            elif entry.export.kind == "prompt":
+                _add_named(offering.offer["prompts"], offering.prompts, prompts, entry)
+            else:
+                _add_resource(offering, entry)
+        except NamesCollide as collision:
+            offering.collisions.append(collision)
+    return offering
+
+
+def is_served(entry: Entry, only: Sequence[str] = ()) -> bool:
+    """Whether an export is among those that are wanted, and can be used at all.
+
+    A pattern with a slash is held against `plugin/export`, one without against the plugin's id.
+    """
+    if entry.export.kind not in SERVED or entry.export.facts.get("unsupported"):
+        return False
+    return not only or any(fnmatchcase(entry.full_name if "/" in glob else entry.spec.id, glob) for glob in only)
+
+
+def _add_named(listed: list[dict[str, Any]], table: dict[str, Entry], names: Names, entry: Entry) -> None:
+    served = names.add(entry.spec.id, definitions.own_name(entry.export))
+    table[served] = entry
+    describe = definitions.tool if entry.export.kind == "tool" else definitions.prompt
+    listed.append(describe(entry.export, served))
+
+
+def _add_resource(offering: Offering, entry: Entry) -> None:
+    own = entry.export.facts[definitions.FACT]
+    is_template = "uriTemplate" in own
+    table = offering.templates if is_template else offering.resources
+    address = own["uriTemplate" if is_template else "uri"]
+    holder = table.setdefault(address, entry)
+    if holder is not entry:
+        offering.shadowed.append(f"{entry.full_name} is left out: {holder.full_name} has the address {address} already")
+        return
+    offering.offer["resource_templates" if is_template else "resources"].append(own)
+
+
+_EXPRESSION = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """What the addresses of a template look like; generous, for it only says whom to ask first."""
+    parts, end = [], 0
+    for match in _EXPRESSION.finditer(template):
+        parts += [re.escape(template[end : match.start()]), ".*" if match.group(1) else "[^/?#]*"]
+        end = match.end()
+    return re.compile("".join([*parts, re.escape(template[end:])]), re.DOTALL)
