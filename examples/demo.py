@@ -1,4 +1,4 @@
-"""`make run`: every example plugin at work, with what came back.
+"""`make tour`: every example plugin at work, with what came back.
 
 A tour for the eye: which plugins there are, in which language, what each answers, how a refusal looks, what happens
 between plugins and their host without anybody calling, and what they draw and print.

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.canaries import FOLDER, Canary, load_canaries, prepare_canary, prepare_vai_canary
+from plugbay.conformance.canaries import (
+    FOLDER,
+    Canary,
+    load_canaries,
+    prepare_canary,
+    prepare_mcp_canary,
+    prepare_vai_canary,
+)
 from plugbay.conformance.dialects import shared
 from plugbay.conformance.scenario import load_all
 from plugbay.contracts.ainb.manifest import FILE_NAME, parse
@@ -85,3 +92,33 @@ def test_the_canary_of_vai_has_all_four_kinds_and_a_manifest_without_a_problem(t
     assert found.spec is not None and not found.problems
     assert [export.kind for export in found.spec.exports] == ["tool", "hook", "compactor", "harness"]
     assert found.spec.command[-1] == "some_kind"
+
+
+# MCP
+
+MCP_CANARIES = load_canaries("mcp")
+MCP_WAYS = [FOLDER / "mcp" / "canaries" / name for name in ("talking.py", "working.py")]
+
+
+@requirement("mcp:kit-axes")
+def test_each_axis_of_mcp_has_ways_to_break_it() -> None:
+    axes = [f"mcp.{canary.axis}" for canary in MCP_CANARIES]
+    assert sorted(axes) == sorted(shared("mcp", "axes.json"))
+    assert len(set(axes)) == len(axes)
+
+
+@requirement("mcp:kit-axes-catch")
+def test_each_check_of_mcp_finds_something_that_the_canary_does_wrong() -> None:
+    found = {f"mcp.{canary.axis}.{check}" for canary in MCP_CANARIES for check in canary.broken.values()}
+    assert found == {scenario.id for scenario in load_all("mcp")}
+
+
+@pytest.mark.parametrize("kind", [kind for canary in MCP_CANARIES for kind in canary.broken])
+def test_whatever_the_canary_of_mcp_is_asked_to_do_wrong_it_can_do(kind: str) -> None:
+    assert sum(f"def {kind}(" in path.read_text("utf-8") for path in MCP_WAYS) == 1
+
+
+def test_the_canary_of_mcp_has_a_manifest_without_a_problem(tmp_path: Path) -> None:
+    (found,) = discover([prepare_mcp_canary(tmp_path, "some_kind")])
+    assert found.spec is not None and not found.problems
+    assert (found.spec.id, found.spec.command[-1]) == ("canary", "some_kind")

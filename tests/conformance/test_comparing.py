@@ -17,9 +17,14 @@ from plugbay.conformance.comparing import (
     event_fault,
     fits_schema,
     includes,
+    is_answered_last,
+    is_apart,
     is_below,
     is_covered,
+    is_growing,
+    is_schema,
     is_under,
+    keeps_schema,
     lacks,
     strings,
     topic_matches,
@@ -186,3 +191,58 @@ def test_events_come_before_their_response(frames: str, fault: str) -> None:
     kinds = {"e": ("event", "request_id"), "r": ("response", "id")}
     value = [{"type": kinds[frame[0]][0], kinds[frame[0]][1]: frame[1]} for frame in frames.split()]
     assert event_fault(value) == fault
+
+
+# MCP.
+
+
+def test_a_text_that_is_json_is_looked_into_and_any_other_is_not() -> None:
+    folded = json.dumps({"words": ["é"]})
+    assert strings({"a": folded, "b": "{no json"}, "$") == [("$.b", "{no json"), ("$.a.words[0]", "é")]
+
+
+@pytest.mark.parametrize(
+    ("result", "schema", "keeps"),
+    [
+        ({}, {}, True),
+        ({"structuredContent": {"x": 1}}, {"required": ["x"]}, True),
+        ({"structuredContent": {}}, {"required": ["x"]}, False),
+        ({"content": []}, {"type": "object"}, False),
+        (7, {"type": "object"}, False),
+    ],
+)
+def test_a_result_keeps_the_schema_that_it_was_promised_to_fit(result: Any, schema: Any, keeps: bool) -> None:
+    assert keeps_schema(result, schema) is keeps
+
+
+@pytest.mark.parametrize(
+    ("value", "good"),
+    [
+        ({"type": "object"}, True),
+        ({}, True),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {}}, True),
+        ({"type": "strin"}, False),
+        (True, False),
+    ],
+)
+def test_a_schema_is_an_object_of_some_dialect(value: Any, good: bool) -> None:
+    assert is_schema(value) is good
+
+
+@pytest.mark.parametrize(("items", "apart"), [(["c"], True), ([], True), (["a", "c"], False), ("c", False)])
+def test_a_page_has_nothing_of_the_page_before(items: Any, apart: bool) -> None:
+    assert is_apart(items, ["a", "b"]) is apart
+
+
+@pytest.mark.parametrize(
+    ("said", "grows"), [([], True), ([1], True), ([1, 1.5, 2], True), ([1, 1], False), ([2, 1], False)]
+)
+def test_progress_grows(said: list[float], grows: bool) -> None:
+    assert is_growing([{"params": {"progress": number}} for number in said]) is grows
+
+
+def test_what_is_told_after_the_answer_is_too_late() -> None:
+    told, answer = {"method": "notifications/progress"}, {"id": 1, "result": {}}
+    assert is_answered_last([told, answer])
+    assert not is_answered_last([answer, told])
+    assert not is_answered_last([])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.conformance.axes import axis_of
-from plugbay.conformance.dialects import Dialect, Reaction, dialect, shared
+from plugbay.conformance.dialects import TEXTS, Dialect, Reaction, dialect, shared
 from plugbay.conformance.matchers import match, pattern_problems
 from plugbay.conformance.scenario import GENERATORS, NAMES, load_all
 from plugbay.conformance.template import template_problems
@@ -244,3 +244,44 @@ def test_what_a_manifest_implies_is_nothing_where_a_contract_has_nothing_to_add(
     kaged = dialect("kaged")
     assert kaged is not None
     assert kaged.facts(PluginSpec("p", "1", "kaged", tmp_path, ("x",))) == {}
+
+
+# MCP
+
+
+def mcp() -> Dialect:
+    found = dialect("mcp")
+    assert found is not None
+    return found
+
+
+def test_the_dialect_of_mcp_has_lines_and_axes_and_is_introduced() -> None:
+    assert isinstance(mcp().framing(), Lines)
+    assert len(mcp().axes) == 16
+    assert mcp().is_introduced
+    assert [name for name in TEXTS if (found := dialect(name)) is not None and found.is_introduced] == ["mcp"]
+
+
+@pytest.mark.parametrize(
+    ("host", "line", "says"),
+    [
+        ("listening", {"method": "notifications/message", "params": {}}, ()),
+        ("modern", {"method": "notifications/progress"}, ()),
+        ("listening", {"id": 1, "method": "ping"}, ("result",)),
+        ("listening", {"id": 1, "method": "roots/list"}, ("error",)),
+        ("modern", {"id": 1, "method": "roots/list"}, None),
+        ("listening", {"id": 1, "result": {}}, None),
+    ],
+)
+def test_every_host_of_mcp_knows_what_to_say(host: str, line: dict[str, object], says: tuple[str, ...] | None) -> None:
+    found = next((each for each in mcp().reactions(host) if not match(each.when, line, {})), None)
+    told = None if found is None else tuple(key for said in found.says for key in said if key in ("result", "error"))
+    assert told == says
+
+
+def test_questions_of_mcp_are_one_request_for_each_kind() -> None:
+    assert {kind: messages[0]["method"] for kind, messages in mcp().questions.items()} == {
+        "tool": "tools/call",
+        "resource": "resources/read",
+        "prompt": "prompts/get",
+    }

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.conformance.matchers import OPERATORS, WORDS, match, pattern_problems, same, shown
+from plugbay.conformance.comparing import same
+from plugbay.conformance.matchers import OPERATORS, match, pattern_problems, shown
+from plugbay.conformance.words import WORDS
 
 NAMED = {"plugin_id": "example.good", "tools": ["a", "b"], "odd": "$any"}
 
@@ -88,6 +90,15 @@ FITS: list[tuple[Any, Any]] = [
     ({"$answers_each": [{"id": "a"}]}, [{"type": "response", "id": "a"}]),
     ({"$without": "$plugin_id"}, {"a": "nothing of it"}),
     ({"$fits": {"type": "object"}}, {}),
+    ({"$keeps": {}}, {}),
+    ({"$keeps": {"type": "object"}}, {"structuredContent": {}}),
+    ({"$apart_from": "$tools"}, ["c"]),
+    ("$tool_name", "admin.tools-list_2"),
+    ("$uri", "note://one two"),
+    ("$schema", {"type": "object"}),
+    ("$growing", [{"params": {"progress": 1}}, {"params": {"progress": 1.5}}]),
+    ("$growing", []),
+    ("$answer_last", [{"method": "m"}, {"id": 1}]),
 ]
 
 
@@ -121,6 +132,30 @@ DIFFERS: list[tuple[Any, Any, list[str]]] = [
     ),
     ({"$answers_each": [{"id": "a"}]}, [], ['$: expected one response to each of [{"id": "a"}], got []']),
     ({"$fits": {"type": "object"}}, 1, ['$: expected what fits the schema {"type": "object"}, got 1']),
+    (
+        {"$keeps": {"type": "object"}},
+        {"structuredContent": 1},
+        ['$: expected structuredContent that fits the schema {"type": "object"}, got {"structuredContent": 1}'],
+    ),
+    (
+        {"$keeps": {"type": "object"}},
+        {},
+        ['$: expected structuredContent that fits the schema {"type": "object"}, got {}'],
+    ),
+    ({"$apart_from": "$tools"}, ["b"], ['$: expected an array with no item of ["a", "b"], got ["b"]']),
+    ("$tool_name", "say it", ["$: expected 1 to 128 letters, digits, '_', '-' and '.', got \"say it\""]),
+    ("$uri", "one", ['$: expected a URI with a scheme, got "one"']),
+    ("$schema", {"type": "strin"}, ['$: expected a valid JSON Schema, got {"type": "strin"}']),
+    ("$schema", None, ["$: expected a valid JSON Schema, got null"]),
+    (
+        "$growing",
+        [{"params": {"progress": 1}}, {"params": {"progress": 1}}],
+        [
+            "$: expected progress that increases with each notification, "
+            'got [{"params": {"progress": 1}}, {"params": {"progress": 1}}]'
+        ],
+    ),
+    ("$answer_last", [{"method": "m"}], ['$: expected every notification before the answer, got [{"method": "m"}]']),
     (1, True, ["$: expected 1, got true"]),
     (0, False, ["$: expected 0, got false"]),
     (None, 0, ["$: expected null, got 0"]),

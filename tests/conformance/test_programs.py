@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from plugbay.conformance.programs import ainb_manifest, install, vai_manifest
+from plugbay.conformance.programs import ainb_manifest, install, mcp_manifest, vai_manifest
 from plugbay.contracts.ainb.manifest import parse
 
 
@@ -40,3 +41,8 @@ def test_a_manifest_of_vai_names_the_file_and_what_it_does_wrong() -> None:
     written = tomllib.loads(vai_manifest("a/p", "file.py", "odd", [hook], version="2.0.0"))
     assert written["runtime"]["entrypoint"] == ["python3", "-E", "-S", "file.py", "odd"]
     assert (written["package_id"], written["version"], written["exports"]) == ("a/p", "2.0.0", [hook])
+
+
+def test_a_manifest_of_mcp_names_one_server_and_its_command() -> None:
+    entry = {"command": "python3", "args": ["file.py", "odd"]}
+    assert json.loads(mcp_manifest("p", ["python3", "file.py", "odd"])) == {"mcpServers": {"p": entry}}

@@ -50,6 +50,22 @@ VAI = {"protocol": "vai.rpc.v1"}
         ),
         ("kaged", "host", {"method": "initialized", "params": {}}, Turn(NOTICE, "initialized")),
         ("ainb", "plugin", {"id": 1, "method": "host/fs/read_file"}, Turn(REQUEST, "host/fs/read_file", 1)),
+        ("mcp", "host", {"id": 1, "method": "initialize", "params": {}}, Turn(REQUEST, "initialize", 1)),
+        ("mcp", "plugin", {"id": 1, "result": {}}, Turn(ANSWER, "", 1)),
+        (
+            "mcp",
+            "plugin",
+            {"method": "notifications/progress", "params": {"progressToken": 2, "progress": 1}},
+            Turn(PIECE, "notifications/progress", 2),
+        ),
+        (
+            "mcp",
+            "host",
+            {"method": "notifications/cancelled", "params": {"requestId": 2}},
+            Turn(CANCEL, "notifications/cancelled", 2),
+        ),
+        ("mcp", "host", {"method": "notifications/initialized"}, Turn(NOTICE, "notifications/initialized")),
+        ("mcp", "plugin", {"method": "notifications/progress", "params": 7}, Turn(NOTICE, "notifications/progress")),
         ("vai", "host", {**VAI, "type": "hello", "role": "host"}, Turn(REQUEST, "hello", GREETING)),
         ("vai", "plugin", {**VAI, "type": "hello", "role": "plugin"}, Turn(ANSWER, "", GREETING)),
         (

@@ -167,6 +167,7 @@ SERVICES = {
     "actions": lambda ctx: ctx.actions.invoke("a"),
     "files": lambda ctx: ctx.files.read("/etc/hostname"),
     "http": lambda ctx: ctx.http.fetch("https://example.org"),
+    "ask": lambda ctx: ctx.ask("who is there?"),
 }
 
 
@@ -225,13 +226,14 @@ if __name__ == "__main__":
 
 HOSTS = {
     "memory": ("nexo",),
-    "llm": ("nexo",),
+    "llm": ("nexo", "mcp"),
     "events": ("nexo", "kaged"),
     "storage": ("kaged",),
     "snapshots": ("ainb",),
     "actions": ("ainb",),
     "files": ("ainb",),
     "http": ("ainb",),
+    "ask": ("mcp",),
 }
 """Which hosts have which service."""
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 CONTRACT, MUTATION, *COMMAND = sys.argv[1:]
 BY_LENGTH = CONTRACT in ("ainb", "vai")
-SLOW_SECONDS = {"rune": 3, "nexo": 6, "kaged": 11, "ainb": 16, "vai": 16}
+SLOW_SECONDS = {"rune": 3, "nexo": 6, "kaged": 11, "ainb": 16, "vai": 16, "mcp": 16}
 """Longer than a greeting may take."""
 
 Message = dict[str, Any]
@@ -88,6 +88,7 @@ def wrong_version(message: Message) -> list[bytes]:
         "kaged": lambda: message["result"].update(api_version=9),
         "ainb": lambda: message["result"].update(version="9.9.9", abi_version=9),
         "vai": lambda: message["plugin"].update(version="9.9.9"),
+        "mcp": lambda: message["result"].update(protocolVersion="2099-12-31"),
     }
     said[CONTRACT]()
     return [framed(message)]
@@ -119,7 +120,7 @@ def missing_tool(message: Message) -> list[bytes]:
     elif is_answer(message) and CONTRACT == "vai":
         error = {"code": "protocol.unknown_export", "message": "there is no such export"}
         message = {"protocol": "vai.rpc.v1", "type": "response", "id": message["id"], "ok": False, "error": error}
-    elif is_answer(message) and CONTRACT in ("kaged", "ainb"):
+    elif is_answer(message) and CONTRACT in ("kaged", "ainb", "mcp"):
         refusal: Message = {"code": -32601, "message": "method not found"}
         message = {"jsonrpc": "2.0", "id": message["id"], "error": refusal}
     return [framed(message)]

@@ -336,7 +336,7 @@ def test_after_a_break_it_goes_on_where_it_was(run: Run, tmp_path: Path) -> None
     kept = {"kind": "checkpoint", "data": {"Added": ["found before the break"], "Fixed": []}}
 
     async def main(host: Host) -> None:
-        host.invocations.checkpoints.save("exec_1", Journey(CALLS["release_notes"]["trigger"], kept))
+        await host.invocations.checkpoints.save("exec_1", Journey(CALLS["release_notes"]["trigger"], kept))
         request = {"mode": "resume", "target": {"execution_id": "exec_1"}}
         done = await host.invoke("release_notes", request, on_progress=heard.append)
         assert done.value_or_raise()["checkpoint"]["data"]["Added"] == ["found before the break"]

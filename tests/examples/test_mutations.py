@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from plugbay.conformance.acquaintance import hello_of
 from plugbay.conformance.dialects import dialect
+from plugbay.conformance.mcp_facts import introduced
 from plugbay.conformance.plugin_runner import in_its_own_loop, run_conformance
 from plugbay.conformance.report import Status
 from plugbay.conformance.surface import Surface
@@ -28,7 +30,7 @@ MEDDLER = Path(__file__).with_name("meddler.py")
 FOLDERS = sorted(path for path in (Path(__file__).parents[2] / "examples").iterdir() if path.is_dir())
 EXAMPLES = [spec for path in FOLDERS for name in contracts_in(path) if (spec := inspect(path, name).spec) is not None]
 
-CONTRACTS = ("rune", "nexo", "kaged", "ainb", "vai")
+CONTRACTS = ("rune", "nexo", "kaged", "ainb", "vai", "mcp")
 
 NO_RULE = ""
 """The contract has no such message, or allows this."""
@@ -43,6 +45,7 @@ RULES: dict[str, dict[str, str]] = {
         "kaged": "initialize.api_version",
         "ainb": "manifest_round_trip.identity",
         "vai": "hello.identity",
+        "mcp": "versions.known",
     },
     "wrong_type": {
         "rune": "handshake.answers",
@@ -50,6 +53,7 @@ RULES: dict[str, dict[str, str]] = {
         "kaged": "initialize.answers",
         "ainb": "method_dispatch.init",
         "vai": "hello.identity",
+        "mcp": "handshake.answers",
     },
     "extra_stdout": {
         "rune": "handshake.answers",
@@ -57,6 +61,7 @@ RULES: dict[str, dict[str, str]] = {
         "kaged": "initialize.answers",
         "ainb": "framing.only_frames",
         "vai": "framing.only_frames",
+        "mcp": "stdout.only_messages",
     },
     "slow_init": {
         "rune": "handshake.answers",
@@ -64,6 +69,7 @@ RULES: dict[str, dict[str, str]] = {
         "kaged": "initialize.answers",
         "ainb": "method_dispatch.init",
         "vai": "hello.identity",
+        "mcp": "handshake.answers",
     },
     "greets_twice": {
         "rune": "handshake.once",
@@ -71,6 +77,7 @@ RULES: dict[str, dict[str, str]] = {
         "kaged": "initialize.once",
         "ainb": "method_dispatch.answers",
         "vai": "hello.once",
+        "mcp": "handshake.once",
     },
     "missing_tool": {
         "rune": "handshake.exposes_tools",
@@ -78,6 +85,7 @@ RULES: dict[str, dict[str, str]] = {
         "kaged": THE_CALL,
         "ainb": "cli_dispatch_capture.help",
         "vai": "outcomes.statuses",
+        "mcp": "lists.tools",
     },
     "dies_mid_call": dict.fromkeys(CONTRACTS, THE_CALL),
     "wrong_id": dict.fromkeys(CONTRACTS, THE_CALL),
@@ -87,6 +95,7 @@ RULES: dict[str, dict[str, str]] = {
         "kaged": "shutdown.answers",
         "ainb": "graceful_shutdown.request",
         "vai": "leaving.shutdown",
+        "mcp": NO_RULE,
     },
     "ignores_end_of_input": {
         "rune": "leave.before_handshake",
@@ -94,6 +103,7 @@ RULES: dict[str, dict[str, str]] = {
         "kaged": "leave.end_of_input",
         "ainb": "graceful_shutdown.end_of_input",
         "vai": "leaving.end_of_input",
+        "mcp": "leaving.end_of_input",
     },
     "leaves_with_3": {
         "rune": "leave.after_ok",
@@ -101,6 +111,7 @@ RULES: dict[str, dict[str, str]] = {
         "kaged": NO_RULE,
         "ainb": "graceful_shutdown.end_of_input",
         "vai": "leaving.end_of_input",
+        "mcp": NO_RULE,
     },
     "leaves_a_process": {
         "rune": "leave.no_orphans",
@@ -108,6 +119,7 @@ RULES: dict[str, dict[str, str]] = {
         "kaged": "shutdown.no_orphans",
         "ainb": "graceful_shutdown.no_orphans",
         "vai": "leaving.no_orphans",
+        "mcp": "leaving.no_orphans",
     },
 }
 """What goes wrong → contract → the check that says so."""
@@ -132,7 +144,7 @@ def rule_for(mutation: str, spec: PluginSpec) -> str:
     """The check that must find it; empty when the rule does not concern the plugin."""
     kinds = {export.kind for export in spec.exports}
     rule = RULES[mutation][spec.contract]
-    if mutation == "missing_tool" and not kinds & {"tool", "cli_namespace"}:
+    if mutation == "missing_tool" and spec.exports and not kinds & {"tool", "cli_namespace"}:
         return NO_RULE
     if rule == THE_CALL:
         rule = _call(spec.contract, kinds)
@@ -144,18 +156,20 @@ def _call(contract: str, kinds: set[str]) -> str:
         return "tool.answers" if "tool" in kinds else "llm.chat"
     if contract == "kaged":
         return "tool.answers" if "tool" in kinds else "hook.pre_compact"
-    return {"rune": "request.answers", "ainb": "method_dispatch.answers", "vai": "requests.answers"}[contract]
+    return {"rune": "request.answers", "ainb": "method_dispatch.answers"}.get(contract, "requests.answers")
 
 
 def tried(spec: PluginSpec, mutation: str, check: str) -> Verdict:
     """How this check ends; alone, because what comes before it in a run would wait as long again."""
     spoken = dialect(spec.contract)
     assert spoken is not None
-    surface = Surface(meddled(spec, mutation), spoken, facts=spoken.facts(spec))
 
     async def trial() -> Verdict:
         spawner = Spawner()
         try:
+            hello = await hello_of(spec, spoken, spawner) if spoken.is_introduced else None
+            known, facts = (spec, spoken.facts(spec)) if hello is None else introduced(spec, hello)
+            surface = Surface(meddled(known, mutation), spoken, facts=facts)
             return await try_scenario(scenarios_of(spec.contract)[check], surface, spawner)
         finally:
             await spawner.close()

@@ -1,7 +1,7 @@
 """One source under every contract, through the real host, and how each of its calls ended.
 
 Where contracts say the same thing in different words, this is where that is known: `Reach` has one class for each. A
-sixth contract is one class more.
+seventh contract is one class more.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from plugbay.sdk.manifests import (
     ainb_manifest,
     ainb_program,
     kaged_manifest,
+    mcp_manifest,
     nexo_manifest,
     rune_manifest,
     vai_files,
 )
+from plugbay.sdk.mcp_names import server_name, tool_name
 from plugbay.sdk.vai_names import export_id, package_id
 
 PATIENCE = 20.0
@@ -153,8 +155,31 @@ class VaiReach(Reach):
         return vai_files(plugin)
 
 
+class McpReach(Reach):
+    """As under vai, in other words."""
+
+    contract = "mcp"
+    manifest = ".mcp.json"
+
+    def name(self, tool: str) -> str:
+        return f"{server_name(self.plugin.id)}/{tool_name(tool)}"
+
+    def read(self, value: Any) -> Any:
+        output = value.get("structuredContent")
+        if output is None:
+            return "".join(item["text"] for item in value["content"])
+        return output["result"] if output.keys() == {"result"} else output
+
+    def text(self, message: str) -> str:
+        return message.replace("it cannot be sent as JSON: ", "")
+
+    @classmethod
+    def files(cls, plugin: Plugin) -> dict[str, str]:
+        return {cls.manifest: mcp_manifest(plugin, COMMAND)}
+
+
 REACHES: dict[str, type[Reach]] = {
-    reach.contract: reach for reach in (Reach, NexoReach, KagedReach, AinbReach, VaiReach)
+    reach.contract: reach for reach in (Reach, NexoReach, KagedReach, AinbReach, VaiReach, McpReach)
 }
 CONTRACTS = tuple(REACHES)
 

@@ -168,6 +168,36 @@ class Vai(Framed):
         self.send(type="cancel", request_id=id, reason=reason)
 
 
+class Mcp(Plugin):
+    """A running plugin that is spoken to as clients of MCP do, with or without a handshake."""
+
+    META = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+    }
+
+    def greet(self, **capabilities: Any) -> Any:
+        """Greet as a client does; what the plugin says of itself."""
+        client = {"name": "test", "version": "1"}
+        said = self.ask("initialize", protocolVersion="2025-11-25", capabilities=capabilities, clientInfo=client)
+        self.send(method="notifications/initialized")
+        return said
+
+    def tool(self, name: str, args: Any = None) -> Any:
+        return self.ask("tools/call", name=name, arguments=args or {})
+
+    def modern(self, method: str, **params: Any) -> Any:
+        """Ask without a handshake."""
+        return self.ask(method, **params, _meta=self.META)
+
+
+@contextmanager
+def running_mcp(tmp_path: Path, source: str, **options: Any) -> Iterator[Mcp]:
+    """The same for MCP."""
+    with running(tmp_path, source, **options) as plugin:
+        yield Mcp(plugin.process)
+
+
 @contextmanager
 def running_vai(tmp_path: Path, source: str, **options: Any) -> Iterator[Vai]:
     """The same for vai."""

@@ -8,6 +8,7 @@ from plugbay.contracts.nexo.rules import HOOK_POINTS
 from plugbay.contracts.registry import CONTRACTS as KNOWN
 from plugbay.sdk import Plugin
 from plugbay.sdk.carried import CARRIED, CONTRACTS, ENOUGH, NEXO_HOOKS, declared, left_out, why_not
+from tests.support.requirements import requirement
 
 
 class Channel:
@@ -63,6 +64,11 @@ def test_rune_leaves_out_everything_but_tools() -> None:
     kinds = [words.partition(" ")[0] for words in left_out(everything(), "rune")]
     assert kinds[:4] == ["methods", "hooks", "compactor", "harnesses"]
     assert len(left_out(everything(), "rune")) == len(declared(everything())) - 1
+
+
+@requirement("mcp:sdk-carried")
+def test_mcp_leaves_out_everything_but_tools() -> None:
+    assert left_out(everything(), "mcp") == left_out(everything(), "rune")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from plugbay.model.errors import Code
 from plugbay.model.operations import (
+    AskUser,
     CompleteChat,
     DeleteStored,
     GetStored,
@@ -17,7 +18,7 @@ from plugbay.model.operations import (
     RecallMemory,
     SetStored,
 )
-from plugbay.sdk.context import Context, unconnected
+from plugbay.sdk.context import ASK_SECONDS, Context, unconnected
 from plugbay.sdk.errors import ServiceError
 from plugbay.sdk.line import SERVICE_SECONDS
 from plugbay.sdk.settings import Settings
@@ -32,6 +33,7 @@ class Recorder:
 
     def __init__(self, answer: Any = None) -> None:
         self.said: list[Any] = []
+        self.within: Any = None
         self._answer = answer
 
     def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
@@ -156,3 +158,31 @@ def test_what_other_hosts_do_not_say_reads_as_nothing_and_costs_nothing() -> Non
     ctx.checkpoint({"step": 1})
     ctx.check_cancelled()
     ctx.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"action": "accept", "content": {"name": "Ada"}}, {"name": "Ada"}),
+        ({"action": "accept"}, {}),
+        ({"action": "decline"}, None),
+        ({"action": "cancel"}, None),
+    ],
+)
+def test_a_person_is_asked_and_may_say_nothing(answer: Any, said: Any) -> None:
+    line = Recorder(answer)
+    assert Context(line, "p").ask("Who?", {"type": "object"}) == said
+    assert Context(line, "p").ask("Go there.", url="https://example.org", timeout=5) == said
+    assert line.said == [
+        (AskUser("Who?", {"type": "object"}), ASK_SECONDS),
+        (AskUser("Go there.", None, "https://example.org"), 5),
+    ]
+
+
+def test_during_a_call_questions_are_asked_for_it_and_progress_is_reported() -> None:
+    line, told = Recorder(), list[Any]()
+    context = Context(line, "p")
+    context.progress("nobody hears this")
+    assert context.during(7, lambda message, more: told.append((message, more))) is context
+    context.progress("half", share=0.5)
+    assert (line.within, told) == (7, [("half", {"share": 0.5})])

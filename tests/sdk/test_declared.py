@@ -114,6 +114,7 @@ def test_each_contract_has_its_files_or_a_reason() -> None:
         "kaged": ["kaged-plugin.yaml"],
         "ainb": ["manifest.toml", "weather"],
         "vai": ["vai-plugin.toml", "bin/plugin", "schemas/look_input.json"],
+        "mcp": [".mcp.json"],
     }
     assert found["kaged"]["left_out"] == ["harnesses go"]
     assert '"main.py"' in found["rune"]["files"][0]["text"]
@@ -134,6 +135,7 @@ def test_what_the_source_does_not_say_is_named_as_a_default() -> None:
     plugin.tool("see", effect="read_only")(lambda: 1)
     found = said(plugin, "plugin.py")["contracts"]
     assert found["vai"]["defaults"] == ["effect_class unknown for look, because effect= is not said"]
+    assert found["mcp"]["defaults"] == ["no hints about what look may do, because effect= is not said"]
     assert found["nexo"]["defaults"] == ["min_nexo_version >=0.1.0, any host"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugbay.sdk.detect import AINB, KAGED, MAX_FIRST_LINE, NEXO, RUNE, VAI, detect
+from plugbay.sdk.detect import AINB, KAGED, MAX_FIRST_LINE, MCP, NEXO, RUNE, VAI, detect
 from plugbay.wire.strict_json import stdlib_codec
 from tests.support.requirements import requirement
 
@@ -62,6 +62,34 @@ def test_a_whole_line_is_enough_to_tell(line: bytes, contract: str) -> None:
 def test_a_daemon_is_told_from_a_nexo_host_by_what_only_it_says(method: object, params: object, contract: str) -> None:
     line = CODEC.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
     assert detect(CODEC, line + b"\n", owns=lambda name: name == "p.echo") == contract
+
+
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "contract"),
+    [
+        ("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}, MCP),
+        ("initialize", {"clientInfo": {"name": "c"}}, MCP),
+        ("initialize", {"protocolVersion": "1", "plugin_name": "p"}, KAGED),
+        ("initialize", {"capabilities": {}}, NEXO),
+        ("server/discover", None, MCP),
+        ("tools/list", {}, MCP),
+        ("notifications/cancelled", {}, MCP),
+        ("ping", {"_meta": META}, KAGED),
+        ("anything", {"_meta": META}, MCP),
+        ("anything", {"_meta": {"org.example/x": 1}}, NEXO),
+        ("anything", {"_meta": 7}, NEXO),
+        ("own/method", {}, KAGED),
+    ],
+)
+@requirement("mcp:sdk-detect")
+def test_a_client_of_mcp_is_told_by_its_greeting_its_methods_and_its_meta(
+    method: str, params: object, contract: str
+) -> None:
+    line = CODEC.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    assert detect(CODEC, line + b"\n", owns=lambda name: name == "own/method") == contract
 
 
 @requirement("kaged:sdk-detect")

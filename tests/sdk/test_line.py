@@ -8,6 +8,7 @@ import pytest
 
 from plugbay.model.errors import Code
 from plugbay.model.operations import (
+    AskUser,
     CompleteChat,
     DeleteStored,
     FetchUrl,
@@ -25,11 +26,11 @@ from plugbay.model.operations import (
     WriteLog,
 )
 from plugbay.sdk.errors import Unsupported
-from plugbay.sdk.line import BROKERED, MODELS, STORAGE, Unconnected, lacking
+from plugbay.sdk.line import BROKERED, MODELS, PEOPLE, STORAGE, Unconnected, lacking
 
 OPS: list[tuple[Any, str, str]] = [
     (RecallMemory("a", "q"), "memory", "nexo"),
-    (CompleteChat("p", "m", []), "llm", "nexo"),
+    (CompleteChat("p", "m", []), "llm", "nexo and mcp"),
     (Publish("t", {}), "events", "nexo and kaged"),
     (GetStored("k"), "storage", "kaged"),
     (SetStored("k", 1), "storage", "kaged"),
@@ -42,7 +43,8 @@ OPS: list[tuple[Any, str, str]] = [
     (ReadFile("/f"), "files", "ainb"),
     (ReadFolder("/f"), "files", "ainb"),
     (FetchUrl("https://a"), "http", "ainb"),
-    (WriteLog("info", "x"), "log", "ainb"),
+    (WriteLog("info", "x"), "log", "ainb and mcp"),
+    (AskUser("who?"), "ask", "mcp"),
 ]
 
 
@@ -54,7 +56,7 @@ def test_every_service_that_is_missing_says_its_name_and_who_has_it(op: Any, ser
 
 
 def test_every_service_belongs_to_one_group_but_the_bus_of_events() -> None:
-    groups = [MODELS, STORAGE, BROKERED, {Publish}]
+    groups = [MODELS, STORAGE, BROKERED, PEOPLE, {Publish}]
     assert sum(len(group) for group in groups) == len(OPS)
     assert {op for group in groups for op in group} == {type(op) for op, _, _ in OPS}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from plugbay.contracts.ainb.manifest import parse as parse_ainb
 from plugbay.contracts.kaged.manifest import parse
+from plugbay.contracts.mcp.manifest import parse as parse_mcp
 from plugbay.contracts.nexo.manifest import parse as parse_nexo
 from plugbay.contracts.rune.manifest import parse as parse_rune
 from plugbay.contracts.vai.manifest import parse as parse_vai
@@ -22,6 +24,7 @@ from plugbay.sdk.manifests import (
     ainb_manifest,
     ainb_program,
     kaged_manifest,
+    mcp_manifest,
     nexo_manifest,
     rune_manifest,
     vai_manifest,
@@ -309,6 +312,28 @@ def test_a_program_needs_a_folder_of_its_own_name(tmp_path: Path) -> None:
         write_ainb(usage(), tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert ainb_program() == '#!/bin/sh\nexec python3 "${0%/*}"/plugin.py\n'
+
+
+# MCP.
+
+
+@requirement("mcp:sdk-manifest")
+def test_the_entry_of_a_client_starts_the_plugin_and_says_nothing_else(tmp_path: Path) -> None:
+    plugin = Plugin("example.weather/now", version="1.0.0")
+    plugin.tool("look")(lambda: 1)
+    text = mcp_manifest(plugin, ["python3", "plugin.py"])
+    assert json.loads(text) == {"mcpServers": {"example-weather-now": {"command": "python3", "args": ["plugin.py"]}}}
+    spec, problems = parse_mcp(text, tmp_path, {})
+    assert problems == []
+    assert spec is not None and (spec.id, spec.command) == ("example-weather-now", ("python3", "plugin.py"))
+
+
+def test_tools_that_mcp_cannot_tell_apart_are_an_error() -> None:
+    plugin = Plugin("p")
+    plugin.tool("look at")(lambda: 1)
+    plugin.tool("look/at")(lambda: 1)
+    with pytest.raises(ValueError, match="two tools of p have one name in MCP's alphabet: look at, look/at"):
+        mcp_manifest(plugin, ["python3", "plugin.py"])
 
 
 # vai.

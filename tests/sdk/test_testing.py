@@ -41,7 +41,7 @@ def test_a_plugin_says_which_contracts_carry_it() -> None:
     plugin.screen("s")(lambda canvas: None)
     assert testing.contracts_of(plugin) == ["ainb"]
     plugin.tool("t")(lambda: 1)
-    assert testing.contracts_of(plugin) == ["rune", "nexo", "kaged", "ainb", "vai"]
+    assert testing.contracts_of(plugin) == ["rune", "nexo", "kaged", "ainb", "vai", "mcp"]
 
 
 @each_contract

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from plugbay.sdk import testing
+from plugbay.sdk import Plugin, testing
 from plugbay.sdk.testing import CallFailed
 from plugbay.sdk.testing_services import LogLine
 from tests.support.authored import everything
+from tests.support.requirements import requirement
 
 
 def test_memory_and_models_answer_what_the_test_says() -> None:
@@ -100,3 +101,26 @@ def test_what_the_test_itself_gets_wrong_is_told_and_breaks_nothing() -> None:
             host.call("switch")
         assert "ZeroDivisionError" in host.refused[0].message
         assert host.call("count", {"items": []}) == 0
+
+
+@requirement("mcp:sdk-testing")
+def test_people_and_models_of_mcp_answer_what_the_test_says() -> None:
+    plugin = Plugin("p")
+
+    @plugin.tool()
+    def greet(ctx: Any) -> str:
+        name = (ctx.ask("Who?") or {}).get("name", "nobody")
+        ctx.log.info("greeting", who=name)
+        ctx.progress("greeting")
+        said = ctx.llm.complete("", "any", [{"role": "user", "content": f"Greet {name}."}]).content
+        return str(said)
+
+    with testing.host(plugin, "mcp") as host:
+        host.people.script([{"name": "Ada"}, None])
+        host.llm.script(["Hello, Ada!", lambda op: f"to {op.messages[0]['content']}"])
+        assert host.call("greet") == "Hello, Ada!"
+        assert host.progress == [{"progress": 1, "message": "greeting"}]
+        assert host.call("greet") == "to Greet nobody."
+        assert [line.message for line in host.logs] == ["greeting", "greeting"]
+    with testing.host(plugin, "mcp", grants=["sampling"]) as host, pytest.raises(CallFailed, match="elicitation"):
+        host.call("greet")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plugbay.model.errors import Failure
-from plugbay.model.operations import CompleteChat, FetchUrl, RecallMemory
-from plugbay.sdk.testing_services import FakeFiles, FakeHttp, FakeLlm, FakeMemory
+from plugbay.model.operations import AskUser, CompleteChat, FetchUrl, RecallMemory
+from plugbay.sdk.testing_services import FakeFiles, FakeHttp, FakeLlm, FakeMemory, FakePeople
 
 
 def test_memory_is_searched_by_words_within_one_agent() -> None:
@@ -65,3 +65,12 @@ def test_folders_are_there_because_files_are_in_them() -> None:
     ]
     assert files.read("/a/b/c") == b"12"
     assert isinstance(files.read("/a/b"), Failure) and isinstance(files.entries("/x"), Failure)
+
+
+def test_people_answer_as_the_script_says_and_not_at_all_without_one() -> None:
+    people, question = FakePeople(), AskUser("Who?")
+    people.script([{"name": "Ada"}, None])
+    assert people.answer(question) == {"action": "accept", "content": {"name": "Ada"}}
+    assert people.answer(question) == {"action": "decline"}
+    assert isinstance(people.answer(question), Failure)
+    assert people.asked == [question] * 3

@@ -1,8 +1,8 @@
 """The canaries of a contract whose axes are named: for each axis a small plugin that keeps it, and ways to break it.
 
 Owns the format of `badplugins/<contract>/canaries/canaries.json`, and the folder that is made of a canary. The program
-of an axis of ainb is the file of its name; vai has one for all. Which of its broken ways it goes, KIND says. Refuses to
-know how a plugin is tried.
+of an axis of ainb is the file of its name; vai and MCP have one for all. Which of its broken ways it goes, KIND says.
+Refuses to know how a plugin is tried.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from plugbay.conformance import programs
 from plugbay.contracts.ainb.manifest import FILE_NAME
+from plugbay.contracts.mcp import manifest as mcp_manifest
 from plugbay.contracts.vai import manifest as vai_manifest
 
 FOLDER = Path(__file__).parent / "badplugins"
@@ -77,6 +78,20 @@ def prepare_vai_canary(tmp: Path, kind: str = "", exports: Sequence[Any] = VAI_E
         shutil.copyfile(source, root / source.name)
     text = programs.vai_manifest(f"plugbay/{NAME}", VAI_FILES[0], kind, exports)
     (root / vai_manifest.FILE_NAME).write_text(text, "utf-8")
+    return root
+
+
+MCP_FILES = ("canary.py", "changes.py", "serving.py", "talking.py", "working.py")
+
+
+def prepare_mcp_canary(tmp: Path, kind: str = "") -> Path:
+    """A folder with the canary of MCP; with a `kind`, broken in that way."""
+    home, root = FOLDER / "mcp" / "canaries", tmp / NAME
+    root.mkdir(parents=True)
+    for name in MCP_FILES:
+        shutil.copyfile(home / name, root / name)
+    text = programs.mcp_manifest(NAME, ["python3", "-E", "-S", MCP_FILES[0], *([kind] if kind else [])])
+    (root / mcp_manifest.FILE_NAME).write_text(text, "utf-8")
     return root
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import binascii
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 
-from plugbay.contracts.schemas import compile_schema
+from plugbay.contracts.schemas import compile_schema, schema_problem
 
 
 class Undecodable(Exception):
@@ -56,6 +57,21 @@ def is_under(path: Any, roots: Sequence[str]) -> bool:
 # Values.
 
 
+def is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality as JSON has it: `1` equals `1.0`, and neither equals `true`."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
 def includes(whole: Any, part: Any) -> bool:
     """Whether every key of `part`, at any depth of objects, is in `whole` with the same value."""
     if not isinstance(part, dict):
@@ -64,10 +80,11 @@ def includes(whole: Any, part: Any) -> bool:
 
 
 def strings(value: Any, path: str) -> list[tuple[str, str]]:
-    """Every string in a value, with its path."""
+    """Every string in a value, with its path; one that is an object or an array in JSON is looked into."""
     found: list[tuple[str, str]] = []
     todo = [(path, value)]
     for where, item in todo:
+        item = _unfolded(item)
         if isinstance(item, str):
             found.append((where, item))
         elif isinstance(item, dict):
@@ -75,6 +92,16 @@ def strings(value: Any, path: str) -> list[tuple[str, str]]:
         elif isinstance(item, list):
             todo += [(f"{where}[{at}]", inner) for at, inner in enumerate(item)]
     return found
+
+
+def _unfolded(item: Any) -> Any:
+    """What a text says in JSON, where it does: escapes in it are not the author's."""
+    if not isinstance(item, str) or item[:1] not in ("{", "["):
+        return item
+    try:
+        return json.loads(item)
+    except ValueError:
+        return item
 
 
 def lacks(value: Any, text: str) -> bool:
@@ -87,8 +114,27 @@ def fits_schema(value: Any, schema: Any) -> bool:
     return bool(compile_schema(schema).is_valid(value))
 
 
+def keeps_schema(result: Any, schema: Any) -> bool:
+    """Whether the result of a tool has the structured content that its schema promises; an empty one promises none."""
+    if not schema:
+        return True
+    return (
+        isinstance(result, dict) and "structuredContent" in result and fits_schema(result["structuredContent"], schema)
+    )
+
+
+def is_schema(value: Any) -> bool:
+    """Whether something is a JSON Schema, of its own dialect or of the usual one."""
+    return isinstance(value, dict) and schema_problem(value) is None
+
+
+def is_apart(items: Any, others: Sequence[Any]) -> bool:
+    """Whether an array has nothing in common with another."""
+    return isinstance(items, list) and not any(same(item, other) for item in items for other in others)
+
+
 def is_below(value: Any, end: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
+    return is_integer(value) and 0 <= value < end
 
 
 def unbase64(text: Any) -> bytes:
@@ -156,3 +202,17 @@ def event_fault(frames: Sequence[Any]) -> str:
         elif frame.get("request_id") not in known:
             return f"an event of {frame.get('request_id')!r:.60}, which nobody asked"
     return ""
+
+
+# Progress of a request of MCP.
+
+
+def is_growing(reports: Sequence[Any]) -> bool:
+    """Whether each of these notifications says more progress than the one before."""
+    said = [report["params"]["progress"] for report in reports]
+    return all(before < after for before, after in pairwise(said))
+
+
+def is_answered_last(frames: Sequence[Any]) -> bool:
+    """Whether no notification comes after the answer."""
+    return bool(frames) and "method" not in frames[-1]

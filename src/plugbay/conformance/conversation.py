@@ -195,7 +195,7 @@ class Conversation:
                 wrong = match(step.together, [frame.value for frame in seen], self._named)
                 if not wrong:
                     return
-                if not patience.left():
+                if not patience.left() or self.subject.is_over:
                     raise Broken(_listed(wrong), next(reversed(seen), None)) from None
                 until = Until(min(LINGER_SECONDS, patience.left()))
 

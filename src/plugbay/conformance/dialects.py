@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plugbay.conformance import ainb_facts, vai_facts
+from plugbay.conformance import ainb_facts, mcp_facts, vai_facts
 from plugbay.conformance.scenario import FOLDER
 from plugbay.contracts.ainb.messages import ABI_VERSION, MAX_BODY
 from plugbay.contracts.kaged.messages import API_VERSION, MAX_READ
+from plugbay.contracts.mcp.messages import MAX_LINE, REVISIONS
 from plugbay.contracts.nexo.messages import MAX_CHILD_LINE, NEXO_VERSION
 from plugbay.contracts.rune.messages import MAX_PLUGIN_LINE, PROTOCOL
 from plugbay.contracts.vai import messages as vai
@@ -36,6 +37,7 @@ TEXTS = {
     "kaged": "kaged Plugin Interface Reference",
     "ainb": "ainb plugin contract v2",
     "vai": "VAI Plugin System, vai.rpc.v1",
+    "mcp": "Model Context Protocol specification, 2025-11-25",
 }
 """What each contract is called by those who published it."""
 
@@ -68,6 +70,8 @@ class Dialect:
     """What the manifest of a plugin implies beside its spec."""
     about: Callable[[Export | None, str], Mapping[str, Any]] = lambda export, place: {}
     """What is said beside the question when an export is asked, which may use the folder `place`."""
+    is_introduced: bool = False
+    """The manifest says nothing of what a plugin offers: it is greeted before anything is tried, and says it itself."""
     request_id: Callable[[int], Any] = lambda number: number
     """How the number of a request is written."""
 
@@ -148,4 +152,19 @@ def _vai() -> Dialect:
     )
 
 
-_MAKES = {"rune": _rune, "nexo": _nexo, "kaged": _kaged, "ainb": _ainb, "vai": _vai}
+def _mcp() -> Dialect:
+    return Dialect(
+        TEXTS["mcp"],
+        REVISIONS[0],
+        MAX_LINE,
+        "listening",
+        _hosts("mcp"),
+        _questions("mcp"),
+        axes=shared("mcp", "axes.json"),
+        facts=mcp_facts.facts,
+        about=mcp_facts.about,
+        is_introduced=True,
+    )
+
+
+_MAKES = {"rune": _rune, "nexo": _nexo, "kaged": _kaged, "ainb": _ainb, "vai": _vai, "mcp": _mcp}

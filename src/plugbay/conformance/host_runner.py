@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from plugbay.conformance.catalogue import FOLDER, Entry, Expected, Situation, load_catalog, prepare
-from plugbay.conformance.matchers import match, same, shown
+from plugbay.conformance.comparing import same
+from plugbay.conformance.matchers import match, shown
 from plugbay.conformance.report import AxisResult, OnAxis, Report, Status
 from plugbay.model.errors import Code
 

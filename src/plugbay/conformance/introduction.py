@@ -34,6 +34,8 @@ from plugbay.process.command import LaunchFailed
 ANSWER_SECONDS = 20.0
 """For the first answer: some programs are compiled first, and whether it comes in time is a rule to be tried later."""
 
+MCP = "mcp"
+
 NAME = "conformance"
 """What a program is called that is told its name."""
 
@@ -53,6 +55,8 @@ class NotIntroduced(PlugbayError):
 
 def introduced(contract: str, command: tuple[str, ...], folder: Path) -> PluginSpec:
     """The plugin that this command is, by its own words; blocks, in an event loop of its own."""
+    if contract == MCP:  # it is greeted, and taken at its word, whenever it is tried
+        return PluginSpec(NAME, "0", MCP, folder, command)
     way = WAYS.get(contract)
     if way is None:
         raise NotIntroduced(

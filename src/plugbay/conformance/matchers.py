@@ -8,7 +8,7 @@ to know what a message is for.
     {"key": p, "other?": q}    `key` must be there, `other` may be; keys not named here are fine
     {"key": "$absent"}         `key` must not be there
     "$name"                    the named value of the run (`$plugin_id`)
-    "$nonblank"                one of WORDS
+    "$nonblank"                one of `words`
     {"$one_of": [p, q]}        one of OPERATORS
     "$$text"                   the text `$text`
 """
@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from plugbay.conformance import comparing
-from plugbay.conformance.comparing import topic_matches
+from plugbay.conformance.comparing import is_integer, same, topic_matches
+from plugbay.conformance.words import WORDS
 
 SHOWN = 120
 """Characters of a value that a mismatch shows; the whole frame is in the report anyway."""
@@ -213,7 +214,7 @@ def _distinct(key: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
 
 def _between(bounds: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     low, high = bounds
-    fits = _is_integer(value) and low <= value <= high
+    fits = is_integer(value) and low <= value <= high
     return [] if fits else [Mismatch(path, f"an integer from {low} to {high}", shown(value))]
 
 
@@ -301,6 +302,8 @@ OPERATORS: dict[str, Operator] = {
     "$answers_each": _compared("one response to each of", comparing.answers_each),
     "$without": _compared("nothing with", comparing.lacks),
     "$fits": _compared("what fits the schema", comparing.fits_schema),
+    "$keeps": _compared("structuredContent that fits the schema", comparing.keeps_schema),
+    "$apart_from": _compared("an array with no item of", comparing.is_apart),
     "$covered_by": _compared("a topic covered by one of", comparing.is_covered),
     "$under": _compared("an absolute path under one of", comparing.is_under),
     "$includes": _compared("an object with all of", comparing.includes),
@@ -324,61 +327,8 @@ _OF_ITS_OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
 """Operators whose argument is no pattern: whether one fits, and what is needed, in words."""
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _are_two_integers(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_integer, value))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_base64(value: Any) -> bool:
-    try:
-        return comparing.unbase64(value) is not None
-    except comparing.Undecodable:
-        return False
-
-
-def _is_unique(value: Any) -> bool:
-    if not isinstance(value, list):
-        return False
-    return not any(same(item, other) for at, item in enumerate(value) for other in value[:at])
-
-
-WORDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "$any": ("anything", lambda value: True),
-    "$any_string": ("a string", lambda value: isinstance(value, str)),
-    "$nonblank": ("a string that is not blank", _is_text),
-    "$trimmed": (
-        "a string without blanks around it",
-        lambda value: _is_text(value) and value == value.strip(),
-    ),
-    "$any_boolean": ("true or false", lambda value: isinstance(value, bool)),
-    "$any_integer": ("an integer", lambda value: _is_integer(value)),
-    "$any_number": ("a number", lambda value: _is_integer(value) or isinstance(value, float)),
-    "$count": ("an integer that is not negative", lambda value: _is_integer(value) and value >= 0),
-    "$any_object": ("an object", lambda value: isinstance(value, dict)),
-    "$any_array": ("an array", lambda value: isinstance(value, list)),
-    "$nonempty": ("an array that is not empty", lambda value: isinstance(value, list) and bool(value)),
-    "$base64": ("base64 with its padding", lambda value: _is_base64(value)),
-    "$unique": ("an array without repeated items", _is_unique),
-}
-"""What each word wants, in words, and whether a value is that."""
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equality as JSON has it: `1` equals `1.0`, and neither equals `true`."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    return bool(one == other)
+    return isinstance(value, list) and len(value) == 2 and all(map(is_integer, value))
 
 
 def shown(value: Any) -> str:

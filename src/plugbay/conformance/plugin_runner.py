@@ -15,8 +15,10 @@ import threading
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
+from plugbay.conformance.acquaintance import hello_of
 from plugbay.conformance.axes import Axes, axis_of
-from plugbay.conformance.dialects import dialect
+from plugbay.conformance.dialects import Dialect, dialect
+from plugbay.conformance.mcp_facts import introduced
 from plugbay.conformance.report import AxisResult, OnAxis, Report, Status
 from plugbay.conformance.rounds import Rounds
 from plugbay.conformance.scenario import Scenario, load_all
@@ -42,7 +44,7 @@ def run_conformance(spec: PluginSpec, on_axis: OnAxis | None = None, *, only: It
         raise PlugbayError(f"there are no conformance scenarios for {spec.contract!r} yet")
     scenarios = load_all(spec.contract)
     chosen = scenarios if only is None else _chosen(scenarios, only)
-    return in_its_own_loop(_run(Surface(spec, spoken, facts=spoken.facts(spec)), chosen, on_axis))
+    return in_its_own_loop(_run(spec, spoken, chosen, on_axis))
 
 
 def in_its_own_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -96,8 +98,24 @@ def _chosen(scenarios: list[Scenario], only: Iterable[str]) -> list[Scenario]:
     return [scenario for scenario in scenarios if scenario.id in wanted]
 
 
-async def _run(surface: Surface, scenarios: list[Scenario], on_axis: OnAxis | None) -> Report:
+async def _run(spec: PluginSpec, spoken: Dialect, scenarios: list[Scenario], on_axis: OnAxis | None) -> Report:
     spawner = Spawner()
+    try:
+        surface = await _surface(spec, spoken, spawner)
+        return await _tried(surface, spawner, scenarios, on_axis)
+    finally:
+        await spawner.close()
+
+
+async def _surface(spec: PluginSpec, spoken: Dialect, spawner: Spawner) -> Surface:
+    hello = await hello_of(spec, spoken, spawner) if spoken.is_introduced else None
+    if hello is None:
+        return Surface(spec, spoken, facts=spoken.facts(spec))
+    known, facts = introduced(spec, hello)
+    return Surface(known, spoken, facts=facts)
+
+
+async def _tried(surface: Surface, spawner: Spawner, scenarios: list[Scenario], on_axis: OnAxis | None) -> Report:
 
     async def attempt(scenario: Scenario, earlier: Mapping[str, AxisResult]) -> Verdict:
         nonlocal surface
@@ -107,11 +125,8 @@ async def _run(surface: Surface, scenarios: list[Scenario], on_axis: OnAxis | No
 
     titles = surface.dialect.axes
     axes = Axes(titles, [scenario.id for scenario in scenarios], on_axis)
-    try:
-        results = await Rounds(scenarios, attempt, axes.take if titles else on_axis).run()
-        return Report(surface.spec.contract, tuple(axes.results) if titles else results)
-    finally:
-        await spawner.close()
+    results = await Rounds(scenarios, attempt, axes.take if titles else on_axis).run()
+    return Report(surface.spec.contract, tuple(axes.results) if titles else results)
 
 
 async def _axis(scenario: Scenario, surface: Surface, spawner: Spawner, earlier: Mapping[str, AxisResult]) -> Verdict:

@@ -1,4 +1,4 @@
-"""How a Python file of the kit becomes the program of a plugin of ainb or vai.
+"""How a Python file of the kit becomes the program of a plugin of ainb, vai or MCP.
 
 Owns the few lines of shell that ainb needs around it, and manifests that are correct. Refuses to know what the file
 does.
@@ -45,6 +45,12 @@ def vai_manifest(package_id: str, file: str, kind: str, exports: Sequence[Any], 
     return "".join(f"{key} = {toml(value)}\n" for key, value in {**usual, **over, "runtime": runtime}.items()) + (
         f"exports = {toml(list(exports))}\n"
     )
+
+
+def mcp_manifest(name: str, command: Sequence[str]) -> str:
+    """A `.mcp.json` with one server in it."""
+    program, *args = command
+    return json.dumps({"mcpServers": {name: {"command": program, "args": args}}}, indent=2) + "\n"
 
 
 def toml(value: Any) -> str:

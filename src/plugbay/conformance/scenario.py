@@ -36,7 +36,8 @@ NAMES = frozenset(
     "method methods notifications storage_methods shutdown_timeout hook_timeout "
     "screen cli_namespace snapshot tour manifest init init_ungranted init_elsewhere publications may_publish bus "
     "read_roots gated_methods "
-    "request body several hello place secret beside event_type output_schema statuses odd other_op".split()
+    "request body several hello place secret beside event_type output_schema statuses odd other_op "
+    "initialize initialized discover meta versions params misfit resource address prompt filled_in".split()
 )
 """Named values that every run has; the cases of a scenario and what its steps remember add to them."""
 
@@ -72,6 +73,10 @@ Need = Literal[
     "secret",
     "scratch",
     "output_schema",
+    "handshake_era",
+    "resource",
+    "prompt",
+    "logging",
 ]
 """Parts of a plugin's surface without which a rule does not concern it."""
 
@@ -89,6 +94,8 @@ Each = Literal[
     "snapshot",
     "compactor",
     "harness",
+    "resource",
+    "prompt",
 ]
 """What a scenario can be repeated for; `question`: each thing the plugin can be asked, of any kind."""
 

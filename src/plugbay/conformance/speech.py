@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from plugbay.contracts.base import Role
 from plugbay.contracts.kaged.errors import DEFINED
+from plugbay.contracts.mcp import messages as mcp
 from plugbay.contracts.nexo.errors import INTERNAL_ERROR, TOOL_FAILED
 from plugbay.contracts.nexo.messages import CHAT_DELTA, COMPLETE_DELTA
 from plugbay.contracts.vai import messages as vai
@@ -81,6 +82,28 @@ def _rpc(code: int, *volatile: str) -> Speech:
         return {"jsonrpc": "2.0", "id": turn.id, "error": {"code": number, "message": message}}
 
     return Speech(_read_rpc, _rpc_with_id, refusal, ("/id", "/params/request_id", *volatile))
+
+
+# MCP: what is called off and reported is told in notifications.
+
+
+def _read_mcp(speaker: str, frame: dict[str, Any]) -> Turn:
+    method, params = frame.get("method"), frame.get("params")
+    if method == mcp.CANCELLED and isinstance(params, dict):
+        return Turn(CANCEL, method, params.get("requestId"))
+    if method == mcp.PROGRESS and isinstance(params, dict):
+        return Turn(PIECE, method, params.get(mcp.TOKEN))
+    return _read_rpc(speaker, frame)
+
+
+def _mcp_with_id(frame: dict[str, Any], id: Any) -> dict[str, Any]:
+    if "id" in frame:
+        return {**frame, "id": id}
+    key = "requestId" if frame["method"] == mcp.CANCELLED else mcp.TOKEN
+    return {**frame, "params": {**frame["params"], key: id}}
+
+
+_MCP_ANEW = ("/id", "/params/requestId", f"/params/_meta/{mcp.TOKEN}", "/params/clientInfo/version")
 
 
 # rune.
@@ -168,5 +191,6 @@ SPEECHES = {
         "/params/generation",
     ),
     "vai": Speech(_read_vai, _vai_with_id, _vai_refusal, _VAI_ANEW),
+    "mcp": Speech(_read_mcp, _mcp_with_id, _rpc(INTERNAL_ERROR).refusal, _MCP_ANEW),
 }
 """By contract."""

@@ -160,6 +160,11 @@ class Subject:
             return None
         return [_program(pid) for pid in marked(self.child.token)]
 
+    @property
+    def is_over(self) -> bool:
+        """Whether everything that it will ever say has been looked at."""
+        return self._ended and not self._frames
+
     def unread(self) -> list[Frame]:
         """Lines that nobody has looked at."""
         if not self._ended:

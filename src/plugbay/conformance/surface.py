@@ -45,6 +45,10 @@ UNMET = {
     "secret": "the manifest has no secret slot",
     "scratch": "no compactor asks for a scratch directory",
     "output_schema": "no tool has an output_schema",
+    "handshake_era": "the server speaks no revision with a handshake",
+    "resource": "the server offers no resource",
+    "prompt": "the server offers no prompt",
+    "logging": "the server declares no logging",
 }
 """Why a rule does not concern a plugin that lacks something of this kind."""
 
@@ -58,13 +62,15 @@ BY_FACT = {
     "secret": "secret_slots",
     "scratch": "scratch",
     "output_schema": "schemas",
+    "handshake_era": "handshake",
+    "logging": "logging",
 }
 """Kinds whose names are one of the facts."""
 
 SEVERAL = 4
 """At most so many requests of one export are open at once, fewer if its manifest says so."""
 
-FIRST_OF = "method channel llm_provider hook vector_backend topic screen cli_namespace snapshot".split()
+FIRST_OF = "method channel llm_provider hook vector_backend topic screen cli_namespace snapshot resource prompt".split()
 """Kinds of which every conversation knows one by name."""
 
 TOUR_BEGINS = 100
@@ -221,7 +227,8 @@ class Surface:
         request = dict(messages[0]) if messages else {}
         count = min(SEVERAL, export.facts.get("max_concurrency", 1) if export is not None else 1)
         ids = [self.dialect.request_id(TOUR_BEGINS + number) for number in range(count)]
-        return {"request": request, "body": request.get("body", {}), "several": [{**request, "id": id} for id in ids]}
+        parts = {name: request.get(name, {}) for name in ("body", "params")}
+        return {"request": request, **parts, "several": [{**request, "id": id} for id in ids]}
 
 
 def with_string(tool: Export | None) -> Any:

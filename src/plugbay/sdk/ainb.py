@@ -30,7 +30,7 @@ from plugbay.sdk.duties import Duty
 from plugbay.sdk.errors import ServiceError
 from plugbay.sdk.exchange import BlockingLine, Exchange
 from plugbay.sdk.handlers import Handler
-from plugbay.sdk.line import MODELS, STORAGE
+from plugbay.sdk.line import MODELS, PEOPLE, STORAGE
 from plugbay.sdk.payloads import as_bytes
 from plugbay.sdk.resident import Resident
 from plugbay.sdk.settings import Settings
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 FAREWELL_SHARE = 0.6
 """Of the resident loop's times to leave: 3 s in all. Hosts wait 5 s, and ours hopes for the answer within three."""
 
-LACKS = MODELS | STORAGE | {Publish}
+LACKS = MODELS | STORAGE | PEOPLE | {Publish}
 """What hosts of ainb do not offer to plugins."""
 
 MAX_CELLS = 1 << 20

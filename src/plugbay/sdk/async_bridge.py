@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
     from typing import Any
 
+    from plugbay.model.events import CallId
     from plugbay.model.operations import HostOp
     from plugbay.sdk.cancelling import Cancellation
     from plugbay.sdk.exchange import Exchange, Heard
@@ -130,17 +131,19 @@ class CancelledBy:
 class AwaitableLine:
     """Services for async handlers: ask, and await the answer."""
 
-    __slots__ = ("_exchange",)
+    __slots__ = ("_exchange", "within")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
+        self.within: CallId | None = None
+        """The call that it is for."""
 
     async def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
-        replies = _Replies(self._exchange, op, timeout)
+        replies = _Replies(self._exchange, op, timeout, self.within)
         return read(answer(await replies.next()))
 
     def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> AwaitableStream:
-        return AwaitableStream(_Replies(self._exchange, op, timeout), read)
+        return AwaitableStream(_Replies(self._exchange, op, timeout, self.within), read)
 
     def tell(self, op: HostOp) -> Done:
         """Told at once; that it can be awaited is for symmetry, so a forgotten `await` loses nothing."""
@@ -162,7 +165,7 @@ class _Replies:
 
     __slots__ = ("_exchange", "_id", "_inbox", "_loop", "_op", "_timeout")
 
-    def __init__(self, exchange: Exchange, op: HostOp, timeout: float) -> None:
+    def __init__(self, exchange: Exchange, op: HostOp, timeout: float, within: CallId | None) -> None:
         import asyncio
 
         self._loop = asyncio.get_running_loop()
@@ -170,7 +173,7 @@ class _Replies:
         self._exchange = exchange
         self._op = op
         self._timeout = timeout
-        self._id = exchange.ask(op, self._put)
+        self._id = exchange.ask(op, self._put, within)
 
     def _put(self, heard: Heard) -> None:
         try:

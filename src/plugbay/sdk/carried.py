@@ -8,7 +8,7 @@ Owns the table. Loaded by whoever writes manifests, never by a plugin that serve
 
 from __future__ import annotations
 
-from plugbay.sdk.detect import AINB, KAGED, NEXO, RUNE, VAI
+from plugbay.sdk.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
 from plugbay.sdk.kaged_names import HOOKS as KAGED_HOOKS
 from plugbay.sdk.manifest import nexo_id
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from plugbay.sdk.plugin import Plugin
 
-CONTRACTS = (RUNE, NEXO, KAGED, AINB, VAI)
+CONTRACTS = (RUNE, NEXO, KAGED, AINB, VAI, MCP)
 
 NEXO_HOOKS = ("before_message", "after_message", "before_tool_call", "after_tool_call")
 """The moments at which a host of nexo asks its hooks."""
@@ -29,6 +29,7 @@ CARRIED = {
     KAGED: ("tools", "methods", "hooks", "compactor", "notifications", "knobs", "config", "secrets"),
     AINB: ("tools", "screens", "command lines", "actions", "commands", "snapshots", "publications", "knobs"),
     VAI: ("tools", "hooks", "compactor", "harnesses", "config", "secrets"),
+    MCP: ("tools",),
 }
 """By contract, the kinds of declarations it has a word for."""
 
@@ -38,6 +39,7 @@ ENOUGH = {
     KAGED: ("tools", "methods", "hooks", "compactor"),
     AINB: ("tools", "screens", "command lines", "actions", "commands", "snapshots", "publications"),
     VAI: ("tools", "hooks", "compactor", "harnesses"),
+    MCP: ("tools",),
 }
 """Of those, any one of which makes a plugin."""
 

@@ -10,6 +10,7 @@ import os
 import sys
 
 from plugbay.model.operations import (
+    AskUser,
     CompleteChat,
     DeleteStored,
     GetStored,
@@ -26,16 +27,20 @@ from plugbay.sdk.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
+    from plugbay.model.events import CallId
     from plugbay.sdk.brokered import Actions, Files, Http
     from plugbay.sdk.gateway import Gateway
     from plugbay.sdk.line import Line
     from plugbay.sdk.snapshots import Snapshots
     from plugbay.sdk.work import Compaction
 
+
+ASK_SECONDS = 300.0
+"""How long a person may take to answer."""
 
 MAX_KEYS = 1_000
 """Keys of one answer; what hosts of kaged list at most."""
@@ -50,6 +55,7 @@ class Context:
 
     __slots__ = (
         "_line",
+        "_report",
         "_settings",
         "_stop",
         "agent_id",
@@ -95,6 +101,7 @@ class Context:
         self.err: Any = sys.stderr
         self._settings = settings or _NOTHING_SET
         self._stop = stop or _NEVER
+        self._report: Callable[[str, dict[str, Any]], None] | None = None
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -149,6 +156,29 @@ class Context:
 
     def progress(self, message: str = "", **more: Any) -> None:
         """Tell whoever waits how far it is. Nobody is told where hosts have no word for that; never awaited."""
+        if self._report is not None:
+            self._report(message, more)
+
+    def during(self, call: CallId | None, report: Callable[[str, dict[str, Any]], None]) -> Context:
+        """From now on, what is asked is asked for this call, and `report` is told how far it is."""
+        self._line.within = call
+        self._report = report
+        return self
+
+    def ask(
+        self,
+        message: str,
+        schema: Mapping[str, Any] | None = None,
+        *,
+        url: str | None = None,
+        timeout: float = ASK_SECONDS,
+    ) -> Any:
+        """Ask the person before the client: the object they filled in, or None when they would not.
+
+        `schema` is of that object, flat; with `url` they are asked to go there. Awaitable in an async handler.
+        """
+        op = AskUser(message, None if schema is None else dict(schema), url)
+        return self._line.ask(op, lambda said: said.get("content", {}) if said["action"] == "accept" else None, timeout)
 
     def checkpoint(self, data: Any) -> None:
         """Have the host keep where a harness is, as JSON, so that it can go on from there; never awaited."""

@@ -12,11 +12,12 @@ import sys
 
 from plugbay.sdk.ainb_names import ainb_name
 from plugbay.sdk.carried import CONTRACTS, left_out, why_not
-from plugbay.sdk.detect import AINB, KAGED, NEXO, RUNE, VAI
+from plugbay.sdk.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
 from plugbay.sdk.manifests import (
     ainb_manifest,
     ainb_program,
     kaged_manifest,
+    mcp_manifest,
     nexo_manifest,
     rune_manifest,
     vai_files,
@@ -108,6 +109,7 @@ _FILES: Mapping[str, Callable[[Plugin, str], dict[str, str]]] = {
         ainb_name(plugin.id): ainb_program(source, PYTHON),
     },
     VAI: lambda plugin, source: vai_files(plugin, source, PYTHON),
+    MCP: lambda plugin, source: {".mcp.json": mcp_manifest(plugin, _command(source))},
 }
 """By contract, the text of every file by its path; the manifest is the first."""
 
@@ -118,6 +120,7 @@ def _defaults(plugin: Plugin, contract: str) -> list[str]:
     found = {
         RUNE: [f"approval_tier moderate for {unsaid}, because effect= is not said"] if unsaid else [],
         NEXO: ["min_nexo_version >=0.1.0, any host"],
+        MCP: [f"no hints about what {unsaid} may do, because effect= is not said"] if unsaid else [],
         VAI: [
             *([f"effect_class unknown for {unsaid}, because effect= is not said"] if unsaid else []),
             *(["publisher local, because the id has none, such as acme/…"] if "/" not in plugin.id else []),

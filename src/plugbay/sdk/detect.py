@@ -1,8 +1,10 @@
 """Which contract a host speaks, told from the first line or frame it writes. Pure: bytes in, a name out.
 
     {"type": …}                             rune
-    {"method": "initialize", "params": …}   kaged, when the daemon says its version or the plugin's name; else nexo
-    {"method": …}                           kaged, when only its hosts ask for that; else nexo: both may ask anything
+    {"method": "initialize", "params": …}   MCP, when the client says its name or a revision; kaged, when the daemon
+                                            says its version or the plugin's name; else nexo
+    {"method": …}                           kaged, when only its hosts ask for that; MCP, when the method has a slash or
+                                            its `_meta` a revision; else nexo: both may ask anything
     Content-Length: … {"type": …}           vai, whose frames may have other headers, and those first
     Content-Length: … anything else         ainb, whose plugins leave when a frame is broken
     anything else                           nexo, whose plugins skip a line they cannot read
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     Owns = Callable[[str], bool]
 
-RUNE, NEXO, KAGED, AINB, VAI = "rune", "nexo", "kaged", "ainb", "vai"
+RUNE, NEXO, KAGED, AINB, VAI, MCP = "rune", "nexo", "kaged", "ainb", "vai", "mcp"
 
 MAX_FIRST_LINE = 4 << 20
 """Bytes looked at: the longest line any of the contracts allows, as a greeting that carries configuration may be.
@@ -43,6 +45,10 @@ NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 KAGED_GREETING = ("daemon_version", "plugin_name")
 KAGED_METHODS = ("initialized", "health.check", "ping")
 KAGED_HOOK = "kaged.hook."
+
+MCP_GREETING = ("protocolVersion", "clientInfo")
+MCP_META = "io.modelcontextprotocol/"
+"""How the keys begin that a client of MCP has in the `_meta` of every request, where it greets nobody."""
 
 
 def detect(codec: Codec, received: bytes, ended: bool = False, owns: Owns = lambda method: False) -> str | None:
@@ -95,7 +101,9 @@ def _contract_of(codec: Codec, line: bytes, owns: Owns) -> str:
     message = _message(codec, line)
     if "type" in message:
         return RUNE
-    return KAGED if _is_kaged(message, owns) else NEXO
+    if _is_kaged(message, owns):
+        return KAGED
+    return MCP if _is_mcp(message) else NEXO
 
 
 def _message(codec: Codec, text: bytes) -> dict[str, Any]:
@@ -114,3 +122,14 @@ def _is_kaged(message: dict[str, Any], owns: Owns) -> bool:
     if method == "initialize":
         return isinstance(params, dict) and any(key in params for key in KAGED_GREETING)
     return method in KAGED_METHODS or method.startswith(KAGED_HOOK) or owns(method)
+
+
+def _is_mcp(message: dict[str, Any]) -> bool:
+    method, params = message.get("method"), message.get("params")
+    if not isinstance(method, str):
+        return False
+    said = params if isinstance(params, dict) else {}
+    if method == "initialize" and any(key in said for key in MCP_GREETING):
+        return True
+    meta = said.get("_meta")
+    return "/" in method or (isinstance(meta, dict) and any(key.startswith(MCP_META) for key in meta))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Protocol
 
+    from plugbay.model.events import CallId
     from plugbay.model.operations import Operation
     from plugbay.sdk.context import Context
     from plugbay.sdk.handlers import Tool
@@ -75,6 +76,7 @@ class Duty:
         "keywords",
         "label",
         "lane",
+        "number",
         "said",
         "shape",
         "stop",
@@ -97,6 +99,8 @@ class Duty:
         stop: Cancellation | None = None,
     ) -> None:
         self.handler = handler
+        self.number: CallId | None = None
+        """Of the call that it answers; None for what nobody waits for."""
         self.label = label
         """What the host told us about, for whoever reads the log."""
         self.concurrent = concurrent

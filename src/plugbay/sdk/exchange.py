@@ -72,18 +72,25 @@ class Exchange:
 
     # What we say.
 
-    def ask(self, op: HostOp, sink: Sink) -> int:
-        """Ask the host; `sink` gets the parts of the answer and then its end, on the reader's thread."""
+    def ask(self, op: HostOp, sink: Sink, within: CallId | None = None) -> int:
+        """Ask the host; `sink` gets the parts of the answer and then its end, on the reader's thread.
+
+        `within` is the call of the host's that it is asked for, if there is one.
+        """
         self._refuse_lacking(op)
         with self._lock:
             if self._over:
                 raise ServiceError(Code.UNAVAILABLE, self._over)
             self._last_id = id = self._last_id + 1
-            failure = self._machine.call(id, op)
+            failure = self._call(id, op, within)
             if failure is None:
                 self._waiting[id] = sink
         self._flush_unless(failure)
         return id
+
+    def _call(self, id: int, op: HostOp, within: CallId | None) -> Failure | None:
+        """Most contracts do not care what a question is for."""
+        return self._machine.call(id, op)
 
     def give_up(self, id: int) -> None:
         """Nobody waits for this answer any more."""
@@ -151,19 +158,21 @@ class Exchange:
 class BlockingLine:
     """Services for plain code: ask, and wait for the answer."""
 
-    __slots__ = ("_exchange",)
+    __slots__ = ("_exchange", "within")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
+        self.within: CallId | None = None
+        """The call that it is for."""
 
     def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
         inbox: SimpleQueue[Heard] = SimpleQueue()
-        id = self._exchange.ask(op, inbox.put)
+        id = self._exchange.ask(op, inbox.put, self.within)
         return read(answer(self._next(inbox, id, op, timeout)))
 
     def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> BlockingStream:
         inbox: SimpleQueue[Heard] = SimpleQueue()
-        id = self._exchange.ask(op, inbox.put)
+        id = self._exchange.ask(op, inbox.put, self.within)
         return BlockingStream(lambda: self._next(inbox, id, op, timeout), read)
 
     def tell(self, op: HostOp) -> None:

@@ -18,7 +18,7 @@ from plugbay.sdk.exchange import BlockingLine, Exchange
 from plugbay.sdk.handlers import Handler
 from plugbay.sdk.hooks import inject
 from plugbay.sdk.kaged_names import PRE_COMPACT, carried_capabilities, carried_hooks, kaged_name
-from plugbay.sdk.line import BROKERED, MODELS, STORAGE
+from plugbay.sdk.line import BROKERED, MODELS, PEOPLE, STORAGE
 from plugbay.sdk.resident import Resident
 from plugbay.sdk.settings import Settings
 
@@ -64,7 +64,7 @@ FAREWELL_SHARE = 0.6
 """Of the resident loop's times to leave: 3 s in all. Hosts wait 5 s unless the manifest says otherwise, and ours hopes
 for the answer within three of them."""
 
-LACKS = BROKERED | MODELS
+LACKS = BROKERED | MODELS | PEOPLE
 """What hosts of kaged do not offer to plugins."""
 
 

@@ -7,6 +7,7 @@ know threads, loops and wires: the lines that use them are elsewhere.
 from __future__ import annotations
 
 from plugbay.model.operations import (
+    AskUser,
     CompleteChat,
     DeleteStored,
     FetchUrl,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     class Line(Protocol):
         """How what is asked reaches the host; blocking, awaitable, or not at all."""
 
+        within: Any
+        """The call that it is for, where a contract wants to know."""
+
         def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any: ...
         def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any: ...
         def tell(self, op: HostOp) -> Any: ...
@@ -49,6 +53,9 @@ MODELS = frozenset({RecallMemory, CompleteChat})
 STORAGE = frozenset({GetStored, SetStored, DeleteStored, ListStored})
 """What hosts of kaged keep for a plugin."""
 
+PEOPLE = frozenset({AskUser})
+"""Whom clients of MCP can ask."""
+
 SNAPSHOTS = frozenset({GetSnapshot, PublishSnapshot, SubscribeSnapshot})
 
 BROKERED = SNAPSHOTS | {InvokeAction, ReadFile, ReadFolder, FetchUrl, WriteLog}
@@ -56,7 +63,7 @@ BROKERED = SNAPSHOTS | {InvokeAction, ReadFile, ReadFolder, FetchUrl, WriteLog}
 
 _SERVICES: dict[type, tuple[str, tuple[str, ...]]] = {
     RecallMemory: ("memory", ("nexo",)),
-    CompleteChat: ("llm", ("nexo",)),
+    CompleteChat: ("llm", ("nexo", "mcp")),
     Publish: ("events", ("nexo", "kaged")),
     **dict.fromkeys(STORAGE, ("storage", ("kaged",))),
     **dict.fromkeys(SNAPSHOTS, ("snapshots", ("ainb",))),
@@ -64,7 +71,8 @@ _SERVICES: dict[type, tuple[str, tuple[str, ...]]] = {
     ReadFile: ("files", ("ainb",)),
     ReadFolder: ("files", ("ainb",)),
     FetchUrl: ("http", ("ainb",)),
-    WriteLog: ("log", ("ainb",)),
+    WriteLog: ("log", ("ainb", "mcp")),
+    AskUser: ("ask", ("mcp",)),
 }
 """What an author calls it, and the contracts that have a word for it."""
 
@@ -72,10 +80,11 @@ _SERVICES: dict[type, tuple[str, tuple[str, ...]]] = {
 class Unconnected:
     """The line of a plugin that has no host with services: every question is refused, with the reason."""
 
-    __slots__ = ("_contract",)
+    __slots__ = ("_contract", "within")
 
     def __init__(self, contract: str = "") -> None:
         self._contract = contract
+        self.within: Any = None
 
     def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
         raise lacking(op, self._contract)

@@ -5,6 +5,7 @@
     print(kaged_manifest(plugin, command=["python3", "plugin.py"]))     # > kaged-plugin.yaml
     write_ainb(plugin, Path("usage"))                                   # usage/manifest.toml, usage/usage
     write_vai(plugin, Path("."))                                        # vai-plugin.toml, schemas/, bin/plugin
+    print(mcp_manifest(plugin, command=["python3", "plugin.py"]))       # > .mcp.json
 
 Loaded by whoever names it, never by a plugin that serves. Whether the declarations make a good manifest is for those
 to judge who read it: `plugbay inspect` says.
@@ -18,6 +19,7 @@ from plugbay.sdk.ainb_names import ainb_name, manifest_of
 from plugbay.sdk.carried import NEXO_HOOKS, hears
 from plugbay.sdk.kaged_names import carried_capabilities, carried_hooks, kaged_name
 from plugbay.sdk.manifest import nexo_id, offered_name
+from plugbay.sdk.mcp_names import offered, server_name
 from plugbay.sdk.vai_manifest import manifest_of as vai_manifest_of
 from plugbay.sdk.vai_manifest import schemas_of
 
@@ -241,6 +243,19 @@ def write_vai(plugin: Plugin, folder: Path, source: str = "plugin.py", python: s
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     (folder / VAI_PROGRAM).chmod(0o755)
+
+
+def mcp_manifest(plugin: Plugin, command: Sequence[str]) -> str:
+    """The text of a `.mcp.json` for a server that is started with `command`, in the folder of that file.
+
+    What it offers, it says when it is greeted; raises ValueError for tools that cannot be told apart there.
+    """
+    import json
+
+    offered(plugin)
+    program, *args = command
+    entry = {"command": program, "args": args}
+    return json.dumps({"mcpServers": {server_name(plugin.id): entry}}, indent=2, ensure_ascii=False) + "\n"
 
 
 # TOML: one line for each key, and values as in JSON.

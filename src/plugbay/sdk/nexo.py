@@ -12,7 +12,7 @@ from plugbay.contracts.nexo.messages import Identity
 from plugbay.sdk.context import Context
 from plugbay.sdk.duties import Duties
 from plugbay.sdk.exchange import BlockingLine, Exchange
-from plugbay.sdk.line import BROKERED, STORAGE
+from plugbay.sdk.line import BROKERED, PEOPLE, STORAGE
 from plugbay.sdk.manifest import default_manifest, offered_name
 from plugbay.sdk.resident import Resident
 
@@ -61,7 +61,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     identity = Identity(manifest, plugin.server_version or f"{id}-{plugin.version}", _catalogue(tools), duties.serves())
     machine = NexoMachine(Role.PLUGIN, codec, identity=identity)
     machine.greet()
-    exchange = Exchange(machine, wire, lacks=STORAGE | BROKERED)
+    exchange = Exchange(machine, wire, lacks=STORAGE | BROKERED | PEOPLE)
     plugin.connect(Context(BlockingLine(exchange), id))
     resident = Resident(exchange, duties, id, plugin.welcomes, plugin.farewells)
     wire.attend(resident)

@@ -174,6 +174,7 @@ class Resident:
         if isinstance(duty, Failure):
             self._finish(id, None, duty)
             return
+        duty.number = id
         self._open[id] = duty
         if not self._start(duty, self._answer(id, duty.then), lambda item: self._exchange.progress(id, item)):
             self._finish(id, None, self._refusal())

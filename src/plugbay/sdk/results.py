@@ -61,7 +61,7 @@ class ToolResult(Value):
 
     def __tool_value__(self) -> Any:
         """The same for hosts that know values and errors."""
-        items = _items(self.content)
+        items = items_of(self.content)
         texts = [item.get("text") for item in items if item.get("type") == "text"]
         text = "".join(str(text) for text in texts)
         if self.is_error:
@@ -74,9 +74,9 @@ class ToolResult(Value):
 def tool_result(value: Any, structured: bool = False) -> dict[str, Any]:
     """The `result` of a tool that returned `value`; where `structured` output is promised, a text is one, too."""
     result = value if isinstance(value, ToolResult) else _tool_result(value, structured)
-    content, output = _items(result.content), result.structured_output
+    content, output = items_of(result.content), result.structured_output
     if output is not None and not content:
-        content = _items(_as_text(output))
+        content = items_of(as_text(output))
     return {
         "content": content,
         **({} if output is None else {"structured_output": output}),
@@ -85,7 +85,8 @@ def tool_result(value: Any, structured: bool = False) -> dict[str, Any]:
     }
 
 
-def _as_text(output: Mapping[str, Any]) -> str:
+def as_text(output: Mapping[str, Any]) -> str:
+    """Structured output as JSON; raises `ToolError` where it has no such form."""
     try:
         return stdlib_codec().encode(output).decode()
     except Unencodable as error:
@@ -100,7 +101,8 @@ def _tool_result(value: Any, structured: bool) -> ToolResult:
     return ToolResult((), output)
 
 
-def _items(content: Content) -> list[dict[str, Any]]:
+def items_of(content: Content) -> list[dict[str, Any]]:
+    """Content as a list of its items; a text is one."""
     pieces = [content] if isinstance(content, str) else content
     return [{"type": "text", "text": piece} if isinstance(piece, str) else dict(piece) for piece in pieces]
 
@@ -128,7 +130,7 @@ class Deltas(Pieces):
             raise TypeError(f"a tool yields a str, an item of content or a ToolResult, not {type(piece).__name__}")
         super().add(piece)
         if not isinstance(piece, ToolResult):
-            self._send({"type": "output_delta", "content": _items([piece])})
+            self._send({"type": "output_delta", "content": items_of([piece])})
 
     def whole(self, value: Any) -> dict[str, Any]:
         return tool_result(value if isinstance(value, ToolResult) else self._write(value), self._structured)
@@ -136,21 +138,21 @@ class Deltas(Pieces):
     def end(self) -> dict[str, Any]:
         if self._whole is not None:
             return self.whole(self._whole)
-        merged = _merged(self._pieces) or [""]
-        text = merged[0] if len(merged) == 1 and isinstance(merged[0], str) else None
-        return tool_result(ToolResult(merged) if text is None else text, self._structured)
+        parts = merged(self._pieces) or [""]
+        text = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else None
+        return tool_result(ToolResult(parts) if text is None else text, self._structured)
 
 
-def _merged(pieces: Sequence[str | Mapping[str, Any]]) -> list[str | Mapping[str, Any]]:
+def merged(pieces: Sequence[str | Mapping[str, Any]]) -> list[str | Mapping[str, Any]]:
     """Texts that follow one another are one."""
-    merged: list[str | Mapping[str, Any]] = []
+    parts: list[str | Mapping[str, Any]] = []
     for piece in pieces:
-        last = merged[-1] if merged else None
+        last = parts[-1] if parts else None
         if isinstance(piece, str) and isinstance(last, str):
-            merged[-1] = last + piece
+            parts[-1] = last + piece
         else:
-            merged.append(piece)
-    return merged
+            parts.append(piece)
+    return parts
 
 
 # Compactors.
@@ -216,7 +218,7 @@ def _block(block: Any) -> dict[str, Any]:
         rest = {name: value for name, value in block.items() if name != "role"}
         block = {"kind": KINDS[block["role"]], **rest}
     content = block.get("content")
-    return {**block, "content": _items(content)} if isinstance(content, str) else block
+    return {**block, "content": items_of(content)} if isinstance(content, str) else block
 
 
 # Harnesses.

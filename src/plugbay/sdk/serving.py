@@ -14,7 +14,7 @@ from plugbay.contracts.rune.messages import Identity
 from plugbay.model.errors import Failure
 from plugbay.model.events import CallArrived, Fault
 from plugbay.model.operations import InvokeTool
-from plugbay.sdk.detect import AINB, KAGED, NEXO, RUNE, VAI, detect
+from plugbay.sdk.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI, detect
 from plugbay.sdk.stdio import claim, leave, note, when_alone
 from plugbay.wire.strict_json import stdlib_codec
 
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from plugbay.model.events import Event
     from plugbay.sdk.ainb import Plugin as AinbPlugin
     from plugbay.sdk.kaged import Plugin as KagedPlugin
+    from plugbay.sdk.mcp import Plugin as McpPlugin
     from plugbay.sdk.nexo import Plugin as NexoPlugin
     from plugbay.sdk.stdio import Wire
     from plugbay.sdk.vai import Plugin as VaiPlugin
     from plugbay.wire.strict_json import Codec
 
-    class Plugin(VaiPlugin, NexoPlugin, KagedPlugin, AinbPlugin, Protocol):
+    class Plugin(VaiPlugin, NexoPlugin, KagedPlugin, AinbPlugin, McpPlugin, Protocol):
         """What is served: an identity, and something that answers."""
 
         def invoke(self, tool: str, given: Any, context: Mapping[str, Any], contract: str = "") -> Any: ...
@@ -72,6 +73,10 @@ def begin(plugin: Plugin, wire: Wire, codec: Codec) -> bytes:
         from plugbay.sdk.vai import serve as serve_vai
 
         serve_vai(plugin, wire, codec, first)
+    if contract == MCP:
+        from plugbay.sdk.mcp import serve as serve_mcp
+
+        serve_mcp(plugin, wire, codec, first)
     return first
 
 

@@ -30,9 +30,10 @@ from plugbay.model.operations import (
 )
 from plugbay.sdk.ainb_names import tool_namespaces
 from plugbay.sdk.carried import CONTRACTS, why_not
-from plugbay.sdk.detect import AINB, KAGED, NEXO, VAI
+from plugbay.sdk.detect import AINB, KAGED, MCP, NEXO, VAI
 from plugbay.sdk.events import covers
 from plugbay.sdk.payloads import as_bytes
+from plugbay.sdk.testing_called import called_value
 from plugbay.sdk.testing_core import BegunCall, Core
 from plugbay.sdk.testing_parts import Channel, VectorStore
 from plugbay.sdk.testing_screens import CliOutput, Drawing, key_event, mouse_event
@@ -89,7 +90,7 @@ class MemoryHost(Core):
     ) -> Any:
         """What a tool or a method returns; raises `CallFailed`. Its name is the author's, or the contract's.
 
-        The value is the same under every contract: content and structured output of vai are what made them, and under
+        The value is the same under every contract: content and structured output are what made them, and under
         ainb, which has no tools, it comes through the command line that tools are behind.
         """
         return self._result(self.begin(name, input, context=context, timeout=timeout))
@@ -103,6 +104,8 @@ class MemoryHost(Core):
             return self._begin_words(name, given, timeout)
         export = self._export(name, "tool", "method")
         self._refuse_misfit(export, given)
+        if self.contract == MCP:
+            return self._begun(InvokeTool(export.name, given), timeout, lambda result: called_value(result, export))
         if self.contract != VAI:
             make = CallMethod if export.kind == "method" else InvokeTool
             return self._begun(make(export.name, given, dict(context or {})), timeout)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from time import monotonic, sleep
 
 from plugbay.model.errors import CallFailed, Code, Failure
-from plugbay.sdk.detect import NEXO, RUNE, VAI
+from plugbay.sdk.detect import MCP, NEXO, RUNE, VAI
 from plugbay.sdk.manifest import offered_name
+from plugbay.sdk.mcp_names import tool_name
 from plugbay.sdk.testing_desk import Desk
 from plugbay.sdk.testing_line import Pending
 from plugbay.sdk.testing_session import Session
-from plugbay.sdk.testing_spec import Terms, check, spec_of
+from plugbay.sdk.testing_spec import Terms, check, introduced, spec_of
 from plugbay.sdk.vai_names import export_id
 from plugbay.wire.strict_json import Unencodable, stdlib_codec
 
@@ -89,6 +90,7 @@ class Core(Desk):
     def __enter__(self) -> Self:
         if self.contract != RUNE:  # where every call has a process of its own
             self._session = self._begin_session()
+            self.spec = introduced(self.spec, self._hello())
             self.settle()
         return self
 
@@ -177,6 +179,8 @@ class Core(Desk):
     def _spelt(self, name: str) -> str:
         if self.contract == NEXO:
             return offered_name(self.spec.id, name)
+        if self.contract == MCP:
+            return tool_name(name)
         return export_id(name) if self.contract == VAI else name
 
     def _unknown(self, kind: str, name: str, known: Sequence[str]) -> Failure:

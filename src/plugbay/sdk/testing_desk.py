@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.operations import (
+    AskUser,
     CompleteChat,
     DeleteStored,
     FetchUrl,
@@ -30,7 +31,7 @@ from plugbay.model.operations import (
 from plugbay.model.topics import covers as covers_topic
 from plugbay.sdk.events import covers
 from plugbay.sdk.payloads import as_bytes, from_json
-from plugbay.sdk.testing_services import FakeFiles, FakeHttp, FakeLlm, FakeMemory, LogLine, Published
+from plugbay.sdk.testing_services import FakeFiles, FakeHttp, FakeLlm, FakeMemory, FakePeople, LogLine, Published
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,13 +42,18 @@ if TYPE_CHECKING:
     from plugbay.sdk.testing_spec import Terms
 
 
+MODELS = {"mcp": "sampling"}
+"""The capability that models are behind, where it is not called as most do."""
+
+
 class Desk:
     """The host as one plugin sees it."""
 
     def __init__(self, spec: PluginSpec, terms: Terms) -> None:
         self._spec = spec
         self._terms = terms
-        self.memory, self.llm, self.http, self.files = FakeMemory(), FakeLlm(), FakeHttp(), FakeFiles()
+        self.memory, self.llm, self.people = FakeMemory(), FakeLlm(), FakePeople()
+        self.http, self.files = FakeHttp(), FakeFiles()
         self.storage: dict[str, Any] = {}
         self.snapshots: dict[str, bytes] = {}
         self.actions: dict[str, Callable[[bytes], Any]] = {}
@@ -81,7 +87,9 @@ class Desk:
             case RecallMemory():
                 return self._needs("memory.recall") or self.memory.recall(op)
             case CompleteChat():
-                return self._needs("llm.complete") or self.llm.complete(op, progress)
+                return self._needs(MODELS.get(self._spec.contract, "llm.complete")) or self.llm.complete(op, progress)
+            case AskUser():
+                return self._needs("elicitation") or self.people.answer(op)
             case Publish():
                 return self._publish(op)
             case GetStored() | SetStored() | DeleteStored() | ListStored():

@@ -2,6 +2,7 @@
 
     host.memory.put("ada", "Tea is a drink.")          what agents remember
     host.llm.script(["Good morning.", ["Good ", "day."]])     what models say, one answer after the other
+    host.people.script([{"name": "Ada"}, None])         what people answer; None: they would rather not
     host.http.answer("https://example.org/", body="…")  what servers answer
     host.files["/notes/tea.md"] = "green"               what the host reads for a plugin
     host.actions["lamp.switch"] = lambda data: b"on"    what others do when they are asked
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from plugbay.model.operations import CompleteChat, FetchUrl, RecallMemory
+    from plugbay.model.operations import AskUser, CompleteChat, FetchUrl, RecallMemory
 
     Line = str | Mapping[str, Any] | Failure | list[str] | Callable[[CompleteChat], Any]
 
@@ -99,6 +100,25 @@ class FakeLlm:
                 progress(piece)
             whole["content"] = None
         return {"finish_reason": "stop", "usage": {"prompt_tokens": 0, "completion_tokens": 0}, **whole}
+
+
+class FakePeople:
+    """Whoever sits before the client: they answer as the script says."""
+
+    def __init__(self) -> None:
+        self.asked: list[AskUser] = []
+        self._script: list[Mapping[str, Any] | None] = []
+
+    def script(self, answers: Iterable[Mapping[str, Any] | None]) -> None:
+        """What is answered next: what they fill in, or None when they decline."""
+        self._script += answers
+
+    def answer(self, op: AskUser) -> Any:
+        self.asked.append(op)
+        if not self._script:
+            return Failure(Code.NOT_FOUND, "nothing is scripted for people to answer: host.people.script([…])")
+        said = self._script.pop(0)
+        return {"action": "decline"} if said is None else {"action": "accept", "content": dict(said)}
 
 
 class FakeHttp:

@@ -12,6 +12,7 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+from plugbay.contracts.mcp.offers import exports_of
 from plugbay.contracts.registry import CONTRACTS, HostSide
 from plugbay.contracts.schemas import compile_schema
 from plugbay.contracts.vai.platforms import named
@@ -23,7 +24,7 @@ from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from plugbay.contracts.base import Machine
@@ -36,12 +37,13 @@ COMMAND = ("python3", "plugin.py")
 MAX_LISTED = 12
 """Rules that an input breaks; more help nobody."""
 
-_WRITERS = {
+_WRITERS: dict[str, Callable[[Plugin], str]] = {
     "rune": lambda plugin: manifests.rune_manifest(plugin, COMMAND),
     "nexo": lambda plugin: manifests.nexo_manifest(plugin, COMMAND),
     "kaged": lambda plugin: manifests.kaged_manifest(plugin, COMMAND),
     "ainb": manifests.ainb_manifest,
     "vai": manifests.vai_manifest,
+    "mcp": lambda plugin: manifests.mcp_manifest(plugin, COMMAND),
 }
 
 
@@ -74,6 +76,13 @@ def spec_of(plugin: Plugin, contract: str, folder: str | os.PathLike[str] | None
     if spec is None:
         raise ManifestInvalid(f"the manifest of {plugin.id} under {contract}", problems)
     return spec
+
+
+def introduced(spec: PluginSpec, hello: Mapping[str, Any]) -> PluginSpec:
+    """The same plugin with what it says that it offers, where its manifest does not."""
+    from dataclasses import replace
+
+    return replace(spec, exports=tuple(exports_of(hello["offer"])[0])) if "offer" in hello else spec
 
 
 def _read(contract: str, root: Path, files: dict[str, str]) -> str:

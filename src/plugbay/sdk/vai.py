@@ -18,7 +18,7 @@ from plugbay.sdk.duties import local_deadline
 from plugbay.sdk.exchange import Exchange
 from plugbay.sdk.invocation import Setting
 from plugbay.sdk.invocations import CompactorInvocation, HarnessInvocation, Order, of_hook, of_tool
-from plugbay.sdk.line import BROKERED, MODELS, STORAGE
+from plugbay.sdk.line import BROKERED, MODELS, PEOPLE, STORAGE
 from plugbay.sdk.resident import Resident
 from plugbay.sdk.vai_names import offers, package_id
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 FAREWELL_SHARE = 0.8
 """Of the resident loop's times to leave: 4 s in all. Hosts give a plugin 5 s after a shutdown, which has no answer."""
 
-LACKS = BROKERED | MODELS | STORAGE | {Publish}
+LACKS = BROKERED | MODELS | STORAGE | PEOPLE | {Publish}
 """What hosts of vai do not offer over the pipe: everything. What a call may use is behind its gateway."""
 
 

@@ -1,0 +1,191 @@
+"""`kill -9` of a gateway at any statement: nothing is lost, nothing is done twice, nothing is broken, no token lives.
+
+One history has several lives, each killed at another point; the last one is left to finish. Then a checker reads the
+database and what the plugins wrote down themselves. PLUGBAY_KILLS makes a history longer: it is the number of lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from plugbay.gateway import backoff
+from plugbay.gateway.blocks import breaks, opened
+from plugbay.store import chains as chain_rows
+from plugbay.store.database import Database, Tx
+from plugbay.store.tables.conversations import CHAINS, COMPACTIONS, HARNESS_EXECUTIONS, RUNS, TOOL_EXECUTIONS
+from plugbay.store.tables.deliveries import DELIVERIES, DELIVERY_ATTEMPTS, EVENTS
+from plugbay.store.tables.plugins import INVOCATIONS, TOKENS
+from tests.e2e.gateway_lives import WAIT
+from tests.process.helpers import ROOT
+from tests.support.conversing import calls, says, stuck
+from tests.support.databases import KINDS, postgresql, sqlite_database
+from tests.support.openai_server import OpenAiServer, Reply
+from tests.support.requirements import requirement
+
+LIVES = int(os.environ.get("PLUGBAY_KILLS", "6"))
+
+LATEST = 400
+"""Statements and commits of a life that is left alone, or about as many: those who wait look again and again."""
+
+
+class Model(OpenAiServer):
+    """Asks for the tool, and answers once it has its result; of one thing it never stops to speak."""
+
+    def __init__(self) -> None:
+        super().__init__(says("42"))
+        self.replies = _ByRequest(self)
+
+
+class _ByRequest(list[Reply]):
+    def __init__(self, server: OpenAiServer) -> None:
+        super().__init__([calls(("t", {}), text="let me see"), says("it is 42"), stuck()])
+        self._server = server
+
+    def __getitem__(self, at: Any) -> Any:
+        last = self._server.seen[-1].body["messages"][-1]
+        if last["content"] == WAIT:
+            return super().__getitem__(2)
+        return super().__getitem__(1 if last["role"] == "tool" else 0)
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield sqlite_database(tmp_path)
+        return
+    name = postgresql().create()
+    yield postgresql().url(name)
+    postgresql().drop(name)
+
+
+async def lived(url: str, folder: Path, kills: list[int]) -> list[int]:
+    """How each life ended that was to be killed there; one without a kill before them and one after."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    async with Model() as model:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.e2e.gateway_lives", url, str(folder), model.url),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=ROOT,
+            env=env,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        ends = []
+        for life, kill_at in enumerate([0, *kills, 0]):
+            process.stdin.write(f"{life} {kill_at}\n".encode())
+            ends.append(int(await process.stdout.readline()))
+        process.stdin.close()
+        await process.wait()
+    return ends
+
+
+# The checker.
+
+
+async def rows_of(tx: Tx, *columns: Any) -> list[Any]:
+    return list((await tx.execute(select(*columns))).all())
+
+
+async def events_are_complete(tx: Tx, promised: list[tuple[str, str]]) -> None:
+    """Whatever came to its end has one event, and what was promised is there."""
+    runs = dict(await rows_of(tx, RUNS.c.id, RUNS.c.status))
+    compactions = dict(await rows_of(tx, COMPACTIONS.c.id, COMPACTIONS.c.status))
+    harnesses = dict(await rows_of(tx, HARNESS_EXECUTIONS.c.id, HARNESS_EXECUTIONS.c.status))
+    for kind, known in (("run", runs), ("cancelled", runs), ("compaction", compactions), ("harness", harnesses)):
+        assert {id for each, id in promised if each == kind} <= set(known)
+    assert set(runs.values()) <= {"completed", "failed", "cancelled"}
+    called_off = {runs[id] for kind, id in promised if kind == "cancelled"}
+    assert called_off == {"cancelled"}, "who was told that a run is called off finds it so"
+    assert set(harnesses.values()) <= {"succeeded", "retryable_failure"}, "what was cut off can be resumed"
+    assert set(compactions.values()) <= {"succeeded"}, "a compactor changes nothing, so it is simply begun again"
+    caused = Counter(row.cause_id for row in await rows_of(tx, EVENTS.c.cause_id))
+    assert caused == Counter([*runs, *compactions])
+
+
+async def deliveries_are_complete(tx: Tx, told: list[tuple[str, int]], killed: int) -> None:
+    """Each event was delivered, with one success, and nobody was told after that; or eight gateways died over it."""
+    events = [row.id for row in await rows_of(tx, EVENTS.c.id)]
+    deliveries = await rows_of(tx, *(DELIVERIES.c[name] for name in ("id", "event_id", "status", "attempts")))
+    assert Counter(row.event_id for row in deliveries) == Counter(events)
+    attempts = await rows_of(
+        tx, DELIVERY_ATTEMPTS.c.delivery_id, DELIVERY_ATTEMPTS.c.attempt, DELIVERY_ATTEMPTS.c.outcome
+    )
+    # A gateway that dies writes no outcome: a dead letter all of whose attempts have none is one that deaths have made.
+    died = Counter(row.delivery_id for row in attempts if row.outcome is None)
+    assert max(died.values(), default=0) <= killed, "each attempt that was lost was lost with another gateway"
+    lost = {row.id for row in deliveries if row.status == "dead_letter" and died[row.id] == backoff.ATTEMPTS}
+    assert {row.status for row in deliveries if row.id not in lost} == {"delivered"}
+    succeeded = [(row.delivery_id, row.attempt) for row in attempts if row.outcome == "succeeded"]
+    assert Counter(id for id, _ in succeeded) == Counter(row.id for row in deliveries if row.id not in lost)
+    last = dict(succeeded)
+    assert set(succeeded) <= set(told), "a success is one that the hook knows of"
+    assert all(attempt <= last.get(id, backoff.ATTEMPTS) for id, attempt in told)
+    assert max(Counter(told).values()) == 1, "no attempt was made twice"
+
+
+async def chains_are_whole(tx: Tx) -> None:
+    """Every block is what it was, where it was, and every call has its result."""
+    for chain in await rows_of(tx, CHAINS.c.id, CHAINS.c.status, CHAINS.c.digest, CHAINS.c.block_count):
+        stored = await chain_rows.blocks(tx, chain.id)
+        assert breaks(stored) is None
+        assert (chain.status, chain.block_count) == ("idle", len(stored))
+        assert not stored or stored[-1].digest == chain.digest
+        blocks = [opened(block) for block in stored]
+        asked = [block["tool_call_id"] for block in blocks if block["kind"] == "tool_call"]
+        assert asked == [block["tool_call_id"] for block in blocks if block["kind"] == "tool_result"]
+    made = await rows_of(tx, CHAINS.c.created_by_compaction_id)
+    compacted = await rows_of(tx, COMPACTIONS.c.id)
+    assert Counter(row[0] for row in made if row[0]) == Counter(row.id for row in compacted)
+
+
+async def nothing_is_open(tx: Tx) -> None:
+    """No token stands, no invocation runs, no tool is waited for."""
+    assert await tx.scalar(select(func.count()).select_from(TOKENS)), "there were tokens"
+    assert await tx.scalar(select(func.count()).select_from(TOKENS).where(TOKENS.c.revoked_at.is_(None))) == 0
+    assert await tx.scalar(select(func.count()).select_from(INVOCATIONS).where(INVOCATIONS.c.status.is_(None))) == 0
+    open_tools = select(func.count()).select_from(TOOL_EXECUTIONS).where(TOOL_EXECUTIONS.c.status.is_(None))
+    assert await tx.scalar(open_tools) == 0
+
+
+@requirement("vai:control-killed")
+@pytest.mark.timeout(60 + 20 * LIVES)
+def test_a_gateway_that_is_killed_anywhere_loses_nothing_and_does_nothing_twice(url: str, tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    kills = [chance.randrange(1, LATEST) for _ in range(LIVES)]
+
+    async def story() -> None:
+        ends = await asyncio.wait_for(lived(url, tmp_path, kills), 50 + 20 * LIVES)
+        assert (ends[0], ends[-1]) == (0, 0), f"seed {seed}"
+        assert -9 in ends, "at least one was killed"
+        promised = _pairs(tmp_path / "promised")
+        told = [(id, int(attempt)) for kind, id, attempt in _words(tmp_path / "log") if kind == "hook"]
+        database = await Database.open(url, migrate=False)
+        async with database.reading() as tx:
+            await events_are_complete(tx, promised)
+            await deliveries_are_complete(tx, told, ends.count(-9))
+            await chains_are_whole(tx)
+            await nothing_is_open(tx)
+        await database.close()
+
+    with asyncio.Runner() as runner:
+        runner.run(story())
+
+
+def _words(path: Path) -> list[list[str]]:
+    return [line.split() for line in path.read_text().splitlines()]
+
+
+def _pairs(path: Path) -> list[tuple[str, str]]:
+    return [(kind, id) for kind, id in _words(path)]

@@ -1,0 +1,87 @@
+"""The canary of MCP passes every axis, and whatever it does wrong, an axis says so: that one and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from plugbay.conformance.canaries import Canary, load_canaries, prepare_mcp_canary
+from plugbay.conformance.dialects import shared
+from plugbay.conformance.plugin_runner import Report, Status, run_conformance
+from plugbay.host.discovery import discover
+from tests.conformance.complete import assert_complete
+from tests.support.requirements import requirement
+
+CANARIES = load_canaries("mcp")
+AXES = list(shared("mcp", "axes.json"))
+OTHERS = [(canary, kind) for canary in CANARIES for kind in list(canary.broken)[1:]]
+
+
+def conformed(root: Path, only: Iterable[str] | None = None) -> Report:
+    (found,) = discover([root])
+    assert found.spec is not None, found.problems
+    return run_conformance(found.spec, only=only)
+
+
+def failed(report: Report) -> list[str]:
+    return [axis.id for axis in report.axes if axis.status is Status.FAILED]
+
+
+def assert_found(report: Report, canary: Canary, kind: str) -> None:
+    """Its axis says so, with the check that found it and everything that a reader needs."""
+    axis = f"mcp.{canary.axis}"
+    assert failed(report) == [axis], [each.detail for each in report.axes]
+    assert f"\ncheck: {canary.broken[kind]}, it " in report.axis(axis).detail
+    assert_complete(report.axis(axis))
+
+
+@requirement("mcp:kit-canary", "mcp:kit-axes")
+def test_the_canary_passes_every_axis(tmp_path: Path) -> None:
+    report = conformed(prepare_mcp_canary(tmp_path))
+    assert [(axis.id, axis.status, axis.detail) for axis in report.axes] == [(id, Status.PASSED, "") for id in AXES]
+
+
+@requirement("mcp:kit-axes-catch")
+@pytest.mark.timeout(120)  # dozens of conversations, and those that fail are had twice
+@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.axis)
+def test_a_broken_canary_fails_its_axis_and_no_other(canary: Canary, tmp_path: Path) -> None:
+    kind = next(iter(canary.broken))
+    assert_found(conformed(prepare_mcp_canary(tmp_path, kind)), canary, kind)
+
+
+@requirement("mcp:kit-axes-catch")
+@pytest.mark.parametrize(("canary", "kind"), OTHERS, ids=[f"{canary.axis}_{kind}" for canary, kind in OTHERS])
+def test_whatever_else_the_canary_does_wrong_a_check_says_so(canary: Canary, kind: str, tmp_path: Path) -> None:
+    check = f"mcp.{canary.axis}.{canary.broken[kind]}"
+    assert_found(conformed(prepare_mcp_canary(tmp_path, kind), [check]), canary, kind)
+
+
+SMALL = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+        answer = {"result": {"initialize": result, "ping": {}}.get(message["method"])}
+        if answer["result"] is None:
+            answer = {"error": {"code": -32601, "message": "no"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+@requirement("mcp:kit-skips")
+def test_what_a_server_does_not_offer_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SMALL)
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"s": {"command": "python3", "args": ["server.py"]}}}')
+    only = [f"mcp.{axis}" for axis in ("handshake", "versions", "lists", "tools", "calls", "resources", "modern")]
+    report = conformed(tmp_path / ".mcp.json", only)
+    assert {axis.id: axis.detail for axis in report.axes if axis.status is Status.SKIPPED} == {
+        "mcp.lists": "it declares no tools",
+        "mcp.tools": "the manifest declares no tool",
+        "mcp.calls": "the plugin offers no tool",
+        "mcp.resources": "the server offers no resource",
+        "mcp.modern": "it speaks no revision without a handshake",
+    }
+    assert failed(report) == []
