@@ -214,6 +214,10 @@ class Store:
                 if package.name not in needed:
                     # Out of the way in one step first: a release is there completely or not at all.
                     durable.move(package, self._tmp / secrets.token_hex(8))
+        self.sweep_leftovers()
+
+    def sweep_leftovers(self) -> None:
+        """Remove what processes that died have left. Never fails, like `sweep`."""
         with suppress(OSError):
             for leftover in self._tmp.iterdir():
                 _remove_if_abandoned(leftover)

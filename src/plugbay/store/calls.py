@@ -1,0 +1,96 @@
+"""Rows of calls of the host's plugins: written many at a time, and no more of them than are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plugbay.host.ports import CallRecord
+from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.tables.tenancy import CALLS
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCall:
+    """A call that was finished. Tells nothing of inputs, outputs or stderr."""
+
+    id: str
+    plugin: str
+    version: str
+    contract: str
+    export: str
+    started_at: float
+    duration_ms: float
+    status: str
+    failure: dict[str, Any] | None
+
+
+async def insert(tx: AsyncConnection, records: Sequence[CallRecord]) -> None:
+    await tx.execute(CALLS.insert(), [_values(record) for record in records])
+
+
+async def trim(tx: AsyncConnection, kept: int) -> int:
+    """Forget all but the last so many; how many those were."""
+    newest = select(CALLS.c.started_at).order_by(CALLS.c.started_at.desc()).offset(kept).limit(1)
+    oldest = (await tx.execute(newest)).scalar()
+    if oldest is None:
+        return 0
+    return (await tx.execute(delete(CALLS).where(CALLS.c.started_at <= oldest))).rowcount
+
+
+async def page(
+    tx: AsyncConnection,
+    page: Page,
+    *,
+    plugin: str | None = None,
+    export: str | None = None,
+    status: str | None = None,
+    since: float | None = None,
+    until: float | None = None,
+) -> Part[StoredCall]:
+    """The calls for which all that is given is so."""
+    wanted = {"plugin": plugin, "export": export, "status": status}
+    query = select(CALLS).where(*(CALLS.c[name] == value for name, value in wanted.items() if value is not None))
+    if since is not None:
+        query = query.where(CALLS.c.started_at >= since)
+    if until is not None:
+        query = query.where(CALLS.c.started_at < until)
+    return await select_page(tx, query, CALLS.c.started_at, CALLS.c.id, page, _call)
+
+
+def _values(record: CallRecord) -> dict[str, Any]:
+    return {
+        "id": record.call_id,
+        "plugin": _kept(record.plugin),
+        "version": _kept(record.version),
+        "contract": record.contract,
+        "export": _kept(record.export),
+        "started_at": record.started_at,
+        "duration_ms": record.duration_ms,
+        "status": record.status,
+        "failure": record.to_json()["failure"],
+        "retryable": bool(record.failure and record.failure.retryable),
+    }
+
+
+def _kept(text: str) -> str:
+    """A name as every database keeps it: whoever calls may have made one up that is no text."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def _call(row: Row[Any]) -> StoredCall:
+    return StoredCall(
+        row.id,
+        row.plugin,
+        row.version,
+        row.contract,
+        row.export,
+        row.started_at,
+        row.duration_ms,
+        row.status,
+        row.failure,
+    )

@@ -1,0 +1,28 @@
+"""How far the executions of harnesses have come, so that whoever goes on after a crash can."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plugbay.host.ports import Journey
+from plugbay.store.statements import upsert
+from plugbay.store.tables.plugins import JOURNEYS
+
+
+async def save(tx: AsyncConnection, key: str, journey: Journey, at: float) -> None:
+    """It has come as far as this."""
+    values = {"trigger": journey.trigger, "checkpoint": journey.checkpoint, "summary": journey.summary}
+    await upsert(tx, JOURNEYS, {"key": key, **values, "updated_at": at})
+
+
+async def load(tx: AsyncConnection, key: str) -> Journey | None:
+    """How far it has come; None: nobody knows of it."""
+    columns = (JOURNEYS.c.trigger, JOURNEYS.c.checkpoint, JOURNEYS.c.summary)
+    found = (await tx.execute(select(*columns).where(JOURNEYS.c.key == key))).first()
+    return None if found is None else Journey(*found)
+
+
+async def forget(tx: AsyncConnection, before: float) -> int:
+    """Remove what nobody has touched since this moment; how many that was."""
+    return (await tx.execute(delete(JOURNEYS).where(JOURNEYS.c.updated_at < before))).rowcount

@@ -1,0 +1,87 @@
+"""Compactions: chains made shorter. Statements only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plugbay.store import rows
+from plugbay.store.pages import Page, Part
+from plugbay.store.rows import Tenant
+from plugbay.store.statements import insert_new
+from plugbay.store.tables.conversations import COMPACTIONS
+
+UNENDED = ("queued", "running")
+
+
+class Compaction(msgspec.Struct, frozen=True, kw_only=True):
+    """One compaction."""
+
+    id: str
+    org_id: str
+    project_id: str | None
+    session_id: str
+    chain_id: str
+    new_chain_id: str | None
+    binding_id: str
+    status: str
+    target: dict[str, Any]
+    policy: dict[str, Any]
+    pinned_items: list[Any]
+    source_digest: str
+    source_blocks: int
+    summary: dict[str, Any] | None
+    diagnostics: dict[str, Any] | None
+    error: dict[str, Any] | None
+    created_by_run_id: str | None
+    invocation_id: str | None
+    attempts: int
+    cause_depth: int
+    trace_id: str
+    created_at: float
+    started_at: float | None
+    completed_at: float | None
+
+
+async def insert(tx: AsyncConnection, compaction: Compaction) -> bool:
+    """False, and nothing happened, when there is one with this id."""
+    return await insert_new(tx, COMPACTIONS, msgspec.structs.asdict(compaction))
+
+
+async def find(tx: AsyncConnection, id: str, *, lock: bool = False) -> Compaction | None:
+    return await rows.find(tx, COMPACTIONS, Compaction, id, lock=lock)
+
+
+async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
+    """It is worked on now; False when it has an end."""
+    return await rows.change(
+        tx,
+        COMPACTIONS,
+        id,
+        COMPACTIONS.c.status.in_(UNENDED),
+        status="running",
+        started_at=at,
+        attempts=COMPACTIONS.c.attempts + 1,
+    )
+
+
+async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
+    """Put an end to it; False when it has one already."""
+    return await rows.change(tx, COMPACTIONS, id, COMPACTIONS.c.status.in_(UNENDED), **values)
+
+
+async def unended(tx: AsyncConnection) -> list[Compaction]:
+    """Every compaction that has no end, the oldest first."""
+    query = select(COMPACTIONS).where(COMPACTIONS.c.status.in_(UNENDED))
+    return await rows.find_all(tx, query.order_by(COMPACTIONS.c.created_at), Compaction)
+
+
+async def page(
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **said: str | None
+) -> Part[Compaction]:
+    """Compactions of a tenant; `said` are columns and their values, `only` the sessions that are meant."""
+    also = () if only is None else (COMPACTIONS.c.session_id.in_(only),)
+    return await rows.page(tx, COMPACTIONS, Compaction, part, tenant, said, also)

@@ -1,0 +1,47 @@
+"""Events: what happened that hooks can be told of. Statements only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plugbay.store import rows
+from plugbay.store.pages import Page, Part
+from plugbay.store.rows import Tenant
+from plugbay.store.statements import insert_new
+from plugbay.store.tables.deliveries import EVENTS
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened. `cause_id` is the run or the compaction that made it true."""
+
+    id: str
+    org_id: str
+    project_id: str | None
+    type: str
+    subject_kind: str
+    subject_id: str
+    cause_id: str
+    session_id: str | None
+    chain_id: str | None
+    run_id: str | None
+    summary: dict[str, Any]
+    trace_id: str
+    cause_depth: int
+    occurred_at: float
+
+
+async def insert(tx: AsyncConnection, event: Event) -> bool:
+    """False, and nothing happened, when its cause has made an event of this type already."""
+    return await insert_new(tx, EVENTS, msgspec.structs.asdict(event))
+
+
+async def find(tx: AsyncConnection, id: str) -> Event | None:
+    return await rows.find(tx, EVENTS, Event, id)
+
+
+async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **said: str | None) -> Part[Event]:
+    """Events of a tenant; `said` are columns and their values."""
+    return await rows.page(tx, EVENTS, Event, part, tenant, said, at="occurred_at")

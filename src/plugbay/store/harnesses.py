@@ -1,0 +1,76 @@
+"""Executions of harnesses. Statements only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plugbay.store import rows
+from plugbay.store.pages import Page, Part
+from plugbay.store.rows import Tenant
+from plugbay.store.tables.conversations import HARNESS_EXECUTIONS
+
+UNENDED = ("queued", "running")
+
+
+class HarnessExecution(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution, over all its resumes."""
+
+    id: str
+    org_id: str
+    project_id: str | None
+    session_id: str
+    chain_id: str
+    binding_id: str
+    status: str
+    mode: str
+    trigger: dict[str, Any]
+    policy: dict[str, Any]
+    summary: dict[str, Any] | None
+    artifacts: list[Any]
+    error: dict[str, Any] | None
+    resumes: int
+    depth: int
+    cause_depth: int
+    trace_id: str
+    cancel_requested: bool
+    created_at: float
+    started_at: float | None
+    completed_at: float | None
+
+
+async def insert(tx: AsyncConnection, execution: HarnessExecution) -> None:
+    await rows.insert(tx, HARNESS_EXECUTIONS, execution)
+
+
+async def find(tx: AsyncConnection, id: str, *, lock: bool = False) -> HarnessExecution | None:
+    return await rows.find(tx, HARNESS_EXECUTIONS, HarnessExecution, id, lock=lock)
+
+
+async def change(tx: AsyncConnection, id: str, *only_if: ColumnElement[bool], **values: Any) -> bool:
+    return await rows.change(tx, HARNESS_EXECUTIONS, id, *only_if, **values)
+
+
+async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
+    """It is at work now; False when it has an end, or nobody wants it any more."""
+    wanted = (HARNESS_EXECUTIONS.c.status == "queued", HARNESS_EXECUTIONS.c.cancel_requested.is_(False))
+    return await rows.change(tx, HARNESS_EXECUTIONS, id, *wanted, status="running", started_at=at)
+
+
+async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
+    """Put an end to it; False when it has one already."""
+    return await rows.change(tx, HARNESS_EXECUTIONS, id, HARNESS_EXECUTIONS.c.status.in_(UNENDED), **values)
+
+
+async def unended(tx: AsyncConnection) -> list[HarnessExecution]:
+    """Every execution that has no end, the oldest first."""
+    query = select(HARNESS_EXECUTIONS).where(HARNESS_EXECUTIONS.c.status.in_(UNENDED))
+    return await rows.find_all(tx, query.order_by(HARNESS_EXECUTIONS.c.created_at), HarnessExecution)
+
+
+async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **said: str | None) -> Part[HarnessExecution]:
+    """Executions of a tenant; `said` are columns and their values."""
+    return await rows.page(tx, HARNESS_EXECUTIONS, HarnessExecution, part, tenant, said)

@@ -1,0 +1,117 @@
+"""Rows of invocations: opened before anything starts, closed once. Knows no plugin and no rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Row, Select, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plugbay.host.invocation_context import moment
+from plugbay.host.ports import InvocationRecord
+from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.tables.plugins import INVOCATIONS
+
+EXACT = tuple(
+    "export_kind export_id binding_id package_id package_version project_id session_id chain_id run_id trace_id "
+    "execution_id".split()
+)
+"""What a list can be narrowed by, beside status and time."""
+
+_TIMES = ("started_at", "ended_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody looks for; `exact` has values for some of `EXACT`."""
+
+    exact: dict[str, str]
+    status: str | None = None
+    """One of the four terminal statuses, or `running`."""
+    since: float | None = None
+    until: float | None = None
+
+
+async def open(tx: AsyncConnection, record: InvocationRecord) -> None:
+    """It begins."""
+    await tx.execute(insert(INVOCATIONS).values(_values(record)))
+
+
+async def close(tx: AsyncConnection, record: InvocationRecord) -> bool:
+    """It has ended; False: that was known already, or it never began."""
+    ended = {name: getattr(record, name) for name in ("status", "status_reason", "error_code", "event_count")}
+    statement = update(INVOCATIONS).where(INVOCATIONS.c.id == record.invocation_id, INVOCATIONS.c.status.is_(None))
+    done = await tx.execute(statement.values(**ended, ended_at=_seconds(record.ended_at)))
+    return bool(done.rowcount)
+
+
+async def close_all(tx: AsyncConnection, at: float, status: str, reason: str, error_code: str) -> list[str]:
+    """End whatever is still open, and say which."""
+    changes = {"status": status, "status_reason": reason, "error_code": error_code, "ended_at": at}
+    statement = update(INVOCATIONS).where(INVOCATIONS.c.status.is_(None)).values(**changes)
+    return list((await tx.execute(statement.returning(INVOCATIONS.c.id))).scalars())
+
+
+async def is_open(tx: AsyncConnection, id: str) -> bool:
+    """Whether it runs; on PostgreSQL it cannot be closed before this transaction is over."""
+    query = select(INVOCATIONS.c.id).where(INVOCATIONS.c.id == id, INVOCATIONS.c.status.is_(None)).with_for_update()
+    return (await tx.execute(query)).first() is not None
+
+
+async def get(tx: AsyncConnection, id: str) -> InvocationRecord | None:
+    """The invocation with this id."""
+    found = (await tx.execute(select(INVOCATIONS).where(INVOCATIONS.c.id == id))).first()
+    return None if found is None else _record(found)
+
+
+async def select_part(
+    tx: AsyncConnection, org_id: str | None, project_id: str | None, page: Page, wanted: Wanted
+) -> Part[InvocationRecord]:
+    """A part of the invocations that an org sees, or one of its projects, the newest first."""
+    query = select(INVOCATIONS).where(*_conditions(wanted))
+    if org_id is not None:
+        query = query.where(INVOCATIONS.c.org_id == org_id)
+    if project_id is not None:
+        own = or_(INVOCATIONS.c.project_id.is_(None), INVOCATIONS.c.project_id == project_id)
+        query = query.where(own)
+    return await _part(tx, query, page)
+
+
+async def _part(tx: AsyncConnection, query: Select[Any], page: Page) -> Part[InvocationRecord]:
+    return await select_page(tx, query, INVOCATIONS.c.started_at, INVOCATIONS.c.id, page, _record)
+
+
+def _conditions(wanted: Wanted) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = [INVOCATIONS.c[name] == value for name, value in wanted.exact.items()]
+    if wanted.status is not None:
+        running = wanted.status == "running"
+        found.append(INVOCATIONS.c.status.is_(None) if running else INVOCATIONS.c.status == wanted.status)
+    if wanted.since is not None:
+        found.append(INVOCATIONS.c.started_at >= wanted.since)
+    if wanted.until is not None:
+        found.append(INVOCATIONS.c.started_at < wanted.until)
+    return found
+
+
+def _values(record: InvocationRecord) -> dict[str, Any]:
+    values = msgspec.structs.asdict(record)
+    values["id"] = values.pop("invocation_id")
+    return values | {name: _seconds(values[name]) for name in _TIMES}
+
+
+def _record(row: Row[Any]) -> InvocationRecord:
+    values = dict(row._mapping)
+    values["invocation_id"] = values.pop("id")
+    return InvocationRecord(**{**values, **{name: _text(values[name]) for name in _TIMES}})
+
+
+def _text(seconds: float | None) -> str | None:
+    """As it was written: a little more, because what was a whole millisecond may have become a little less."""
+    return None if seconds is None else moment(seconds + 0.0001)
+
+
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else datetime.fromisoformat(text).astimezone(UTC).timestamp()

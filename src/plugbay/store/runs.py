@@ -1,0 +1,173 @@
+"""Runs, what happened in them, and what they asked of tools. Statements only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plugbay.store import rows
+from plugbay.store.pages import Page, Part
+from plugbay.store.rows import Tenant
+from plugbay.store.statements import insert_new
+from plugbay.store.tables.conversations import RUN_EVENTS, RUNS, TOOL_EXECUTIONS
+
+UNENDED = ("queued", "running")
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. `request` is what was asked for, as it was understood."""
+
+    id: str
+    org_id: str
+    project_id: str | None
+    session_id: str
+    chain_id: str
+    parent_run_id: str | None
+    rerun_of_run_id: str | None
+    execution_id: str | None
+    invocation_id: str | None
+    model: str
+    status: str
+    stop_reason: str | None
+    error: dict[str, Any] | None
+    turn_count: int
+    tool_count: int
+    input_tokens: int
+    output_tokens: int
+    request: dict[str, Any]
+    input_through: int
+    depth: int
+    cause_depth: int
+    trace_id: str
+    cancel_requested: bool
+    metadata: dict[str, Any]
+    created_at: float
+    started_at: float | None
+    completed_at: float | None
+
+
+class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a run's timeline."""
+
+    run_id: str
+    sequence: int
+    type: str
+    data: dict[str, Any]
+    created_at: float
+
+
+class ToolExecution(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a tool by the model of a run. `status` is None until it has ended."""
+
+    id: str
+    run_id: str
+    turn: int
+    position: int
+    tool_call_id: str
+    name: str
+    binding_id: str | None
+    status: str | None
+    execution_outcome: str | None
+    error_code: str | None
+    attempts: int
+    input: bytes
+    result: bytes | None
+    started_at: float
+    ended_at: float | None
+
+
+async def insert(tx: AsyncConnection, run: Run) -> bool:
+    """False, and nothing happened, when the chain has a run that has not ended."""
+    return await insert_new(tx, RUNS, msgspec.structs.asdict(run))
+
+
+async def find(tx: AsyncConnection, id: str, *, lock: bool = False) -> Run | None:
+    return await rows.find(tx, RUNS, Run, id, lock=lock)
+
+
+async def change(tx: AsyncConnection, id: str, *only_if: ColumnElement[bool], **values: Any) -> bool:
+    return await rows.change(tx, RUNS, id, *only_if, **values)
+
+
+async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
+    """It is at work now; False when it has an end, or nobody wants it any more."""
+    wanted = (RUNS.c.status == "queued", RUNS.c.cancel_requested.is_(False))
+    return await rows.change(tx, RUNS, id, *wanted, status="running", started_at=at)
+
+
+async def add_usage(tx: AsyncConnection, id: str, input: int, output: int, *, turns: int, tools: int) -> None:
+    """What one turn has cost comes on top of the others."""
+    used = {
+        "input_tokens": RUNS.c.input_tokens + input,
+        "output_tokens": RUNS.c.output_tokens + output,
+        "turn_count": RUNS.c.turn_count + turns,
+        "tool_count": RUNS.c.tool_count + tools,
+    }
+    await rows.change(tx, RUNS, id, **used)
+
+
+async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
+    """Put an end to a run; False when it has one already."""
+    return await rows.change(tx, RUNS, id, RUNS.c.status.in_(UNENDED), **values)
+
+
+async def unended(tx: AsyncConnection) -> list[Run]:
+    """Every run that has no end."""
+    return await rows.find_all(tx, select(RUNS).where(RUNS.c.status.in_(UNENDED)).order_by(RUNS.c.created_at), Run)
+
+
+async def page(
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **said: str | None
+) -> Part[Run]:
+    """Runs of a tenant; `said` are columns and their values, `only` the sessions that are meant."""
+    also = () if only is None else (RUNS.c.session_id.in_(only),)
+    return await rows.page(tx, RUNS, Run, part, tenant, said, also)
+
+
+# The timeline.
+
+
+async def note(tx: AsyncConnection, run_id: str, type: str, data: dict[str, Any], at: float) -> int:
+    """Write the next entry of the timeline; its sequence. Tools may end at the same moment: one waits for the other."""
+    await tx.execute(select(RUNS.c.id).where(RUNS.c.id == run_id).with_for_update())
+    last = await tx.scalar(select(func.max(RUN_EVENTS.c.sequence)).where(RUN_EVENTS.c.run_id == run_id))
+    sequence = (last or 0) + 1
+    await rows.insert(tx, RUN_EVENTS, RunEvent(run_id=run_id, sequence=sequence, type=type, data=data, created_at=at))
+    return sequence
+
+
+async def timeline(tx: AsyncConnection, run_id: str, *, after: int = 0) -> list[RunEvent]:
+    query = select(RUN_EVENTS).where(RUN_EVENTS.c.run_id == run_id, RUN_EVENTS.c.sequence > after)
+    return await rows.find_all(tx, query.order_by(RUN_EVENTS.c.sequence), RunEvent)
+
+
+# Tools.
+
+
+async def begin_tools(tx: AsyncConnection, *executions: ToolExecution) -> None:
+    await rows.insert(tx, TOOL_EXECUTIONS, *executions)
+
+
+async def end_tool(tx: AsyncConnection, id: str, **values: Any) -> bool:
+    """Put an end to a tool's execution; False when it has one already."""
+    return await rows.change(tx, TOOL_EXECUTIONS, id, TOOL_EXECUTIONS.c.status.is_(None), **values)
+
+
+async def find_tool(tx: AsyncConnection, id: str) -> ToolExecution | None:
+    return await rows.find(tx, TOOL_EXECUTIONS, ToolExecution, id)
+
+
+async def tools(tx: AsyncConnection, run_id: str) -> list[ToolExecution]:
+    """What a run asked of tools, in the order of its calls."""
+    query = select(TOOL_EXECUTIONS).where(TOOL_EXECUTIONS.c.run_id == run_id)
+    return await rows.find_all(tx, query.order_by(TOOL_EXECUTIONS.c.turn, TOOL_EXECUTIONS.c.position), ToolExecution)
+
+
+async def abandon_tools(tx: AsyncConnection, run_id: str, at: float) -> int:
+    """Whatever of a run's tools has no end ends now, and nobody knows what it did."""
+    where = (TOOL_EXECUTIONS.c.run_id == run_id, TOOL_EXECUTIONS.c.status.is_(None))
+    values = {"status": "cancelled", "execution_outcome": "unknown", "error_code": "run.ended", "ended_at": at}
+    return (await tx.execute(TOOL_EXECUTIONS.update().where(*where).values(**values))).rowcount

@@ -1,0 +1,82 @@
+"""Rows of delegated tokens and of what they have spent. Keeps SHA-256s, never a token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from plugbay.store.statements import insert_new
+from plugbay.store.tables.plugins import SPENDING, TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """What one token stands for, and until when."""
+
+    digest: bytes
+    invocation_id: str
+    binding_id: str | None
+    org_id: str
+    execution_id: str
+    claims: dict[str, Any]
+    issued_at: float
+    expires_at: float
+    revoked_at: float | None = None
+
+
+async def add(tx: AsyncConnection, row: TokenRow) -> None:
+    """A new token."""
+    await tx.execute(insert(TOKENS).values({name: getattr(row, name) for name in TokenRow.__slots__}))
+
+
+async def get(tx: AsyncConnection, digest: bytes) -> TokenRow | None:
+    """The token with this SHA-256, whether it still counts or not."""
+    found = (await tx.execute(select(TOKENS).where(TOKENS.c.digest == digest))).first()
+    return None if found is None else TokenRow(**found._mapping)
+
+
+async def revoke(tx: AsyncConnection, digest: bytes, at: float) -> None:
+    """This token counts no more."""
+    await _revoke(tx, TOKENS.c.digest == digest, at)
+
+
+async def revoke_of_invocation(tx: AsyncConnection, invocation_id: str, at: float) -> None:
+    """None of its tokens counts any more."""
+    await _revoke(tx, TOKENS.c.invocation_id == invocation_id, at)
+
+
+async def revoke_of_binding(tx: AsyncConnection, binding_id: str, at: float) -> None:
+    """No token of any of its invocations counts any more."""
+    await _revoke(tx, TOKENS.c.binding_id == binding_id, at)
+
+
+async def revoke_all(tx: AsyncConnection, at: float) -> int:
+    """No token counts any more; how many did."""
+    return await _revoke(tx, TOKENS.c.digest.is_not(None), at)
+
+
+async def _revoke(tx: AsyncConnection, which: ColumnElement[bool], at: float) -> int:
+    statement = update(TOKENS).where(which, TOKENS.c.revoked_at.is_(None)).values(revoked_at=at)
+    return (await tx.execute(statement)).rowcount
+
+
+async def forget(tx: AsyncConnection, before: float) -> int:
+    """Remove what expired before this moment; how many that was."""
+    return (await tx.execute(delete(TOKENS).where(TOKENS.c.expires_at < before))).rowcount
+
+
+async def spend(
+    tx: AsyncConnection, org_id: str, execution_id: str, what: str, limit: int | None, at: float
+) -> int | None:
+    """Use one more of something; how much is used then, or None when that would be more than `limit`."""
+    key = {"org_id": org_id, "execution_id": execution_id, "what": what}
+    await insert_new(tx, SPENDING, {**key, "spent": 0, "updated_at": at})
+    statement = update(SPENDING).where(*(SPENDING.c[name] == value for name, value in key.items()))
+    if limit is not None:
+        statement = statement.where(SPENDING.c.spent < limit)
+    done = await tx.execute(statement.values(spent=SPENDING.c.spent + 1, updated_at=at).returning(SPENDING.c.spent))
+    spent: int | None = done.scalar_one_or_none()
+    return spent

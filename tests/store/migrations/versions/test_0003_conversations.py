@@ -1,0 +1,28 @@
+"""The third step makes exactly the tables of conversations and deliveries, and takes them away again."""
+
+from __future__ import annotations
+
+from sqlalchemy import Table, inspect
+
+from plugbay.store.database import Database
+from plugbay.store.migrations import downgrade
+from plugbay.store.tables import conversations, deliveries
+from tests.support.loops import Run
+
+TABLES = {
+    table.name for area in (conversations, deliveries) for table in vars(area).values() if isinstance(table, Table)
+}
+
+
+def test_the_third_step_makes_the_tables_of_conversations_and_takes_them_back(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            before = set(await tx.run_sync(lambda connection: inspect(connection).get_table_names()))
+            assert before >= TABLES and "deliveries" in TABLES
+            await tx.run_sync(downgrade, "0002")
+            after = set(await tx.run_sync(lambda connection: inspect(connection).get_table_names()))
+            assert before - after == TABLES
+        await database.close()
+
+    run(main)

@@ -1,0 +1,47 @@
+"""Rows of calls."""
+
+from __future__ import annotations
+
+from plugbay.host.ports import CallRecord
+from plugbay.model.errors import Code, Failure
+from plugbay.store import calls
+from plugbay.store.database import Database
+from plugbay.store.pages import Page
+from tests.support.loops import Run
+
+
+def record(number: int, failure: Failure | None = None, export: str = "t") -> CallRecord:
+    return CallRecord(f"call_{number}", "p", "1", "rune", export, float(number), 1.5, failure)
+
+
+def test_calls_come_back_filtered_and_without_what_was_said(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        failure = Failure(Code.CRASHED, "it said hunter2", detail={"exit": "1", "stderr_tail": ["hunter2"]})
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            await calls.insert(tx, [record(1), record(2, failure), record(3, export="a\0\ud800b")])
+            part = await calls.page(tx, Page())
+            assert [item.id for item in part.items] == ["call_3", "call_2", "call_1"]
+            assert part.items[1].failure == {"code": "crashed", "origin": "host", "exit": "1"}
+            assert part.items[0].export == "a\N{REPLACEMENT CHARACTER}?b"
+            failed = await calls.page(tx, Page(), status="failed", plugin="p", export="t")
+            assert [item.id for item in failed.items] == ["call_2"]
+            between = await calls.page(tx, Page(), since=2.0, until=3.0)
+            assert [item.id for item in between.items] == ["call_2"]
+        await database.close()
+
+    run(main)
+
+
+def test_only_the_last_calls_are_kept(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            await calls.insert(tx, [record(number) for number in range(10)])
+            assert await calls.trim(tx, 10) == 0
+            assert await calls.trim(tx, 3) == 7
+            part = await calls.page(tx, Page())
+            assert [item.id for item in part.items] == ["call_9", "call_8", "call_7"]
+        await database.close()
+
+    run(main)

@@ -1,0 +1,277 @@
+"""Connections and transactions, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from plugbay.store import database as module
+from plugbay.store.database import Database
+from plugbay.store.failures import StoreRefused, StoreUnavailable
+from plugbay.store.orgs import Org, get, insert
+from tests.support.databases import postgresql
+from tests.support.loops import Run, until
+
+PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000}
+
+ACME = Org("org_1", "Acme", {"network": "none"}, 1_770_000_000.123456, 1_770_000_000.5)
+
+
+def test_what_was_committed_is_there_and_what_failed_is_not(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url)
+        async with database.transaction() as tx:
+            assert await insert(tx, ACME)
+        with pytest.raises(LookupError):
+            async with database.transaction() as tx:
+                assert await insert(tx, Org("org_2", "Other", {}, 1.0, 1.0))
+                raise LookupError
+        async with database.reading() as tx:
+            assert await get(tx, "org_1") == ACME
+            assert await get(tx, "org_2") is None
+        await database.close()
+
+    run(main)
+
+
+def test_a_transaction_inside_another_of_the_same_task_is_part_of_it(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        with pytest.raises(LookupError):
+            async with database.transaction() as outer:
+                async with database.transaction() as inner:
+                    assert inner is outer
+                    await insert(inner, ACME)
+                async with database.reading() as inside:
+                    assert await get(inside, "org_1") == ACME
+                raise LookupError
+        async with database.reading() as tx:
+            assert await get(tx, "org_1") is None
+        await database.close()
+
+    run(main)
+
+
+def test_a_task_that_was_started_inside_a_transaction_is_not_part_of_it(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+
+        async def other() -> Org | None:
+            async with database.reading() as tx:
+                return await get(tx, "org_1")
+
+        async with database.transaction() as tx:
+            await insert(tx, ACME)
+            assert await asyncio.create_task(other()) is None
+        assert await asyncio.create_task(other()) == ACME
+        await database.close()
+
+    run(main)
+
+
+def test_what_waits_for_the_commit_is_done_after_it_and_never_when_there_is_none(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        done: list[str] = []
+        database.after_commit(lambda: done.append("at once"))
+        async with database.transaction():
+            async with database.transaction():
+                database.after_commit(lambda: done.append("committed"))
+            assert done == ["at once"]
+        assert done == ["at once", "committed"]
+        with pytest.raises(LookupError):
+            async with database.transaction():
+                database.after_commit(lambda: done.append("never"))
+                raise LookupError
+        assert done == ["at once", "committed"]
+        await database.close()
+
+    run(main)
+
+
+def test_fifty_writers_at_once_all_have_their_turn(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+
+        async def write(number: int) -> None:
+            async with database.transaction() as tx:
+                await insert(tx, Org(f"org_{number}", "Org", {}, float(number), 1.0))
+
+        await asyncio.gather(*map(write, range(50)))
+        async with database.reading() as tx:
+            assert (await tx.execute(text("SELECT count(*) FROM orgs"))).scalar_one() == 50
+        await database.close()
+
+    run(main)
+
+
+def test_a_reader_does_not_wait_for_the_writer(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            await insert(tx, ACME)
+            await asyncio.create_task(database.ping())
+        await database.close()
+
+    run(main)
+
+
+def test_a_writer_that_is_cancelled_leaves_the_turn_to_the_next(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        inside = asyncio.Event()
+
+        async def stay() -> None:
+            async with database.transaction() as tx:
+                await insert(tx, ACME)
+                inside.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(stay())
+        await inside.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        async with database.transaction() as tx:
+            assert await get(tx, "org_1") is None
+        await database.close()
+
+    run(main)
+
+
+def test_sqlite_keeps_what_it_was_told_through_a_power_cut_and_checks_references(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        async with database.reading() as tx:
+            pragmas = {name: (await tx.execute(text(f"PRAGMA {name}"))).scalar_one() for name in PRAGMAS}
+        assert pragmas == PRAGMAS
+        await database.close()
+
+    run(main)
+
+
+def test_a_sqlite_that_somebody_else_has_locked_is_unavailable_and_then_works_again(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pragmas = tuple("PRAGMA busy_timeout=20" if "busy_timeout" in each else each for each in module._PRAGMAS)
+    monkeypatch.setattr(module, "_PRAGMAS", pragmas)
+
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        stranger = sqlite3.connect(tmp_path / "plugbay.db", isolation_level=None)
+        stranger.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="SQLITE_BUSY"):
+            async with database.transaction():
+                raise AssertionError("nobody gets here")
+        stranger.execute("ROLLBACK")
+        stranger.close()
+        async with database.transaction() as tx:
+            assert await insert(tx, ACME)
+        await database.close()
+
+    run(main)
+
+
+def test_a_full_sqlite_is_unavailable_and_keeps_what_it_had(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        async with database.transaction() as tx:
+            await insert(tx, ACME)
+            pages = (await tx.execute(text("PRAGMA page_count"))).scalar_one()
+            await tx.execute(text(f"PRAGMA max_page_count={pages}"))
+            with pytest.raises(StoreUnavailable, match="SQLITE_FULL"):
+                async with module._translated():
+                    await insert(tx, Org("org_2", "x" * 100_000, {}, 1.0, 1.0))
+        await database.close()
+
+    run(main)
+
+
+def test_writers_that_wait_too_long_are_told_to_come_again(
+    sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+
+        async def write() -> None:
+            async with database.transaction():
+                raise AssertionError("nobody gets here")
+
+        async with database.transaction():
+            with pytest.raises(StoreUnavailable, match="too many wait"):
+                await asyncio.create_task(write())
+        await database.close()
+
+    run(main)
+
+
+def test_a_postgresql_that_ends_our_connections_is_used_again_with_new_ones(run: Run) -> None:
+    server = postgresql()
+    name = server.create()
+
+    async def main() -> None:
+        database = await Database.open(server.url(name), migrate=False)
+        with pytest.raises(StoreUnavailable):
+            async with database.transaction() as tx:
+                pid = (await tx.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+                await asyncio.to_thread(server.execute, f"SELECT pg_terminate_backend({pid})")
+                await until(lambda: True)
+                await insert(tx, ACME)
+        async with database.transaction() as tx:
+            assert await insert(tx, ACME)
+        await database.close()
+
+    run(main)
+    server.drop(name)
+
+
+def test_a_database_that_is_not_there_is_unavailable(tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(StoreUnavailable):
+            await Database.open(f"postgresql://nobody@/nothing?host={tmp_path}")
+
+    run(main)
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "no url"])
+def test_another_kind_of_database_is_refused_by_name(url: str, run: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(StoreRefused):
+            await Database.open(url)
+
+    run(main)
+
+
+def test_the_folder_of_a_sqlite_is_made(tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(f"sqlite:///{tmp_path}/a/b/plugbay.db")
+        assert database.dialect == "sqlite"
+        await database.close()
+
+    run(main)
+    assert (tmp_path / "a/b/plugbay.db").exists()
+
+
+def test_whoever_reads_sees_one_state_of_the_data(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        query = text("SELECT count(*) FROM orgs")
+        async with database.reading() as view:
+            assert await view.scalar(query) == 0
+
+            async def write() -> None:
+                async with database.transaction() as tx:
+                    await insert(tx, ACME)
+
+            await asyncio.create_task(write())
+            assert await view.scalar(query) == 0
+        async with database.reading() as view:
+            assert await view.scalar(query) == 1
+        await database.close()
+
+    run(main)

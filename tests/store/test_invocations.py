@@ -1,0 +1,112 @@
+"""Rows of invocations: opened, closed once, found again as they were written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plugbay.host.invocation_context import moment
+from plugbay.host.ports import InvocationRecord
+from plugbay.store import invocations
+from plugbay.store.database import Database
+from plugbay.store.invocations import Wanted
+from plugbay.store.pages import Page
+from tests.support.loops import Run
+from tests.support.requirements import requirement
+
+
+def record(number: int = 1, **fields: Any) -> InvocationRecord:
+    values: dict[str, Any] = {
+        "invocation_id": f"inv_{number}",
+        "trace_id": "tr_1",
+        "export_kind": "tool",
+        "export_id": "t",
+        "package_id": "acme/p",
+        "package_version": "1.0.0",
+        "binding_id": "bind_1",
+        "execution_class": "isolated",
+        "org_id": "org_1",
+        "project_id": None,
+        "session_id": "sess_1",
+        "chain_id": None,
+        "run_id": None,
+        "execution_id": "toolx_1",
+        "retry_count": 0,
+        "started_at": moment(1_770_000_000.123 + number),
+        "permissions": {"network": "none"},
+        "narrowed": True,
+        "request_bytes": 7,
+    }
+    return InvocationRecord(**{**values, **fields})
+
+
+def ended(opened: InvocationRecord, status: str = "succeeded") -> InvocationRecord:
+    return msgspec.structs.replace(opened, status=status, ended_at=moment(1_770_000_100.001), event_count=3)
+
+
+@requirement("vai:control-invocation-record")
+def test_a_record_is_read_back_as_it_was_written_and_closed_once(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            await invocations.open(tx, record())
+            assert await invocations.get(tx, "inv_1") == record() and await invocations.is_open(tx, "inv_1")
+            assert await invocations.close(tx, ended(record()))
+            assert not await invocations.close(tx, ended(record(), "failed"))
+            assert await invocations.get(tx, "inv_1") == ended(record())
+            assert not await invocations.is_open(tx, "inv_1") and await invocations.get(tx, "inv_2") is None
+            assert not await invocations.close(tx, ended(record(2)))
+        await database.close()
+
+    run(main)
+
+
+def test_what_is_open_is_closed_together_and_nothing_else(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            for number in (1, 2, 3):
+                await invocations.open(tx, record(number))
+            await invocations.close(tx, ended(record(2)))
+            left = await invocations.close_all(tx, 1_770_000_200.0, "failed", "host_restarted", "host_restarted")
+            assert sorted(left) == ["inv_1", "inv_3"]
+            closed = await invocations.get(tx, "inv_3")
+            assert closed is not None and (closed.status, closed.error_code) == ("failed", "host_restarted")
+            assert await invocations.get(tx, "inv_2") == ended(record(2))
+            assert await invocations.close_all(tx, 1.0, "failed", "a", "b") == []
+        await database.close()
+
+    run(main)
+
+
+@requirement("vai:control-invocation-filters")
+def test_a_list_is_narrowed_by_anything_that_was_written_down(database_url: str, run: Run) -> None:
+    rows = [
+        record(1),
+        record(2, org_id="org_2", export_id="u", export_kind="hook", trace_id="tr_2"),
+        record(3, project_id="proj_1", run_id="run_1", chain_id="ch_1", binding_id="bind_2"),
+    ]
+    at = 1_770_000_000.123
+
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        async with database.transaction() as tx:
+            for row in rows:
+                await invocations.open(tx, row)
+            await invocations.close(tx, ended(rows[0]))
+
+            async def found(org: str | None = None, project: str | None = None, **wanted: Any) -> list[str]:
+                times = {name: wanted.pop(name) for name in ("status", "since", "until") if name in wanted}
+                part = await invocations.select_part(tx, org, project, Page(), Wanted(wanted, **times))
+                return [item.invocation_id for item in part.items]
+
+            assert await found() == ["inv_3", "inv_2", "inv_1"]
+            assert await found("org_1") == ["inv_3", "inv_1"] and await found("org_1", "proj_2") == ["inv_1"]
+            assert await found(export_id="u") == ["inv_2"] == await found(export_kind="hook", trace_id="tr_2")
+            assert await found(run_id="run_1") == ["inv_3"] == await found(chain_id="ch_1", binding_id="bind_2")
+            assert await found(status="running") == ["inv_3", "inv_2"] and await found(status="succeeded") == ["inv_1"]
+            assert await found(since=at + 2) == ["inv_3", "inv_2"] and await found(until=at + 2) == ["inv_1"]
+        await database.close()
+
+    run(main)

@@ -1,0 +1,132 @@
+"""One gateway for each database, on either kind of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from plugbay.store import ownership
+from plugbay.store.database import Database
+from plugbay.store.ownership import LOCK, Claim, InUse, locked, owned
+from tests.support.conversing import settled
+from tests.support.databases import postgresql
+from tests.support.loops import Run, until
+from tests.support.requirements import requirement
+
+TERMINATE = text(
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'plugbay %'"
+)
+
+
+def unexpected(holder: str) -> None:
+    raise AssertionError(holder)
+
+
+async def waiters(database: Database) -> int:
+    """How many wait for a lock like ours."""
+    async with database.reading() as tx:
+        query = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        return int(await tx.scalar(query) or 0)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "PATIENCE", 0.0)
+    monkeypatch.setattr(ownership, "LOOK", 0.02)
+
+
+@requirement("vai:control-one-gateway")
+def test_a_second_gateway_is_refused_and_told_who_is_the_first(database_url: str, run: Run, impatient: None) -> None:
+    async def main() -> None:
+        first, second = [await Database.open(database_url, migrate=False) for _ in range(2)]
+        async with owned(first, unexpected):
+            with pytest.raises(InUse, match=rf"in use by another plugbay server.*\b{os.getpid()}\b"):
+                async with owned(second, unexpected):
+                    raise AssertionError("two have it")
+            await first.ping()
+        async with owned(second, unexpected):
+            await second.ping()
+        await first.close()
+        await second.close()
+
+    run(main)
+
+
+def test_one_file_has_one_owner_by_whatever_name_it_is_called(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "link.db").symlink_to(tmp_path / "plugbay.db")
+        first = await Database.open(sqlite_url, migrate=False)
+        second = await Database.open(f"sqlite:///{tmp_path}/other/link.db", migrate=False)
+        async with owned(first, unexpected):
+            with pytest.raises(InUse, match=re.escape(str(tmp_path / "plugbay.db"))):
+                async with owned(second, unexpected):
+                    raise AssertionError("two have it")
+        await first.close()
+        await second.close()
+
+    run(main)
+
+
+def test_a_file_that_is_let_go_of_can_be_locked_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with (
+            locked(tmp_path / "lock", "it"),
+            pytest.raises(InUse, match=rf"it is in use .* process {os.getpid()}"),
+            locked(tmp_path / "lock", "it"),
+        ):
+            raise AssertionError("two have it")
+
+
+@pytest.fixture
+def server_url() -> str:
+    """A database of PostgreSQL that is left behind: connections to it are killed."""
+    return postgresql().url(postgresql().create())
+
+
+@requirement("vai:control-one-gateway")
+def test_a_connection_that_is_lost_is_made_again(server_url: str, run: Run, impatient: None) -> None:
+    async def main() -> None:
+        database, other = [await Database.open(server_url, migrate=False) for _ in range(2)]
+        claim = Claim(database)
+        await claim.take()
+        assert await claim.confirmed() is None
+        async with other.transaction() as tx:
+            assert await tx.scalar(TERMINATE) == 1
+        assert await claim.confirmed() is None
+        with pytest.raises(InUse):
+            await Claim(other).take()
+        await claim.release()
+        after = Claim(other)
+        await after.take()
+        await after.release()
+        await database.close()
+        await other.close()
+
+    run(main)
+
+
+@requirement("vai:control-one-gateway")
+def test_a_gateway_that_lost_the_database_to_another_is_told(server_url: str, run: Run, impatient: None) -> None:
+    async def main() -> None:
+        database, other = [await Database.open(server_url, migrate=False) for _ in range(2)]
+        told: list[str] = []
+        async with owned(database, told.append):
+            taking = await other.dedicated()
+            await taking.execute(text("SELECT set_config('application_name', 'somebody', false)"))
+            waiting = asyncio.create_task(taking.execute(text(f"SELECT pg_advisory_lock({LOCK})")))
+            await settled(lambda: waiters(other), bool)
+            async with other.transaction() as tx:
+                assert await tx.scalar(TERMINATE) == 1
+            await until(lambda: told == ["somebody"])
+            await waiting
+        await taking.close()
+        await database.close()
+        await other.close()
+
+    run(main)

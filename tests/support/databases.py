@@ -1,0 +1,180 @@
+"""Databases for tests: `database_url` is SQLite once and PostgreSQL once, `sqlite_url` is SQLite alone. Both migrated.
+
+PostgreSQL is a server of this test process, from Debian's package, on a socket in a folder of its own. It is started
+when the first test asks for it and does not outlive us, even when we are killed. Each test has a database to itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+KINDS = ("sqlite", "postgresql")
+
+TEMPLATE = "plugbay_template"
+
+SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "listen_addresses": "",
+    "max_connections": "100",
+    "shared_buffers": "16MB",
+    "autovacuum": "off",
+    "max_wal_senders": "0",
+    "wal_level": "minimal",
+}
+"""For a server whose data nobody needs tomorrow."""
+
+STARTING = 30.0
+"""Seconds that a server may take until it answers."""
+
+
+@pytest.fixture(params=KINDS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A fresh, migrated database of each kind."""
+    with_kind = sqlite_database(tmp_path) if request.param == "sqlite" else None
+    if with_kind is not None:
+        yield with_kind
+        return
+    server = postgresql()
+    name = server.create()
+    yield server.url(name)
+    server.drop(name)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """A fresh, migrated SQLite."""
+    return sqlite_database(tmp_path)
+
+
+def sqlite_database(folder: Path, name: str = "plugbay.db") -> str:
+    """A copy of a database that was migrated once for all tests of this process."""
+    path = folder / name
+    path.write_bytes(_migrated_sqlite())
+    return f"sqlite+aiosqlite:///{path}"
+
+
+@functools.cache
+def _migrated_sqlite() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "template.db"
+        _migrate(f"sqlite+aiosqlite:///{path}")
+        return path.read_bytes()
+
+
+def _migrate(url: str) -> None:
+    from plugbay.store.database import Database
+
+    async def migrate() -> None:
+        database = await Database.open(url)
+        await database.close()
+
+    asyncio.run(migrate())
+
+
+class Server:
+    """A PostgreSQL of our own."""
+
+    def __init__(self) -> None:
+        self._programs = _programs()
+        self._user = pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+        self.folder = Path(tempfile.mkdtemp(prefix="plugbay-pg-"))
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, self._user)
+        self._names = (f"test_{number}" for number in count())
+        self._process = self._start()
+        atexit.register(self.stop)
+        self.execute(f"CREATE DATABASE {TEMPLATE}")
+        _migrate(self.url(TEMPLATE))
+
+    def url(self, name: str) -> str:
+        return f"postgresql+asyncpg://{self._user}@/{name}?host={self.folder}"
+
+    def create(self, template: str = TEMPLATE) -> str:
+        """A new database; its name."""
+        name = next(self._names)
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
+    def drop(self, name: str) -> None:
+        self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def execute(self, statement: str, name: str = "postgres") -> None:
+        """One statement, outside of any transaction."""
+        import asyncpg  # type: ignore[import-untyped]
+
+        async def execute() -> None:
+            connection = await asyncpg.connect(host=str(self.folder), user=self._user, database=name)
+            try:
+                await connection.execute(statement)
+            finally:
+                await connection.close()
+
+        asyncio.run(execute())
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        data = self.folder / "data"
+        made = [*self._as_user(), self._programs / "initdb", "-D", data, "-U", self._user, "-A", "trust", "-N"]
+        subprocess.run([*map(str, made), "-E", "UTF8", "--locale=C"], check=True, capture_output=True, cwd="/")
+        settings = {**SETTINGS, "unix_socket_directories": str(self.folder)}
+        flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        log = open(self.folder / "log", "wb")  # noqa: SIM115 - the server's for as long as it runs
+        command = [*self._as_user("--pdeathsig=QUIT"), self._programs / "postgres", "-D", data, *flags]
+        process = subprocess.Popen([*map(str, command)], stdout=log, stderr=log, cwd="/")
+        log.close()
+        self._await_answer(process)
+        return process
+
+    def _as_user(self, *flags: str) -> list[str]:
+        """PostgreSQL refuses to run as root; and it goes when we do."""
+        who = ["--reuid", self._user, "--regid", self._user, "--clear-groups"] if os.geteuid() == 0 else []
+        return ["setpriv", *who, *flags, "--"]
+
+    def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + STARTING
+        while True:
+            try:
+                return self.execute("SELECT 1")
+            except Exception as error:
+                late = time.monotonic() > deadline
+                if late or process.poll() is not None:
+                    said = (self.folder / "log").read_text(errors="replace")
+                    raise RuntimeError(f"PostgreSQL does not start: {error}\n{said}") from error
+            time.sleep(0.05)
+
+
+@functools.cache
+def postgresql() -> Server:
+    """The server of this test process, started now if it was not."""
+    return Server()
+
+
+def _programs() -> Path:
+    """Where Debian has the newest server's programs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
+    if not found:
+        raise RuntimeError("there is no PostgreSQL; `make setup` installs Debian's package postgresql")
+    return found[-1].parent
