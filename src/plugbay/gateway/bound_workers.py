@@ -1,0 +1,80 @@
+"""`BoundWorkers`: bindings and invocations as conversations need them.
+
+Translates and decides nothing: what a binding is and how work goes is `bindings`' and `invocations`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plugbay.gateway import bindings
+from plugbay.gateway.bindings import ACTIVE, Bindings
+from plugbay.gateway.errors import GatewayError
+from plugbay.gateway.invocations import Invocations, Work
+from plugbay.gateway.workers import Bound, Job, WorkRefused
+from plugbay.host.invocation_result import InvocationResult
+from plugbay.store import bindings as rows
+from plugbay.store.database import Tx
+from plugbay.store.failures import StoreUnavailable
+
+GONE = frozenset({"binding.not_found", "binding.not_active"})
+"""Why a binding will not do any work: codes of `invocations`."""
+
+
+class BoundWorkers:
+    """What is bound on one gateway."""
+
+    def __init__(self, bindings: Bindings, invocations: Invocations) -> None:
+        self._bindings = bindings
+        self._invocations = invocations
+
+    async def serving(
+        self, tx: Tx, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
+    ) -> Sequence[Bound]:
+        found = await self._bindings.serving(org_id, project_id, kind, key)
+        wanted = [each for each in found if event is None or event in each.export.facts.get("subscribes_to", ())]
+        return [_bound(each) for each in wanted]
+
+    async def bound(self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str) -> Bound | None:
+        row = await rows.get(tx, binding_id)
+        if row is None or row.org_id != org_id or row.project_id not in (None, project_id):
+            return None
+        if row.status != ACTIVE or row.export_kind != kind:
+            return None
+        return _bound(await self._bindings.bound(tx, row))
+
+    async def do(self, job: Job) -> InvocationResult:
+        work = Work(
+            org_id=job.org_id,
+            input=job.input,
+            project_id=job.project_id,
+            binding_id=job.binding_id,
+            kind=job.kind,
+            session_id=job.session_id,
+            chain_id=job.chain_id,
+            run_id=job.run_id,
+            trace_id=job.trace_id,
+            execution_id=job.execution_id,
+            attempt=job.attempt,
+            timeout=job.timeout,
+            scopes=job.scopes,
+        )
+        try:
+            return await self._invocations.invoke(work, job.on_progress)
+        except StoreUnavailable as error:
+            raise WorkRefused("store.unavailable", str(error)) from None
+        except GatewayError as error:
+            raise WorkRefused(error.code, error.message, inactive=error.code in GONE) from None
+
+
+def _bound(found: bindings.Bound) -> Bound:
+    export = found.export
+    return Bound(
+        binding_id=found.row.id,
+        package_id=found.row.package_id,
+        export_id=found.row.export_id,
+        kind=export.kind,
+        description=export.description,
+        input_schema=export.input_schema,
+        facts=export.facts,
+    )

@@ -1,0 +1,103 @@
+"""`GatewayError`: why a request is not granted, in the words of the contract's envelope.
+
+Owns which kind of error has which status. Clients branch on `code`, `family.reason`, and on nothing else; people read
+`message`. Neither may hold a secret, a token or another tenant's name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plugbay.model.errors import PlugbayError
+
+INVALID, AUTHENTICATION, PERMISSION = "invalid_request_error", "authentication_error", "permission_error"
+NOT_FOUND, CONFLICT, RATE_LIMIT = "not_found_error", "conflict_error", "rate_limit_error"
+API, OVERLOADED = "api_error", "overloaded_error"
+
+
+class GatewayError(PlugbayError):
+    """A request that cannot be granted."""
+
+    def __init__(
+        self,
+        type: str,
+        code: str,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        details: dict[str, Any] | None = None,
+        retryable: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        self.type = type
+        self.code = code
+        self.status = status
+        self.message = message
+        self.param = param
+        self.details = details or {}
+        self.retryable = retryable
+        self.retry_after = retry_after
+        super().__init__(f"{code}: {message}")
+
+    def to_json(self, request_id: str | None = None) -> dict[str, Any]:
+        """The envelope."""
+        return {
+            "error": {
+                "type": self.type,
+                "code": self.code,
+                "message": self.message,
+                "param": self.param,
+                "request_id": request_id,
+                "retryable": self.retryable,
+                "retry_after": self.retry_after,
+                "details": self.details,
+            }
+        }
+
+
+def not_found(kind: str, id: str) -> GatewayError:
+    """There is no such thing for this caller: the same words whether it is another's or nobody's."""
+    return GatewayError(NOT_FOUND, f"{kind}.not_found", 404, f"there is no {kind.replace('_', ' ')} {id!r}")
+
+
+def invalid(code: str, message: str, param: str | None = None, **details: Any) -> GatewayError:
+    """The request cannot be understood."""
+    return GatewayError(INVALID, code, 400, message, param=param, details=details)
+
+
+def unprocessable(code: str, message: str, param: str | None = None, **details: Any) -> GatewayError:
+    """The request is understood, and what it says about a manifest or a binding cannot be so."""
+    return GatewayError(INVALID, code, 422, message, param=param, details=details)
+
+
+def too_large(code: str, message: str, **details: Any) -> GatewayError:
+    """More bytes than anybody needs."""
+    return GatewayError(INVALID, code, 413, message, details=details)
+
+
+def conflict(
+    code: str, message: str, param: str | None = None, *, retryable: bool = False, **details: Any
+) -> GatewayError:
+    """It cannot be done as things are now."""
+    return GatewayError(CONFLICT, code, 409, message, param=param, details=details, retryable=retryable)
+
+
+def denied(code: str, message: str, **details: Any) -> GatewayError:
+    """The caller is known, and may not do this."""
+    return GatewayError(PERMISSION, code, 403, message, details=details)
+
+
+def unauthenticated(code: str, message: str, **details: Any) -> GatewayError:
+    """Nobody knows who the caller is."""
+    return GatewayError(AUTHENTICATION, code, 401, message, details=details)
+
+
+def too_many(message: str, *, retry_after: float, code: str = "quota.rate_limited", **details: Any) -> GatewayError:
+    """The caller asks too often."""
+    return GatewayError(RATE_LIMIT, code, 429, message, details=details, retryable=True, retry_after=retry_after)
+
+
+def unavailable(code: str, message: str, *, retry_after: float | None = None, **details: Any) -> GatewayError:
+    """Not now; later, perhaps."""
+    return GatewayError(OVERLOADED, code, 503, message, details=details, retryable=True, retry_after=retry_after)

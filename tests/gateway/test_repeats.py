@@ -1,0 +1,72 @@
+"""A request that comes twice is carried out once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from plugbay.gateway.repeats import MAX_BODY
+from tests.gateway.test_orgs import code_of
+from tests.support.clocks import TurnedClock
+from tests.support.gateways import gateway_at
+from tests.support.loops import Run
+from tests.support.requirements import requirement
+
+KEY, DIGEST, OTHER = b"\x01" * 32, b"\x02" * 32, b"\x03" * 32
+
+
+@requirement("vai:control-idempotency")
+def test_a_request_is_carried_out_once_until_its_answer_is_too_old(database_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        clock = TurnedClock()
+        async with gateway_at(database_url, tmp_path, clock=clock) as gateway:
+            repeats = gateway.repeats
+            assert await repeats.begin(KEY, DIGEST, 60.0) is None
+            assert await code_of(repeats.begin(KEY, DIGEST, 60.0)) == "idempotency.in_progress"
+            await repeats.finish(KEY, 201, {"location": "/x"}, b"{}")
+            again = await repeats.begin(KEY, DIGEST, 60.0)
+            assert again is not None and (again.status, again.body) == (201, b"{}")
+            assert await code_of(repeats.begin(KEY, OTHER, 60.0)) == "idempotency.conflict"
+            clock.turn(60)
+            assert await repeats.begin(KEY, OTHER, 60.0) is None, "its time is over"
+            await repeats.forget(KEY)
+            assert await repeats.begin(KEY, DIGEST, 60.0) is None
+            clock.turn(60)
+            assert await repeats.expire() == 1
+
+    run(main)
+
+
+@requirement("vai:control-idempotency")
+def test_an_answer_that_is_not_kept_or_was_lost_in_a_crash_is_told_as_lost(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            repeats = gateway.repeats
+            for body in (None, b"x" * (MAX_BODY + 1)):
+                await repeats.begin(KEY, DIGEST, 60.0)
+                await repeats.finish(KEY, 200, {}, body)
+                assert await code_of(repeats.begin(KEY, DIGEST, 60.0)) == "idempotency.answer_lost"
+                await repeats.forget(KEY)
+            await repeats.begin(KEY, DIGEST, 60.0)
+            await repeats.recover()
+            assert await code_of(repeats.begin(KEY, DIGEST, 60.0)) == "idempotency.answer_lost"
+
+    run(main)
+
+
+@requirement("vai:control-idempotency")
+def test_of_many_requests_with_a_key_that_has_expired_one_is_carried_out(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        clock = TurnedClock()
+        async with gateway_at(database_url, tmp_path, clock=clock) as gateway:
+            assert await gateway.repeats.begin(KEY, DIGEST, 60.0) is None
+            clock.turn(61)
+            begun = [gateway.repeats.begin(KEY, DIGEST, 60.0) for _ in range(10)]
+            answers = await asyncio.gather(*begun, return_exceptions=True)
+            assert [answer for answer in answers if not isinstance(answer, Exception)] == [None]
+
+    run(main)

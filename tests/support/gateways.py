@@ -1,0 +1,67 @@
+"""A gateway for tests, and a client that asks it over HTTP without a socket.
+
+async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+    answer = await client.post("/v1/orgs", json={"name": "Acme"})
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+
+from plugbay.control.app import create_app
+from plugbay.gateway.clock import Clock
+from plugbay.gateway.gateway import Gateway
+from plugbay.gateway.keys import operator_token
+from plugbay.gateway.principal import OPERATOR, Role
+from plugbay.gateway.settings import GatewaySettings
+from plugbay.host.host import Host
+from plugbay.store.database import Database
+
+
+@asynccontextmanager
+async def gateway_at(
+    url: str,
+    data: Path,
+    *,
+    clock: Clock | None = None,
+    host: Host | None = None,
+    settings: GatewaySettings | None = None,
+) -> AsyncIterator[Gateway]:
+    """A running gateway on a migrated database; its host has no plugins unless one is given."""
+    database = await Database.open(url, migrate=False)
+    try:
+        async with host or Host([]) as running:
+            gateway = Gateway(database, running, settings or GatewaySettings(data), clock)
+            try:
+                await gateway.start()
+                yield gateway
+            finally:
+                await gateway.stop()
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def client_of(gateway: Gateway, token: str | None = None) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client with this token, or with the operator's."""
+    token = token or operator_token(gateway.settings.data)[0]
+    transport = httpx2.ASGITransport(app=create_app(gateway))
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+        yield client
+
+
+async def make_org(gateway: Gateway, id: str = "org_1", project_id: str = "proj_1") -> None:
+    """An org with one project."""
+    await gateway.orgs.create(OPERATOR, "An org", {}, id)
+    await gateway.orgs.create_project(OPERATOR, id, "A project", project_id)
+
+
+async def make_key(gateway: Gateway, org_id: str, role: Role = "admin", project_id: str | None = None) -> str:
+    """A key of an org."""
+    _, key = await gateway.keys.create(OPERATOR, org_id, "a key", role, project_id)
+    return key
