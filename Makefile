@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 # package:command or package:file pairs; a package is installed only where that is missing. (perl-base, on every Debian,
 # has a perl without JSON::PP; json_pp tells the two apart.)
-SYSTEM_PACKAGES := perl:json_pp util-linux:setsid procps:ps nodejs:node \
+SYSTEM_PACKAGES := perl:json_pp util-linux:setsid procps:ps nodejs:node postgresql:pg_ctlcluster \
     docker-registry:docker-registry bubblewrap:bwrap linux-libc-dev:/usr/include/asm-generic/unistd.h npm:npm
 
 VENV := .venv
@@ -22,14 +22,17 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --no-input --disable-pip-version
 # Folders that hold Python; one that is absent is skipped.
 CODE := $(wildcard src tests bench examples scripts)
 
-.PHONY: help run test check bench setup clean system-packages
+.PHONY: help run tour test check bench setup clean system-packages
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
 	    printf '  make %-6s  %s\n' "$$target" "$$text"; \
 	done
 
-run: setup ## start the demo: every example plugin, called once
+run: setup ## start the demo: every example plugin behind one server
+	@$(BIN)/plugbay serve examples --grant-all --data .plugbay/gateway
+
+tour: setup ## show every example plugin at work, called once
 	@$(BIN)/python -m examples.demo
 
 test: setup $(PEERS)/.installed ## run all tests (PYTEST_ARGS="-k name" narrows)

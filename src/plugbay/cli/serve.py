@@ -1,0 +1,157 @@
+"""`plugbay serve [DIR…]`: host every plugin of some folders, and the control plane, behind HTTP.
+
+Owns the words on the command line and what is said when the server is up. How it starts and stops is
+`control.server`'s; everything it needs is imported when it runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plugbay.cli import ephemeral, output
+from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
+from plugbay.cli.call_view import Refusal
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
+from plugbay.model.errors import PlugbayError
+
+if TYPE_CHECKING:
+    from plugbay.control.server import ServeSettings, Started
+    from plugbay.host.config import Config
+    from plugbay.host.discovery import Found
+    from plugbay.host.host import Host
+    from plugbay.host.ports import CallLog
+
+DEFAULT_LISTEN = "127.0.0.1:8787"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+DATA_FOLDER = "gateway"
+"""Below the user's data directory, unless told otherwise."""
+
+Folders = Annotated[list[Path] | None, typer.Argument(metavar="DIR", help="Plugins, or folders of plugins.")]
+Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")]
+Public = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="A name under which it may be asked, beyond this machine.")
+]
+Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Where records, packages and keys are kept.")]
+DatabaseUrl = Annotated[str | None, typer.Option("--database", metavar="URL", help="PostgreSQL instead of SQLite.")]
+Unsigned = Annotated[bool, typer.Option("--allow-unsigned", help="Use packages that no trusted key has signed.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON line when it is up, and log JSON.")]
+
+
+def serve(
+    folders: Folders = None,
+    config: ConfigFile = None,
+    listen: Listen = DEFAULT_LISTEN,
+    public: Public = None,
+    data: Data = None,
+    database: DatabaseUrl = None,
+    grant: Grant = None,
+    grant_all: GrantAll = False,
+    no_sandbox: NoSandbox = False,
+    allow_unsigned: Unsigned = False,
+    as_json: AsJson = False,
+) -> None:
+    """Host every plugin of these folders and serve the control plane, until it is told to stop.
+
+    Only this machine can reach it, with the token that is told at the first start. SIGTERM stops it in good order,
+    SIGHUP has plugbay.toml read again.
+    """
+    host, port = _address(listen)
+    if host not in LOOPBACK and not public:
+        raise typer.BadParameter(
+            f"{host} can be reached from other machines; name it with --public NAME", param_hint="--listen"
+        )
+    kept = Path(config_in_use(config) or CONFIG_NAME).absolute()
+    try:
+        settings = load_config(kept if config or kept.exists() else None)
+        found = [item for folder in folders or () for item in ephemeral.found_in(folder)]
+    except Refusal as refusal:
+        output.problem(refusal.failure.message, hint=str(refusal.failure.detail.get("hint", "")))
+        raise typer.Exit(refusal.status) from None
+    wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
+    place = (data or directories()["data"] / DATA_FOLDER).absolute()
+    options = {"require_signature": not allow_unsigned, "unconfined": no_sandbox, "config_file": kept}
+    _run(found, settings, wanted, place, (host, port, tuple(public or ()), database), options, as_json)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise typer.BadParameter(f"{text!r} is not like {DEFAULT_LISTEN}", param_hint="--listen")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _run(
+    found: list[Found],
+    config: Config | None,
+    wanted: dict[str, Any],
+    data: Path,
+    where: tuple[str, int, tuple[str, ...], str | None],
+    options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    try:
+        import asyncio
+
+        from plugbay.control import logs
+        from plugbay.control.server import ServeSettings, serve
+        from plugbay.gateway.settings import GatewaySettings
+    except ImportError as error:
+        hint = "pip install 'plugbay[serve]'"
+        raise PlugbayError(f"plugbay serve needs the extra serve, for {error.name}; {hint}") from None
+    logs.configure(as_json=True if as_json else None)
+    log_dir = Path(config.host.log_dir) if config and config.host.log_dir else directories()["log"]
+    host, port, names, database = where
+    settings = ServeSettings(
+        GatewaySettings(data, log_dir=log_dir, **options),
+        host=host,
+        port=port,
+        names=names,
+        database_url=database,
+        runtime=directories()["state"],
+    )
+
+    def make_host(calls: CallLog) -> Host:
+        return ephemeral.make(found, config, eager=True, call_log=calls, **wanted)
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        number = runner.run(serve(settings, make_host, lambda started: _tell(started, settings, as_json)))
+    # Being told to stop, and stopping in good order, is a success: that is what process managers expect.
+    raise typer.Exit(Exit.OK if number else Exit.FAILURE)
+
+
+def _loop_factory() -> Any:
+    """uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _tell(started: Started, settings: ServeSettings, as_json: bool) -> None:
+    import os
+
+    from plugbay.gateway.keys import TOKEN_FILE
+
+    token, data = started.gateway.made_operator_token, settings.gateway.data
+    plugins = len(started.gateway.host.plugins())
+    if as_json:
+        facts = {"url": started.url, "pid": os.getpid(), "data": str(data), "token_file": str(data / TOKEN_FILE)}
+        output.print_line({**facts, "plugins": plugins, "token": token})
+        return
+    page = output.err()
+    page.line((output.OK, output.GOOD_STYLE), f" {output.count(plugins, 'plugin')} behind ", (started.url, output.NAME))
+    page.field("API", f"{started.url}/openapi.json")
+    page.field("health", f"{started.url}/readyz, {started.url}/metrics")
+    page.field("data", str(data))
+    page.field("token", f"in {data / TOKEN_FILE}")
+    if token is not None:
+        page.field("", token, ("  shown this once", output.DIM))
+    page.field(
+        "try", f'plugbay ps   or   curl -H "Authorization: Bearer $(cat {data / TOKEN_FILE})" {started.url}/v1/orgs'
+    )

@@ -1,0 +1,122 @@
+"""`create_app`: the whole HTTP surface of a gateway, and an OpenAPI document that is true.
+
+Owns which routers there are and what all routes have in common. What a route does is in `routes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from plugbay import __version__
+from plugbay.control import errors
+from plugbay.control.caller import NEEDS
+from plugbay.control.edge import Edge
+from plugbay.control.idempotency import LONGEST_KEY, MUTATING, Once, Router
+from plugbay.control.rates import Rates
+from plugbay.control.routes import (
+    bindings,
+    chains,
+    compactions,
+    deliveries,
+    exports,
+    harnesses,
+    health,
+    host,
+    invocations,
+    keys,
+    marketplace,
+    orgs,
+    packages,
+    runs,
+    secrets,
+    sessions,
+)
+from plugbay.control.settings import EdgeSettings
+from plugbay.gateway.gateway import Gateway
+
+ROUTERS: tuple[Router, ...] = (
+    health.router,
+    orgs.router,
+    keys.router,
+    packages.router,
+    bindings.router,
+    exports.router,
+    secrets.router,
+    invocations.router,
+    marketplace.router,
+    sessions.router,
+    chains.router,
+    runs.router,
+    compactions.router,
+    harnesses.router,
+    deliveries.router,
+    host.router,
+)
+"""In the order of the document; of two routes that match, the first is taken."""
+
+_KEY_PARAMETER = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The same request with the same key is carried out once.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": "^[!-~]+$"},
+}
+
+
+def create_app(gateway: Gateway, *, settings: EdgeSettings | None = None) -> FastAPI:
+    """The application for a gateway that was started, or soon will be."""
+    app = FastAPI(
+        title="plugbay",
+        version=__version__,
+        summary="Plugins of AI agents: packages, bindings, invocations, conversations.",
+        responses=errors.ERRORS,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.gateway = gateway
+    app.state.closing = asyncio.Event()  # set when the server is about to stop
+    app.state.rates = Rates(gateway.clock, gateway.settings.requests_per_second, gateway.settings.request_burst)
+    for router in ROUTERS:
+        app.include_router(router)
+    errors.install(app)
+    app.add_middleware(Edge, settings=settings or EdgeSettings(), meters=gateway.meters, clock=gateway.clock)
+    _say_more(app)
+    return app
+
+
+def _say_more(app: FastAPI) -> None:
+    """What FastAPI cannot know: who may ask, and that requests can be repeated."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = plain()
+            document.setdefault("components", {})["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            for path in document["paths"].values():
+                for method, operation in path.items():
+                    _extend(method, operation)
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _extend(method: str, operation: dict[str, Any]) -> None:
+    if NEEDS in operation:
+        operation["security"] = [{"key": []}]
+    if method.upper() in MUTATING:
+        operation.setdefault("parameters", []).append(_KEY_PARAMETER)
+
+
+def unrepeatable(app: FastAPI) -> list[str]:
+    """Routes that change something and whose requests cannot be repeated: there should be none."""
+    routes = [route for route in app.routes if isinstance(route, APIRoute)]
+    return [
+        route.path for route in routes if not MUTATING.isdisjoint(route.methods or ()) and not isinstance(route, Once)
+    ]

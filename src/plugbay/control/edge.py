@@ -1,0 +1,148 @@
+"""What happens to every request before anybody looks at it, and to every answer after: one ASGI layer.
+
+Owns the id of a request, the names under which we may be asked, what is counted and logged of each request, and that a
+bug is answered with its id and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from plugbay.control.bodies import received
+from plugbay.control.errors import answer, as_gateway_error
+from plugbay.control.settings import EdgeSettings
+from plugbay.gateway.clock import Clock
+from plugbay.gateway.errors import INVALID, NOT_FOUND, GatewayError, denied, invalid
+from plugbay.gateway.ids import new_id
+from plugbay.gateway.meters import Meters
+from plugbay.gateway.request import REQUEST_ID
+
+LOG = logging.getLogger("plugbay.access")
+
+VERSION = "1"
+"""Of the API, in `X-VAI-Version`."""
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+
+_QUIET = frozenset({"/livez", "/readyz", "/metrics"})
+"""Asked every few seconds by machines; logged only when the answer is an error."""
+
+
+class Edge:
+    """Around the whole application."""
+
+    def __init__(self, app: ASGIApp, settings: EdgeSettings, meters: Meters, clock: Clock) -> None:
+        self._app = app
+        self._settings = settings
+        self._meters = meters
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        headers, began = Headers(scope=scope), self._clock.monotonic()
+        reply = _Reply(send, _request_id(headers))
+        token = REQUEST_ID.set(reply.request_id)
+        try:
+            self._admit(scope, headers)
+            await self._app(scope, await received(headers, receive, self._settings), reply)
+        except ClientDisconnect:
+            pass  # nobody is left to be told
+        except Exception as error:
+            await self._failed(scope, error, reply)
+        finally:
+            REQUEST_ID.reset(token)
+            self._noted(scope, reply, self._clock.monotonic() - began)
+
+    def _admit(self, scope: Scope, headers: Headers) -> None:
+        """Raises for what nobody should look at."""
+        if not self._known(headers.get("host", "").lower()):
+            raise GatewayError(INVALID, "request.host_denied", 421, "this server does not answer under this name")
+        if not all(self._known(_site(origin)) for origin in headers.getlist("origin")):
+            raise denied("auth.origin_denied", "no page of another site may ask this server")
+        if "transfer-encoding" in headers and "content-length" in headers:
+            raise invalid("request.invalid", "a body has a length or comes in chunks, and a proxy may see it otherwise")
+        version = headers.get("x-vai-version", VERSION)
+        if version != VERSION:
+            text = f"this server speaks version {VERSION} of the API"
+            raise invalid("protocol.unsupported_version", text, "X-VAI-Version", supported=[VERSION])
+        if "\0" in scope["path"]:
+            raise GatewayError(NOT_FOUND, "route.not_found", 404, "there is nothing under this path")
+        if b"%00" in scope["query_string"]:
+            raise invalid("request.invalid", "U+0000 is in the query, which no database keeps")
+
+    def _known(self, netloc: str) -> bool:
+        name = netloc.rpartition(":")[0] if re.search(r":\d*$", netloc) and not netloc.endswith("]") else netloc
+        return "*" in self._settings.hosts or name in self._settings.hosts
+
+    async def _failed(self, scope: Scope, error: Exception, reply: _Reply) -> None:
+        refusal = as_gateway_error(error)
+        if refusal.status == 500:
+            LOG.exception("a request failed", extra={"request_id": reply.request_id, "path": scope["path"]})
+        if not reply.status:
+            await answer(refusal)(scope, _nothing, reply)
+
+    def _noted(self, scope: Scope, reply: _Reply, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        status = reply.status or 499  # whoever asked went away before there was an answer
+        self._meters.count("http_requests", method=_method(scope), route=route, status=str(status))
+        self._meters.observe("http_request_seconds", seconds, route=route)
+        level = logging.DEBUG if route in _QUIET and status < 400 else logging.INFO
+        facts: dict[str, Any] = {
+            "request_id": reply.request_id,
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": status,
+            "duration_ms": round(seconds * 1000, 3),
+            "caller": getattr(scope.get("state", {}).get("principal"), "id", None),
+        }
+        LOG.log(level, "request", extra=facts)
+
+
+class _Reply:
+    """Sends the answer, with what every answer says."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self.request_id = request_id
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["x-request-id"] = self.request_id
+            headers["x-vai-version"] = VERSION
+            headers.setdefault("cache-control", "no-store")
+            headers.setdefault("x-content-type-options", "nosniff")
+        await self._send(message)
+
+
+def _request_id(headers: Headers) -> str:
+    """The caller's, if it can be shown and stored as it is; else one of ours."""
+    given = headers.get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else new_id("req_")
+
+
+def _site(origin: str) -> str:
+    """The name in an origin, with its port; empty when it has none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _method(scope: Scope) -> str:
+    known = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+    return scope["method"] if scope["method"] in known else "other"
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}

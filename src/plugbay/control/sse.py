@@ -1,0 +1,88 @@
+"""Answers that go on: events as they happen, in the form that browsers know (Server-Sent Events).
+
+    return event_stream(request, events())
+
+Owns the form, a sign of life while nothing happens, and a good end: when the reader goes, and when the server is about
+to stop. Refuses to know what the events are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from fastapi import Request
+from starlette.responses import StreamingResponse
+
+HEARTBEAT = 15.0
+"""Seconds of silence after which a comment is sent: proxies drop what is silent for long, and we learn who is gone."""
+
+MEDIA_TYPE = "text/event-stream"
+
+_EVENT = {
+    "type": "object",
+    "properties": {
+        "data": {"type": "string", "contentMediaType": "application/json"},
+        "event": {"type": "string"},
+        "id": {"type": "string"},
+    },
+    "required": ["data"],
+}
+
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Events as they happen.", "content": {MEDIA_TYPE: {"itemSchema": _EVENT}}}
+}
+"""`responses` of a route that may answer with events."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event: what is told as JSON, its name, and the id by which to go on after it."""
+
+    data: Any
+    event: str | None = None
+    id: str | None = None
+
+    def encode(self) -> bytes:
+        head = "".join(f"{name}: {value}\n" for name, value in (("id", self.id), ("event", self.event)) if value)
+        return head.encode() + b"data: " + msgspec.json.encode(self.data) + b"\n\n"
+
+
+def event_stream(request: Request, events: AsyncIterator[Event]) -> StreamingResponse:
+    """The answer that tells these events."""
+    closing: asyncio.Event = request.app.state.closing
+    return StreamingResponse(told(events, closing), media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"})
+
+
+async def told(events: AsyncIterator[Event], closing: asyncio.Event) -> AsyncIterator[bytes]:
+    """These events as bytes, until they end, the reader goes, or `closing` is set."""
+    end = asyncio.ensure_future(closing.wait())
+    pending: asyncio.Task[Event | None] | None = None
+    try:
+        while not end.done():
+            pending = pending or asyncio.ensure_future(_next(events))
+            await asyncio.wait({pending, end}, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+            if not pending.done():
+                yield b": still here\n\n"
+                continue
+            event, pending = pending.result(), None
+            if event is None:
+                return
+            yield event.encode()
+    finally:
+        await _leave(events, end, pending)
+
+
+async def _next(events: AsyncIterator[Event]) -> Event | None:
+    return await anext(events, None)
+
+
+async def _leave(events: AsyncIterator[Event], *waiting: asyncio.Future[Any] | None) -> None:
+    for each in waiting:
+        if each is not None:
+            each.cancel()
+            await asyncio.wait({each})
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()

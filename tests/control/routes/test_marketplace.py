@@ -1,0 +1,42 @@
+"""The marketplace over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.gateways import client_of, gateway_at, make_key, make_org
+from tests.support.loops import Run
+from tests.support.requirements import requirement
+
+SCOPE = {"org_id": "org_1", "project_id": "proj_1"}
+
+
+@requirement("vai:control-marketplace-install", "vai:control-marketplace-cards")
+def test_cards_are_shown_and_one_of_them_is_installed(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+            await make_org(gateway)
+            cards = (await client.get("/v1/plugin-marketplace")).json()["items"]
+            assert [card["install_policy"]["installable"] for card in cards] == [False, False, True]
+            assert (await client.get("/v1/plugin-marketplace/thread-weave")).json() == cards[2]
+            path = "/v1/plugin-marketplace/thread-weave:install"
+            for config, code in (
+                ({"detail": "much"}, "binding.invalid_config"),
+                ({"colour": 1}, "binding.invalid_config"),
+            ):
+                refused = await client.post(path, json={"scope": SCOPE, "config": config})
+                assert (refused.status_code, refused.json()["error"]["code"]) == (422, code)
+            done = await client.post(path, json={"scope": SCOPE})
+            assert done.status_code == 200, done.text
+            assert (
+                done.json()["binding"]["export_id"] == "thread_weave" and done.json()["binding"]["status"] == "active"
+            )
+            assert done.json()["package"]["signature"]["status"] == "verified"
+            refused = await client.post("/v1/plugin-marketplace/opencode-harness:install", json={"scope": SCOPE})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (409, "marketplace.not_installable")
+            assert refused.json()["error"]["details"]["reasons"]
+            assert (await client.get("/v1/plugin-marketplace/none")).status_code == 404
+            async with client_of(gateway, await make_key(gateway, "org_1", "viewer")) as viewer:
+                assert (await viewer.post(path, json={"scope": SCOPE})).status_code == 403
+
+    run(main)

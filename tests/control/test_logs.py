@@ -1,0 +1,52 @@
+"""How a server logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+
+from plugbay.control.logs import formatter
+
+PROGRAM = """
+import logging
+from plugbay.control import logs
+logs.configure()
+logging.getLogger("plugbay.access").info("request", extra={"status": 200})
+logging.getLogger("alembic").info("not heard")
+"""
+
+
+def test_a_line_is_json_with_everything_that_was_said() -> None:
+    record = logging.LogRecord("plugbay.access", logging.INFO, "", 0, "request %s", ("one",), None)
+    record.status = 200
+    line = json.loads(formatter(as_json=True).format(record))
+    assert (line["event"], line["level"], line["logger"], line["status"]) == (
+        "request one",
+        "info",
+        "plugbay.access",
+        200,
+    )
+    assert line["timestamp"].endswith("Z")
+
+
+def test_an_error_has_its_traceback_on_one_line() -> None:
+    try:
+        raise LookupError("here")
+    except LookupError:
+        record = logging.LogRecord("plugbay", logging.ERROR, "", 0, "failed", (), sys.exc_info())
+    shown = formatter(as_json=True).format(record)
+    assert "\n" not in shown and "LookupError: here" in json.loads(shown)["exception"]
+
+
+def test_what_is_no_terminal_gets_json_on_stderr_and_libraries_are_quiet() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert json.loads(line)["status"] == 200
+
+
+def test_for_a_person_it_is_a_line_of_words() -> None:
+    record = logging.LogRecord("plugbay", logging.INFO, "", 0, "started", (), None)
+    assert "started" in formatter(as_json=False).format(record)
