@@ -9,6 +9,7 @@ from plugbay import sdk
 from plugbay.cli.exit_codes import BY_CODE, Exit
 from plugbay.model.errors import CODES
 from plugbay.model.operations import (
+    AskUser,
     CompleteChat,
     FetchUrl,
     GetSnapshot,
@@ -34,6 +35,7 @@ ASKED = (
     ReadFile(""),
     FetchUrl("", "GET", None, []),
     WriteLog("info", "", None),
+    AskUser(""),
 )
 """A question to each service."""
 

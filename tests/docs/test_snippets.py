@@ -43,7 +43,8 @@ def snippets(page: Path) -> list[tuple[str, str, str, str]]:
 
 def shell(command: str, folder: Path) -> str:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
+    state = str(folder / ".state")  # nothing of a reader's own is read or written
+    environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120", "XDG_STATE_HOME": state}
     if takes_no_shell(command):
         forked = plugbay(*shlex.split(command)[1:], cwd=folder, env=environment, timeout=60)
         return (forked.stderr + forked.stdout).decode()
