@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from plugbay.conformance.canaries import VAI_EXPORTS
 from plugbay.conformance.catalogue import BENCHES, COUNTS, FOLDER, INTERPRETERS, Entry, load_catalog, prepare
 from plugbay.conformance.host_runner import VERDICTS
+from plugbay.conformance.programs import vai_manifest
 from plugbay.contracts.ainb import manifest as ainb_manifest
 from plugbay.contracts.kaged import manifest as kaged_manifest
 from plugbay.contracts.nexo import manifest as nexo_manifest
@@ -288,3 +292,12 @@ def test_an_entry_that_means_nothing_is_refused(change: dict[str, Any], problem:
 def test_an_input_is_made_as_large_as_it_says() -> None:
     entry = Entry.model_validate({**BASE, "input": {"text": {"$text": 100_000}}})
     assert len(entry.given()["text"]) == 100_000
+
+
+def test_the_plugins_of_vai_find_in_a_manifest_what_a_reader_of_toml_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {BENCHES["vai"].manifest(entry) for entry in VAI_CATALOG}
+    for text in {*texts, vai_manifest("plugbay/canary", "canary.py", "", VAI_EXPORTS)}:
+        monkeypatch.setenv("PLUGIN_MANIFEST", text)
+        found, manifest = runpy.run_path(str(VAI / "child.py")), tomllib.loads(text)
+        assert found["IDENTITY"] == {key: manifest[key] for key in ("package_id", "version")}
+        assert found["KINDS"] == {export["id"]: export["kind"] for export in manifest["exports"]}

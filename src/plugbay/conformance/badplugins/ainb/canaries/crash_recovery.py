@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 
 import child
@@ -13,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MARK = os.path.join(tempfile.gettempdir(), "canary.running")
+MARK = os.path.join(os.environ.get("TMPDIR", "/tmp"), "canary.running")
 was_killed = KIND != "" and os.path.exists(MARK)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-
 from child import KIND, NAME, SERVES, Message, serve
 
 PLUGIN = {"name": NAME, "version": "1.0.0", "abi_version": 2}
@@ -31,6 +29,8 @@ def nobody(params: Message) -> Message:
 
 
 def looks_it_up(params: Message) -> Message:
+    import tomllib  # loading it takes as long as starting the interpreter
+
     with open(params["manifest_path"], "rb") as file:
         return {"manifest": tomllib.load(file)}
 

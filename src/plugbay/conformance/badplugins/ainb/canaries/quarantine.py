@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import threading
 
 import child
@@ -14,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-STARTS = os.path.join(tempfile.gettempdir(), "canary.starts")
+STARTS = os.path.join(os.environ.get("TMPDIR", "/tmp"), "canary.starts")
 TOO_MANY = 2
 """Starts before this one; who was killed once, has one behind it."""
 
