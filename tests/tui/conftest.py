@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
+from textual.geometry import Region
 from textual.pilot import Pilot
 
 from plugbay.host.host import Host
@@ -35,7 +36,8 @@ class Seen:
     @property
     def lines(self) -> list[str]:
         """What stands where the screen is, line by line, without blanks at the ends."""
-        return [self.canvas.render_line(y).text.rstrip() for y in range(self.canvas.size.height)]
+        room = Region(0, 0, *self.canvas.size)
+        return [strip.text.rstrip() for strip in self.canvas.render_lines(room)]
 
     @property
     def text(self) -> str:
@@ -53,7 +55,12 @@ class Seen:
 
     async def shows(self, text: str) -> None:
         """Wait until the screen shows this, and not only that the plugin is being started."""
-        await self.until(lambda: text in self.text and " is starting …" not in self.text)
+
+        def is_there() -> bool:
+            shown = self.text
+            return text in shown and " is starting …" not in shown
+
+        await self.until(is_there)
 
     async def choose(self, name: str) -> None:
         """Walk through the list to this plugin."""

@@ -17,7 +17,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from plugbay.host.bus import BusEvent
 from plugbay.host.discovery import Found
@@ -27,6 +27,7 @@ from plugbay.host.status import PluginStatus
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.tui import pages
 from plugbay.tui.canvas import Canvas
+from plugbay.tui.footer import KeysFooter
 from plugbay.tui.help import HelpScreen
 from plugbay.tui.logs import LogView
 from plugbay.tui.looks import GREY, INVALID, SIGNS, THEME, safe, words
@@ -99,7 +100,7 @@ class Terminal(App[None], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         yield self._top
         yield Horizontal(self._list, Vertical(self._tabs, self._stage, self._logs))
-        yield Footer(show_command_palette=False)
+        yield KeysFooter()
 
     def on_mount(self) -> None:
         self._tabs.display = False
