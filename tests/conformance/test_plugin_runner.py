@@ -516,11 +516,12 @@ NEXO_MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "nexo.tool.unknown": ("raise Error(-33401", "raise Error(-33403", "$.error.code"),
     "nexo.tool.without_name": ('raise Error(-32602, "no tool_name")', "raise KeyError", "KeyError"),
-    "nexo.tool.several": (DISPATCH, DISPATCH + "\n    if id == 101:\n        return", "nothing came"),
+    "nexo.tool.several": (DISPATCH, DISPATCH + "\n    if id == 101:\n        sys.exit(3)", "exit code 3"),
     "nexo.tool.before_initialize": (
         DISPATCH,
-        DISPATCH + "\n    if id == 1:\n        METHODS[1] = 1\n    if id == 100 and 1 not in METHODS:\n        return",
-        "nothing came",
+        DISPATCH
+        + "\n    if id == 1:\n        METHODS[1] = 1\n    if id == 100 and 1 not in METHODS:\n        sys.exit(3)",
+        "exit code 3",
     ),
     "nexo.tool.unicode_raw": ("json.loads(line)", 'json.loads(line.decode("latin-1"))', "unchanged"),
     "nexo.tool.unicode_escaped": ("json.loads(line)", 'json.loads(line.replace(b"\\\\u", b"u"))', "unchanged"),
@@ -586,8 +587,8 @@ NEXO_MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "nexo.complete.unanswered": (
         '        if message.get("method") == "shutdown":\n            leave(message["id"])\n',
-        "",
-        "nothing came",
+        '        if message.get("method") == "shutdown":\n            sys.exit(3)\n',
+        "exit code 3",
     ),
     "nexo.complete.streamed": (
         '        if message.get("method") == "llm.complete.delta":\n            continue\n',
@@ -598,8 +599,9 @@ NEXO_MUTATIONS: dict[str, tuple[str, str, str]] = {
     "nexo.shutdown.any_params": (DISPATCH, before("shutdown", 'message["params"]["reason"]'), "Error"),
     "nexo.shutdown.before_initialize": (
         DISPATCH,
-        DISPATCH + "\n    if id == 1:\n        METHODS[1] = 1\n    if id == 200 and 1 not in METHODS:\n        return",
-        "nothing came",
+        DISPATCH
+        + "\n    if id == 1:\n        METHODS[1] = 1\n    if id == 200 and 1 not in METHODS:\n        sys.exit(3)",
+        "exit code 3",
     ),
     "nexo.shutdown.after_call": (
         RESULT,
