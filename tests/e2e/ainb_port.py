@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from plugbay.conformance.host_runner import Observed
 from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import Found, discover
 from plugbay.host.keys import parse_key
-from tests.e2e.conftest import carrying, eventually, is_tried_raw
+from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
 from tests.e2e.nexo_port import CALL_SECONDS, NexoPort
 
 GENEROUS = {"launch": 10.0, "handshake": 15.0, "farewell": 10.0, "teardown": 5.0}
@@ -43,12 +44,12 @@ class AinbPort(NexoPort):
             published = await self._kept(host, entry)
             after = await self._after(host, entry, generation) if entry.expect.next else ""
             self.next_output = (await host.run_cli("good", [])).stdout
-        await eventually(lambda: not carrying(mark))
+        left = await still_carrying(mark)
         return Observed(
             code=failure.code if failure else None,
             output=output,
             message=failure.message if failure else "",
-            left_running=tuple(carrying(mark)),
+            left_running=left,
             failure=failure.to_json() if failure else None,
             published=tuple(published),
             counts=counts,
@@ -119,6 +120,7 @@ async def _hang(data: bytes) -> bytes:
     return data
 
 
+@cache
 def ainb_entries() -> list[Entry]:
     return load_catalog("ainb")
 

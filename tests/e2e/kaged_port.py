@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from plugbay.conformance.catalogue import FOLDER, Entry, load_catalog, prepare
 from plugbay.conformance.host_runner import Observed
 from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import Found, discover
-from tests.e2e.conftest import carrying, eventually, is_tried_raw
+from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
 from tests.e2e.nexo_port import CALL_SECONDS, DEPTH, NexoPort
 
 GENEROUS = {"launch": 10.0, "handshake": 10.0, "farewell": 10.0, "teardown": 5.0}
@@ -46,12 +47,12 @@ class KagedPort(NexoPort):
             published = await self._published(told, entry)
             after = await self._next(host, entry, generation) if entry.expect.next else ""
             self.next_output = await host.call("good_tool")
-        await eventually(lambda: not carrying(mark))
+        left = await still_carrying(mark)
         return Observed(
             code=failure.code if failure else None,
             output=output,
             message=failure.message if failure else "",
-            left_running=tuple(carrying(mark)),
+            left_running=left,
             failure=failure.to_json() if failure else None,
             published=tuple(published),
             counts=counts,
@@ -111,6 +112,7 @@ def _codes(failures: tuple[tuple[str, Failure], ...]) -> Mapping[str, str]:
     return {plugin: failure.code for plugin, failure in failures}
 
 
+@cache
 def kaged_entries() -> list[Entry]:
     return load_catalog("kaged")
 

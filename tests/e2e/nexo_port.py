@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from plugbay.host.calls import CallResult
 from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import discover
 from plugbay.host.status import PluginStatus
-from tests.e2e.conftest import PATIENCE, carrying, eventually
+from tests.e2e.conftest import PATIENCE, eventually, still_carrying
 
 GENEROUS = {"launch": 10.0, "handshake": 10.0, "farewell": 10.0, "teardown": 5.0}
 """For every timeout that a case is not about, so that a busy machine changes no verdict."""
@@ -54,13 +55,13 @@ class NexoPort:
             published = await self._published(inbound, entry)
             after = await self._next(host, entry, generation) if entry.expect.next else ""
             self.next_output = await host.call("good_tool")
-        await eventually(lambda: not carrying(mark))
+        left = await still_carrying(mark)
         failure = result.failure
         return Observed(
             code=failure.code if failure else None,
             output=None if failure else result.value(),
             message=failure.message if failure else "",
-            left_running=tuple(carrying(mark)),
+            left_running=left,
             failure=failure.to_json() if failure else None,
             chunks=tuple(chunks),
             published=tuple(published),
@@ -137,6 +138,7 @@ def _counted(host: Host, entry: Entry) -> dict[str, int]:
     return dict(next(status.counters for status in host.plugins() if status.spec.id == entry.plugin_id))
 
 
+@cache
 def nexo_entries() -> list[Entry]:
     return load_catalog("nexo")
 

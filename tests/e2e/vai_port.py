@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from plugbay.host.discovery import discover
 from plugbay.host.invocation_context import ExportBinding
 from plugbay.host.invocation_result import InvocationResult
 from tests.e2e.ainb_port import hurried
-from tests.e2e.conftest import carrying, eventually, is_tried_raw
+from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
 from tests.e2e.nexo_port import CALL_SECONDS, NexoPort
 
 GENEROUS = {"launch": 10.0, "handshake": 10.0, "grace": 10.0, "teardown": 5.0}
@@ -53,14 +54,14 @@ class VaiPort(NexoPort):
             self.next_output = await host.call("good_tool", {})
             self.told = self._told(host, entry, result, chunks)
             self.statuses = [str(record.status) for record in result.records]
-        await eventually(lambda: not carrying(mark))
+        left = await still_carrying(mark)
         self.left_in_scratch = [path for path in state.rglob("host_*/*") if "scratch" in path.parts]
         failure = result.failure
         return Observed(
             code=failure.code if failure else None,
             output=None if failure else result.value_or_raise(),
             message=failure.message if failure else "",
-            left_running=tuple(carrying(mark)),
+            left_running=left,
             failure=failure.to_json() if failure else None,
             chunks=tuple(chunks),
             counts=counts,
@@ -106,6 +107,7 @@ class VaiPort(NexoPort):
             yield host
 
 
+@cache
 def vai_entries() -> list[Entry]:
     return load_catalog("vai")
 
