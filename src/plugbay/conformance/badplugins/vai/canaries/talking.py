@@ -102,9 +102,14 @@ def frame_of(data: bytes) -> tuple[bytes, bytes]:
 
 
 def takes_a_read_for_a_frame() -> None:
+    """Or for several: what was written at different times may come together, whoever reads it."""
+    behind = b""
+
     def body() -> bytes | None:
-        data = os.read(0, 1 << 16)
-        return frame_of(data)[0] if data else None
+        nonlocal behind
+        data = behind or os.read(0, 1 << 16)
+        found, behind = frame_of(data) if data else (None, b"")
+        return found
 
     child.body = body
 
