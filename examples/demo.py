@@ -76,6 +76,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
         "session-memory/remember",
         {"text": "Ada is allergic to nuts."},
     ),
+    ("JavaScript, an MCP server, no SDK", "search_notes", {"query": "tea"}),
     ("… the plugin's own refusal", "divide", {"dividend": 1, "divisor": 0}),
     ("… stopped before it starts", "stats", {"numbers": "many"}),
 ]
@@ -245,8 +246,9 @@ def came(where: str, value: Any) -> str:
 
 
 async def tour(console: Console, config: Path) -> None:
-    async with Host.load(HERE, config=config) as host:
+    async with Host.load(HERE, config=config, trusted=["notebook-js"]) as host:
         await host.settled()
+        await host.meet("notebook-js")  # an MCP server says what it offers when it is greeted
         console.print(plugins(host), await calls(host), await happenings(host, config.with_name(PROJECT)))
         console.print(await screen(host), await commands(host))
     console.print(NEXT, highlight=False)

@@ -41,7 +41,7 @@ WHOLE_ORG_ALONE = {"PATCH /v1/orgs/{org_id}", "POST /v1/orgs/{org_id}/projects"}
 """What concerns a whole org is not for a key of one of its projects."""
 
 OWN_RUNS = {"POST /v1/runs/{run_id}:cancel", "POST /v1/runs/{run_id}:regenerate"}
-"""A plugin that may write runs and not read them reaches those that it made itself."""
+"""A plugin that may write runs and not read them reaches those that it made itself; and it cancels no others."""
 
 DEAD = {
     "nobody": "auth.missing",
@@ -355,8 +355,23 @@ def test_a_plugin_gets_through_with_the_scopes_and_with_nothing_else(name: str, 
             assert any(need in answer.json()["error"]["message"] for need in missing)
         elif name in OWN_RUNS and who == "exact":
             assert refused(answer, 403, "auth.scope_denied") == {"required": ["runs:read"]}
+        elif name == "POST /v1/runs/{run_id}:cancel":
+            refused(answer, 404, "run.not_found")
         else:
             granted(answer)
+
+
+@requirement("vai:control-authorisation-matrix")
+@pytest.mark.parametrize("name", sorted(OWN_RUNS))
+def test_a_plugin_reaches_a_run_that_it_made_itself(name: str, world: World) -> None:
+    world.tokens["writer"] = world.do(world.delegate(["runs:write"]))
+    made = asked(world, "POST /v1/runs", "writer", ASKS["POST /v1/runs"](world))
+    granted(made)
+    own = f"/v1/runs/{made.json()['id']}"
+    while world.ask("admin", "GET", own).json()["completed_at"] is None:
+        pass
+    body: dict[str, Any] = {"json": {}} if name.endswith("regenerate") else {}
+    granted(world.ask("writer", "POST", f"{own}:{name.rpartition(':')[2]}", **body))
 
 
 @requirement("vai:control-authorisation-matrix", "vai:control-tenancy")

@@ -1,0 +1,162 @@
+"""A harness in its sandbox that comes back to a real server over a real socket, and is stopped where its policy says.
+
+`plugbay serve` runs as its own process, on each kind of database. The harness asks for far more than it may have, from
+many threads at once: what the gateway gives it is exactly what it was started with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.control.test_server import served
+from tests.support.conversing import says
+from tests.support.databases import KINDS, postgresql, sqlite_database
+from tests.support.openai_server import OpenAiServer
+from tests.support.packaged import Publisher
+from tests.support.requirements import requirement
+from tests.support.vai import export
+
+ASKS = 24
+"""Child runs that the harness wants, all at once."""
+
+ALLOWED = 3
+
+PERMISSIONS = {
+    "network": "egress",
+    "filesystem": "none",
+    "gateway_api_scopes": ["chains:read", "chains:write", "runs:write", "compactions:write"],
+    "secret_slots": [],
+}
+
+BODY = f"""
+import urllib.error, urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+def harness(body, m):
+    context, other = body["context"], json.loads(body["trigger"]["input"][0]["text"])
+    gateway, mine = context["gateway"], body["target"]
+
+    def ask(method, path, **fields):
+        headers = {{"authorization": "Bearer " + gateway["delegation_token"], "content-type": "application/json"}}
+        data = json.dumps(fields).encode() if fields else None
+        request = urllib.request.Request(gateway["base_url"] + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)["error"]
+
+    task = [{{"kind": "input", "content": [{{"type": "text", "text": "a draft"}}]}}]
+
+    def child(number):
+        status, chain = ask("POST", "/v1/chains", session_id=mine["session_id"], blocks=task)
+        assert status == 201, chain
+        status, made = ask("POST", "/v1/runs", chain_id=chain["id"], model="local/m", tools=[])
+        return [status, made.get("code"), (made.get("details") or {{}}).get("limit"), made.get("execution_id")]
+
+    with ThreadPoolExecutor(8) as threads:
+        children = list(threads.map(child, range({ASKS})))
+    squeeze = {{"chain_id": mine["chain_id"], "target": {{"max_input_tokens": 1000}}}}
+    data = {{
+        "children": children,
+        "other_chain": ask("GET", "/v1/chains/" + other["chain_id"])[1].get("code"),
+        "other_run": ask("POST", "/v1/runs", chain_id=other["chain_id"], model="local/m")[1].get("code"),
+        "unscoped": ask("GET", "/v1/sessions")[1].get("code"),
+        "operators": ask("GET", "/v1/plugin-bindings")[1].get("code"),
+        "compaction": ask("POST", "/v1/compactions", **squeeze)[1].get("code"),
+        "chains": len(ask("GET", "/v1/chains?limit=200")[1]["items"]),
+    }}
+    checkpoint = {{"kind": "checkpoint", "data": data}}
+    succeed(m, {{"checkpoint": checkpoint, "summary": {{"text": "done"}}, "artifacts": []}})
+"""
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield sqlite_database(tmp_path)
+        return
+    name = postgresql().create()
+    yield postgresql().url(name)
+    postgresql().drop(name)
+
+
+def made(answer: httpx2.Response, status: int = 201) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    whole: dict[str, Any] = answer.json()
+    return whole
+
+
+def ended(client: httpx2.Client, path: str) -> dict[str, Any]:
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline:
+        now = made(client.get(path), 200)
+        if now["completed_at"] is not None:
+            return now
+    raise AssertionError(f"{path} has no end")
+
+
+def chain_of(client: httpx2.Client) -> dict[str, Any]:
+    session = made(client.post("/v1/sessions", json={"org_id": "acme"}))
+    block = {"kind": "input", "content": [{"type": "text", "text": "hello"}]}
+    return made(client.post("/v1/chains", json={"session_id": session["id"], "blocks": [block]}))
+
+
+def acted(folder: Path, url: str) -> None:
+    with served(folder, "--database", url) as server, server.client() as client:
+        publisher = Publisher(Path(server.facts["data"]), folder)
+        harness = export("x", "harness", permissions=PERMISSIONS, default_timeout_ms=60_000)
+        packed = publisher.pack(BODY, [harness, export("c", "compactor")])
+        headers = {"content-type": "application/vnd.vai.plugin.package.v1.tar+gzip", **publisher.header(packed)}
+        made(client.post("/v1/plugin-packages", content=packed.path.read_bytes(), headers=headers))
+        made(client.post("/v1/orgs", json={"id": "acme", "name": "Acme"}))
+        draft = {"package_id": "acme/p", "package_version": "1.0.0", "scope": {"org_id": "acme"}}
+        binding, _ = [made(client.post("/v1/plugin-bindings", json={**draft, "export_id": id})) for id in ("x", "c")]
+        target, other = chain_of(client), chain_of(client)
+        errand = {
+            "binding_id": binding["binding_id"],
+            "chain_id": target["id"],
+            "trigger": {"input": [{"type": "text", "text": f'{{"chain_id": "{other["id"]}"}}'}]},
+            "policy": {"max_child_runs": ALLOWED, "allow_compaction": False},
+        }
+        begun = made(client.post("/v1/harness-executions", json=errand), 202)
+        execution = ended(client, f"/v1/harness-executions/{begun['id']}")
+        assert execution["status"] == "succeeded", (execution, server.log)
+        judge(client, begun["id"], execution["checkpoint"]["data"])
+        assert server.end() == 0
+
+
+def judge(client: httpx2.Client, execution_id: str, seen: dict[str, Any]) -> None:
+    """What the harness saw, and what the gateway has of it."""
+    children = Counter(map(tuple, seen["children"]))
+    refused = (403, "policy.limit_exceeded", "max_child_runs", None)
+    assert children == {(201, None, None, execution_id): ALLOWED, refused: ASKS - ALLOWED}
+    assert (seen["other_chain"], seen["other_run"]) == ("chain.not_found", "chain.not_found")
+    assert (seen["unscoped"], seen["operators"]) == ("auth.scope_denied", "auth.scope_denied")
+    assert seen["compaction"] == "policy.limit_exceeded"
+    assert seen["chains"] == 1 + ASKS, "its own and those it made, and no other session's"
+    runs = made(client.get("/v1/runs", params={"execution_id": execution_id}), 200)["items"]
+    assert len(runs) == ALLOWED
+    [invocation] = made(client.get("/v1/plugin-invocations", params={"execution_id": execution_id}), 200)["items"]
+    assert (invocation["execution_class"], invocation["status"]) == ("isolated", "succeeded")
+
+
+@requirement("vai:control-harness-limits")
+@pytest.mark.timeout(120)
+def test_a_harness_in_its_sandbox_is_stopped_by_the_gateway_and_not_by_itself(url: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with OpenAiServer(says("a draft")) as model:
+            provider = f'[llm.providers.local]\nkind = "openai"\nbase_url = "{model.url}"\nmax_retries = 0\n'
+            (tmp_path / "plugbay.toml").write_text(provider)
+            await asyncio.to_thread(acted, tmp_path, url)
+
+    with asyncio.Runner() as runner:
+        runner.run(asyncio.wait_for(story(), 100))
