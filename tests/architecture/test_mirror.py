@@ -10,8 +10,6 @@ from tests.architecture import SOURCE, TESTS, is_data, python_files, write_tree
 
 # Folders of tests that follow a story through many modules instead of one module.
 STORY_FOLDERS = frozenset({"architecture", "docs", "e2e", "examples", "sandbox", "support", "walk"})
-# Tests of everything that the control plane offers: of each of its routes, and not of one module.
-STORIES = frozenset({"control/test_authorisation.py", "control/test_hostile_http.py", "control/test_openapi.py"})
 WITHOUT_OWN_TESTS = frozenset({"__init__.py", "__main__.py"})
 
 
@@ -32,8 +30,7 @@ def _needs_tests(module: Path, package: Path) -> bool:
 
 
 def _is_mirror(test: Path, tests: Path) -> bool:
-    place = test.relative_to(tests)
-    return place.parts[0] not in STORY_FOLDERS and place.as_posix() not in STORIES
+    return test.relative_to(tests).parts[0] not in STORY_FOLDERS
 
 
 def _test_of(module: Path, package: Path, tests: Path) -> Path:

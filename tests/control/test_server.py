@@ -18,7 +18,9 @@ import httpx2
 import pytest
 
 from plugbay.control.server import bound
+from tests.support.databases import KINDS, postgresql, sqlite_database
 from tests.support.plugins import write_plugin, write_python_plugin
+from tests.support.requirements import requirement
 
 PATIENCE = 30.0
 """Seconds for what should take one."""
@@ -183,3 +185,27 @@ def test_no_answer_waits_for_an_acknowledgement() -> None:
             accepted, _ = listening.accept()
             with accepted:
                 assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@requirement("vai:control-one-gateway")
+def test_a_server_with_other_data_and_the_same_database_is_refused(tmp_path: Path, kind: str) -> None:
+    url = sqlite_database(tmp_path) if kind == "sqlite" else postgresql().url(postgresql().create())
+    (tmp_path / "other").mkdir()
+    with served(tmp_path, "--database", url) as first, first.client() as client:
+        homes = {f"XDG_{name}_HOME": str(tmp_path / "other" / name.lower()) for name in ("DATA", "STATE", "CONFIG")}
+        second = subprocess.run(
+            [sys.executable, "-m", "plugbay", "serve", "--listen", "127.0.0.1:0", "--database", url],
+            env={**os.environ, **homes},
+            cwd=tmp_path / "other",
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert second.returncode == 1 and "in use by another plugbay server" in second.stderr
+        assert str(first.process.pid) in second.stderr
+        assert client.get("/readyz").status_code == 200
+        assert first.end(signal.SIGKILL) == -signal.SIGKILL
+    with served(tmp_path, "--database", url) as again:
+        assert again.end() == 0, "whoever is killed keeps nothing"

@@ -12,7 +12,10 @@ from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.principal import OPERATOR, Principal
 from plugbay.gateway.references import parse
 from plugbay.gateway.secrets import SecretScope
+from plugbay.store import secrets as rows
+from plugbay.store.database import Tx
 from plugbay.store.pages import Page
+from plugbay.store.secrets import SecretRow
 from tests.support.gateways import gateway_at, make_org
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -118,5 +121,30 @@ def test_rotations_at_the_same_time_and_secrets_set_meanwhile_lose_nothing(
             await secrets.rotate_key(OPERATOR)
             known = [await value(gateway, f"secret://org_1/key_{number}") for number in range(4)]
             assert known == ["new 0", "new 1", "new 2", "old"]
+
+    run(main)
+
+
+@requirement("vai:control-secret-rotation")
+def test_the_end_of_a_rotation_does_not_forget_the_key_of_the_next_one(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway)
+            await gateway.secrets.put(OPERATOR, ORG, "key", VALUE)
+            look, others = rows.sealed_otherwise, list[asyncio.Task[int]]()
+
+            async def at_the_end(tx: Tx, key_id: str, limit: int) -> list[SecretRow]:
+                found = await look(tx, key_id, limit)
+                if not found and not others:
+                    others.append(asyncio.create_task(gateway.secrets.rotate_key(OPERATOR)))
+                    await asyncio.sleep(0)
+                return found
+
+            monkeypatch.setattr(rows, "sealed_otherwise", at_the_end)
+            assert await gateway.secrets.rotate_key(OPERATOR) == 1
+            assert await others[0] == 1
+            assert await value(gateway, "secret://org_1/key") == VALUE
 
     run(main)

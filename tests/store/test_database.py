@@ -275,3 +275,20 @@ def test_whoever_reads_sees_one_state_of_the_data(database_url: str, run: Run) -
         await database.close()
 
     run(main)
+
+
+def test_a_server_that_says_nothing_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SILENCE", 0.2)
+    name = postgresql().create()
+
+    async def main() -> None:
+        database = await Database.open(postgresql().url(name), migrate=False)
+        for begun in (database.transaction, database.reading):
+            with pytest.raises(StoreUnavailable):
+                async with begun() as tx:
+                    await tx.execute(text("SELECT pg_sleep(20)"))
+        await database.ping()
+        await database.close()
+
+    run(main)
+    postgresql().drop(name)

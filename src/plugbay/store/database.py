@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import msgspec
 from sqlalchemy import Connection, event, text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -238,6 +238,7 @@ def _engine(url: URL) -> AsyncEngine:
     except (ImportError, NoSuchModuleError):
         hint = f"pip install 'plugbay[{EXTRAS[kind]}]'"
         raise StoreRefused(f"the driver {DRIVERS[kind]} is not installed; {hint}") from None
+    event.listen(engine.sync_engine, "handle_error", _silent)
     if kind == "sqlite":
         event.listen(engine.sync_engine, "connect", _prepared)
         event.listen(engine.sync_engine, "begin", _begin)
@@ -255,6 +256,13 @@ def _prepared(connection: Any, record: object) -> None:
     for pragma in _PRAGMAS:
         cursor.execute(pragma)
     cursor.close()
+
+
+def _silent(context: ExceptionContext) -> None:
+    """A server that says nothing, or whose connection breaks: the driver has no error of databases for that."""
+    if isinstance(context.original_exception, OSError):  # which a TimeoutError is, too
+        context.is_disconnect = True
+        raise StoreUnavailable("it does not answer") from context.original_exception
 
 
 def _begin(connection: Connection) -> None:
