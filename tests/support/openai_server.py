@@ -97,7 +97,7 @@ class OpenAiServer:
         try:
             while await self._exchange(reader, writer):
                 pass
-        except ConnectionError:
+        except (ConnectionError, asyncio.IncompleteReadError):  # also in the middle of its request
             self.left += 1
         finally:
             writer.close()

@@ -135,15 +135,22 @@ def digest_of(token: str) -> bytes:
 def operator_token(data: Path) -> tuple[str, bool]:
     """The token of the operator, and whether it was made just now; it is kept in the data directory."""
     path = data / TOKEN_FILE
+    if path.exists():
+        return read_token(path), False
     fresh = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+    # Linked into its place when it is whole: a kill in between leaves no empty file.
+    draft = path.with_name(f".{TOKEN_FILE}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(fresh + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.write(fresh + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        return fresh, True
+        os.link(draft, path)
     except FileExistsError:
         return read_token(path), False
+    finally:
+        draft.unlink()
+    return fresh, True
 
 
 def read_token(path: Path) -> str:
