@@ -95,7 +95,9 @@ def test_what_stands_under_a_telling_key_is_taken_out(key: str) -> None:
     )
 
 
-@pytest.mark.parametrize("key", ["name", "max_tokens", "token_estimate", "key", "author", "secretary", "cookies_eaten"])
+@pytest.mark.parametrize(
+    "key", ["name", "max_tokens", "token_estimate", "key", "author", "secretary", "cookies_eaten", "progressToken"]
+)
 def test_other_keys_are_left_alone(key: str) -> None:
     assert not names_a_secret(key)
     assert redact({key: "x"}) == ({key: "x"}, ())

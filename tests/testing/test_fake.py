@@ -9,7 +9,7 @@ import pytest
 from plugbay import CallFailed, SyncHost
 from plugbay.testing import FakePlugin, answers, fails, faults, in_turn
 
-TOOL = {"rune": "look", "nexo": "fake_look", "kaged": "look", "vai": "look"}
+TOOL = {"rune": "look", "nexo": "fake_look", "kaged": "look", "vai": "look", "mcp": "look"}
 
 
 @pytest.mark.parametrize("contract", TOOL)
@@ -18,7 +18,8 @@ def test_a_fake_plugin_answers_what_it_was_told_to_and_tells_what_it_was_asked(c
     assert fake.calls == [] and fake.pids == []
     with SyncHost.load(fake.path, grant_all=True, unconfined=True) as host:
         said = [host.call(TOOL[contract], {"time": time}) for time in range(3)]
-    values = [each["structured_output"] for each in said] if contract == "vai" else said
+    within = {"vai": "structured_output", "mcp": "structuredContent"}.get(contract)
+    values = [each[within] for each in said] if within else said
     assert values == [{"n": 1}, {"n": 2}, {"n": 2}]
     assert [(call.tool, call.input) for call in fake.calls] == [("look", {"time": time}) for time in range(3)]
     assert {call.pid for call in fake.calls} <= set(fake.pids)

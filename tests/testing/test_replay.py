@@ -9,7 +9,7 @@ import pytest
 from plugbay import CallFailed, SyncHost
 from plugbay.testing import FakePlugin, replay_plugin
 
-TOOL = {"rune": "look", "nexo": "fake_look", "kaged": "look", "vai": "look"}
+TOOL = {"rune": "look", "nexo": "fake_look", "kaged": "look", "vai": "look", "mcp": "look"}
 
 
 def record(fake: FakePlugin, tmp_path: Path) -> Path:

@@ -78,7 +78,8 @@ def authorize(spec: PluginSpec, export: Export, decision: Decision) -> Failure |
 
 def _how_to_grant(names: tuple[str, ...]) -> str:
     flags = " ".join(f"--grant {name}" for name in names)
-    return f"grant it for this run with {flags}, or for good with grants = [...] in plugbay.toml"
+    lasting = "with grants = [...] in plugbay.toml or, on a server, plugbay grant"
+    return f"grant it for this run with {flags}, or for good {lasting}"
 
 
 def _denied(spec: PluginSpec, code: str, message: str, hint: str) -> Failure:

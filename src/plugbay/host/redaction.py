@@ -35,6 +35,9 @@ NAMES = (
 SECRET_SETTINGS = frozenset({"systemconfig"})
 """What contracts call the object with a plugin's secrets when its name does not say so: kaged's `initialize`."""
 
+NOT_SECRET = frozenset({"progresstoken"})
+"""Keys that end like those and are no secret: the number by which MCP tells whose progress it is."""
+
 SCHEMA_KEYS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keys of JSON Schema below which names are declared, not used."""
 
@@ -79,7 +82,7 @@ megabytes takes milliseconds."""
 def names_a_secret(key: str) -> bool:
     """Whether what stands under this key is nobody's business."""
     plain = _SIGNS.sub("", key.lower())
-    return plain.endswith(NAMES) or plain in SECRET_SETTINGS
+    return (plain.endswith(NAMES) and plain not in NOT_SECRET) or plain in SECRET_SETTINGS
 
 
 def pointer(*steps: str | int) -> str:

@@ -26,7 +26,7 @@ HUGE = 17 << 20
 
 LAST_WORDS = "out of memory: this plugin was told to die"
 
-LINE_CONTRACTS = ("rune", "nexo", "kaged")
+LINE_CONTRACTS = ("rune", "nexo", "kaged", "mcp")
 """Those whose frames are lines; the others have a header."""
 
 

@@ -116,4 +116,8 @@ def _vai(plugin: Plugin, folder: Path) -> None:
     program.chmod(0o755)
 
 
-_WRITERS = {"rune": _rune, "nexo": _nexo, "kaged": _kaged, "ainb": _ainb, "vai": _vai}
+def _mcp(plugin: Plugin, folder: Path) -> None:
+    (folder / ".mcp.json").write_text(manifests.mcp_manifest(plugin, COMMAND), "utf-8")
+
+
+_WRITERS = {"rune": _rune, "nexo": _nexo, "kaged": _kaged, "ainb": _ainb, "vai": _vai, "mcp": _mcp}

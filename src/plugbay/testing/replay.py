@@ -80,6 +80,11 @@ def _vai(text: str, command: Sequence[str], root: Path) -> str:
     return tomlkit.dumps(manifest)
 
 
+def _mcp(text: str, command: Sequence[str], root: Path) -> str:
+    servers = {name: {"command": command[0], "args": list(command[1:])} for name in json.loads(text)["mcpServers"]}
+    return json.dumps({"mcpServers": servers}, indent=2)
+
+
 def _install(program: Path, command: Sequence[str]) -> None:
     program.unlink(missing_ok=True)
     program.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n", "utf-8")
@@ -92,4 +97,5 @@ _LEADERS: dict[str, Callable[[str, Sequence[str], Path], str]] = {
     "kaged": _kaged,
     "ainb": _ainb,
     "vai": _vai,
+    "mcp": _mcp,
 }
