@@ -25,7 +25,7 @@ SEATS = [
 ]
 
 UNASKED = {"relay", "tea_shop"}
-"""Plugins of nexo whose manifests do not ask for a sandbox. rune's cannot; the operator confines both."""
+"""Plugins of nexo whose manifests do not ask for a sandbox. Those of rune and MCP cannot. The operator confines all."""
 
 OPERATOR = """\
 [host]
@@ -50,6 +50,7 @@ TALK = [{"role": "user" if at % 2 == 0 else "assistant", "content": f"message {a
 ORDER = {"items": [{"name": "sencha", "price": 4.2}], "ordered": "2026-05-17"}
 GIVEN: dict[str, dict[str, Any]] = {
     "quote": ORDER,
+    "search_notes": {"query": "tea"},
     "tea_shop_quote": ORDER,
     "prices.refresh": {},
     "toy": {"model": "quote", "messages": [{"role": "user", "content": "tea?"}]},
@@ -136,6 +137,7 @@ def test_an_example_works_confined(
     async def main() -> None:
         async with loaded(folder, contract, tmp_path) as host:
             assert await host.settled(20)
+            assert await host.meet() == {}
             assert await used(host) > 0, "nothing of it was tried: name an input in GIVEN"
             networks = {status.spec.id: status.confinement.policy for status in host.plugins()}
             shared = [policy for policy in networks.values() if policy and policy.network.reach is Reach.HOST]
@@ -168,6 +170,6 @@ def test_a_plugin_that_is_let_off_is_seen_to_be_in_the_open(tmp_path: Path, monk
 
 def test_only_known_examples_need_the_word_of_an_operator() -> None:
     specs = [inspect(*seat).spec for seat in SEATS]
-    unasked = {spec.id for spec in specs if spec and spec.sandbox is None and spec.contract != "rune"}
+    unasked = {spec.id for spec in specs if spec and spec.sandbox is None and spec.contract not in ("rune", "mcp")}
     assert unasked == UNASKED
-    assert {spec.contract for spec in specs if spec} == {"rune", "nexo", "kaged", "ainb", "vai"}
+    assert {spec.contract for spec in specs if spec} == {"rune", "nexo", "kaged", "ainb", "vai", "mcp"}
