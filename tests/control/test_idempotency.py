@@ -118,7 +118,7 @@ router = Router()
 carried_out: list[str] = []
 
 
-@router.post("/test/work/{how}", **needs("admin"))
+@router.post("/test/errand/{how}", **needs("admin"))
 @apart
 async def work(how: str, caller: Caller, gateway: TheGateway) -> Any:
     carried_out.append(how)
@@ -167,8 +167,8 @@ def test_work_that_takes_long_is_claimed_before_it_begins(
     async def main() -> None:
         carried_out.clear()
         async with gateway_at(sqlite_url, tmp_path) as gateway, asking(gateway) as client:
-            assert (await client.post(f"/test/work/{how}")).status_code == first
-            assert (await client.post(f"/test/work/{how}")).status_code == again
+            assert (await client.post(f"/test/errand/{how}")).status_code == first
+            assert (await client.post(f"/test/errand/{how}")).status_code == again
             assert carried_out == [how] * times
 
     run(main)
