@@ -449,7 +449,8 @@ class Gate:
 
 async def _nothing_left(spawner: Spawner, before: int) -> None:
     await eventually(lambda: not spawner.children and not carrying(spawner.warden.mark))
-    await eventually(lambda: open_fds() == before)
+    # What an earlier child had may have been counted `before` and is closed only now.
+    await eventually(lambda: open_fds() <= before)
 
 
 async def _warm(spawner: Spawner, gate: Gate) -> int:
