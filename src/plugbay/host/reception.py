@@ -246,7 +246,8 @@ class Reception:
             self._services.offered(self._spec.id, offer)
         else:
             self._note("change_delayed", "what it offers changes all the time")
-            self._next_look = asyncio.get_running_loop().call_later(1 / OFFERS_PER_SECOND, self._look_at_offer)
+            # A little later than the next one is due: timers may be a millisecond early, and would have to wait again.
+            self._next_look = asyncio.get_running_loop().call_later(1 / OFFERS_PER_SECOND + 0.05, self._look_at_offer)
 
     @property
     def _chats(self) -> str:
