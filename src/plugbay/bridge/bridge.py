@@ -332,9 +332,7 @@ def _is_for_the_model(entry: Entry, failure: Failure) -> bool:
     """Whether a model may read why a tool failed. Only an MCP server has errors that are none of its tools' results:
     they have a number of the protocol's, or say that there is no such tool.
     """
-    if entry.spec.contract not in TELLERS:
-        return True
-    return type(failure.detail.get("plugin_code")) is not int and failure.code not in errors.PROTOCOL
+    return entry.spec.contract not in TELLERS or errors.is_for_the_model(InvokeTool, failure)
 
 
 def _outward(failure: Failure | None) -> Failure | None:
