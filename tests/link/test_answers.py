@@ -51,7 +51,7 @@ def test_a_handlers_value_failure_or_exception_is_the_answer(run: Run) -> None:
             return op.message
 
         machine = Recorder()
-        answers = Answers(machine, handler, lambda: None)
+        answers = Answers(machine, handler, lambda _: None)
         for number in (1, 2, 3):
             answers.arrived(asked(number))
         await until(lambda: len(machine.answers) == 3)
@@ -71,7 +71,7 @@ def test_requests_beyond_the_cap_are_refused_at_once(run: Run) -> None:
             return "done"
 
         machine = Recorder()
-        answers = Answers(machine, handler, lambda: None)
+        answers = Answers(machine, handler, lambda _: None)
         for number in range(MAX_HANDLERS + 2):
             answers.arrived(asked(number))
         assert machine.answers == [(MAX_HANDLERS, Code.OVERLOADED), (MAX_HANDLERS + 1, Code.OVERLOADED)]
@@ -94,7 +94,7 @@ def test_a_cancelled_request_is_never_answered_and_stop_cancels_the_rest(run: Ru
                 raise
 
         machine = Recorder()
-        answers = Answers(machine, handler, lambda: None)
+        answers = Answers(machine, handler, lambda _: None)
         answers.arrived(asked(1))
         answers.arrived(asked(2))
         await asyncio.sleep(0)
@@ -111,7 +111,7 @@ def test_a_cancelled_request_is_never_answered_and_stop_cancels_the_rest(run: Ru
 def test_without_a_handler_every_request_is_not_found(run: Run) -> None:
     async def main() -> None:
         machine = Recorder()
-        Answers(machine, None, lambda: None).arrived(asked(1))
+        Answers(machine, None, lambda _: None).arrived(asked(1))
         assert machine.answers == [(1, Code.NOT_FOUND)]
 
     run(main)

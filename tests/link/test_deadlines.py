@@ -83,7 +83,7 @@ def test_an_entry_that_discards_another_one_due_at_the_same_moment_is_obeyed(run
         deadlines.add(0.010, "first", lambda _: deadlines.discard(second))
         deadlines.add(0.011, second, Alarm.expire)
         await asyncio.sleep(0.005)
-        deadlines._now = lambda: asyncio.get_running_loop().time() + 1
+        deadlines.now = lambda: asyncio.get_running_loop().time() + 1
         await until(lambda: len(deadlines) == 0)
         assert log == []
 

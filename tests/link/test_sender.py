@@ -79,7 +79,8 @@ def test_a_burst_of_large_snapshots_is_held_back_but_for_the_first(run: Run) -> 
     async def main() -> None:
         bench = Bench()
         bench.theirs.stalled = True
-        bench.sender.notify(DeliverEvent("t", 1))  # the first of a tick goes at once; what follows would be collected
+        bench.sender.notify(DeliverEvent("t", 1))
+        bench.sender.send_now()  # now the pipe is full, and what follows has to wait
         for _ in range(40):
             bench.sender.notify(DeliverSnapshot("t", b"x" * MIB))
         assert bench.ours.buffered < 2 * MIB
@@ -122,9 +123,10 @@ def test_what_was_urgent_before_a_call_goes_before_it_and_the_rest_after(run: Ru
         bench = Bench()
         bench.theirs.stalled = True
         bench.sender.notify(DeliverEvent("fill", 0))
+        bench.sender.send_now()
         bench.sender.notify(DeliverEvent("queued", 0))
         bench.sender.notify(WriteLog("key", "pressed"))
-        bench.sender.hurry()
+        assert bench.sender.admits_call()
         bench.machine.call(1, InvokeTool("picture", CODEC.dump(1)))
         bench.sender.send_now()
         waiting = bytes(bench.ours._out)
@@ -139,7 +141,7 @@ def test_nothing_urgent_goes_out_before_the_greeting_is_over(run: Run) -> None:
         bench = Bench()
         bench.sender._ready = False
         bench.sender.notify(WriteLog("key", "pressed"))
-        bench.sender.hurry()
+        assert bench.sender.admits_call()
         assert (len(bench.sender.outbox), bench.machine.has_outgoing) == (1, False)
         bench.sender.ready()
         assert len(bench.sender.outbox) == 0 and bench.ours.sent > 0

@@ -23,6 +23,7 @@ from plugbay.model.events import (
 )
 from plugbay.model.operations import DeliverEvent, InvokeTool, WriteLog
 from plugbay.wire import jsonrpc
+from plugbay.wire.json_gate import plain_text
 from plugbay.wire.lines import LineDecoder, TooLong, encode
 from plugbay.wire.strict_json import ABSENT, Malformed
 
@@ -73,12 +74,13 @@ class EchoMachine(Machine):
 
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
+        plain = not self._lines.pending and plain_text(data)
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
                 events += self._fault(Failure(Code.FRAME_TOO_LARGE, "a line is too long"))
                 break
             try:
-                message = self._decode(line)
+                message = self._decode(line, plain)
             except Malformed as error:
                 events.append(Noise(line, str(error)))
                 continue

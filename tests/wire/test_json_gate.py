@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugbay.wire import json_gate
-from plugbay.wire.json_gate import DEFAULT_LIMITS, JsonLimits, Malformed, gate, refuse_wide_numbers
+from plugbay.wire.json_gate import (
+    DEFAULT_LIMITS,
+    JsonLimits,
+    Malformed,
+    gate,
+    plain_text,
+    plainly_flat,
+    refuse_wide_numbers,
+)
 from tests.wire.documents import ACCEPTED, nested
 
 MEBIBYTE = 1024 * 1024
@@ -222,6 +230,24 @@ def test_a_hostile_frame_costs_a_few_times_its_size_in_memory(attack: str) -> No
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 16 * MEBIBYTE
+
+
+PIECES = [*(b"%c" % byte for byte in b'[]{",-e\\\n'), b"1" * 19, b"9" * 20, b"1e9", b"5e999", b"\xc3", b"x" * 40]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=300).map(b"".join))
+def test_what_is_plain_is_never_refused(chunk: bytes) -> None:
+    plain = plain_text(chunk)
+    for frame in (chunk, *chunk.split(b"\n")):
+        if plainly_flat(frame) and (plain or plain_text(frame)):
+            gate(frame)
+            refuse_wide_numbers(frame)
+
+
+@pytest.mark.parametrize("message", [b'{"id":12,"result":{"text":"%b"}}' % (b"x" * 3_000), b"{}", b"[1.5e10,-3]"])
+def test_an_ordinary_message_is_plain(message: bytes) -> None:
+    assert plain_text(message) and plainly_flat(message)
 
 
 @settings(max_examples=100, deadline=None)

@@ -34,7 +34,7 @@ class Answers:
         self,
         machine: Machine,
         handler: Handler | None,
-        send: Callable[[], None],
+        send: Callable[[int], None],
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         """`has_room`: whether the peer reads well enough for pieces of an answer; the answer itself always goes."""
@@ -74,7 +74,7 @@ class Answers:
                 why = "the plugin does not read the pieces it asked for"
                 raise CallFailed(Failure(Code.OVERLOADED, why, retryable=True))
             self._machine.progress(event.id, item)
-            self._send()
+            self._send(len(self._tasks))
 
         try:
             answer = await handler(event.op, progress)
@@ -91,4 +91,4 @@ class Answers:
             self._machine.finish(id, None, answer)
         else:
             self._machine.finish(id, answer)
-        self._send()
+        self._send(len(self._tasks))

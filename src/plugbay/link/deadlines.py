@@ -1,9 +1,8 @@
 """`Deadlines`: every timeout of a loop on one timer.
 
-A dictionary of what is in flight, and a timer for the earliest of it. Finished entries just leave the dictionary, so
-memory follows what is in flight and an ordinary call never touches the timer: about 0.3 us where `asyncio.timeout`
-costs 10. When the timer fires, what is due expires and the timer is set for the earliest of the rest. Knows nothing
-about what expires.
+A dictionary of what is awaited, and a timer for the earliest of it. Finished entries just leave the dictionary, so
+memory follows what is awaited, and to wait costs about 0.3 us where `asyncio.timeout` costs 10. When the timer fires,
+what is due expires and the timer is set for the earliest of the rest. Knows nothing about what expires.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ Expire = Callable[[Any], None]
 class Deadlines:
     """All deadlines of one event loop."""
 
-    __slots__ = ("_due", "_loop", "_next", "_now", "_timer")
+    __slots__ = ("_due", "_loop", "_next", "_timer", "now")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._now = loop.time
+        self.now = loop.time
         self._due: dict[Any, tuple[float, Expire]] = {}
         self._next = float("inf")
         """When the timer fires; never later than the earliest entry."""
@@ -30,7 +29,7 @@ class Deadlines:
 
     def add(self, seconds: float, entry: Any, expire: Expire) -> None:
         """Call `expire(entry)` in `seconds`, unless the entry is discarded before."""
-        at = self._now() + seconds
+        at = self.now() + seconds
         self._due[entry] = (at, expire)
         if at < self._next:
             self._arm(at)
@@ -59,7 +58,7 @@ class Deadlines:
     def _fire(self) -> None:
         self._timer = None
         self._next = float("inf")
-        now = self._now()
+        now = self.now()
         late = sorted((at, number, entry) for number, (entry, (at, _)) in enumerate(self._due.items()) if at <= now)
         for _, _, entry in late:
             due = self._due.pop(entry, None)

@@ -18,6 +18,7 @@ from plugbay.link.answers import Answers
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.grace import DEADLINE, Grace
 from plugbay.link.hooks import Hooks
+from plugbay.link.in_flight import InFlight
 from plugbay.link.sender import Sender
 from plugbay.link.stream import EXIT_NOTICE, ByteStream
 from plugbay.link.tap import Tap
@@ -43,8 +44,8 @@ class Link:
     """The live conversation with one peer."""
 
     __slots__ = tuple(
-        "_answers _deadlines _eof_timer _graces _greeted _has_process _hooks _loop _number _parting _progress _send "
-        "_sender _stream _tap _trace _waiting fault hello late machine noise".split()
+        "_answers _deadlines _eof_timer _graces _greeted _has_process _hooks _in_flight _loop _number _parting "
+        "_progress _send _sender _stream _tap _trace fault hello late machine noise".split()
     )
 
     def __init__(
@@ -64,7 +65,7 @@ class Link:
         self._tap: Tap | None = None
         self._has_process = has_process
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[CallId, asyncio.Future[CallFinished]] = {}
+        self._in_flight = InFlight(deadlines, self._expire)
         self._progress: dict[CallId, Callable[[Any], None]] = {}
         self._graces: dict[CallId, Grace] = {}
         self._number = 0
@@ -164,29 +165,27 @@ class Link:
         if self._trace is not None:
             self._trace("link.call")
             self._trace("machine.call")
-        if self.fault is not None or not self._sender.has_room():
+        if self.fault is not None or (self._stream.buffered and not self._sender.admits_call()):
             return CallFinished(id, None, self.fault or self._overloaded())
-        self._sender.hurry()
         refusal = self.machine.call(id, op)
         if refusal is not None:
             return CallFinished(id, None, refusal)
         future: asyncio.Future[CallFinished] = self._loop.create_future()
-        self._waiting[id] = future
+        self._in_flight.add(id, future, timeout)
         if on_progress is not None:
             self._progress[id] = on_progress
-        self._deadlines.add(timeout, future, self._expire)
         if grace is not None:
             self._graces[id] = grace
-            grace.begin(lambda: self._call_off(id, future, grace))
-        self._send()
+            grace.begin(lambda: self._call_off(id, grace))
+        self._send(len(self._in_flight.calls))
         try:
             return await future
         except asyncio.CancelledError:
             self._abandon(id, "the caller cancelled")
             raise
         finally:
-            self._deadlines.discard(future)
-            self._progress.pop(id, None)
+            if on_progress is not None:
+                self._progress.pop(id, None)
             if grace is not None:
                 del self._graces[id]
                 grace.end()
@@ -203,7 +202,7 @@ class Link:
     @property
     def waiting(self) -> int:
         """Calls in flight."""
-        return len(self._waiting)
+        return len(self._in_flight)
 
     @property
     def dropped(self) -> int:
@@ -219,14 +218,11 @@ class Link:
         return Failure(Code.OVERLOADED, f"{self._stream.buffered:,} bytes already wait for the plugin to read")
 
     def _abandon(self, id: CallId, reason: str) -> None:
-        if self._waiting.pop(id, None) is not None and self.fault is None:
+        if self._in_flight.take(id) is not None and self.fault is None:
             self.machine.cancel(id, reason)
             self._send()
 
-    def _expire(self, future: asyncio.Future[CallFinished]) -> None:
-        id = next((id for id, waiting in self._waiting.items() if waiting is future), None)
-        if id is None:
-            return
+    def _expire(self, id: CallId) -> None:
         grace = self._graces.get(id)
         if grace is not None and grace.cancel(DEADLINE):
             return
@@ -236,16 +232,16 @@ class Link:
             failure = _ignored(grace)
         self._give_up(id, DEADLINE, failure)
 
-    def _call_off(self, id: CallId, future: asyncio.Future[CallFinished], grace: Grace) -> None:
+    def _call_off(self, id: CallId, grace: Grace) -> None:
         """The peer is told, and has the grace to answer all the same: its deadline from now on."""
-        if id in self._waiting and self.fault is None:
-            self._deadlines.add(grace.seconds, future, self._expire)
+        if id in self._in_flight and self.fault is None:
+            self._in_flight.extend(id, grace.seconds)
             self.machine.cancel(id, grace.reason)
             self._send()
 
     def _give_up(self, id: CallId, reason: str, failure: Failure) -> None:
-        future = self._waiting.get(id)
-        if future is not None:
+        if id in self._in_flight:
+            future, _ = self._in_flight.calls[id]
             self._abandon(id, reason)
             self._settle(future, CallFinished(id, None, failure))
 
@@ -255,7 +251,6 @@ class Link:
     # The stream's listener.
 
     def data_received(self, data: bytes) -> None:
-        self._sender.heard()
         if self._tap is not None:
             self._tap.received(data, self.machine.pending)
         if self._trace is not None:
@@ -270,7 +265,8 @@ class Link:
             return
         if self.machine.satisfied:
             self._stream.pause()
-        self._sender.send_now()
+        if self.machine.has_outgoing:
+            self._sender.send_now()
 
     def eof_received(self) -> None:
         if self._has_process and self._eof_timer is None:
@@ -295,21 +291,22 @@ class Link:
 
     def _take(self, events: list[Event]) -> None:
         """Each answer to its caller, everything else where it belongs."""
-        waiting = self._waiting
+        waiting = self._in_flight.calls
         for event in events:
             if type(event) is not CallFinished:
                 self._dispatch(event)
-            elif (future := waiting.pop(event.id, None)) is None:
+            elif (found := waiting.pop(event.id, None)) is None:
                 self.late += 1
             else:
-                self._progress.pop(event.id, None)
-                self._settle(future, event)
+                self._settle(found[0], event)
 
     def _settle(self, future: asyncio.Future[CallFinished], event: CallFinished) -> None:
         if self._trace is not None:
             self._trace("link.settle")
         if event.failure is not None and self._hooks.explain is not None:
             event.failure = self._hooks.explain(event.failure)
+        if self._progress:
+            self._progress.pop(event.id, None)
         if not future.done():
             future.set_result(event)
 
@@ -344,7 +341,7 @@ class Link:
     def _progressed(self, event: CallProgress) -> None:
         on_progress = self._progress.get(event.id)
         if on_progress is None:
-            self.late += event.id not in self._waiting
+            self.late += event.id not in self._in_flight
             return
         try:
             on_progress(event.item)
@@ -375,8 +372,7 @@ class Link:
         self._sender.over = True
         self._part(failure)
         self._stream.pause()
-        waiting, self._waiting = self._waiting, {}
-        for id, future in waiting.items():
+        for id, future in self._in_flight.end():
             if not future.done():
                 future.set_result(CallFinished(id, None, failure))
         if self._greeted is not None and not self._greeted.done():

@@ -1,4 +1,4 @@
-"""`Sender`: when the bytes of one link go out. The first frame of a tick at once, the rest of the tick together.
+"""`Sender`: when the bytes of one link go out. A frame alone at once, many of one tick together.
 
 Owns the order of what is sent: calls and answers as they come, notifications only as fast as the peer's pipe takes
 them, so that an urgent one never waits behind more than the frame that is under way. Refuses to know who waits for an
@@ -22,6 +22,13 @@ from plugbay.model.errors import Failure
 if TYPE_CHECKING:
     from plugbay.model.operations import Operation
 
+FEW = 2
+"""Up to so many at once, each is sent as it is made. A peer with more to do does not wait for it, and a write for each
+costs more than all the rest of a call."""
+
+BATCH = 16
+"""Frames of one tick that are sent together: enough to make a write cheap, few enough that the peer works meanwhile."""
+
 MAX_UNSENT = 8 << 20
 """Bytes waiting for a peer that does not read; past this calls and progress are refused instead of queued."""
 
@@ -30,7 +37,7 @@ class Sender:
     """Everything that goes out on one link."""
 
     __slots__ = tuple(
-        "_burst _deadlines _direct _flush_scheduled _handed_over _loop _machine _ready _refused _stall _stalled "
+        "_burst _deadlines _flush_scheduled _handed_over _held _loop _machine _ready _refused _stall _stalled "
         "_stream _trace outbox over tap".split()
     )
 
@@ -51,9 +58,10 @@ class Sender:
         self._refused = refused
         self._trace = trace
         self._loop = asyncio.get_running_loop()
-        self._direct = True
         self._flush_scheduled = False
         self._burst = 0
+        self._held = 0
+        """Frames of this tick that wait for its end."""
         self._handed_over = 0
         """Bytes that the pipe did not take at once when the stream was last given notifications."""
         self._stall: StallWatch | None = None
@@ -64,12 +72,19 @@ class Sender:
         self.tap: Tap | None = None
         """Shown every byte before it is written."""
 
-    def send(self) -> None:
-        """Send what the machine has to say, now or with the rest of the tick."""
+    def send(self, at_once: int = 0) -> None:
+        """Send what the machine has to say: now where little goes on, else with the rest of the tick.
+
+        `at_once`: how many calls or answers like this one are under way.
+        """
         if self.over:
             return
-        if self._direct:
-            self._direct = False
+        if at_once <= FEW:
+            self._write(self._machine.outgoing())
+            return
+        self._held += 1
+        if self._held == BATCH:
+            self._held = 0
             self._write(self._machine.outgoing())
         elif not self._flush_scheduled:
             self._flush_scheduled = True
@@ -79,13 +94,9 @@ class Sender:
         """The same at once: whatever was read has been dealt with."""
         self._write(self._machine.outgoing())
 
-    def heard(self) -> None:
-        """The peer said something: that begins a tick, unless something waits for the end of one."""
-        if not self._flush_scheduled:
-            self._direct = True
-
     def _flush(self) -> None:
-        self._burst, self._direct, self._flush_scheduled = 0, True, False
+        self._burst = self._held = 0
+        self._flush_scheduled = False
         if not self.over:
             self._write(self._machine.outgoing())
 
@@ -107,11 +118,17 @@ class Sender:
         """Whether the peer reads well enough to be asked more. A large notification is not held against calls."""
         return self._stream.buffered <= MAX_UNSENT + self._handed_over
 
-    def hurry(self) -> None:
-        """What was urgent before a call goes before it: a picture shows the keys that were pressed until then."""
-        if self._ready and self._stream.buffered:
+    def admits_call(self) -> bool:
+        """The same, before a call while bytes wait: what was urgent goes before it.
+
+        So a picture shows the keys that were pressed until then.
+        """
+        if not self.has_room():
+            return False
+        if self._ready:
             for op in self.outbox.take_urgent():
                 self._tell(op)
+        return True
 
     # Notifications.
 
@@ -125,7 +142,7 @@ class Sender:
         self._tell(op)
         self._burst += weight(op)
         if self._burst < BURST:
-            self.send()
+            self.send(FEW + 1)
         else:
             self._hand_over()
 

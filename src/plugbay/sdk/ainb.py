@@ -147,9 +147,10 @@ def _refusal_of(topic: str) -> Sink:
 class PictureCodec:
     """The codec of a plugin, for which a picture is JSON already."""
 
-    __slots__ = ("_encode", "decode", "decoder", "dump", "load")
+    __slots__ = ("_encode", "decode", "decoder", "dump", "load", "raw_type")
 
     def __init__(self, codec: Codec) -> None:
+        self.raw_type = codec.raw_type
         self.decode, self.decoder, self.load, self.dump = codec.decode, codec.decoder, codec.load, codec.dump
         self._encode = codec.encode
 

@@ -18,13 +18,15 @@ from plugbay.wire.json_gate import (
     JsonLimits,
     Malformed,
     gate,
+    plain_text,
+    plainly_flat,
     refuse_wide_numbers,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn, Protocol
+    from typing import Any, ClassVar, NoReturn, Protocol
 
     class Codec(Protocol):
         """What a machine reads and writes JSON with. `raw` is the codec's own form of one unread value.
@@ -32,7 +34,13 @@ if TYPE_CHECKING:
         What a decoder accepted is good throughout: `load` succeeds on every raw field of it.
         """
 
-        def decoder(self, fields: tuple[str, ...], raw: tuple[str, ...] = ()) -> Callable[[bytes], Any]: ...
+        @property
+        def raw_type(self) -> type:
+            """What every raw value is and no other value, where the two differ; it can be joined with bytes."""
+
+        def decoder(self, fields: tuple[str, ...], raw: tuple[str, ...] = ()) -> Callable[..., Any]:
+            """A function of a frame, and of whether the frame is known to be `plain_text`."""
+
         def decode(self, frame: bytes) -> Any: ...
         def encode(self, value: Any) -> bytes: ...
         def load(self, raw: Any) -> Any: ...
@@ -92,22 +100,30 @@ class Engine:
         self.write = write
 
 
+class _NoRaw:
+    """The type of no value at all."""
+
+    __slots__ = ()
+
+
 class StdlibCodec:
     """JSON without a dependency. Raw values are plain values, so `load` and `dump` have nothing to do."""
 
     __slots__ = ("_engine",)
 
+    raw_type: ClassVar[type] = _NoRaw
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def decoder(self, fields: tuple[str, ...], raw: tuple[str, ...] = ()) -> Callable[[bytes], Any]:
+    def decoder(self, fields: tuple[str, ...], raw: tuple[str, ...] = ()) -> Callable[..., Any]:
         """A function from a frame with one JSON object to a message; what has no key is `ABSENT`."""
         names = fields + raw
         shape = type("Message", (Value,), {"__slots__": names})
         decode = self.decode
 
-        def read(frame: bytes) -> Any:
-            document = decode(frame)
+        def read(frame: bytes, plain: bool = False) -> Any:
+            document = decode(frame, plain)
             if type(document) is not dict:
                 raise Malformed("not a JSON object")
             message = shape()
@@ -117,11 +133,12 @@ class StdlibCodec:
 
         return read
 
-    def decode(self, frame: bytes) -> Any:
-        """The one JSON value in `frame`."""
+    def decode(self, frame: bytes, plain: bool = False) -> Any:
+        """The one JSON value in `frame`; `plain`: the frame is known to be `plain_text`."""
         body = frame.strip(WHITESPACE)
-        gate(body)
-        refuse_wide_numbers(body)
+        if not (plainly_flat(body) and (plain or plain_text(body))):
+            gate(body)
+            refuse_wide_numbers(body)
         text = body.decode()
         try:
             if "\\ud" in text or "\\uD" in text:
