@@ -47,6 +47,15 @@ def test_a_full_name_always_resolves_and_a_short_one_where_it_is_unique() -> Non
     assert entry("only_a").full_name == "a/only_a"
 
 
+def test_what_is_learned_later_is_found_under_both_of_its_names() -> None:
+    catalog = Catalog([spec("a", Export("tool", "t"))])
+    assert catalog.learn("a", [{"name": "t", "description": "new", "input_schema": SCHEMA}]) == []
+    for name in ("t", "a/t"):
+        found = catalog.resolve(name)
+        assert isinstance(found, Entry) and found.export.description == "new"
+        assert found.check_input(CODEC.payload({"n": "x"}), CODEC) is not None
+
+
 def test_an_ambiguous_name_lists_its_candidates() -> None:
     assert failure("shared").detail["candidates"] == ["a/shared", "b/shared"]
 
@@ -57,12 +66,12 @@ def test_an_unknown_name_suggests_what_is_near_or_lists_what_there_is() -> None:
 
 
 def test_an_input_that_does_not_fit_names_the_path_and_the_rule() -> None:
-    problem = entry("only_a").check_input(CODEC.dump({"n": "x"}), CODEC)
+    problem = entry("only_a").check_input(CODEC.payload({"n": "x"}), CODEC)
     assert problem is not None
     assert problem.code == Code.INVALID_INPUT
     assert problem.detail["errors"] == [{"path": "n", "rule": '"x" is not of type "integer"'}]
-    assert entry("only_a").check_input(CODEC.dump({"n": 1}), CODEC) is None
-    assert entry("a/shared").check_input(CODEC.dump(["anything"]), CODEC) is None
+    assert entry("only_a").check_input(CODEC.payload({"n": 1}), CODEC) is None
+    assert entry("a/shared").check_input(CODEC.payload(["anything"]), CODEC) is None
 
 
 def named(plugin_id: str, *exports: tuple[str, str]) -> PluginSpec:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from plugbay.model.ids import CALL_ID_BYTES, call_id, full_name, id_problem
+from plugbay.model.ids import CALL_ID_BYTES, call_ids, full_name, id_problem
 
 
 def test_a_call_id_is_its_entropy_in_hex() -> None:
-    assert call_id(bytes(range(CALL_ID_BYTES))) == "call_00010203040506070809"
+    assert call_ids(bytes(range(2 * CALL_ID_BYTES))) == ["call_00010203040506070809", "call_0a0b0c0d0e0f10111213"]
 
 
 def test_a_full_name_joins_plugin_and_export() -> None:

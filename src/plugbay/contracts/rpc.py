@@ -16,7 +16,8 @@ from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallArrived, CallFinished, Closed, Noise
 from plugbay.model.operations import Shutdown
 from plugbay.model.text import printable
-from plugbay.wire.json_gate import Malformed, gate
+from plugbay.wire.json_gate import Malformed, gate, plain_text
+from plugbay.wire.lines import SPLIT_BYTES
 from plugbay.wire.strict_json import Unencodable
 
 TYPE_CHECKING = False
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import HostOp, Operation, PluginOp
+    from plugbay.wire.lines import LineDecoder
     from plugbay.wire.strict_json import Codec
 
     Id = int | float | str | None
@@ -74,6 +76,11 @@ def transitions(host_breaks: tuple[str, ...], plugin_breaks: tuple[str, ...] = (
 def _broken(states: tuple[str, ...]) -> dict[tuple[str, str], str]:
     over = {(FAILED, "close"): CLOSED} if states else {}
     return {**over, **{(state, "violation"): FAILED for state in states}}
+
+
+def plain_chunk(lines: LineDecoder, data: bytes) -> bool:
+    """Whether one look at a chunk saves one at each of its lines: they all lie in it, and it is `plain_text`."""
+    return len(data) <= SPLIT_BYTES and not lines.pending and plain_text(data)
 
 
 def noise(frame: bytes, why: str) -> list[Event]:

@@ -170,7 +170,7 @@ INPUTS: dict[str, Any] = {
 
 
 def operation(
-    export: Export, payload: msgspec.Raw, codec: MsgspecCodec, context: Mapping[str, Any], *, stream: bool = False
+    export: Export, payload: msgspec.Raw, codec: MsgspecCodec, context: Mapping[str, Any], stream: bool = False
 ) -> PluginOp | Failure:
     """What to ask the plugin. The payload fits the export's schema already."""
     if export.facts.get("unsupported"):

@@ -17,7 +17,6 @@ import msgspec
 from plugbay.host import policy
 from plugbay.host.asking import operation
 from plugbay.host.catalog import Catalog, Entry
-from plugbay.host.fleet import has_class
 from plugbay.host.invocation_context import Order
 from plugbay.host.invocations import Invocations
 from plugbay.host.policy import Decision
@@ -26,7 +25,7 @@ from plugbay.host.seat import Deadline
 from plugbay.host.supervisor import Supervisor
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.events import CallFinished
-from plugbay.model.ids import CALL_ID_BYTES, call_id
+from plugbay.model.ids import CALL_ID_BYTES, call_ids
 from plugbay.model.operations import Chat
 from plugbay.model.spec import PluginSpec
 from plugbay.wire.fast_json import MsgspecCodec
@@ -69,7 +68,7 @@ class CallResult(msgspec.Struct, frozen=True, gc=False):
         """The output as Python values; raises `CallFailed` when the call failed."""
         if self.record.failure is not None:
             raise CallFailed(self.record.failure, self.record.call_id)
-        return self.value()
+        return None if self.output is None else self.codec.load(self.output)
 
 
 class Calls:
@@ -94,7 +93,8 @@ class Calls:
         self._call_log = call_log
         self._codec = codec
         self._trace = trace
-        self._entropy = b""
+        self._ids: list[str] = []
+        """Drawn ahead: asking the system for random bytes costs as much as half a record."""
 
     def admits(self, entry: Entry) -> bool:
         """Whether the plugin of this export may be started at all."""
@@ -105,15 +105,15 @@ class Calls:
 
         def ask(entry: Entry) -> PluginOp | Failure:
             try:
-                payload = self._codec.dump(input)
+                payload = self._codec.payload(input)
             except Unencodable as error:
                 return Failure(Code.INVALID_INPUT, f"the input is not JSON: {error}")
+            if len(payload) > MAX_INPUT:
+                return Failure(Code.FRAME_TOO_LARGE, f"the input has more than {MAX_INPUT:,} bytes")
             refusal = entry.check_input(payload, self._codec)
             if refusal is not None:
                 return refusal
-            if memoryview(payload).nbytes > MAX_INPUT:
-                return Failure(Code.FRAME_TOO_LARGE, f"the input has more than {MAX_INPUT:,} bytes")
-            return operation(entry.export, payload, self._codec, context, stream=stream)
+            return operation(entry.export, msgspec.Raw(payload), self._codec, context, stream)
 
         return ask
 
@@ -127,28 +127,31 @@ class Calls:
         order: Order | None = None,
     ) -> CallResult:
         """One call, from its name to its record; a failure is a value here. `kind` tells exports of one name apart."""
-        started_at, began = time.time(), time.monotonic()
-        self._step("host.call")
-        self._step("catalog.resolve")
+        started_at, began = time.time(), time.monotonic_ns()
+        if self._trace is not None:
+            self._trace("host.call")
+            self._trace("catalog.resolve")
         entry = self.catalog.resolve(name, kind)
-        finished = CallFinished(0, None, entry if isinstance(entry, Failure) else None)
+        output, failure = None, None
         try:
             if isinstance(entry, Failure) and entry.code == Code.NOT_FOUND and self.meet is not None:
                 entry = await self.meet(name, timeout) or self.catalog.resolve(name, kind)
-                finished = CallFinished(0, None, entry if isinstance(entry, Failure) else None)
-                timeout = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
-            if isinstance(entry, Entry):
-                run = self._invoke if has_class(entry.export) else self._run
+                timeout = None if timeout is None else max(0.0, timeout - (time.monotonic_ns() - began) / 1e9)
+            if isinstance(entry, Failure):
+                failure = entry
+            else:
+                run = self._invoke if entry.by_invocation else self._run
                 finished = await run(entry, ask, timeout, on_progress, order)
+                output, failure = finished.value, finished.failure
         except Exception as error:
-            finished = CallFinished(0, None, Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}"))
+            failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
         except BaseException:
-            finished = CallFinished(0, None, _cancelled(entry))
+            failure = _cancelled(entry)
             raise
         finally:
-            record = self._record(name, entry, started_at, (time.monotonic() - began) * 1000, finished.failure)
-            self._step("host.call.finished")
-        return CallResult(record, finished.value, self._codec)
+            milliseconds = (time.monotonic_ns() - began) // 1000 / 1000
+            record = self._record(name, entry, started_at, milliseconds, failure)
+        return CallResult(record, output, self._codec)
 
     def tell(self, plugin_id: str, op: PluginOp) -> bool:
         """Tell a plugin something; False when it is not running, because nothing is started for this."""
@@ -165,7 +168,8 @@ class Calls:
     ) -> CallFinished:
         """The story of work that is done in invocations: those go on with less than was requested."""
         plugin_id = entry.spec.id
-        self._step("policy.authorize")
+        if self._trace is not None:
+            self._trace("policy.authorize")
         op = policy.admit(entry.spec, self._decisions[plugin_id]) or ask(entry)
         if isinstance(op, Failure):
             return CallFinished(0, None, op)
@@ -184,7 +188,8 @@ class Calls:
     ) -> CallFinished:
         """The story: judge what is asked, lease a child, ask it, see it off."""
         plugin_id = entry.spec.id
-        self._step("policy.authorize")
+        if self._trace is not None:
+            self._trace("policy.authorize")
         op = policy.authorize(entry.spec, entry.export, self._decisions[plugin_id]) or ask(entry)
         if isinstance(op, Failure):
             return CallFinished(0, None, op)
@@ -193,16 +198,34 @@ class Calls:
             why = "the host is not running; start it, or use `async with`"
             return CallFinished(0, None, Failure(Code.UNAVAILABLE, why))
         patience = _patience(supervisor.binding.spec, op) if timeout is None else timeout
-        deadline = Deadline(min(patience, LONGEST_CALL))
-        lease = supervisor.at_once() or await supervisor.lease(deadline)
+        seconds = min(patience, LONGEST_CALL)
+        lease = supervisor.at_once()
+        if lease is None:
+            return await self._run_later(entry, ask, op, supervisor, Deadline(seconds), on_progress)
+        try:
+            return await lease.link.call(op, seconds, on_progress)
+        finally:
+            lease.release()
+
+    async def _run_later(
+        self,
+        entry: Entry,
+        ask: Ask,
+        op: PluginOp | Failure,
+        supervisor: Supervisor,
+        deadline: Deadline,
+        on_progress: Callable[[Any], None] | None,
+    ) -> CallFinished:
+        """The same with a child that has to be waited for, or that serves this call alone."""
+        lease = await supervisor.lease(deadline)
         if isinstance(lease, Failure):
             return CallFinished(0, None, lease)
         try:
             known = self.catalog.current(entry)
             if known is not entry:  # its greeting has just told us more about it
                 op = known if isinstance(known, Failure) else ask(known)
-                if isinstance(op, Failure):
-                    return CallFinished(0, None, op)
+            if isinstance(op, Failure):
+                return CallFinished(0, None, op)
             answer = await lease.link.call(op, deadline.left(), on_progress)
             return await lease.conclude(answer, deadline)
         finally:
@@ -213,40 +236,31 @@ class Calls:
         name: str,
         entry: Entry | Failure,
         started_at: float,
-        duration_ms: float,
+        milliseconds: float,
         failure: Failure | None,
     ) -> CallRecord:
-        spec = entry.spec if isinstance(entry, Entry) else None
-        record = CallRecord(
-            call_id=self._new_id(),
-            plugin=spec.id if spec else "",
-            version=spec.version if spec else "",
-            contract=spec.contract if spec else "",
-            export=entry.export.name if isinstance(entry, Entry) else name,
-            started_at=started_at,
-            duration_ms=round(duration_ms, 3),
-            failure=failure.with_detail(spec.id) if failure and spec else failure,
-        )
+        if not self._ids:
+            self._ids = call_ids(os.urandom(CALL_ID_BYTES * IDS_AT_ONCE))
+        id = self._ids.pop()
+        if isinstance(entry, Failure):
+            record = CallRecord(id, "", "", "", name, started_at, milliseconds, failure)
+        else:
+            spec = entry.spec
+            failure = failure and failure.with_detail(spec.id)
+            record = CallRecord(
+                id, spec.id, spec.version, spec.contract, entry.export.name, started_at, milliseconds, failure
+            )
         self._call_log.finished(record)
-        return record
-
-    def _new_id(self) -> str:
-        """Random bytes are drawn for many calls at once: asking the system costs as much as half a record."""
-        if not self._entropy:
-            self._entropy = os.urandom(CALL_ID_BYTES * IDS_AT_ONCE)
-        drawn, self._entropy = self._entropy[:CALL_ID_BYTES], self._entropy[CALL_ID_BYTES:]
-        return call_id(drawn)
-
-    def _step(self, name: str) -> None:
         if self._trace is not None:
-            self._trace(name)
+            self._trace("host.call.finished")
+        return record
 
 
 def _patience(spec: PluginSpec, op: PluginOp) -> float:
     """Seconds for this operation where the contract has its own, else those for any call."""
     if not spec.patience:
         return spec.timeouts.call
-    name = "Chat.stream" if isinstance(op, Chat) and op.stream else type(op).__name__
+    name = "Chat.stream" if type(op) is Chat and op.stream else type(op).__name__
     return spec.patience.get(name, spec.timeouts.call)
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-import msgspec
-
 from plugbay.contracts.schemas import compile_schema, schema_problem
 from plugbay.host.asking import INPUTS
+from plugbay.host.fleet import has_class
 from plugbay.model.errors import Code, Failure
 from plugbay.model.ids import full_name
 from plugbay.model.spec import Export, PluginSpec
@@ -32,12 +31,15 @@ class Entry:
     spec: PluginSpec
     export: Export
     validator: Any
+    full_name: str = field(init=False)
+    by_invocation: bool = field(init=False)
+    """Whether its work is done in invocations."""
 
-    @property
-    def full_name(self) -> str:
-        return full_name(self.spec.id, self.export.name)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "full_name", full_name(self.spec.id, self.export.name))
+        object.__setattr__(self, "by_invocation", has_class(self.export))
 
-    def check_input(self, payload: msgspec.Raw, codec: MsgspecCodec) -> Failure | None:
+    def check_input(self, payload: bytes, codec: MsgspecCodec) -> Failure | None:
         """Why the JSON that will be sent does not fit the input schema, naming the path and the rule."""
         if self.validator is None:
             return None
@@ -79,6 +81,12 @@ class Catalog:
         for offered in self._offered.values():
             for entry in offered:
                 self._add(entry)
+        self._index_names()
+
+    def _index_names(self) -> None:
+        self._named = {short: self._full[names[0]] for short, names in self._short.items() if len(names) == 1}
+        """By every name that means one export: nearly all that is ever asked for."""
+        self._named |= self._full
 
     def _add(self, entry: Entry) -> None:
         name = entry.full_name
@@ -133,6 +141,7 @@ class Catalog:
         self._all[old.export.kind, name] = new
         if self._full[name] is old:
             self._full[name] = new
+        self._index_names()
 
     def current(self, entry: Entry) -> Entry | Failure:
         """The entry as it is known now; a `Failure` when the plugin no longer offers it, or nobody may use it."""
@@ -141,7 +150,9 @@ class Catalog:
 
     def resolve(self, name: str, kind: str = "") -> Entry | Failure:
         """The export called `name`, of that kind if one is given: full names always work, short ones if unique."""
-        found = self._resolve_kind(name, kind) if kind else self._resolve(name)
+        if not kind and (entry := self._named.get(name)) is not None:
+            return entry
+        found = self._resolve_kind(name, kind) if kind else self._unresolved(name)
         return found if isinstance(found, Entry) else self._why_barred(name) or found
 
     def _why_barred(self, name: str) -> Failure | None:
@@ -151,13 +162,8 @@ class Catalog:
                     return failure
         return None
 
-    def _resolve(self, name: str) -> Entry | Failure:
-        entry = self._full.get(name)
-        if entry is not None:
-            return entry
-        names = self._short.get(name, ())
-        if len(names) == 1:
-            return self._full[names[0]]
+    def _unresolved(self, name: str) -> Failure:
+        names = self._short.get(name)
         if names:
             text = f"{name!r} is offered by {len(names)} plugins; use one of {', '.join(names[:MAX_LISTED])}"
             return Failure(Code.NOT_FOUND, text, detail={"candidates": names[:MAX_LISTED]})

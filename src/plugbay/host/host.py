@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -121,6 +122,8 @@ class Host(Facilities):
         self.taps = Taps(self._specs, record, self._backends.services.journal.note)
         self.tap = self.taps.open
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        """Where that loop runs."""
         self._runtime: Runtime | None = None
         self._stopping: asyncio.Future[None] | None = None
 
@@ -146,7 +149,7 @@ class Host(Facilities):
         """Bind to the running loop. Children start when they are first needed; eager plugins and pools start now."""
         if self._runtime is not None:
             raise PlugbayError("this host has been started already")
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         self._runtime = runtime = Runtime(
             self._bindings.spawner(self._log_dir, self.journal),
             Deadlines(self._loop),
@@ -311,8 +314,11 @@ class Host(Facilities):
         return await self._carry(self._namespaces.run(namespace, argv, timeout))
 
     def _at_home(self) -> bool:
-        """Whether the running loop is the host's own, or the host has none to carry anything to."""
-        return self._loop is None or self._loop is asyncio.get_running_loop() or not self._loop.is_running()
+        """Whether the running loop is the host's own, or the host has none to carry anything to.
+
+        A thread runs one loop at a time, and to ask for the thread is no system call; to ask for the loop is one.
+        """
+        return self._loop is None or self._thread == get_ident() or not self._loop.is_running()
 
     async def _carry(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the host's own loop, whichever loop asks."""

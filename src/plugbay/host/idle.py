@@ -37,19 +37,16 @@ class IdleWatch:
 
     def used(self) -> None:
         """Somebody used it: its time begins again."""
-        self._spare(self._seconds)
+        until = self._now() + self._seconds
+        if until > self._until:
+            self._until = until
 
     def shown(self) -> None:
         """Somebody looks at it: that is a use, and lasts a while however short its time is."""
-        self._spare(max(self._seconds, SHOWN_SECONDS))
+        self._until = max(self._until, self._now() + max(self._seconds, SHOWN_SECONDS))
 
     def stop(self) -> None:
         self._deadlines.discard(self)
-
-    def _spare(self, seconds: float) -> None:
-        until = self._now() + seconds
-        if until > self._until:
-            self._until = until
 
     def _look_in(self, seconds: float) -> None:
         self._deadlines.add(seconds, self, IdleWatch._look)

@@ -43,12 +43,13 @@ SOURCE = "plugin.supervisor"
 class ResidentLease:
     """The right to use the living child, beside others. It remembers no call, so all of them share one."""
 
-    __slots__ = ("_supervisor", "link", "seat")
+    __slots__ = ("_supervisor", "link", "release", "seat")
 
     def __init__(self, supervisor: ResidentSupervisor, seat: Seat) -> None:
         self._supervisor = supervisor
         self.seat = seat
         self.link = seat.link
+        self.release = supervisor.release
 
     async def conclude(self, answer: CallFinished, deadline: Deadline) -> CallFinished:
         """The answer is the outcome: how and when a resident child leaves is another matter."""
@@ -56,9 +57,6 @@ class ResidentLease:
 
     def forsake(self) -> None:
         self._supervisor.forsaken()
-
-    def release(self) -> None:
-        self._supervisor.release()
 
     async def cleared(self) -> None:
         """Nothing to wait for: the child stays."""
@@ -125,7 +123,8 @@ class ResidentSupervisor:
         lease = self._lease
         if lease is None or lease.link.fault is not None or not self._turns.take():
             return None
-        self._runtime.step("supervisor.lease")
+        if self._runtime.trace is not None:
+            self._runtime.trace("supervisor.lease")
         return lease
 
     async def lease(self, deadline: Deadline) -> ResidentLease | Failure:

@@ -9,9 +9,11 @@ CALL_ID_BYTES = 10
 """80 random bits: unguessable, and short enough to read aloud."""
 
 
-def call_id(entropy: bytes) -> str:
-    """`call_` and the hex of ten random bytes."""
-    return "call_" + entropy.hex()
+def call_ids(entropy: bytes) -> list[str]:
+    """`call_` and the hex of ten random bytes, for every ten."""
+    size = 2 * CALL_ID_BYTES
+    digits = entropy.hex()
+    return ["call_" + digits[at : at + size] for at in range(0, len(digits), size)]
 
 
 def full_name(plugin_id: str, export_name: str) -> str:

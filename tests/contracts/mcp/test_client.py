@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from plugbay.contracts.base import Misuse
@@ -26,6 +27,7 @@ from plugbay.model.operations import (
     WatchResource,
     WriteLog,
 )
+from plugbay.wire.fast_json import MsgspecCodec
 from tests.contracts.mcp.talk import CODECS, asked, finished, frames, greeting, host, line, request, told, value_of
 from tests.support.requirements import requirement
 
@@ -63,6 +65,26 @@ def test_a_call_byte_for_byte(codec: Codec) -> None:
             '{"name":"echo","arguments":{"a":"é"},"_meta":{"progressToken":6}}}\n'
         ).encode()
     )
+
+
+@ERAS
+@pytest.mark.parametrize("given", [{}, {"a": [1, None]}, {"text": "one\ntwo"}])
+def test_arguments_that_are_json_already_are_sent_as_those_that_are_not(era: str, given: Any) -> None:
+    codec, written = MsgspecCodec(), []
+    for arguments in (given, codec.dump(given), msgspec.Raw(json.dumps(given, indent=1).encode())):
+        machine = host(codec, era)
+        assert machine.call(1, InvokeTool("echo", arguments)) is None
+        written.append(machine.outgoing())
+    assert written[0] == written[1] == written[2]
+    assert written[0].count(b"\n") == 1
+
+
+@pytest.mark.parametrize("given", [None, [], "text", {"a": "x" * MAX_LINE}])
+def test_raw_arguments_are_held_to_what_holds_for_all(given: Any) -> None:
+    codec = MsgspecCodec()
+    plain, raw = (host(codec).call(1, InvokeTool("echo", each)) for each in (given, codec.dump(given)))
+    assert plain == raw
+    assert (plain is None) == (given is None)
 
 
 @requirement("mcp:wire-methods")

@@ -32,7 +32,13 @@ _NUMBERS = (int, float)
 class Sent:
     """A request of ours that waits for its answer. `members` are its parameters without `_meta`."""
 
-    __slots__ = ("answers", "call", "extra", "kind", "members", "method", "op", "refusal", "rounds", "state", "waiting")
+    rounds = 0
+    """How often it was answered with questions. Few are, so what belongs to that is there only when it is."""
+    waiting = 0
+    answers: dict[str, Any]
+    state: str | None = None
+    refusal: Failure | None = None
+    """Why a question of the server's was not answered; it may do without, but not ask again."""
 
     def __init__(
         self,
@@ -51,13 +57,6 @@ class Sent:
         self.op = op
         self.extra = extra
         """What the caller adds to `_meta`."""
-        self.rounds = 0
-        """How often it was answered with questions."""
-        self.waiting = 0
-        self.answers: dict[str, Any] = {}
-        self.state: str | None = None
-        self.refusal: Failure | None = None
-        """Why a question of the server's was not answered; it may do without, but not ask again."""
 
 
 class CallingMachine(FramedMachine):

@@ -66,6 +66,10 @@ class ClientMachine(WelcomingMachine):
     # Calls.
 
     def _call_server(self, id: CallId, op: Any) -> Failure | None:
+        if type(op) is InvokeTool and type(op.input) is self.codec.raw_type and requests.CONTEXT not in op.context:
+            prefix, arguments = self._tools.get(op.tool), self.codec.encode(op.input)
+            if prefix is not None and arguments.startswith(b"{") and arguments.find(b"\n") < 0:
+                return self._call_tool(id, op, prefix + arguments)
         if type(op) not in requests.SUPPORTS:
             raise Misuse(f"mcp cannot ask {type(op).__name__} from {self.role}")
         refusal = self._not_offered(op)
@@ -85,6 +89,19 @@ class ClientMachine(WelcomingMachine):
         if isinstance(extra, Failure):
             return extra
         return self._put(Sent(CALL, method, members, call=id, op=op, extra=extra))
+
+    def _call_tool(self, id: CallId, op: InvokeTool, members: bytes) -> Failure | None:
+        """Most calls: arguments that were held to every limit when they were made JSON, and nothing beside them."""
+        wire, ours = self._last + 1, self._about_us
+        head = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{' % wire
+        meta = b',"_meta":{%b%b"progressToken":%d}}}' % (ours, b"," if ours else b"", wire)
+        body = b"".join((head, members, meta))
+        if len(body) > self._most:
+            return self._too_large(len(body))
+        self._out.append(self._frame(body))
+        self._wait(wire, Sent(CALL, messages.CALL_TOOL, members, call=id, op=op))
+        self._wires[id] = wire
+        return None
 
     def _said_beside(self, op: Any) -> dict[str, Any] | Failure | None:
         """What the caller adds to `_meta`; of the protocol's own keys he has none to give."""

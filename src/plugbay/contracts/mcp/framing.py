@@ -6,7 +6,7 @@ Owns the limit, where a line ends, and batches, which are taken apart. Refuses t
 from __future__ import annotations
 
 from plugbay.contracts.mcp import messages
-from plugbay.contracts.rpc import OVER, RpcMachine, noise
+from plugbay.contracts.rpc import OVER, RpcMachine, noise, plain_chunk
 from plugbay.model.errors import Code
 from plugbay.wire.json_gate import Malformed
 from plugbay.wire.lines import HEAD_BYTES, LineDecoder, TooLong, encode
@@ -39,18 +39,19 @@ class FramedMachine(RpcMachine):
         events: list[Event] = []
         if self.state in OVER:
             return events
+        plain = plain_chunk(self._lines, data)
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
                 events += self._useless(line.head, Code.FRAME_TOO_LARGE, TOO_LONG)
             elif line:
-                events += self._read(line)
+                events += self._read(line, plain)
             if self.state in OVER:
                 break
         return events
 
-    def _read(self, line: bytes) -> list[Event]:
+    def _read(self, line: bytes, plain: bool = False) -> list[Event]:
         try:
-            message = self._decode(line)
+            message = self._decode(line, plain)
         except Malformed as error:
             if line.startswith(b"["):
                 return self._batch(line)

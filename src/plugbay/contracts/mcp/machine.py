@@ -14,7 +14,8 @@ from plugbay.contracts.mcp.parking import ParkingMachine
 from plugbay.contracts.mcp.server import Served
 from plugbay.contracts.rpc import CLOSED, CLOSING, FAILED, GREETING, READY, START, noise
 from plugbay.model.errors import Code, Failure
-from plugbay.model.operations import ChangeResource, OfferExports, WriteLog
+from plugbay.model.events import CallFinished
+from plugbay.model.operations import ChangeResource, InvokeTool, OfferExports, WriteLog
 from plugbay.wire.strict_json import ABSENT, Unencodable
 
 TYPE_CHECKING = False
@@ -110,6 +111,10 @@ class McpMachine(ParkingMachine):
         return self._asked_by_client(id, method, params)
 
     def _take_answer(self, id: Any, message: Any, line: bytes) -> list[Event]:
+        sent = self._open.get(id) if type(id) is int and message.error is ABSENT else None
+        if sent is not None and type(sent.op) is InvokeTool and replies.is_plain(message.result, line):
+            del self._open[id], self._wires[sent.call]
+            return [CallFinished(sent.call, message.result)]
         if message.error is None and message.result is not ABSENT:
             message.error = ABSENT  # some write every key there is
         says_something = message.result is not ABSENT or message.error is not ABSENT

@@ -17,8 +17,10 @@ from plugbay.model.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
+
+    from plugbay.wire.strict_json import Codec
 
     Offer = Mapping[str, Sequence[Mapping[str, Any]]]
     """Everything a server lists, by the name of the list; the definitions are its own objects."""
@@ -157,6 +159,16 @@ def as_object(value: Any) -> dict[str, Any]:
 def as_text(value: Any) -> str:
     """The text, or an empty one."""
     return value if isinstance(value, str) else ""
+
+
+def call_prefix(tool: str, codec: Codec) -> bytes:
+    """The members of a `tools/call` up to its arguments."""
+    return b'"name":%b,"arguments":' % codec.encode(tool)
+
+
+def call_prefixes(tools: Iterable[Mapping[str, Any]], codec: Codec) -> dict[str, bytes]:
+    """The same of every tool of an offer, by its name."""
+    return {tool["name"]: call_prefix(tool["name"], codec) for tool in tools}
 
 
 def own_meta(meta: Mapping[str, Any]) -> dict[str, Any]:

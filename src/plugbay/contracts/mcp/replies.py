@@ -31,6 +31,7 @@ NO_ANSWER = frozenset({CheckHealth, SetLogLevel, WatchResource})
 FRESH_MS = 0
 """How long a client may keep what we list without asking again: what plugins offer changes when they come and go."""
 
+_BRACE = ord("{")
 _PLAIN = (dict, list, str, int, float, bool, type(None))
 
 
@@ -56,7 +57,7 @@ def outcome(op: Any, method: str, message: Any, frame: bytes, codec: Codec) -> t
         return None, malformed(f"the answer to {method} has neither a result nor an error", frame)
     if type(op) in NO_ANSWER:
         return None, None
-    if _needs_no_look(frame) and _is_object(result):
+    if is_plain(result, frame):
         return result, None
     value = codec.load(result)
     if not isinstance(value, dict):
@@ -80,22 +81,19 @@ def _looked_at(op: Any, method: str, value: dict[str, Any], frame: bytes, codec:
         return None, malformed(f"the answer to {method} cannot be passed on: {error}", frame)
 
 
-def _needs_no_look(frame: bytes) -> bool:
-    """Whether nothing in a frame can make its result an error, or an answer of the modern era.
+def is_plain(raw: Any, frame: bytes) -> bool:
+    """Whether a raw result is an object in which nothing makes it an error, or an answer of the modern era.
 
     A key may be written with escapes, and texts have them for other reasons; then it is looked into as well.
     """
     if frame.find(b"resultType") >= 0 or frame.find(b"\\u") >= 0:
         return False
-    return frame.find(b"isError") < 0 or frame.count(b"isError") == frame.count(b'"isError":false')
-
-
-def _is_object(raw: Any) -> bool:
-    """Whether a raw value is an object, without reading it."""
+    if frame.find(b"isError") >= 0 and frame.count(b"isError") != frame.count(b'"isError":false'):
+        return False
     if isinstance(raw, dict):
         return True
     try:
-        return bytes(memoryview(raw)[:1]) == b"{"
+        return memoryview(raw)[0] == _BRACE
     except TypeError:
         return False
 

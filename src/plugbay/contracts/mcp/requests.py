@@ -79,7 +79,7 @@ def _call(op: InvokeTool, codec: Codec) -> bytes:
         raise ValueError("the arguments of a tool must be an object")
     if arguments.find(b"\n") >= 0:
         arguments = codec.encode(codec.decode(arguments))
-    return b'"name":%b,"arguments":%b' % (codec.encode(op.tool), arguments)
+    return messages.call_prefix(op.tool, codec) + arguments
 
 
 def _texts(given: Any, codec: Codec) -> dict[str, str]:

@@ -96,7 +96,7 @@ class ServerMachine(ClientMachine):
         super().__init__(role, codec, era, client, offers)
         self.server = server
         self.offer = {name: [dict(entry) for entry in entries] for name, entries in server.offer.items()}
-        self._tools = frozenset(tool["name"] for tool in self.offer["tools"])
+        self._tools = messages.call_prefixes(self.offer["tools"], codec)
         self._session: Caller | None = None
         """Whoever said `initialize`."""
         self._subscribed: set[str] = set()
@@ -309,7 +309,7 @@ class ServerMachine(ClientMachine):
         """The lists are others from now on; whoever wants to know is told which."""
         before, after = self.offer, {**messages.empty_offer(), **offer}
         self.offer = after
-        self._tools = frozenset(tool["name"] for tool in after["tools"])
+        self._tools = messages.call_prefixes(after["tools"], self.codec)
         self._generation += 1
         kinds = {listed.capability for listed in LISTS if before[listed.name] != after[listed.name]}
         for method, kind in messages.LIST_CHANGED.items():

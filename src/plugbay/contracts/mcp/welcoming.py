@@ -61,7 +61,8 @@ class WelcomingMachine(CallingMachine):
         self._stale: set[str] = set()
         """Lists that changed while they were read."""
         self._relists = 0
-        self._tools: frozenset[str] = frozenset()
+        self._tools: dict[str, bytes] = {}
+        """Every tool, and the members of a call of it up to its arguments."""
         self._level = ""
         self._about_us = b""
         """The members of `_meta` that every request has."""
@@ -148,7 +149,7 @@ class WelcomingMachine(CallingMachine):
         self._listing = None
         changed = listing.offer != self.offer
         self.offer = listing.offer
-        self._tools = frozenset(tool["name"] for tool in self.offer["tools"])
+        self._tools = messages.call_prefixes(self.offer["tools"], self.codec)
         if not self._hello:
             return self._listed_again(listing, changed)
         hello, self._hello = self._hello, {}

@@ -11,7 +11,7 @@ from plugbay.contracts.nexo import errors, greeting, messages, replies, requests
 from plugbay.contracts.nexo.framing import FramedMachine
 from plugbay.contracts.nexo.messages import INITIALIZE, SHUTDOWN, TOOL
 from plugbay.contracts.nexo.replies import Streamed
-from plugbay.contracts.rpc import CLOSING, GREETING, GREETING_ID, OVER, READY, noise, transitions
+from plugbay.contracts.rpc import CLOSING, GREETING, GREETING_ID, OVER, READY, noise, plain_chunk, transitions
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished, CallProgress, Noise, Notified, Ready
 from plugbay.model.operations import DeliverEvent, InvokeTool, Shutdown
@@ -79,12 +79,13 @@ class NexoMachine(FramedMachine):
         if self.state in OVER:
             return events
         open = self._open
+        plain = plain_chunk(self._lines, data)
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
                 events.append(self._too_long(line))
                 continue
             try:
-                message = self._decode(line)
+                message = self._decode(line, plain)
             except Malformed as error:
                 if line:
                     events.append(Noise(line[:HEAD_BYTES], f"malformed line: {error}"))
@@ -216,9 +217,12 @@ class NexoMachine(FramedMachine):
     def _welcome(self) -> None:
         self._ask(GREETING_ID, INITIALIZE, self._json({"nexo_version": self.nexo_version}))
 
+    def call(self, id: CallId, op: PluginOp | HostOp) -> Failure | None:
+        if type(op) is InvokeTool and self.state == READY and type(id) is int:
+            return self._invoke(id + self._offset, op)
+        return super().call(id, op)
+
     def _request(self, wire: int, op: Any) -> Failure | None:
-        if type(op) is InvokeTool:
-            return self._invoke(wire, op)
         method = _SAYS[self.role].get(type(op))
         if method is None or type(op) is DeliverEvent:
             raise Misuse(f"nexo cannot ask {type(op).__name__} from {self.role}")
@@ -239,16 +243,18 @@ class NexoMachine(FramedMachine):
         agent, encoded = op.context.get("agent_id"), self.codec.encode
         try:
             agent_id = b"null" if agent is None else encoded(agent)
-            args = encoded(op.input)
-            body = b'{"jsonrpc":"2.0","id":%d,%b%b,"agent_id":%b}}' % (wire, prefix, args, agent_id)
-            if type(op.input) in (dict, list):  # what is raw was held to the limits when it was made
+            raw = type(op.input) is self.codec.raw_type
+            args = op.input if raw else encoded(op.input)
+            body = b"".join((b'{"jsonrpc":"2.0","id":%d,' % wire, prefix, args, b',"agent_id":', agent_id, b"}}"))
+            if not raw:  # what is raw was held to the limits when it was made
                 gate(body)
         except (Unencodable, Malformed) as error:
             return Failure(Code.INVALID_INPUT, f"the input cannot be sent as JSON: {error}")
         if len(body) > self._most:
             return self._too_large(len(body))
         self._out.append(encode(body))
-        self._wait(wire, TOOL)
+        self._open[wire] = TOOL
+        self._last = wire
         return None
 
     def notify(self, op: PluginOp | HostOp) -> Failure | None:
