@@ -25,7 +25,7 @@ from tests.support.echo import EchoMachine
 from tests.support.loops import Run, until
 
 if TYPE_CHECKING:
-    from plugbay.model.events import Event
+    from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
 
 CODEC = MsgspecCodec()
@@ -383,6 +383,35 @@ def test_a_greeting_that_never_comes_is_a_timeout(run: Run) -> None:
         failure = await pair.host.open(0.02)
         assert failure is not None
         assert failure.code == Code.TIMEOUT
+
+    run(main)
+
+
+class Refusing(EchoMachine):
+    """Sends no call at all."""
+
+    __slots__ = ()
+
+    def call(self, id: CallId, op: Operation) -> Failure | None:
+        return Failure(Code.INVALID_INPUT, "no")
+
+
+@pytest.mark.parametrize("ending", ["answered", "refused", "over", "expired", "cancelled"])
+def test_whoever_wants_to_know_is_told_once_that_a_call_is_over_however_it_ended(run: Run, ending: str) -> None:
+    async def main() -> None:
+        told: list[int] = []
+        hooks = Hooks(handler=echo if ending == "answered" else never)
+        pair = await Pair(plugin_hooks=hooks, machine=Refusing if ending == "refused" else EchoMachine).open()
+        if ending == "over":
+            pair.host.close()
+        op, seconds = InvokeTool("echo", CODEC.dump(1)), 0.01 if ending == "expired" else 30
+        call = asyncio.ensure_future(pair.host.call(op, seconds, over=lambda: told.append(1)))
+        if ending == "cancelled":
+            await until(lambda: pair.host.waiting == 1)
+            assert told == []
+            call.cancel()
+        await asyncio.wait({call})
+        assert told == [1]
 
     run(main)
 

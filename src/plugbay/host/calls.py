@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     Ask = Callable[[Entry], PluginOp | Failure]
     """What to ask the plugin, given what is known of its export; a `Failure` when that is not possible."""
 
+    Begun = Coroutine[Any, Any, CallFinished] | Failure
+    """What to wait for, or why there is nothing."""
+
     Meet = Callable[[str, float | None], Coroutine[Any, Any, Failure | None]]
     """Given a name and the seconds there are: start who may offer it. A `Failure` says why that could not be."""
 
@@ -137,11 +140,11 @@ class Calls:
             if isinstance(entry, Failure) and entry.code == Code.NOT_FOUND and self.meet is not None:
                 entry = await self.meet(name, timeout) or self.catalog.resolve(name, kind)
                 timeout = None if timeout is None else max(0.0, timeout - (time.monotonic_ns() - began) / 1e9)
-            if isinstance(entry, Failure):
-                failure = entry
+            begun = self._begin(entry, ask, timeout, on_progress, order)
+            if isinstance(begun, Failure):
+                failure = begun
             else:
-                run = self._invoke if entry.by_invocation else self._run
-                finished = await run(entry, ask, timeout, on_progress, order)
+                finished = await begun
                 output, failure = finished.value, finished.failure
         except Exception as error:
             failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
@@ -158,56 +161,56 @@ class Calls:
         supervisor = self.supervisors.get(plugin_id)
         return supervisor is not None and supervisor.tell(op)
 
-    async def _invoke(
+    def _begin(
+        self,
+        entry: Entry | Failure,
+        ask: Ask,
+        timeout: float | None,
+        on_progress: Callable[[Any], None] | None,
+        order: Order | None,
+    ) -> Begun:
+        """The story: judge what is asked, lease a child, ask it. Whatever has to be waited for comes back unawaited."""
+        if isinstance(entry, Failure):
+            return entry
+        if entry.by_invocation:
+            return self._invoke(entry, ask, timeout, on_progress, order)
+        plugin_id = entry.spec.id
+        if self._trace is not None:
+            self._trace("policy.authorize")
+        op = policy.authorize(entry.spec, entry.export, self._decisions[plugin_id]) or ask(entry)
+        if isinstance(op, Failure):
+            return op
+        supervisor = self.supervisors.get(plugin_id)
+        if supervisor is None:
+            return Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
+        patience = _patience(supervisor.binding.spec, op) if timeout is None else timeout
+        seconds = min(patience, LONGEST_CALL)
+        lease = supervisor.at_once()
+        if lease is None:
+            return self._ask_later(entry, ask, op, supervisor, Deadline(seconds), on_progress)
+        return lease.link.call(op, seconds, on_progress, over=lease.release)
+
+    def _invoke(
         self,
         entry: Entry,
         ask: Ask,
         timeout: float | None,
         on_progress: Callable[[Any], None] | None,
         order: Order | None,
-    ) -> CallFinished:
+    ) -> Begun:
         """The story of work that is done in invocations: those go on with less than was requested."""
         plugin_id = entry.spec.id
         if self._trace is not None:
             self._trace("policy.authorize")
         op = policy.admit(entry.spec, self._decisions[plugin_id]) or ask(entry)
         if isinstance(op, Failure):
-            return CallFinished(0, None, op)
+            return op
         assert self.invocations is not None
         granted = policy.effective(entry.spec, self._decisions[plugin_id])
         find = functools.partial(self.supervisors.get, plugin_id)
-        return await self.invocations.run(entry, op, find, granted, timeout, on_progress, order)
+        return self.invocations.run(entry, op, find, granted, timeout, on_progress, order)
 
-    async def _run(
-        self,
-        entry: Entry,
-        ask: Ask,
-        timeout: float | None,
-        on_progress: Callable[[Any], None] | None,
-        order: Order | None,
-    ) -> CallFinished:
-        """The story: judge what is asked, lease a child, ask it, see it off."""
-        plugin_id = entry.spec.id
-        if self._trace is not None:
-            self._trace("policy.authorize")
-        op = policy.authorize(entry.spec, entry.export, self._decisions[plugin_id]) or ask(entry)
-        if isinstance(op, Failure):
-            return CallFinished(0, None, op)
-        supervisor = self.supervisors.get(plugin_id)
-        if supervisor is None:
-            why = "the host is not running; start it, or use `async with`"
-            return CallFinished(0, None, Failure(Code.UNAVAILABLE, why))
-        patience = _patience(supervisor.binding.spec, op) if timeout is None else timeout
-        seconds = min(patience, LONGEST_CALL)
-        lease = supervisor.at_once()
-        if lease is None:
-            return await self._run_later(entry, ask, op, supervisor, Deadline(seconds), on_progress)
-        try:
-            return await lease.link.call(op, seconds, on_progress)
-        finally:
-            lease.release()
-
-    async def _run_later(
+    async def _ask_later(
         self,
         entry: Entry,
         ask: Ask,
@@ -216,7 +219,7 @@ class Calls:
         deadline: Deadline,
         on_progress: Callable[[Any], None] | None,
     ) -> CallFinished:
-        """The same with a child that has to be waited for, or that serves this call alone."""
+        """Ask a child that has to be waited for, or that serves this call alone, and see it off."""
         lease = await supervisor.lease(deadline)
         if isinstance(lease, Failure):
             return CallFinished(0, None, lease)

@@ -156,29 +156,31 @@ class Link:
         timeout: float,
         on_progress: Callable[[Any], None] | None = None,
         grace: Grace | None = None,
+        over: Callable[[], None] | None = None,
     ) -> CallFinished:
         """Ask the peer and wait. The answer carries a value or a failure; only cancellation raises.
 
         With a `grace`, an answer still counts that comes within it after the deadline, or after the call is called off.
+        `over` is called when the call is, however it ended.
         """
         self._number = id = self._number + 1
         if self._trace is not None:
             self._trace("link.call")
             self._trace("machine.call")
-        if self.fault is not None or (self._stream.buffered and not self._sender.admits_call()):
-            return CallFinished(id, None, self.fault or self._overloaded())
-        refusal = self.machine.call(id, op)
-        if refusal is not None:
-            return CallFinished(id, None, refusal)
-        future: asyncio.Future[CallFinished] = self._loop.create_future()
-        self._in_flight.add(id, future, timeout)
-        if on_progress is not None:
-            self._progress[id] = on_progress
-        if grace is not None:
-            self._graces[id] = grace
-            grace.begin(lambda: self._call_off(id, grace))
-        self._send(len(self._in_flight.calls))
         try:
+            if self.fault is not None or (self._stream.buffered and not self._sender.admits_call()):
+                return CallFinished(id, None, self.fault or self._overloaded())
+            refusal = self.machine.call(id, op)
+            if refusal is not None:
+                return CallFinished(id, None, refusal)
+            future: asyncio.Future[CallFinished] = self._loop.create_future()
+            self._in_flight.add(id, future, timeout)
+            if on_progress is not None:
+                self._progress[id] = on_progress
+            if grace is not None:
+                self._graces[id] = grace
+                grace.begin(lambda: self._call_off(id, grace))
+            self._send(len(self._in_flight.calls))
             return await future
         except asyncio.CancelledError:
             self._abandon(id, "the caller cancelled")
@@ -186,9 +188,10 @@ class Link:
         finally:
             if on_progress is not None:
                 self._progress.pop(id, None)
-            if grace is not None:
-                del self._graces[id]
+            if grace is not None and self._graces.pop(id, None) is not None:
                 grace.end()
+            if over is not None:
+                over()
 
     def notify(self, op: Operation) -> None:
         """Tell the peer, in order; waits in a bounded lane while the peer is not ready or not reading."""
