@@ -151,6 +151,7 @@ def test_a_late_answer_is_counted_and_reaches_nobody(run: Run, tmp_path: Path) -
 
     async def main() -> None:
         async with Host.load(tmp_path) as host:
+            await host.settled()
             assert (await host.attempt("p_t", {"hold": True}, timeout=0.2)).failure is not None
             assert await host.call("p_t", {}) == "now"
             assert host.plugins()[0].counters == {"late_answers": 1}

@@ -27,7 +27,8 @@ from tests.support.requirements import requirement
         ("4.example", "4.example"),
         ("2001:DB8::1", "2001:db8::1"),
         ("0:0:0:0:0:0:0:1", "::1"),
-        ("::ffff:1.2.3.4", "::ffff:102:304"),
+        ("::ffff:1.2.3.4", "::ffff:1.2.3.4"),
+        ("::FFFF:102:304", "::ffff:1.2.3.4"),
     ],
 )
 def test_a_host_has_one_form(text: str, host: str) -> None:

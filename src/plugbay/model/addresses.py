@@ -73,6 +73,8 @@ def clean_host(text: str) -> str | None:
     host = text.lower()
     if ":" in host:
         address = _address(host)
+        if isinstance(address, IPv6Address) and address in _MAPPED:  # which Python writes as hex before 3.13
+            return f"::ffff:{address.ipv4_mapped}"
         return None if address is None else str(address)
     if len(host) > MAX_NAME or not _NAME.fullmatch(host):
         return None
