@@ -23,6 +23,15 @@ sys.path.insert(0, {str(SOURCE)!r})
 
 PROLOGUE = f"{PATHS}from plugbay.sdk import *\n"
 
+THOUGHT_QUICK = """
+import plugbay.sdk.resident as r
+r.MOMENT = 60.0
+for tool in plugin.tools.values():
+    if not tool.is_async:
+        tool.pace = -60.0
+"""
+"""After the tools: whoever reads does all of them by itself at first, however little time the process is given."""
+
 
 class Plugin:
     """A running plugin. Frames are read as they come; nothing here waits for a time."""

@@ -84,6 +84,11 @@ def test_an_answer_finds_whoever_asked(host: Host) -> None:
     assert asked(host, {"result": {"entries": entries}})[0]["content"] == "c"
 
 
+def test_whoever_waits_for_an_answer_sees_to_it_first_that_it_is_read(host: Host) -> None:
+    host.exchange.make_way = lambda: host.says(id=host.heard()["id"], result={"entries": []})
+    assert BlockingLine(host.exchange).ask(RECALL, list, 60) == []
+
+
 @requirement("nexo:sdk-service-error")
 def test_an_error_of_the_host_keeps_its_number(host: Host) -> None:
     assert asked(host, {"error": {"code": -32603, "message": "memory not configured"}}) == (Code.UNAVAILABLE, -32603)
@@ -153,7 +158,7 @@ def test_who_listens_is_not_held_up_by_who_speaks_to_a_host_that_does_not_read(h
     id = host.heard()["id"]
     speaker = Thread(target=host.exchange.tell, args=(Publish("t", {"payload": "x" * 1_000_000}),))
     speaker.start()
-    while not host.exchange._writing.locked():
+    while not host.exchange.writing.locked():
         pass
     host.says(method="llm.complete.delta", params={"request_id": id, "chunk": "heard"})
     assert next(stream) == "heard"

@@ -1,13 +1,18 @@
-"""A resident plugin process: many things at once, and every way of leaving."""
+"""A resident plugin process: many things at once, and every way of leaving.
+
+Whatever its handlers do holds wherever they run, also where it was thought that they take no time.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.sdk.processes import Plugin, gate, open_gate, running
+from tests.sdk.processes import THOUGHT_QUICK, Plugin, gate, open_gate, running
 from tests.support.requirements import requirement
 
 PLUGIN = """
@@ -71,6 +76,11 @@ def deliver(event, ctx):
 """
 
 
+@pytest.fixture(params=["", THOUGHT_QUICK], ids=["unknown", "thought quick"])
+def source(request: pytest.FixtureRequest) -> str:
+    return f"{PLUGIN}\n{request.param}"
+
+
 def shutdown(plugin: Plugin) -> int:
     return plugin.request("shutdown", reason="test")
 
@@ -84,8 +94,8 @@ BOTH = pytest.mark.parametrize("way", ["", "_later"], ids=["plain", "async"])
 
 @BOTH
 @requirement("nexo:sdk-concurrent")
-def test_a_handler_that_waits_holds_up_nobody(tmp_path: Path, way: str) -> None:
-    with running(tmp_path, PLUGIN) as plugin:
+def test_a_handler_that_waits_holds_up_nobody(tmp_path: Path, source: str, way: str) -> None:
+    with running(tmp_path, source) as plugin:
         waiting = [tool(plugin, f"recalls{way}") for _ in range(40 if way else 31)]
         questions = [plugin.read() for _ in waiting]
         assert plugin.tool("echo", 1) == 1
@@ -96,6 +106,79 @@ def test_a_handler_that_waits_holds_up_nobody(tmp_path: Path, way: str) -> None:
         answers = [plugin.read() for _ in waiting]
         assert {answer["id"] for answer in answers} == set(waiting)
         assert all(answer["result"] == [] for answer in answers)
+
+
+WHERE = """
+from time import monotonic
+
+plugin = Plugin("p", "1.0")
+
+def names(frame):
+    while frame is not None:
+        yield frame.f_code.co_name
+        frame = frame.f_back
+
+@plugin.tool()
+def quick():
+    return "_lead" in names(sys._getframe())
+
+@plugin.tool()
+def slow():
+    until = monotonic() + 0.001
+    while monotonic() < until:
+        pass
+    return "_lead" in names(sys._getframe())
+
+@plugin.tool()
+def held():
+    open("gate").read()
+    return "_lead" in names(sys._getframe())
+
+@plugin.tool()
+def text(size: int):
+    return "x" * size
+"""
+
+
+def test_a_tool_that_takes_no_time_is_soon_done_by_whoever_reads_and_a_slow_one_never(tmp_path: Path) -> None:
+    with running(tmp_path, WHERE) as plugin:
+        assert plugin.tool("quick") is False  # nobody knows how long it takes
+        while not plugin.tool("quick"):
+            pass
+        assert [plugin.tool("slow") for _ in range(20)] == [False] * 20
+
+
+def test_a_tool_that_hangs_for_once_holds_up_nobody(tmp_path: Path) -> None:
+    path = gate(tmp_path)
+    with running(tmp_path, f"{WHERE}\n{THOUGHT_QUICK}") as plugin:
+        assert plugin.tool("quick") is True
+        call = tool(plugin, "held")
+        assert plugin.tool("quick") is False  # while whoever was reading is stuck, all is as if nobody were quick
+        open_gate(path)
+        assert plugin.read() == {"jsonrpc": "2.0", "id": call, "result": True}
+        while not plugin.tool("quick"):
+            pass
+
+
+def test_what_was_asked_together_is_answered_together(tmp_path: Path) -> None:
+    with running(tmp_path, f"{WHERE}\n{THOUGHT_QUICK}") as plugin:
+        plugin.tool("quick")
+        params = {"tool_name": "p_text", "args": {"size": 3}}
+        calls = [{"jsonrpc": "2.0", "id": id, "method": "tool.invoke", "params": params} for id in range(2, 10)]
+        plugin.write(b"".join(json.dumps(call).encode() + b"\n" for call in calls))
+        assert plugin.process.stdout is not None
+        answers = os.read(plugin.process.stdout.fileno(), 65_536).splitlines()
+        assert [json.loads(answer)["id"] for answer in answers] == list(range(2, 10))
+
+
+def test_a_host_that_does_not_read_an_answer_is_still_heard(tmp_path: Path) -> None:
+    path = gate(tmp_path)
+    with running(tmp_path, f"{WHERE}\n{THOUGHT_QUICK}") as plugin:
+        large = plugin.request("tool.invoke", tool_name="p_text", args={"size": 1_000_000})
+        held = tool(plugin, "held")
+        open_gate(path)  # somebody has read that, and does it
+        assert plugin.read()["id"] == large
+        assert plugin.read()["id"] == held
 
 
 @requirement("nexo:sdk-overload")
@@ -125,8 +208,8 @@ def test_events_reach_their_handlers_and_a_failing_one_is_told_on_stderr(tmp_pat
         assert plugin.read() == {"jsonrpc": "2.0", "method": "broker.publish", "params": published}
 
 
-def test_a_tool_that_exits_answers_instead(tmp_path: Path) -> None:
-    with running(tmp_path, PLUGIN) as plugin:
+def test_a_tool_that_exits_answers_instead(tmp_path: Path, source: str) -> None:
+    with running(tmp_path, source) as plugin:
         assert plugin.tool("raises_exit")["code"] == -33403
         assert plugin.tool("echo", 1) == 1
 
@@ -134,10 +217,10 @@ def test_a_tool_that_exits_answers_instead(tmp_path: Path) -> None:
 @BOTH
 @requirement("nexo:sdk-shutdown-drain")
 def test_shutdown_waits_for_handlers_then_answers_then_leaves_without_the_end_of_input(
-    tmp_path: Path, way: str
+    tmp_path: Path, source: str, way: str
 ) -> None:
     path = gate(tmp_path)
-    with running(tmp_path, PLUGIN) as plugin:
+    with running(tmp_path, source) as plugin:
         call = tool(plugin, f"held{way}")
         goodbye = shutdown(plugin)
         late = tool(plugin, "echo")
@@ -151,8 +234,8 @@ def test_shutdown_waits_for_handlers_then_answers_then_leaves_without_the_end_of
 
 @BOTH
 @requirement("nexo:sdk-abandon")
-def test_what_waits_for_the_host_fails_at_once_when_it_says_good_bye(tmp_path: Path, way: str) -> None:
-    with running(tmp_path, PLUGIN) as plugin:
+def test_what_waits_for_the_host_fails_at_once_when_it_says_good_bye(tmp_path: Path, source: str, way: str) -> None:
+    with running(tmp_path, source) as plugin:
         call = tool(plugin, f"recalls{way}")
         assert plugin.read()["method"] == "memory.recall"
         goodbye = shutdown(plugin)
@@ -163,8 +246,8 @@ def test_what_waits_for_the_host_fails_at_once_when_it_says_good_bye(tmp_path: P
         assert plugin.status() == 0
 
 
-def test_a_service_asked_for_while_leaving_is_refused_at_once(tmp_path: Path) -> None:
-    with running(tmp_path, PLUGIN) as plugin:
+def test_a_service_asked_for_while_leaving_is_refused_at_once(tmp_path: Path, source: str) -> None:
+    with running(tmp_path, source) as plugin:
         tool(plugin, "recalls_twice")
         plugin.read()
         shutdown(plugin)
@@ -172,9 +255,9 @@ def test_a_service_asked_for_while_leaving_is_refused_at_once(tmp_path: Path) ->
 
 
 @requirement("nexo:sdk-shutdown-bound")
-def test_a_handler_that_never_ends_does_not_keep_the_plugin(tmp_path: Path) -> None:
+def test_a_handler_that_never_ends_does_not_keep_the_plugin(tmp_path: Path, source: str) -> None:
     gate(tmp_path)
-    with running(tmp_path, f"{PLUGIN}\nimport plugbay.sdk.resident as r; r.DRAIN_SECONDS = 0.05") as plugin:
+    with running(tmp_path, f"{source}\nimport plugbay.sdk.resident as r; r.DRAIN_SECONDS = 0.05") as plugin:
         tool(plugin, "held")
         shutdown(plugin)
         assert plugin.read()["result"] == {"ok": True}
@@ -204,9 +287,10 @@ r.DRAIN_SECONDS, r.LEAVE_SECONDS, r.LAST_SECONDS = 0.05, 5.0, 1.0
 
 @pytest.mark.parametrize("name", ["talks", "complains"])
 @pytest.mark.parametrize("how", ["shutdown", "end of input"])
+@pytest.mark.parametrize("thought", ["", THOUGHT_QUICK], ids=["unknown", "thought quick"])
 @requirement("nexo:sdk-shutdown-bound")
-def test_a_host_that_reads_nothing_keeps_nobody(tmp_path: Path, name: str, how: str) -> None:
-    with running(tmp_path, UNREAD) as plugin:
+def test_a_host_that_reads_nothing_keeps_nobody(tmp_path: Path, name: str, how: str, thought: str) -> None:
+    with running(tmp_path, f"{UNREAD}\n{thought}") as plugin:
         plugin.ask("initialize")
         tool(plugin, name)
         if how == "shutdown":
@@ -264,9 +348,11 @@ def test_a_good_bye_that_wants_no_answer_gets_none(tmp_path: Path) -> None:
 
 @BOTH
 @requirement("nexo:sdk-eof")
-def test_the_end_of_input_is_a_good_bye_too_and_answers_are_still_written(tmp_path: Path, way: str) -> None:
+def test_the_end_of_input_is_a_good_bye_too_and_answers_are_still_written(
+    tmp_path: Path, source: str, way: str
+) -> None:
     path = gate(tmp_path)
-    with running(tmp_path, PLUGIN) as plugin:
+    with running(tmp_path, source) as plugin:
         call = tool(plugin, f"held{way}")
         tool(plugin, "recalls")
         assert plugin.read()["method"] == "memory.recall"
@@ -278,9 +364,9 @@ def test_the_end_of_input_is_a_good_bye_too_and_answers_are_still_written(tmp_pa
         assert plugin.status() == 0
 
 
-def test_input_that_ends_during_the_good_bye_changes_nothing(tmp_path: Path) -> None:
+def test_input_that_ends_during_the_good_bye_changes_nothing(tmp_path: Path, source: str) -> None:
     path = gate(tmp_path)
-    with running(tmp_path, PLUGIN) as plugin:
+    with running(tmp_path, source) as plugin:
         tool(plugin, "held")
         goodbye = shutdown(plugin)
         plugin.close()
@@ -292,9 +378,11 @@ def test_input_that_ends_during_the_good_bye_changes_nothing(tmp_path: Path) -> 
 
 @requirement("nexo:sdk-signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_plugin_in_good_order_and_without_a_word_on_the_wire(tmp_path: Path, number: int) -> None:
+def test_a_signal_ends_a_plugin_in_good_order_and_without_a_word_on_the_wire(
+    tmp_path: Path, source: str, number: int
+) -> None:
     path = gate(tmp_path)
-    with running(tmp_path, f'{PLUGIN}\nplugin.on_shutdown(lambda: print("bye"))') as plugin:
+    with running(tmp_path, f'{source}\nplugin.on_shutdown(lambda: print("bye"))') as plugin:
         plugin.tool("echo", 1)
         call = tool(plugin, "held")
         with path.open("wb"):  # the handler is at the gate
@@ -307,8 +395,8 @@ def test_a_signal_ends_a_plugin_in_good_order_and_without_a_word_on_the_wire(tmp
 
 
 @requirement("nexo:sdk-noise")
-def test_lines_that_cannot_be_read_are_noted_on_stderr_and_never_answered(tmp_path: Path) -> None:
-    with running(tmp_path, PLUGIN) as plugin:
+def test_lines_that_cannot_be_read_are_noted_on_stderr_and_never_answered(tmp_path: Path, source: str) -> None:
+    with running(tmp_path, source) as plugin:
         plugin.write(b"x" * 1_060_000 + b"\n")
         assert "max" in plugin.stderr_line()
         plugin.write(b"not json at all\n")
@@ -316,8 +404,8 @@ def test_lines_that_cannot_be_read_are_noted_on_stderr_and_never_answered(tmp_pa
         assert plugin.tool("echo", 1) == 1
 
 
-def test_a_host_that_stops_reading_is_told_about_on_stderr_only(tmp_path: Path) -> None:
-    with running(tmp_path, PLUGIN) as plugin:
+def test_a_host_that_stops_reading_is_told_about_on_stderr_only(tmp_path: Path, source: str) -> None:
+    with running(tmp_path, source) as plugin:
         plugin.tool("echo", 1)
         assert plugin.process.stdout is not None
         plugin.process.stdout.close()

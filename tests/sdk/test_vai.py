@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from plugbay.sdk.vai import Places
-from tests.sdk.processes import PATHS, Vai, gate, open_gate, running, running_vai
+from tests.sdk.processes import PATHS, THOUGHT_QUICK, Vai, gate, open_gate, running, running_vai
 from tests.support.requirements import requirement
 
 EVERYTHING = """
@@ -617,9 +617,10 @@ STOPPED = {"status": "cancelled", "error": {"code": "cancelled", "message": "the
 
 
 @pytest.mark.parametrize("name", ["sleeps", "awaits"])
+@pytest.mark.parametrize("thought", ["", THOUGHT_QUICK], ids=["unknown", "thought quick"])
 @requirement("vai:sdk-cancel")
-def test_a_cancel_reaches_the_handler_which_answers_with_it(tmp_path: Path, name: str) -> None:
-    with running_vai(tmp_path, CANCELLED) as plugin:
+def test_a_cancel_reaches_the_handler_which_answers_with_it(tmp_path: Path, name: str, thought: str) -> None:
+    with running_vai(tmp_path, f"{CANCELLED}\n{thought}") as plugin:
         plugin.greet()
         id = begun(plugin, name)
         plugin.cancel(id)

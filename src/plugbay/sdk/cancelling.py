@@ -13,6 +13,7 @@ from plugbay.sdk.errors import Cancelled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Callable
 
 DEADLINE = "the deadline has passed"
@@ -36,8 +37,8 @@ class Cancellation:
         self._why = ""
         self._calls: list[Callable[[], object]] = []
         self._lock = allocate_lock()
-        self._gate = allocate_lock()
-        self._gate.acquire()
+        self._gate: LockType | None = None
+        """Closed until somebody asks; made by the first who waits."""
 
     @property
     def why(self) -> str:
@@ -57,7 +58,8 @@ class Cancellation:
                 return
             self._why = why
             calls, self._calls = self._calls, []
-        self._gate.release()
+            if self._gate is not None:
+                self._gate.release()
         for call in calls:
             call()
 
@@ -76,20 +78,28 @@ class Cancellation:
             self._calls.clear()
 
     def check(self) -> None:
-        if self.why:
+        if (self._why or self.deadline is not None) and self.why:
             raise stopped(self.why)
 
     def wait(self, seconds: float) -> bool:
         """Return True as soon as it is to stop, or False after so many seconds."""
         until = monotonic() + max(seconds, 0.0)
         end = until if self.deadline is None else min(until, self.deadline)
+        gate = self._closed_gate()
         while not self.why:
             left = min(max(end - monotonic(), 0.0), LONGEST_WAIT)
-            if self._gate.acquire(timeout=left):
-                self._gate.release()
+            if gate.acquire(timeout=left):
+                gate.release()
             elif monotonic() >= until:
                 return bool(self.why)
         return True
+
+    def _closed_gate(self) -> LockType:
+        with self._lock:
+            if self._gate is None:
+                self._gate = allocate_lock()
+                self._gate.acquire()
+            return self._gate
 
     def meant(self, error: BaseException) -> BaseException:
         """What a handler raised. That its task was cancelled was our doing, if we asked for it."""

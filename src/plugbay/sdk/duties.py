@@ -26,7 +26,7 @@ from plugbay.sdk.cancelling import Cancellation
 from plugbay.sdk.chat import Answer
 from plugbay.sdk.errors import MethodMissing, failure_of
 from plugbay.sdk.events import Event, covers
-from plugbay.sdk.handlers import Handler, Pieces
+from plugbay.sdk.handlers import Handler, Pieces, gathered
 from plugbay.sdk.turns import REST
 
 TYPE_CHECKING = False
@@ -200,14 +200,15 @@ class ChatDuty(Streamed):
 class ToolDuty(Streamed):
     """A tool, of which hosts want the whole answer at once."""
 
-    __slots__ = ("_write",)
+    __slots__ = ()
 
-    def __init__(self, tool: Tool, keywords: dict[str, Any], said: Mapping[str, Any] | None = None, **how: Any) -> None:
-        super().__init__(tool, keywords=keywords, said=said, **how)
-        self._write = tool.written
+    handler: Tool
+
+    def settle(self, value: Any, send: Send) -> Any:
+        return gathered(value, self.handler.written)
 
     def collector(self, send: Send) -> Pieces:
-        return Pieces(self._write)
+        return Pieces(self.handler.written)
 
 
 class Duties:
@@ -253,10 +254,10 @@ class Duties:
         ]
 
     def _tool(self, op: InvokeTool) -> Duty | Failure:
-        return _call(self._tools.get(op.tool), f"tool {op.tool!r}", op)
+        return _call(self._tools.get(op.tool), "tool", op.tool, op)
 
     def _method(self, op: CallMethod) -> Duty | Failure:
-        return _call(self._offers.methods.get(op.method), f"method {op.method!r}", op)
+        return _call(self._offers.methods.get(op.method), "method", op.method, op)
 
     def _hook(self, op: RunHook) -> Duty:
         return Duty(_named(self._offers.hooks, "hook", op.hook), op.event, shape=hook_answer, said=op.context)
@@ -300,11 +301,11 @@ _PLANS: dict[type, Callable[[Duties, Any], Duty | Failure]] = {
 }
 
 
-def _call(tool: Tool | None, what: str, op: InvokeTool | CallMethod) -> Duty | Failure:
+def _call(tool: Tool | None, what: str, name: str, op: InvokeTool | CallMethod) -> Duty | Failure:
     if tool is None:
-        return Failure(Code.TOOL_NOT_EXPOSED, f"there is no {what}", origin=Origin.PLUGIN)
+        return Failure(Code.TOOL_NOT_EXPOSED, f"there is no {what} {name!r}", origin=Origin.PLUGIN)
     keywords = tool.arguments(op.input, op.context)
-    return keywords if isinstance(keywords, Failure) else ToolDuty(tool, keywords, op.context)
+    return keywords if isinstance(keywords, Failure) else ToolDuty(tool, keywords=keywords, said=op.context)
 
 
 def _named(declared: Mapping[str, Any], what: str, name: str) -> Any:

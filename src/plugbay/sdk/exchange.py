@@ -32,15 +32,29 @@ if TYPE_CHECKING:
 class Exchange:
     """A machine and its wire, for any number of threads."""
 
-    __slots__ = ("_last_id", "_lock", "_machine", "_mute", "_over", "_waiting", "_wire", "_writing", "lacks")
+    __slots__ = (
+        "_last_id",
+        "_lock",
+        "_machine",
+        "_mute",
+        "_over",
+        "_waiting",
+        "_wire",
+        "lacks",
+        "make_way",
+        "writing",
+    )
 
     def __init__(self, machine: Machine, wire: Wire, lacks: frozenset[type] = frozenset()) -> None:
         self.lacks = lacks
         """What this host cannot be asked or told: its contract has no word for it."""
+        self.make_way: Callable[[], None] = _nothing
+        """Called by whoever is about to wait for an answer: it may be the one who should be reading."""
         self._machine = machine
         self._wire = wire
         self._lock = allocate_lock()
-        self._writing = allocate_lock()
+        self.writing = allocate_lock()
+        """Held while something is sent: whoever else has something to say would wait."""
         self._waiting: dict[CallId, Sink] = {}
         self._last_id = 0
         self._over = ""
@@ -59,7 +73,8 @@ class Exchange:
         """What these bytes mean; b"" is the end of input. What the machine answers by itself is sent."""
         with self._lock:
             events = self._machine.receive(data) if data else self._machine.receive_eof()
-        self._flush()
+        if self._machine.has_outgoing:
+            self.flush()
         return events
 
     def heard(self, event: Heard) -> None:
@@ -110,10 +125,10 @@ class Exchange:
             raise lacking(op, self._machine.CONTRACT)
 
     def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
+        """Answer; what is said goes out with the next `flush`."""
         self._wire.refuse_copies()
         with self._lock:
             self._machine.finish(id, value, failure)
-        self._flush()
 
     def progress(self, id: CallId, item: Any) -> None:
         self._wire.refuse_copies()
@@ -138,12 +153,13 @@ class Exchange:
     def _flush_unless(self, failure: Failure | None) -> None:
         if failure is not None:
             raise service_error(failure)
-        self._flush()
+        self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what there is to say."""
         if not self._machine.has_outgoing:
             return  # or whoever listens would wait for whoever speaks to a host that does not read
-        with self._writing:
+        with self.writing:
             with self._lock:
                 data = self._machine.outgoing()
             if self._mute:
@@ -179,6 +195,7 @@ class BlockingLine:
         self._exchange.tell(op)
 
     def _next(self, inbox: SimpleQueue[Heard], id: int, op: HostOp, timeout: float) -> Heard:
+        self._exchange.make_way()
         try:
             return inbox.get(timeout=timeout)
         except Empty:
@@ -207,6 +224,10 @@ class BlockingStream:
             return str(heard.item)
         self.result = self._read(answer(heard))
         raise StopIteration
+
+
+def _nothing() -> None:
+    """Whoever waits is not in the way."""
 
 
 def answer(heard: Heard) -> Any:

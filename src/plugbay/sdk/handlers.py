@@ -41,15 +41,21 @@ CLASSES = ("inline", "worker", "isolated")
 """Where an export runs: with others that are trusted, in a process shared with its own kind, in one of its own."""
 
 
+QUICK_SECONDS = 0.000_1
+"""A handler that takes less is quick: it is done before another thread would have begun with it."""
+
+
 class Handler:
     """One function that was declared for something."""
 
-    __slots__ = ("function", "is_async", "takes_ctx")
+    __slots__ = ("function", "is_async", "pace", "takes_ctx")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
         self.function = function
         self.is_async = code is not None and bool(code.co_flags & (_COROUTINE | _ASYNC_GENERATOR))
+        self.pace = QUICK_SECONDS
+        """Seconds that it took lately."""
         self.takes_ctx = code is not None and "ctx" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
@@ -146,7 +152,7 @@ class Harness(Export):
 class Tool(Export):
     """One declared tool. Schemas that its author does not give follow from its annotations."""
 
-    __slots__ = ("_given_input", "_given_output", "_signature", "effect", "streaming")
+    __slots__ = ("_given_input", "_given_output", "_plainly", "_signature", "effect", "streaming")
 
     def __init__(
         self,
@@ -165,6 +171,7 @@ class Tool(Export):
         self._given_input = None if input_schema is None else dict(input_schema)
         self._given_output = None if output_schema is None else dict(output_schema)
         self._signature: Signature | None = None
+        self._plainly: Plainly | None = None
         self.effect = effect
         self.streaming = _yields(function) if streaming is None else streaming
 
@@ -176,6 +183,13 @@ class Tool(Export):
 
             self._signature = Signature(self.function)
         return self._signature
+
+    @property
+    def plainly(self) -> Plainly:
+        """The same as far as it can be seen without shapes; found out once, too."""
+        if self._plainly is None:
+            self._plainly = Plainly(self.function)
+        return self._plainly
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -196,7 +210,7 @@ class Tool(Export):
 
         A parameter called `input` takes the whole input, and one called `context` what the host says about the call.
         """
-        if type(given) is dict and _is_obvious(self.function, given):
+        if type(given) is dict and self.plainly.takes(given):
             return dict(given)
         from plugbay.sdk.shapes import Problems
 
@@ -209,7 +223,7 @@ class Tool(Export):
 
     def written(self, value: Any) -> Any:
         """A result as JSON, where the annotation says what it is; everything else is left as it is."""
-        return value if _is_plain(self.function, "return") else self.signature.output.write(value)
+        return value if self.plainly.gives else self.signature.output.write(value)
 
 
 # Most tools take and give what JSON has as it is. That is seen without shapes, which are 2 ms of a plugin's start-up.
@@ -220,21 +234,43 @@ _PLAIN_WORDS = frozenset((*_SCALARS, "dict", "list", "None", "Any", "object", "t
 """What an annotation of a plain value is made of."""
 
 
-def _is_obvious(function: Any, given: dict[str, Any]) -> bool:
-    """Whether an input is certainly what a function takes, just as it is; nothing is wrong with one that is not."""
-    code, annotations, known = function.__code__, _annotations(function), function.__globals__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    if annotations is None or names == ("input",) or "context" in names or "ctx" in given:
-        return False
-    for name, value in given.items():
-        said = annotations.get(name, value)
-        scalar = _SCALARS.get(said) if isinstance(said, str) and said not in known else said
-        if name not in names or (name in annotations and type(value) is not scalar):
+_ANYTHING = object()
+"""For a parameter without an annotation."""
+
+
+class Plainly:
+    """What a function takes and gives that JSON has as it is."""
+
+    __slots__ = ("_needed", "_types", "gives")
+
+    def __init__(self, function: Any) -> None:
+        code, annotations, known = function.__code__, _annotations(function), function.__globals__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        defaults = names[code.co_argcount - len(function.__defaults__ or ()) : code.co_argcount]
+        optional = {*defaults, *(function.__kwdefaults__ or ()), "ctx"}
+        self._needed = frozenset(names) - optional
+        self._types: dict[str, Any] | None = None
+        """What a value of each parameter certainly is; None where only shapes can tell."""
+        if annotations is not None and names != ("input",) and "context" not in names:
+            self._types = {name: _type(annotations, name, known) for name in names if name != "ctx"}
+        self.gives = annotations is not None and _is_plain(annotations.get("return", "Any"))
+        """Whether the annotation of the result says nothing, or that JSON has the value as it is."""
+
+    def takes(self, given: dict[str, Any]) -> bool:
+        """Whether an input is certainly what a function takes, just as it is; nothing is wrong with one that is not."""
+        types = self._types
+        if types is None or not self._needed <= given.keys():
             return False
-    defaults = names[code.co_argcount - len(function.__defaults__ or ()) : code.co_argcount]
-    return all(
-        name in given or name in defaults or name == "ctx" or name in (function.__kwdefaults__ or ()) for name in names
-    )
+        for name, value in given.items():
+            wanted = types.get(name)
+            if wanted is not _ANYTHING and type(value) is not wanted:
+                return False
+        return True
+
+
+def _type(annotations: dict[str, Any], name: str, known: dict[str, Any]) -> Any:
+    said = annotations.get(name, _ANYTHING)
+    return _SCALARS.get(said) if isinstance(said, str) and said not in known else said
 
 
 def _annotations(function: Any) -> dict[str, Any] | None:
@@ -245,12 +281,7 @@ def _annotations(function: Any) -> dict[str, Any] | None:
         return None
 
 
-def _is_plain(function: Any, name: str) -> bool:
-    """Whether an annotation says nothing, or that JSON has the value as it is."""
-    annotations = _annotations(function)
-    if annotations is None:
-        return False
-    said = annotations.get(name, "Any")
+def _is_plain(said: Any) -> bool:
     text = said if isinstance(said, str) else said.__name__ if type(said) is type else repr(said)
     return _PLAIN_WORDS.issuperset(text.replace("[", " ").replace("]", " ").replace(",", " ").replace("|", " ").split())
 
@@ -285,7 +316,7 @@ class Pieces:
 
     def whole(self, value: Any) -> Any:
         """The answer of a tool that returned everything at once."""
-        return value.__tool_value__() if hasattr(value, "__tool_value__") else self._write(value)
+        return _whole(value, self._write)
 
     def end(self) -> Any:
         """The answer, after the last piece."""
@@ -296,12 +327,16 @@ class Pieces:
 
 def gathered(value: Any, write: Callable[[Any], Any] = lambda value: value) -> Any:
     """The value that a tool's result stands for, all of it."""
-    pieces = Pieces(write)
     if not hasattr(value, "__next__"):
-        return pieces.whole(value)
+        return _whole(value, write)
+    pieces = Pieces(write)
     for piece in value:
         pieces.add(piece)
     return pieces.end()
+
+
+def _whole(value: Any, write: Callable[[Any], Any]) -> Any:
+    return value.__tool_value__() if hasattr(value, "__tool_value__") else write(value)
 
 
 # For whoever takes declarations.

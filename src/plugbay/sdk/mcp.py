@@ -16,7 +16,7 @@ from plugbay.model.errors import Code
 from plugbay.model.events import CallFinished, CallProgress
 from plugbay.model.operations import CompleteChat, InvokeTool, Publish, RecallMemory, SetLogLevel, WriteLog
 from plugbay.sdk.context import Context
-from plugbay.sdk.duties import Duty, ToolDuty
+from plugbay.sdk.duties import Duty, Streamed
 from plugbay.sdk.exchange import BlockingLine, Exchange
 from plugbay.sdk.handlers import Handler
 from plugbay.sdk.line import BROKERED, STORAGE
@@ -153,7 +153,7 @@ class McpDuties:
         assert isinstance(op, InvokeTool)
         tool = self.tools[op.tool]
         keywords = tool.arguments(op.input, op.context)
-        return CallDuty(tool, keywords, op.context) if isinstance(keywords, dict) else keywords
+        return CallDuty(tool, keywords=keywords, said=op.context) if isinstance(keywords, dict) else keywords
 
     def about(self, op: Operation) -> list[Duty]:
         """What a client tells a server is about calls, and the machine deals with it."""
@@ -163,21 +163,19 @@ class McpDuties:
 _NOTHING = Handler(lambda: None)
 
 
-class CallDuty(ToolDuty):
+class CallDuty(Streamed):
     """A tool, whose progress a client may want to know."""
 
-    __slots__ = ("_tool",)
+    __slots__ = ()
 
-    def __init__(self, tool: Tool, keywords: dict[str, Any], said: Mapping[str, Any]) -> None:
-        super().__init__(tool, keywords, said)
-        self._tool = tool
+    handler: Tool
 
     def call(self, context: MakeContext, send: Send) -> Any:
         report = reports(send)
         return super().call(lambda said, stop: context(said, stop).during(self.number, report), send)
 
     def collector(self, send: Send) -> Called:
-        return Called(self._tool, self.stop.check)
+        return Called(self.handler, self.stop.check)
 
 
 def reports(send: Send) -> Callable[[str, dict[str, Any]], None]:

@@ -1,7 +1,7 @@
 """SIGTERM and SIGINT as a call of a function, at once and on a thread of its own.
 
-A signal that arrives just before the main thread blocks in a read is not heard there until the host speaks again; so it
-is written to a pipe, by the interpreter and whatever any thread is doing, and a thread waits for that. Uses `_signal`:
+A signal that arrives just before the main thread blocks is not heard there until something else wakes it; so it is
+written to a pipe, by the interpreter and whatever any thread is doing, and a thread waits for that. Uses `_signal`:
 `signal` adds nothing that is needed here and 7 ms of start-up.
 """
 

@@ -68,7 +68,7 @@ class ToolLine(Duty):
 
     def __init__(self, tool: Tool, keywords: dict[str, Any]) -> None:
         super().__init__(tool, concurrent=True)
-        self._inner = ToolDuty(tool, keywords, stop=self.stop)
+        self._inner = ToolDuty(tool, keywords=keywords, stop=self.stop)
 
     def call(self, context: MakeContext, send: Send) -> Any:
         try:
