@@ -68,6 +68,8 @@ def start(launch: Launch, marks: Mapping[str, str], popen: Popen, sandbox: Sandb
     opened: list[int] = []
     cell: Cell | None = None
     try:
+        for _ in range(3):
+            opened += os.pipe()  # close-on-exec from the first moment
         if launch.policy is not None:
             cell = _cell(launch, launch.policy, marks, sandbox)
         return _start(launch, marks, popen, cell, opened)
@@ -90,12 +92,8 @@ def _cell(launch: Launch, policy: Policy, marks: Mapping[str, str], sandbox: San
 
 
 def _start(launch: Launch, marks: Mapping[str, str], popen: Popen, cell: Cell | None, opened: list[int]) -> Newborn:
-    """`opened` holds every descriptor that is not handed over; the caller closes those."""
-    for _ in range(3):
-        opened += os.pipe()  # close-on-exec from the first moment
+    """`opened` holds the pipes, and every descriptor that is not handed over; the caller closes those."""
     child_stdin, stdin, stdout, child_stdout, stderr, child_stderr = opened
-    for fd in (stdin, stdout, stderr):
-        os.set_blocking(fd, False)
     process = popen(
         list(launch.argv if cell is None else cell.argv),
         stdin=child_stdin,
@@ -117,6 +115,8 @@ def _start(launch: Launch, marks: Mapping[str, str], popen: Popen, cell: Cell | 
         opened += [] if watch is None else [watch]
         if cell is not None:
             cell.admit(pid, watch, stderr)
+        for fd in (stdin, stdout, stderr):
+            os.set_blocking(fd, False)
     except BaseException:
         destroy(pid)
         raise

@@ -13,9 +13,9 @@ from plugbay.process.sandbox.bwrap import Bind, Plan, arguments
 PLAN = Plan(uid=1000, seccomp=11, status=12, block=13, cwd="/plugin", tmp=4096)
 
 ARITY = {
-    **dict.fromkeys("--uid --gid --hostname --size --tmpfs --proc --dev --remount-ro --chdir".split(), 1),
+    **dict.fromkeys("--uid --gid --hostname --size --tmpfs --proc --dev --remount-ro --chdir --perms".split(), 1),
     **dict.fromkeys("--seccomp --json-status-fd --block-fd".split(), 1),
-    **dict.fromkeys("--setenv --symlink --ro-bind-data --bind --ro-bind --bind-fd --ro-bind-fd".split(), 2),
+    **dict.fromkeys("--setenv --symlink --file --bind --ro-bind --bind-fd --ro-bind-fd".split(), 2),
     **dict.fromkeys(
         "--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup --unshare-net".split(), 0
     ),
@@ -97,6 +97,14 @@ def test_process_1_and_what_tells_of_the_machine_are_covered_after_proc_is_there
     there = options.index(("--proc", "/proc"))
     assert there < options.index(("--tmpfs", "/proc/1")) < options.index(("--remount-ro", "/proc/1"))
     assert there < options.index(("--ro-bind", "/dev/null", "/proc/keys"))
+
+
+def test_files_that_are_made_are_read_only_and_so_is_what_they_lie_on() -> None:
+    options = read(arguments(replace(PLAN, files=((7, "/etc/passwd"), (8, "/etc/group")))))
+    made = [index for index, option in enumerate(options) if option[0] == "--file"]
+    assert [options[index] for index in made] == [("--file", "7", "/etc/passwd"), ("--file", "8", "/etc/group")]
+    assert all(options[index - 1] == ("--perms", "0444") for index in made)
+    assert max(made) < options.index(("--remount-ro", "/"))
 
 
 def test_tmp_comes_before_what_is_shown_below_it() -> None:

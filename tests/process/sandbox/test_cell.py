@@ -19,7 +19,7 @@ from plugbay.process.sandbox import cell as cells
 from plugbay.process.sandbox.egress.verdict import Verdict
 from plugbay.process.sandbox.launcher import Sandbox
 from plugbay.process.sandbox.policy import Door, Limits, Network, Policy, Reach
-from plugbay.process.sandbox.status_fd import first_child
+from plugbay.process.sandbox.status_fd import first_child, status_of
 from plugbay.process.status import ExitStatus
 from tests.process.helpers import (
     PATIENCE,
@@ -71,6 +71,50 @@ def test_a_child_knows_that_it_is_confined_and_how_well_its_limits_hold(run: Run
             assert (plain.confined, plain.limits_state, plain.cell) == (False, "", None)
             plain.kill()
             plain.close()
+
+    run(main())
+
+
+def test_bubblewrap_is_nobody_and_the_thread_that_started_it_is_itself_again(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_spawner(threads=1) as spawner:
+            child = await spawner.spawn(confined(tmp_path, "/bin/cat"), PATIENCE)
+            monitor = status_of(child.pid)
+            tasks = [int(path.name) for path in Path("/proc/self/task").iterdir()]
+            threads = [status_of(task) for task in tasks]
+            assert {each["Uid"] for each in threads} == {status_of(os.getpid())["Uid"]}
+            assert {each["CapEff"] for each in threads} == {status_of(os.getpid())["CapEff"]}
+            assert monitor["CapEff"] == b"0" * 16
+            if os.geteuid() == 0:
+                (user,) = {*monitor["Uid"].split(), *monitor["Gid"].split()}
+                assert int(user) >= spawner.sandbox.settings.uids[0]
+                assert (monitor["Groups"], monitor["NoNewPrivs"], monitor["CapBnd"]) == (b"", b"1", b"0" * 16)
+                assert {each["NoNewPrivs"] for each in threads} == {b"0", b"1"}, "one of them starts what is confined"
+            child.kill()
+            child.close()
+
+    run(main())
+
+
+def groups_of(pid: int) -> set[str]:
+    """The lines of its control groups that were made for a cell."""
+    return {line for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines() if line.endswith("-cell")}
+
+
+def test_bubblewrap_and_the_program_are_in_every_control_group_and_no_thread_of_the_host_is(
+    run: Run, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            child = await spawner.spawn(confined(tmp_path, "/bin/cat"), PATIENCE)
+            first = first_child(child.pid)
+            (name,) = {line.rpartition("/")[2] for line in groups_of(child.pid)}
+            folders = [where for where, below, _ in os.walk("/sys/fs/cgroup") if name in below]
+            assert len(groups_of(child.pid)) == len(folders) > 0
+            assert groups_of(child.pid) == groups_of(first) == groups_of(first_child(first))
+            assert not any(groups_of(int(task)) for task in os.listdir("/proc/self/task"))
+            child.kill()
+            child.close()
 
     run(main())
 
@@ -187,7 +231,8 @@ def refuse_late(pid: int, *_: object) -> None:
 
 def without_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control group would end what is left in any case; not every machine has one."""
-    monkeypatch.setattr("plugbay.process.sandbox.cgroup.Cgroup.join", lambda self, *pids: None)
+    for way in ("enter", "hold", "join"):
+        monkeypatch.setattr(f"plugbay.process.sandbox.cgroup.Cgroup.{way}", lambda self, *pids: None)
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,7 @@ print(machine.state, machine.sweep(), machine.why, flush=True)
 HOST = """
 import subprocess, sys
 from plugbay.process.sandbox.cgroup import Cgroups
-from plugbay.process.sandbox.policy import Limits
-group = Cgroups().create("doomed", Limits())
+group = Cgroups().create("doomed")
 child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 group.join(child.pid)
 print(group.name, child.pid, flush=True)
@@ -86,9 +85,10 @@ def value_of(group: Cgroup, file: str) -> str:
 
 @contextmanager
 def opened(limits: Limits) -> Iterator[Cgroup]:
-    group = Cgroups().create("test", limits)
+    group = Cgroups().create("test")
     assert folders_of(group.name)
     try:
+        group.limit(limits)
         yield group
     finally:
         group.close()
@@ -186,6 +186,43 @@ def test_a_group_is_below_our_own_position_in_every_hierarchy() -> None:
         go(child)
 
 
+def positions(pid: int | str) -> dict[str, str]:
+    """Where a process or a thread is, by hierarchy."""
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    return {names: path for _, names, path in (line.split(":", 2) for line in lines)}
+
+
+def test_what_a_thread_starts_from_within_is_in_from_its_first_moment_and_the_thread_comes_back() -> None:
+    with opened(Limits()) as group:
+
+        def work() -> subprocess.Popen[str]:
+            before = positions("thread-self")
+            group.enter()
+            try:
+                return start("import sys; sys.stdin.readline()")
+            finally:
+                group.leave()
+                assert positions("thread-self") == before
+
+        with ThreadPoolExecutor(1) as pool, pool.submit(work).result() as child:
+            at_once = positions(child.pid)
+            group.hold(child.pid)
+            held = positions(child.pid)
+            assert [path for path in held.values() if path.endswith(group.name)]
+            assert at_once == held or "memory" not in held, "on version 1 there was nothing left to do"
+            assert all(group.name not in path for path in positions("self").values())
+            go(child)
+
+
+def test_a_process_without_a_number_is_not_taken_for_the_host() -> None:
+    """The kernel takes 0 for whoever writes it."""
+    with opened(Limits()) as group:
+        for way in (group.hold, group.join):
+            with pytest.raises(ProcessLookupError):
+                way(0)
+        assert all(group.name not in path for path in positions("self").values())
+
+
 def test_kill_ends_a_stopped_double_forked_tree_in_another_session() -> None:
     with opened(Limits()) as group:
         process, away = escaped(*folders_of(group.name))
@@ -213,9 +250,10 @@ def test_a_closed_group_can_be_closed_again() -> None:
 def test_twenty_groups_of_one_name_are_made_at_once_and_each_has_its_own_limit() -> None:
     machine = Cgroups()
     with ThreadPoolExecutor(20) as pool, ExitStack() as stack:
-        groups = list(pool.map(lambda number: machine.create("same", Limits(processes=10 + number)), range(20)))
+        groups = list(pool.map(lambda _: machine.create("same"), range(20)))
         for group in groups:
             stack.callback(group.close)
+        list(pool.map(lambda group, number: group.limit(Limits(processes=number)), groups, range(10, 30)))
         assert [int(value_of(group, "pids.max")) for group in groups] == list(range(10, 30))
     assert [found for group in groups for found in folders_of(group.name)] == []
 
@@ -224,7 +262,7 @@ def test_twenty_groups_of_one_name_are_made_at_once_and_each_has_its_own_limit()
     "label", ["../../etc", "/", "", "..", "a\nb", "a\0b", "x" * 5000, "cgroup.procs", "é\udcff", "a b;$(reboot)"]
 )
 def test_a_hostile_label_makes_an_ordinary_folder(label: str) -> None:
-    group = Cgroups().create(label, Limits())
+    group = Cgroups().create(label)
     try:
         found = folders_of(group.name)
         assert found
@@ -273,8 +311,12 @@ def test_on_version_2_a_group_is_made_limited_joined_killed_and_removed_in_this_
     used = cgroups(machine)
     assert used.state == "full"
     machine.kernel.log.clear()
-    group = used.create("p", Limits(memory=64 * MIB, cpu=0.5, processes=9))
+    group = used.create("p")
+    group.limit(Limits(memory=64 * MIB, cpu=0.5, processes=9))
     with subprocess.Popen(["sleep", "600"]) as child:
+        group.enter()
+        group.leave()
+        group.join(child.pid)
         group.join(child.pid)
         group.close()
         assert child.wait(PATIENCE) == -signal.SIGKILL
@@ -293,7 +335,7 @@ def test_on_version_2_a_group_is_made_limited_joined_killed_and_removed_in_this_
 
 
 def test_on_version_2_a_kill_for_want_of_memory_is_counted(machine: Machine) -> None:
-    group = cgroups(machine).create("p", Limits())
+    group = cgroups(machine).create("p")
     assert group.oom_kills() == 0
     (machine.own / group.name / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 3\n")
     assert group.oom_kills() == 3
@@ -332,7 +374,10 @@ def test_on_a_degraded_machine_a_group_does_nothing(tmp_path: Path) -> None:
     used = Cgroups(tmp_path, tmp_path / "no proc")
     assert used.state == "degraded"
     assert used.why
-    group = used.create("p", Limits())
+    group = used.create("p")
+    group.limit(Limits())
+    group.enter()
+    group.leave()
     group.join(os.getpid())
     group.kill()
     assert group.oom_kills() == 0
@@ -361,6 +406,7 @@ class Old(Files):
             kind = "cgroup2 cgroup2 rw" if name == "unified" else f"cgroup cgroup rw,{name}"
             lines.append(f"1 1 0:1 / {folder(top / name)} rw - {kind}\n")
             (top / name / "cgroup.procs").write_text("")
+            (top / name / "tasks").write_text("")
         (proc / "mountinfo").write_text("".join(lines))
 
     def make(self, folder: Path) -> None:
@@ -386,9 +432,9 @@ def old(tmp_path: Path) -> Old:
     return Old(
         tmp_path,
         unified="cgroup.procs cgroup.kill",
-        memory="cgroup.procs memory.limit_in_bytes",
-        pids="cgroup.procs pids.max",
-        cpu="cgroup.procs cpu.cfs_quota_us",
+        memory="cgroup.procs tasks memory.limit_in_bytes",
+        pids="cgroup.procs tasks pids.max",
+        cpu="cgroup.procs tasks cpu.cfs_quota_us",
     )
 
 
@@ -401,10 +447,22 @@ def test_version_1_is_used_with_and_without_version_2_beside_it(tmp_path: Path, 
     old.refusing = refusing
     used = Cgroups(tmp_path, tmp_path / "proc", old)
     assert (used.state, used.why) == ("full (v1)", "")
-    group = used.create("p", Limits())
+    group = used.create("p")
     assert hierarchies(tmp_path, group.name) == sorted({"cpu", "memory", "pids", "unified"} - refusing)
     group.close()
     assert hierarchies(tmp_path, "plugbay-*") == []
+
+
+def test_on_version_1_a_thread_goes_into_every_hierarchy_that_limits_and_back(tmp_path: Path, old: Old) -> None:
+    used = Cgroups(tmp_path, tmp_path / "proc", old)
+    group = used.create("p")
+    group.enter()
+    went = [path.parent.parent.name for path in tmp_path.glob(f"*/{group.name}/tasks") if path.read_text() == "0"]
+    assert sorted(went) == ["cpu", "memory", "pids"]
+    assert not [path for path in tmp_path.glob("*/tasks") if path.read_text()]
+    group.leave()
+    assert sorted(path.parent.name for path in tmp_path.glob("*/tasks") if path.read_text() == "0") == sorted(went)
+    group.close()
 
 
 def test_a_smaller_share_of_the_processors_above_us_is_no_obstacle(tmp_path: Path, old: Old) -> None:
@@ -438,8 +496,10 @@ def test_a_group_that_cannot_be_limited_is_not_left_behind(machine: Machine) -> 
     assert used.state == "full"
     before = machine.kernel.folders(machine.own)
     machine.kernel.refused["pids.max"] = errno.EACCES
+    group = used.create("p")
     with pytest.raises(PermissionError):
-        used.create("p", Limits())
+        group.limit(Limits())
+    group.close()
     assert machine.kernel.folders(machine.own) == before
 
 
@@ -495,7 +555,7 @@ def test_a_group_that_could_not_be_removed_in_time_is_removed_by_the_next_sweep(
 ) -> None:
     monkeypatch.setattr(cgroup, "CLOSE_SECONDS", 0.0)
     used = cgroups(machine)
-    group = used.create("p", Limits())
+    group = used.create("p")
     machine.kernel.refused["cgroup.kill"] = errno.EACCES
     machine.kernel.put(os.getpid(), machine.own / group.name)
     group.close()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from plugbay.process.sandbox import system
+from plugbay.process.sandbox.users import posing_as
 
 
 def test_programs_and_libraries_are_shown_read_only_and_only_what_is_there() -> None:
@@ -17,6 +21,25 @@ def test_programs_and_libraries_are_shown_read_only_and_only_what_is_there() -> 
     names = {bind.path for bind in shown} | {path for _, path in system.links()}
     assert {"/bin", "/lib"} <= names
     assert not names & {"/etc", "/etc/passwd", "/etc/shadow", "/etc/resolv.conf", "/run", "/sys"}
+
+
+def test_what_is_copied_are_the_files_that_whoever_asks_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def copied(user: int | None) -> list[str]:
+        with posing_as(user):
+            found = list(system.copied())
+        for fd, _ in found:
+            os.close(fd)
+        return [os.path.basename(path) for _, path in found]
+
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, ThreadPoolExecutor(1) as pool:
+        os.chmod(folder, 0o755)
+        os.mkdir(f"{folder}/inner")
+        for name, mode in (("open", 0o644), ("closed", 0o600)):
+            Path(folder, name).touch(mode)
+        names = ("open", "closed", "inner", "none")
+        monkeypatch.setattr(system, "COPIED", tuple(f"{folder}/{name}" for name in names))
+        assert pool.submit(copied, None).result() == ["open", "closed"]
+        assert pool.submit(copied, 2_000_000_123).result() == ["open"]
 
 
 def test_only_what_this_kernel_has_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +16,7 @@ import pytest
 
 from plugbay.process.failures import SandboxUnavailable
 from plugbay.process.sandbox.settings import SandboxSettings
-from plugbay.process.sandbox.users import check_mapped, may, posing_as, uid_of
+from plugbay.process.sandbox.users import check_mapped, may, posing_as, renounce, uid_of
 
 SETTINGS = SandboxSettings()
 USER = 2_000_000_123
@@ -72,9 +75,9 @@ def test_a_thread_that_posed_is_what_it_was_and_no_other_thread_noticed() -> Non
         before = credentials()
         with posing_as(USER):
             during = credentials()
-            assert f"Uid:\t{USER}\t0\t0\t{USER}" in during
+            assert f"Uid:\t{USER}\t{USER}\t0\t{USER}" in during
+            assert f"Gid:\t{USER}\t{USER}\t0\t{USER}" in during
             assert during != before
-            assert os.geteuid() == 0
         assert credentials() == before
         with pytest.raises(KeyError), posing_as(USER):
             raise KeyError
@@ -103,6 +106,80 @@ def test_rights_are_asked_as_whom_the_thread_poses(tmp_path: Path) -> None:
     finally:
         for fd in fds.values():
             os.close(fd)
+
+
+def started(*, renounced: bool) -> dict[str, str]:
+    """What a program is that a thread starts in the name of the plugin's user."""
+
+    def work() -> str:
+        if renounced:
+            renounce()
+        with posing_as(USER):
+            return subprocess.run(["/bin/cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout
+
+    lines = on_a_thread(work).splitlines()
+    return {name: " ".join(value.split()) for name, _, value in (line.partition(":") for line in lines)}
+
+
+NOTHING = {
+    **dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), "0" * 16),
+    "NoNewPrivs": "1",
+    "Groups": "",
+}
+
+
+def test_a_program_that_it_starts_is_that_user_and_has_and_gains_nothing() -> None:
+    others = credentials()
+    said = started(renounced=True)
+    assert said["Uid"] == said["Gid"] == " ".join([str(USER)] * 4)
+    assert {name: said[name] for name in NOTHING} == NOTHING
+    assert credentials() == others
+    before = started(renounced=False)
+    assert (before["Uid"], before["CapEff"]) == (said["Uid"], said["CapEff"])
+    assert (before["CapBnd"], before["NoNewPrivs"]) != (said["CapBnd"], said["NoNewPrivs"])
+
+
+def test_a_set_uid_program_lends_it_nothing() -> None:
+    def run(program: str, *, renounced: bool) -> str:
+        def work() -> str:
+            if renounced:
+                renounce()
+            with posing_as(USER):
+                return subprocess.run([program, "-u"], capture_output=True, text=True, check=True).stdout.strip()
+
+        return on_a_thread(work)
+
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o755)
+        program = shutil.copy("/usr/bin/id", folder)
+        os.chmod(program, 0o4755)
+        assert run(program, renounced=False) == "0"
+        assert run(program, renounced=True) == str(USER)
+
+
+def test_a_thread_that_renounced_keeps_its_own_rights_and_can_come_back_to_them() -> None:
+    def work() -> None:
+        own = [line for line in credentials() if line.startswith(("Uid", "CapPrm", "CapEff"))]
+        renounce()
+        renounce()
+        with posing_as(USER), pytest.raises(PermissionError):
+            os.kill(os.getppid(), 0)
+        assert [line for line in credentials() if line in own] == own
+        os.kill(os.getppid(), 0)
+
+    on_a_thread(work)
+
+
+def test_what_the_kernel_refuses_is_no_start_and_says_what_to_do() -> None:
+    def work() -> None:
+        with (
+            posing_as(USER),
+            pytest.raises(SandboxUnavailable, match="cannot leave its groups: Operation not permitted") as caught,
+        ):
+            renounce()
+        assert "another user" in caught.value.hint
+
+    on_a_thread(work)
 
 
 def test_nobody_in_particular_changes_nothing() -> None:

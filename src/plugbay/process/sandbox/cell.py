@@ -11,8 +11,9 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,7 @@ class Cell:
         "_limits",
         "_monitor",
         "_opened",
+        "_place",
         "_staged",
         "argv",
         "env",
@@ -98,6 +100,7 @@ class Cell:
         self._group: Cgroup | None = None
         self._opened: list[int] = []
         self._inherited: list[int] = []
+        self._place = ExitStack()
         self._staged = False
         self._monitor = self._first = 0
 
@@ -131,6 +134,17 @@ class Cell:
         self._staged = True
         return paths
 
+    def take_its_place(self) -> None:
+        """Have the calling thread be the plugin's user, in its control groups; `admit` brings it back.
+
+        So bubblewrap is both from its first moment, without a program in between that makes it so. Raises
+        SandboxUnavailable or OSError.
+        """
+        self._group = self._cgroups.create(self.label)
+        self._place.callback(self._group.leave)
+        self._group.enter()
+        self._place.enter_context(posing_as(self.uid))
+
     def admit(self, monitor: int, watch: int | None, stderr: int) -> None:
         """Put the sandbox under its limits and let the program run in it.
 
@@ -138,9 +152,15 @@ class Cell:
         group, to which the first process belongs as long as it waits: it would not die with the monitor.
         """
         self._monitor = monitor
+        self._place.close()
         self._let_go()
+        assert self._group is not None
         try:
-            self._admit(monitor, watch, stderr)
+            with _joining(self._group, monitor):
+                leader = self._admit(self._group, monitor, watch, stderr)
+            if leader:
+                with suppress(ProcessLookupError):  # it has ended meanwhile
+                    self._group.join(monitor, self._first, leader)
         except OSError as error:
             said = _said(stderr)
             if said:  # a process was gone when it was needed, and bubblewrap has said why
@@ -149,25 +169,26 @@ class Cell:
         finally:
             self.reports.close()
 
-    def _admit(self, monitor: int, watch: int | None, stderr: int) -> None:
-        own = replace(self.policy.limits, processes=self.policy.limits.processes + OWN_PROCESSES)
-        self._group = self._cgroups.create(self.label, own)
+    def _admit(self, group: Cgroup, monitor: int, watch: int | None, stderr: int) -> int:
+        """The pid of the program, which runs under its limits; 0 when it has ended already."""
+        group.limit(replace(self.policy.limits, processes=self.policy.limits.processes + OWN_PROCESSES))
         first = self.reports.first_process(monitor, watch)
-        self._strike()
         if first is None:
             raise self._never(monitor, stderr, f"it was not there after {READY_SECONDS:g} s")
         self._first = first
-        self._group.join(monitor, first)
+        group.hold(monitor, first)
         with posing_as(self.uid):  # as root it would take a right that containers do not have
             limits.apply(first, self._limits)
         if self.policy.network.proxied:
             self.listening = listen_inside(first)
         self.reports.release()
         leader = self.reports.program(monitor, first, watch)
+        self._strike()  # not before: the kernel would have bubblewrap wait for it
         if leader is None:
             raise self._never(monitor, stderr, "its program did not begin to run")
         if leader:
             _confirm(leader)
+        return leader
 
     def terminate(self) -> None:
         """SIGTERM to the plugin and its group; bubblewrap's monitor would die of it, and take the plugin with it."""
@@ -204,6 +225,7 @@ class Cell:
 
     def close(self) -> None:
         """End whatever is left inside, and give everything back."""
+        self._place.close()
         self._let_go()
         self.reports.close()
         self._strike()
@@ -232,6 +254,24 @@ class Cell:
         if self._staged:
             self._staged = False
             stage.clear()
+
+
+@contextmanager
+def _joining(group: Cgroup, monitor: int) -> Iterator[None]:
+    """Meanwhile the monitor joins its control groups. The kernel lets the first that joins wait for long, and whoever
+    follows soon for nothing; so what is done here is begun early, and whether it can be done shows with the next.
+    """
+
+    def join() -> None:
+        with suppress(OSError):
+            group.join(monitor)
+
+    aside = threading.Thread(target=join, name="plugbay-join")
+    aside.start()
+    try:
+        yield
+    finally:
+        aside.join()
 
 
 def _combined(wanted: Rlimits, policy: Policy) -> Rlimits:

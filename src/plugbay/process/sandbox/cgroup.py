@@ -8,9 +8,11 @@ A group is named for its host: pid namespace, pid and start time. So a sweep kno
 was used again is not mistaken for its predecessor, and a living host's groups are never touched.
 
 Everything here blocks, for it reads and writes files of the kernel. Measured on a busy machine with two cores: `state`
-and `why` look at the machine once, 30 ms, and cost nothing afterwards; `create`, `kill` and `oom_kills` take a
-millisecond; `join` takes 0.4 to 20 ms, because the kernel lets all forks finish first; `close` waits for processes to
-die, usually 1 to 10 ms and at most `CLOSE_SECONDS`. So all but `kill` and `oom_kills` are for pool threads.
+and `why` look at the machine once, 30 ms, and cost nothing afterwards; `create`, `limit`, `kill` and `oom_kills` take
+less than a millisecond; `close` waits for processes to die, usually 1 to 10 ms and at most `CLOSE_SECONDS`. To move
+another process takes 6 to 18 ms, because the kernel first lets all forks of the machine finish; to move the calling
+thread takes 0.02 ms, and what it starts is where it is. Version 2 does not have that, so a start does both: the thread
+goes in, and who is not in yet is moved. All but `kill` and `oom_kills` are for pool threads.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 from plugbay.process import warden_main
 from plugbay.process.sandbox import cgroup_kill, cgroup_v1, cgroup_v2
-from plugbay.process.sandbox.cgroup_files import PROCS, Branch, Files, Layout, Places, Setting
+from plugbay.process.sandbox.cgroup_files import PROCS, THREADS, Branch, Files, Layout, Places, Setting
 from plugbay.process.sandbox.policy import Limits
 
 DEGRADED = "degraded"
@@ -49,24 +52,48 @@ _ABSENT = (errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP)
 class Cgroup:
     """One process tree's group. Without folders, on a machine without limits, every method does nothing."""
 
-    __slots__ = ("_files", "_folders", "_left", "_oom_kills", "name")
+    __slots__ = ("_branches", "_files", "_folders", "_left", "_oom_kills", "name")
 
-    def __init__(self, name: str, folders: Sequence[Path], files: Files, left: list[Cgroup]) -> None:
+    def __init__(self, name: str, branches: Sequence[Branch], files: Files, left: list[Cgroup]) -> None:
         self.name = name
-        self._folders = tuple(folders)
+        self._branches = tuple(branches)
+        self._folders = tuple(branch.base / name for branch in branches)
         self._files = files
         self._left = left
         self._oom_kills = 0
 
-    def join(self, *pids: int) -> None:
-        """Put processes into all hierarchies; what they fork from now on is in it too. Raises OSError.
+    def limit(self, limits: Limits) -> None:
+        """What all in it may use up together from now on. Raises OSError."""
+        for branch, folder in self._places():
+            for setting in (each for settings in branch.settings for each in settings(limits)):
+                self._set(folder, setting)
 
-        Only what is used from now on is counted: a process must join before its program runs. After an error the
+    def enter(self) -> None:
+        """Where a thread can go alone, the calling one goes in, and what it starts is in it too. Raises OSError.
+
+        Before the group is limited: a thread of the host that has used up a plugin's time would stop the host.
+        """
+        for branch, folder in self._places():
+            if branch.threads:
+                self._files.write(folder / THREADS, "0")
+
+    def leave(self) -> None:
+        """Undo `enter`; what was started meanwhile stays. Raises OSError."""
+        for branch in self._branches:
+            if branch.threads:
+                self._files.write(branch.base / THREADS, "0")
+
+    def hold(self, *pids: int) -> None:
+        """Put processes that are not in it yet under its limits, and with them what they fork. Raises OSError.
+
+        Only what is used from now on is counted: a process must be held before its program runs. After an error the
         processes may be in some hierarchies only; `close` still ends them.
         """
-        for folder in self._folders:
-            for pid in pids:
-                self._files.write(folder / PROCS, str(pid))
+        self._move(pids, (folder for branch, folder in self._places() if branch.settings))
+
+    def join(self, *pids: int) -> None:
+        """The same for all hierarchies, also for one that does no more than help to end it. Raises OSError."""
+        self._move(pids, self._folders)
 
     def kill(self) -> None:
         """SIGKILL to everything in it, also what is stopped or left its session; does not wait for it to be gone."""
@@ -74,12 +101,10 @@ class Cgroup:
 
     def oom_kills(self) -> int:
         """How many of its processes were killed for want of memory; still known after `close`."""
-        for path in (folder / file for folder in self._folders for file in ("memory.events", "memory.oom_control")):
-            try:
+        for path in (folder / branch.oom_file for branch, folder in self._places() if branch.oom_file):
+            with suppress(OSError, ValueError):
                 words = self._files.read(path).split()
                 self._oom_kills = int(words[words.index("oom_kill") + 1])
-            except (OSError, ValueError):
-                continue
         return self._oom_kills
 
     def close(self) -> None:
@@ -90,6 +115,25 @@ class Cgroup:
 
     def gone(self) -> bool:
         return not any(folder.exists() for folder in self._folders)
+
+    def _places(self) -> Iterator[tuple[Branch, Path]]:
+        return zip(self._branches, self._folders, strict=True)
+
+    def _move(self, pids: Sequence[int], folders: Iterable[Path]) -> None:
+        if 0 in pids:  # to the kernel that means us, and whoever is in the group is killed with it
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        for folder in folders:
+            inside = self._files.members(folder)
+            for pid in pids:
+                if pid not in inside:
+                    self._files.write(folder / PROCS, str(pid))
+
+    def _set(self, folder: Path, setting: Setting) -> None:
+        try:
+            self._files.write(folder / setting.file, setting.value)
+        except OSError as error:
+            if setting.needed or error.errno not in _ABSENT:
+                raise
 
 
 class Cgroups:
@@ -118,9 +162,9 @@ class Cgroups:
         """What is missing and how to get it; empty when nothing is."""
         return self._found().why
 
-    def create(self, name: str, limits: Limits) -> Cgroup:
-        """A group with these limits and nobody in it. `name` is for people and may be anything. Raises OSError."""
-        return self._create(self._found().branches, name, limits)
+    def create(self, name: str) -> Cgroup:
+        """A group without limits and with nobody in it. `name` is for people and may be anything. Raises OSError."""
+        return self._create(self._found().branches, name)
 
     def sweep(self) -> int:
         """Kill and remove the groups of hosts that no longer exist; how many groups are gone.
@@ -164,25 +208,16 @@ class Cgroups:
         """A host may itself have been started by a host that is dead now: it must not end itself."""
         return os.getpid() not in cgroup_kill.members(self._files, folders)
 
-    def _create(self, branches: Sequence[Branch], name: str, limits: Limits) -> Cgroup:
+    def _create(self, branches: Sequence[Branch], name: str) -> Cgroup:
         full = f"plugbay-{_host()}-{secrets.token_hex(TOKEN_BYTES)}-{_harmless(name)}"
-        group = Cgroup(full, [branch.base / full for branch in branches], self._files, self._left)
+        group = Cgroup(full, branches, self._files, self._left)
         try:
             for branch in branches:
                 self._files.make(branch.base / full)
-                for setting in (each for settings in branch.settings for each in settings(limits)):
-                    self._set(branch.base / full, setting)
         except BaseException:
             group.close()
             raise
         return group
-
-    def _set(self, folder: Path, setting: Setting) -> None:
-        try:
-            self._files.write(folder / setting.file, setting.value)
-        except OSError as error:
-            if setting.needed or error.errno not in _ABSENT:
-                raise
 
     def _found(self) -> Layout:
         with self._lock:
@@ -220,7 +255,8 @@ class Cgroups:
     def _trouble(self, branches: Sequence[Branch]) -> str:
         """Why no group can be made there and joined, or nothing."""
         try:
-            self._create(branches, "trial", Limits()).close()
+            with closing(self._create(branches, "trial")) as group:
+                group.limit(Limits())
         except OSError as error:
             return f"no control group can be made in {branches[0].base}: {error}"
         closed = [str(branch.base) for branch in branches if not os.access(branch.base / PROCS, os.W_OK)]

@@ -22,6 +22,9 @@ UNIFIED = ""
 
 PROCS = "cgroup.procs"
 
+THREADS = "tasks"
+"""Of version 1: the threads in a group, which need not be with the rest of their process."""
+
 PERIOD_US = 100_000
 """In which a share of the processors is used up: the kernel's default, and too short for a pause to be felt."""
 
@@ -88,6 +91,10 @@ class Branch:
 
     base: Path
     settings: tuple[Settings, ...] = ()
+    threads: bool = False
+    """Whether a thread can be in a group without the rest of its process."""
+    oom_file: str = ""
+    """Where kills for want of memory are counted, in the one branch that counts them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ def find(places: Places) -> Layout | str:
     why = "" if "cpu" in found else "no control groups for cpu are mounted: the use of processors is not limited"
     # One hierarchy may have several controllers, as in cpu,cpuacct: then they share a folder.
     bases = dict.fromkeys(found.values())
-    return Layout(STATE, tuple(Branch(base, _settings_in(base, found)) for base in bases), why)
+    return Layout(STATE, tuple(_branch(base, found) for base in bases), why)
 
 
 def killer(places: Places) -> Branch | None:
@@ -53,5 +53,6 @@ def _cpu(limits: Limits) -> tuple[Setting, ...]:
 _CONTROLLERS: dict[str, Settings] = {"memory": _memory, "pids": _pids, "cpu": _cpu}
 
 
-def _settings_in(base: Path, found: dict[str, Path]) -> tuple[Settings, ...]:
-    return tuple(_CONTROLLERS[name] for name, where in found.items() if where == base)
+def _branch(base: Path, found: dict[str, Path]) -> Branch:
+    settings = tuple(_CONTROLLERS[name] for name, where in found.items() if where == base)
+    return Branch(base, settings, threads=True, oom_file="memory.oom_control" if base == found["memory"] else "")

@@ -60,7 +60,7 @@ def find(files: Files, places: Places, host: str) -> Layout | str:
     except OSError as error:
         return f"the control group {own}: {error.strerror}; {ADVICE}"
     why = "" if WANTED in given else "the controller cpu is not delegated: the use of processors is not limited"
-    return Layout(STATE, (Branch(base, (settings,)),), why)
+    return Layout(STATE, (Branch(base, (settings,), oom_file="memory.events"),), why)
 
 
 def settings(limits: Limits) -> tuple[Setting, ...]:

@@ -3,11 +3,11 @@
 Owns what a policy becomes: which sources are opened, as whom the plugin runs, what bubblewrap is told. Whatever is
 missing means that there is no start. Refuses to know who asked, and to run anything unconfined.
 
-    setpriv --reuid … --   bwrap --args FD -- argv       when the host is root: never as root
-                           bwrap --args FD -- argv       otherwise
-
-`prepare`, the start itself and `Cell.admit` belong on one pool thread, for the sources are laid out in that thread's
-own view of the mounts. `--die-with-parent` ties the sandbox to the same thread, so it must live as long as the host.
+`prepare`, the start itself and `Cell.admit` belong on one pool thread. From the first to the last that thread is in the
+plugin's place: it sees the sources laid out, is in the plugin's control groups and, when the host is root, is its user.
+So there is nothing to be done between it and `bwrap --args FD -- argv`, and no moment in which that runs as root. The
+thread stays without what it renounced for that, and without the host's view of the mounts. `--die-with-parent` ties
+the sandbox to it, so it must live as long as the host.
 """
 
 from __future__ import annotations
@@ -79,22 +79,24 @@ class Sandbox:
             users.check_mapped(uid, self.settings)
         if self.settings.require_limits and self.limits_state == DEGRADED:
             raise SandboxUnavailable("limits of memory and processes are required, and cannot be set here", self.why)
-        chain = _chain(uid)
+        launcher = tool("bwrap")
         cell = Cell(program.argv, program.label, policy, limits, self.cgroups, uid)
         try:
             arguments = self._furnish(cell, program, policy, uid)
+            cell.argv = (launcher, "--args", str(arguments), "--", *program.argv)
+            # LC_ALL, so that what bubblewrap says is in the language of `words`.
+            cell.env = {"LC_ALL": "C", **marks}
+            cell.take_its_place()
         except BaseException:
             cell.close()
             raise
-        cell.argv = (*chain, "--args", str(arguments), "--", *program.argv)
-        # LC_ALL, so that what bubblewrap says is in the language of `words`.
-        cell.env = {"LC_ALL": "C", **marks}
         return cell
 
     def _furnish(self, cell: Cell, program: Program, policy: Policy, uid: int | None) -> int:
         """Open everything; the descriptor of bubblewrap's arguments."""
         if uid is not None:
             stage.enter()
+            users.renounce()
         _make_state(policy.state, uid)
         sources = list(self._sources(cell, program, policy))
         hidden = [os.path.realpath(path) for path in policy.hidden]
@@ -102,6 +104,7 @@ class Sandbox:
             for source in sources:
                 _check_rights(source, policy, uid)
             covers = tuple(_covers(hidden, sources))
+            copied = [(cell.hand_over(cell.keep(fd)), path) for fd, path in system.copied()]
         own_network = policy.network.reach is not Reach.HOST
         code = seccomp.program(network=policy.network.reach is not Reach.NONE)
         home = TMP if policy.state is None else str(policy.state)
@@ -122,7 +125,7 @@ class Sandbox:
             env=program.env,
             system=system.binds(own_network=own_network),
             links=system.links(),
-            files=tuple((_given(cell, "file", content), path) for path, content in files.items()),
+            files=(*copied, *((_given(cell, "file", content), path) for path, content in files.items())),
             binds=tuple(binds),
             hidden=covers,
             masked=system.masked(),
@@ -163,22 +166,12 @@ class Sandbox:
         return source
 
 
-def _chain(uid: int | None) -> tuple[str, ...]:
-    """The programs that make a sandbox, and whom they drop to."""
-    launcher = (tool("bwrap"),)
-    if uid is None:
-        return launcher
-    user = ("--reuid", str(uid), "--regid", str(uid), "--clear-groups")
-    return (tool("setpriv"), *user, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--", *launcher)
-
-
 def tool(name: str) -> str:
     """The path of a program that the sandbox needs. Raises SandboxUnavailable."""
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
     found = shutil.which(name, path=os.pathsep.join(folders))
     if found is None:
-        hint = INSTALL if name == "bwrap" else "install util-linux"
-        raise SandboxUnavailable(f"{name} is not installed, and without it no plugin can be confined", hint)
+        raise SandboxUnavailable(f"{name} is not installed, and without it no plugin can be confined", INSTALL)
     if os.stat(found).st_mode & stat.S_ISUID:
         hint = f"run: chmod u-s {found}; it needs no special rights where user namespaces are allowed"
         raise SandboxUnavailable(f"{found} is set-uid root, which confines less than user namespaces do", hint)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from plugbay.process.diagnose import Kind, facts, shebang
@@ -31,7 +32,7 @@ def needed(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
     # A script may start the host's Python by its name: it is told a PATH that leads there for that purpose.
     if os.path.dirname(sys.executable) in search_path.split(os.pathsep):
         found += _host_python()
-    return tuple(dict.fromkeys(path for path in found if not is_system(path) and os.path.exists(path)))
+    return tuple(path for path in dict.fromkeys(found) if not is_system(path) and os.path.exists(path))
 
 
 def _programs(program: str, search_path: str) -> Iterator[str]:
@@ -58,14 +59,17 @@ def _runs(path: str) -> bool:
 
 def _parts(program: str) -> list[str]:
     """A program, each place that it is a link to, and the folders beside each."""
-    if os.path.realpath(program) == os.path.realpath(sys.executable):
-        return [*_host_python(), *_around(program)]  # whole prefixes first: what lies in one is not shown once more
-    return list(_around(program))
+    around = list(_around(program))
+    if program == sys.executable or os.path.realpath(program) == os.path.realpath(sys.executable):
+        return [*_host_python(), *around]  # whole prefixes first: what lies in one is not shown once more
+    return around
 
 
-def _host_python() -> list[str]:
+@cache
+def _host_python() -> tuple[str, ...]:
+    """Of the interpreter that runs this, which stays what it is."""
     prefixes = dict.fromkeys(map(os.path.abspath, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)))
-    return [*prefixes, *_around(sys.executable), PLUGBAY]
+    return (*prefixes, *_around(sys.executable), PLUGBAY)
 
 
 def _around(program: str) -> Iterator[str]:

@@ -31,6 +31,10 @@ RUN_SECONDS = 15.0
 FIRST_LOOK_MS, LONGEST_LOOK_MS = 1, 16
 """Between two looks for the program, doubled each time; it usually runs after one millisecond."""
 
+REST_SECONDS = 0.0005
+"""For the rest of a report that has begun. It comes in nine pieces, and to be woken by each would take the processor
+from whoever sends them."""
+
 _CHILD_PID = re.compile(rb'"child-pid": (\d+).*\}\n', re.DOTALL)
 _EXIT_CODE = b'"exit-code"'
 
@@ -74,6 +78,8 @@ class Reports:
         """The pid of the first process inside; None when the monitor ended without one, or it took too long."""
         deadline = time.monotonic() + READY_SECONDS
         while (found := _CHILD_PID.search(self._heard)) is None:
+            if self._heard:
+                time.sleep(REST_SECONDS)
             ended = pidfd.has_ended(monitor)
             if self._listen():
                 continue

@@ -16,8 +16,10 @@ import hashlib
 import os
 import platform
 import pwd
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from plugbay.process.failures import SandboxUnavailable
@@ -30,10 +32,18 @@ AT_EACCESS, AT_EMPTY_PATH = 0x200, 0x1000
 SYS_FACCESSAT2 = 439
 """The same number on every machine; since Linux 5.8."""
 
-_SET_REAL = {"x86_64": (117, 119), "aarch64": (147, 149)}
-"""The numbers of setresuid and setresgid."""
+SYS_SETRESUID, SYS_SETRESGID, SYS_SETGROUPS = {"x86_64": (117, 119, 116), "aarch64": (147, 149, 159)}.get(
+    platform.machine(), (-1, -1, -1)
+)
+
+PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 24, 38, 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+CAPABILITIES = 0x2008_0522
+"""The version of the structure in which the kernel takes and gives rights."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+_thread = threading.local()
 _MAPS = ("/proc/self/uid_map", "/proc/self/gid_map")
 
 
@@ -49,7 +59,7 @@ def uid_of(label: str, settings: SandboxSettings) -> int | None:
 def check_mapped(uid: int, settings: SandboxSettings, maps: tuple[str, ...] = _MAPS) -> None:
     """Raise SandboxUnavailable when processes of this machine or container cannot have this number, or somebody has."""
     taken = _name_of(uid)
-    if uid == 0 or taken or not all(_contains(Path(path).read_text(), uid) for path in maps):
+    if uid == 0 or taken or not all(_contains(path, uid) for path in maps):
         first, last = settings.uids
         why = f"{uid} is {taken}'s" if taken else f"{uid} cannot be used here"
         raise SandboxUnavailable(
@@ -62,27 +72,41 @@ def check_mapped(uid: int, settings: SandboxSettings, maps: tuple[str, ...] = _M
 
 @contextmanager
 def posing_as(uid: int | None) -> Iterator[None]:
-    """Let the calling thread, and no other, be the plugin's user where the kernel asks who it is; None changes nothing.
+    """Let the calling thread, and no other, be the plugin's user; None changes nothing.
 
-    It stays root underneath, or it could not come back. By system call, because the C library's functions of these
-    names would change every thread.
+    It can come back to root. A program that it starts meanwhile cannot: the kernel forgets the way back when it runs
+    one. By system call, because the C library's functions of these names would change every thread. Raises
+    SandboxUnavailable.
     """
     if uid is None:
         yield
         return
-    set_user, set_group = _SET_REAL[platform.machine()]
+    root, group = os.geteuid(), os.getegid()
     try:
-        _change(set_group, uid)
-        _change(set_user, uid)
-        _libc.setfsgid(uid)
-        _libc.setfsuid(uid)
+        _change(SYS_SETRESGID, uid, group)
+        _change(SYS_SETRESUID, uid, root)
         yield
     finally:
-        # This first: only the way back through it restores the rights over files that the way there took.
-        _libc.setfsuid(0)
-        _libc.setfsgid(os.getegid())
-        _change(set_user, 0)
-        _change(set_group, os.getegid())
+        _change(SYS_SETRESUID, root, root)
+        _change(SYS_SETRESGID, group, group)
+
+
+def renounce() -> None:
+    """Take from the calling thread, for good, what nothing that it starts may have: groups, and every way to gain
+    rights by running a program, such as one that is set-uid. Its own rights stay. Raises SandboxUnavailable.
+    """
+    if getattr(_thread, "renounced", False):
+        return
+    _check(_libc.syscall(SYS_SETGROUPS, ctypes.c_ulong(0), None), "leave its groups")
+    _check(_libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "renounce rights")
+    _inherit_nothing()
+    number = 0
+    while _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
+        number += 1
+    if ctypes.get_errno() != errno.EINVAL:  # what the kernel says to the first number that is no right
+        _check(-1, "renounce rights")
+    _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "renounce rights")
+    _thread.renounced = True
 
 
 def may(fd: int, mode: int) -> bool:
@@ -95,10 +119,26 @@ def may(fd: int, mode: int) -> bool:
     return ctypes.get_errno() not in {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
-def _change(call: int, number: int) -> None:
-    """Set the real user or group of this thread; -1 leaves the effective and the saved one."""
-    if _libc.syscall(call, ctypes.c_ulong(number), ctypes.c_ulong(2**32 - 1), ctypes.c_ulong(2**32 - 1)) != 0:
-        raise OSError(ctypes.get_errno(), f"the thread cannot act as user {number}")
+def _change(call: int, number: int, saved: int) -> None:
+    """Set the real and the effective user or group of this thread; the saved one is the way back."""
+    words = [ctypes.c_ulong(each) for each in (number, number, saved)]
+    _check(_libc.syscall(call, *words), f"act as user {number}")
+
+
+def _inherit_nothing() -> None:
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES, 0)
+    rights = (ctypes.c_uint32 * 6)()  # twice effective, permitted, inheritable
+    _check(_libc.capget(header, rights), "read its rights")
+    rights[2] = rights[5] = 0
+    _check(_libc.capset(header, rights), "renounce rights")
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        raise SandboxUnavailable(
+            f"the thread that starts plugins cannot {what}: {os.strerror(ctypes.get_errno())}",
+            "the host runs as root without the rights of root: run it as another user",
+        )
 
 
 def _name_of(uid: int) -> str:
@@ -109,7 +149,13 @@ def _name_of(uid: int) -> str:
         return ""
 
 
-def _contains(table: str, number: int) -> bool:
-    """Whether a map, lines of `inside outside count`, has this number inside."""
-    rows = (line.split() for line in table.splitlines())
-    return any(int(first) <= number < int(first) + int(count) for first, _, count in rows)
+def _contains(path: str, number: int) -> bool:
+    """Whether a map has this number inside."""
+    return any(first <= number < first + count for first, count in _ranges(path))
+
+
+@cache
+def _ranges(path: str) -> tuple[tuple[int, int], ...]:
+    """First number and count of each line of `inside outside count`. The kernel lets nobody change a map."""
+    rows = (line.split() for line in Path(path).read_text().splitlines())
+    return tuple((int(first), int(count)) for first, _, count in rows)

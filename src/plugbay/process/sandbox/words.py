@@ -1,7 +1,7 @@
-"""Plain words for why a sandbox could not be set up, from what bubblewrap and setpriv say on stderr.
+"""Plain words for why a sandbox could not be set up, from what bubblewrap says on stderr.
 
-Owns the sentences. Pure. What was said comes from programs of the machine, never from a plugin: nothing of a plugin has
-run when this is asked.
+Owns the sentences. Pure. What was said comes from a program of the machine and never from a plugin: nothing of a plugin
+has run when this is asked.
 """
 
 from __future__ import annotations
@@ -39,12 +39,6 @@ _RULES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             r"Race condition",
             "something that it is shown was exchanged at that moment",
             "try again; find out who renames its folders",
-        ),
-        (r"^setpriv: failed to execute (.+): (.+)", "{0} cannot be run by the plugin's user ({1})", INSTALL),
-        (
-            r"^setpriv: (.+)",
-            "the user cannot be changed ({0})",
-            "the host runs as root without the rights of root: run it as another user",
         ),
     )
 )
