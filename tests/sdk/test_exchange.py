@@ -167,6 +167,19 @@ def test_who_listens_is_not_held_up_by_who_speaks_to_a_host_that_does_not_read(h
     speaker.join()
 
 
+def test_who_listens_sends_what_the_machine_says_by_itself_and_nothing_of_others(host: Host) -> None:
+    machine = host.exchange._machine
+    for _ in range(2):
+        host.exchange.receive(b'{"jsonrpc":"2.0","id":1,"method":"nobody.knows"}\n')
+        assert not machine.has_outgoing and host.heard()["error"]["code"] == -32601
+    machine.notify(Publish("t", {"payload": "what another thread is about to send"}))
+    with host.exchange.writing:  # or so it is, to a host that does not read
+        assert host.exchange.receive(b"") != []
+    assert machine.has_outgoing
+    host.exchange.flush()
+    assert host.heard()["method"] == "broker.publish"
+
+
 def test_threads_never_mix_their_frames(host: Host) -> None:
     text = "x" * 20_000  # several times what a pipe takes at once, all threads together
     threads = [Thread(target=host.exchange.tell, args=(Publish(f"t{n}", {"payload": text}),)) for n in range(16)]

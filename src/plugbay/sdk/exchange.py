@@ -70,10 +70,17 @@ class Exchange:
             return b""
 
     def receive(self, data: bytes) -> list[Event]:
-        """What these bytes mean; b"" is the end of input. What the machine answers by itself is sent."""
+        """What these bytes mean; b"" is the end of input. What the machine answers by itself is sent.
+
+        What others have to say they send themselves: to wait for one who speaks to a host that does not read is not for
+        whoever listens.
+        """
+        machine = self._machine
         with self._lock:
-            events = self._machine.receive(data) if data else self._machine.receive_eof()
-        if self._machine.has_outgoing:
+            others = machine.has_outgoing
+            events = machine.receive(data) if data else machine.receive_eof()
+            ours = machine.has_outgoing and not others
+        if ours:
             self.flush()
         return events
 
@@ -158,7 +165,7 @@ class Exchange:
     def flush(self) -> None:
         """Send what there is to say."""
         if not self._machine.has_outgoing:
-            return  # or whoever listens would wait for whoever speaks to a host that does not read
+            return
         with self.writing:
             with self._lock:
                 data = self._machine.outgoing()
