@@ -6,7 +6,6 @@ dataclasses, enums and dates.
 
 from __future__ import annotations
 
-import asyncio
 import unicodedata
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -77,6 +76,8 @@ def quote(items: Annotated[list[Item], Field(max_length=50)], ordered: date, exp
 @plugin.tool(effect="read_only")
 async def deliver(address: Address, how: Literal["foot", "bike"] = "foot", tip: float | None = None) -> dict[str, Any]:
     """Say how an order gets there."""
+    import asyncio  # here: nobody else waits 40 ms for it before the first answer
+
     await asyncio.sleep(0)
     return {"to": address.get("city", "the counter"), "how": how, "tip": tip}
 
@@ -153,6 +154,8 @@ def steep(seconds: float, ctx) -> dict[str, Any]:
 @plugin.tool(effect="read_only", timeout=1)
 async def steep_later(seconds: float) -> dict[str, Any]:
     """The same for whoever awaits: an async function is cancelled by itself."""
+    import asyncio
+
     await asyncio.sleep(seconds)
     return {"ready": True}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from plugbay.conformance import rounds
 from plugbay.conformance.report import AxisResult, Status
 from plugbay.conformance.rounds import AT_ONCE, Rounds
 from plugbay.conformance.scenario import Scenario
-from plugbay.conformance.steps import ExpectNoOrphans
+from plugbay.conformance.steps import ExpectNoOrphans, ExpectRunning
 from plugbay.conformance.trial import Verdict
 from tests.support.loops import Run, until
 
@@ -70,6 +71,19 @@ def test_what_comes_after_something_waits_for_it_and_for_what_teaches(run: Run) 
         trials.gate.set()
         await task
         assert (trials.began[0], trials.began.index("c") > trials.began.index("b")) == ("a", True)
+
+    run(main)
+
+
+def test_what_watches_longest_begins_first_but_not_before_what_it_comes_after(run: Run) -> None:
+    async def main() -> None:
+        trials = Trials()
+        long, longer = (
+            replace(scenario(id, after=("a",)), steps=(ExpectRunning(expect_running=seconds),))
+            for id, seconds in (("long", 1.0), ("longer", 2.0))
+        )
+        await trials.run(scenario("a"), *(scenario(f"s{n}", after=("a",)) for n in range(AT_ONCE)), long, longer)
+        assert trials.began[:3] == ["a", "longer", "long"]
 
     run(main)
 

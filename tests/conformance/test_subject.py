@@ -16,7 +16,7 @@ from plugbay.process.child import Spawner
 from plugbay.process.command import Launch
 from plugbay.process.status import ExitStatus
 
-PATIENCE = 10.0
+PATIENCE = 20.0
 MAX_LINE = 1000
 T = TypeVar("T")
 

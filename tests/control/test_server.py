@@ -6,18 +6,18 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import httpx2
 import pytest
 
 from plugbay.control.server import bound
+from tests.cli.conftest import is_alive
+from tests.support.commands import Command, plugbay
 from tests.support.databases import KINDS, postgresql, sqlite_database
 from tests.support.plugins import write_plugin, write_python_plugin
 from tests.support.requirements import requirement
@@ -29,23 +29,26 @@ PATIENCE = 30.0
 class Served:
     """A server, its first line, and what it logged since."""
 
-    def __init__(self, process: subprocess.Popen[str], facts: dict[str, Any]) -> None:
+    def __init__(self, process: Command, facts: dict[str, Any], log: TextIO) -> None:
         self.process = process
         self.facts = facts
         self.log: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(log,), daemon=True)
         self._reader.start()
 
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        self.log.extend(self.process.stderr)
+    def _read(self, log: TextIO) -> None:
+        with log:
+            self.log.extend(log)
 
     def client(self) -> httpx2.Client:
         token = Path(self.facts["token_file"]).read_text().strip()
         return httpx2.Client(base_url=self.facts["url"], headers={"authorization": f"Bearer {token}"}, timeout=PATIENCE)
 
+    def send(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
     def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
+        self.send(number)
         code = self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
         return code
@@ -58,27 +61,36 @@ class Served:
 def served(folder: Path, *arguments: str) -> Iterator[Served]:
     """`plugbay serve` on a free port, with everything it keeps below `folder`."""
     homes = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("STATE", "DATA", "CONFIG", "CACHE")}
-    command = [sys.executable, "-m", "plugbay", "serve", "--listen", "127.0.0.1:0", "--json", *arguments]
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, **homes},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    words = ["serve", "--listen", "127.0.0.1:0", "--json", *arguments]
+    (out, say), (err, log) = os.pipe(), os.pipe()
+    logged = open(err)  # noqa: SIM115 - whoever reads it to the end closes it
+    with open(os.devnull) as nothing, open(out) as said:
+        process = Command(words, [nothing.fileno(), say, log], folder, {**os.environ, **homes})
+        for stream in (say, log):
+            os.close(stream)
         try:
-            assert process.stdout is not None and process.stderr is not None
-            line = process.stdout.readline()
-            assert line, process.stderr.read()
-            yield Served(process, json.loads(line))
+            line = said.readline()
+            assert line, logged.read()
+            yield Served(process, json.loads(line), logged)
         finally:
-            if process.poll() is None:
-                process.kill()
+            if is_alive(process.pid):
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait(PATIENCE)
+
+
+PATIENT = """\
+[plugins.p.timeouts]
+launch = 20
+handshake = 20
+call = 20
+teardown = 20
+"""
+"""On a busy machine, a plugin may take longer to leave than the 500 ms after which its answer does not count."""
 
 
 def test_a_server_starts_on_a_bare_machine_and_stops_in_good_order(tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins", "p")
+    (tmp_path / "plugbay.toml").write_text(PATIENT)
     with served(tmp_path, "plugins") as server, server.client() as client:
         assert server.facts["token"] == Path(server.facts["token_file"]).read_text().strip()
         assert client.get("/readyz").json()["ready"] is True
@@ -97,16 +109,8 @@ def test_a_server_starts_on_a_bare_machine_and_stops_in_good_order(tmp_path: Pat
 def test_a_second_server_on_the_same_data_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     with served(tmp_path) as first, first.client() as client:
         homes = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_STATE_HOME": str(tmp_path / "state")}
-        second = subprocess.run(
-            [sys.executable, "-m", "plugbay", "serve", "--listen", "127.0.0.1:0"],
-            env={**os.environ, **homes},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert second.returncode == 1 and f"process {first.process.pid}" in second.stderr
+        second = plugbay("serve", "--listen", "127.0.0.1:0", env={**os.environ, **homes}, cwd=tmp_path)
+        assert second.returncode == 1 and f"process {first.process.pid}" in second.stderr.decode()
         assert client.get("/livez").status_code == 200
         assert first.end() == 0
 
@@ -114,7 +118,7 @@ def test_a_second_server_on_the_same_data_is_refused_and_the_first_goes_on(tmp_p
 def test_an_endless_answer_ends_when_the_server_is_told_to_stop(tmp_path: Path) -> None:
     with served(tmp_path) as server, server.client() as client, client.stream("GET", "/api/v1/events") as events:
         assert events.status_code == 200
-        server.process.send_signal(signal.SIGTERM)
+        server.send(signal.SIGTERM)
         events.read()
         assert server.process.wait(PATIENCE) == 0
 
@@ -141,9 +145,9 @@ def test_a_second_signal_does_not_wait_for_anybody(tmp_path: Path) -> None:
         ):
             told = lines.iter_lines()
             assert any("begun" in line for line in told)
-            server.process.send_signal(signal.SIGTERM)
+            server.send(signal.SIGTERM)
             assert not any("begun" in line for line in told), "the first signal has ended what goes on"
-        assert server.process.poll() is None, "it waits for the call"
+        assert is_alive(server.process.pid), "it waits for the call"
         assert server.end(signal.SIGTERM) == 128 + signal.SIGTERM
         asked.join(PATIENCE)
 
@@ -157,9 +161,9 @@ def test_a_hang_up_has_the_settings_read_again(tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins", "p")
     with served(tmp_path, "plugins") as server, server.client() as client:
         (tmp_path / "plugbay.toml").write_text("[plugins.p]\nenabled = false\n")
-        server.process.send_signal(signal.SIGHUP)
+        server.send(signal.SIGHUP)
         while client.get("/api/v1/plugins/p").json()["refused"] is None:
-            assert server.process.poll() is None
+            assert is_alive(server.process.pid)
         assert server.end() == 0
         assert "plugbay.toml was read again" in server.events()
 
@@ -167,15 +171,8 @@ def test_a_hang_up_has_the_settings_read_again(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         port = server.facts["url"].rpartition(":")[2]
-        other = subprocess.run(
-            [sys.executable, "-m", "plugbay", "serve", "--listen", f"127.0.0.1:{port}", "--data", "other"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert other.returncode == 1 and f"cannot listen on 127.0.0.1:{port}" in other.stderr
+        other = plugbay("serve", "--listen", f"127.0.0.1:{port}", "--data", "other", cwd=tmp_path)
+        assert other.returncode == 1 and f"cannot listen on 127.0.0.1:{port}" in other.stderr.decode()
 
 
 def test_no_answer_waits_for_an_acknowledgement() -> None:
@@ -194,17 +191,10 @@ def test_a_server_with_other_data_and_the_same_database_is_refused(tmp_path: Pat
     (tmp_path / "other").mkdir()
     with served(tmp_path, "--database", url) as first, first.client() as client:
         homes = {f"XDG_{name}_HOME": str(tmp_path / "other" / name.lower()) for name in ("DATA", "STATE", "CONFIG")}
-        second = subprocess.run(
-            [sys.executable, "-m", "plugbay", "serve", "--listen", "127.0.0.1:0", "--database", url],
-            env={**os.environ, **homes},
-            cwd=tmp_path / "other",
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert second.returncode == 1 and "in use by another plugbay server" in second.stderr
-        assert str(first.process.pid) in second.stderr
+        words = ("serve", "--listen", "127.0.0.1:0", "--database", url)
+        second = plugbay(*words, env={**os.environ, **homes}, cwd=tmp_path / "other")
+        assert second.returncode == 1 and b"in use by another plugbay server" in second.stderr
+        assert str(first.process.pid) in second.stderr.decode()
         assert client.get("/readyz").status_code == 200
         assert first.end(signal.SIGKILL) == -signal.SIGKILL
     with served(tmp_path, "--database", url) as again:

@@ -17,7 +17,7 @@ from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import Found, discover
 from plugbay.host.keys import parse_key
 from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
-from tests.e2e.nexo_port import CALL_SECONDS, NexoPort
+from tests.e2e.nexo_port import CALL_SECONDS, NexoPort, beside
 
 GENEROUS = {"launch": 10.0, "handshake": 15.0, "farewell": 10.0, "teardown": 5.0}
 """For every timeout that a case is not about, so that a busy machine changes no verdict."""
@@ -103,7 +103,7 @@ class AinbPort(NexoPort):
         settings = PluginConfig(grants=list(entry.grants), timeouts=TimeoutOverrides.model_validate(timeouts))
         roots = [folder] if entry.plugin_id == "good" else [folder, self._good]
         found = [hurried(item) for item in discover(roots)]
-        config = Config(plugins={entry.plugin_id: settings, "good": settings})
+        config = Config(plugins={"good": beside(entry, GENEROUS), entry.plugin_id: settings})
         async with asyncio.timeout(CALL_SECONDS * 2), Host(found, config, unconfined=is_tried_raw(entry)) as host:
             yield host
 

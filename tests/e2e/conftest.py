@@ -20,7 +20,7 @@ from plugbay.host.call_log import MemoryCallLog
 from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import discover
 
-PATIENCE = 10.0
+PATIENCE = 25.0
 """How long a condition may take before a test fails; far more than it ever needs."""
 
 GENEROUS = {"launch": 10.0, "handshake": 10.0, "call": 30.0, "teardown": 5.0}
@@ -168,7 +168,8 @@ class PlugbayPort:
         found = discover([folder])
         specs = [item.spec for item in found if item.spec is not None]
         settings = PluginConfig(grants=list(grants), timeouts=TimeoutOverrides.model_validate({**GENEROUS, **timeouts}))
-        config = Config(plugins={spec.id: settings for spec in specs})
+        beside = PluginConfig(timeouts=TimeoutOverrides.model_validate(GENEROUS))
+        config = Config(plugins={"good.plugin": beside, **{spec.id: settings for spec in specs}})
         if all(spec.id != "good.plugin" for spec in specs):
             found += discover([self._good])
         async with Host(found, config, trace=self._walked) as host:

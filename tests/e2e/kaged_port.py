@@ -16,7 +16,7 @@ from plugbay.conformance.host_runner import Observed
 from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import Found, discover
 from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
-from tests.e2e.nexo_port import CALL_SECONDS, DEPTH, NexoPort
+from tests.e2e.nexo_port import CALL_SECONDS, DEPTH, NexoPort, beside
 
 GENEROUS = {"launch": 10.0, "handshake": 10.0, "farewell": 10.0, "teardown": 5.0}
 """For every timeout that a case is not about, so that a busy machine changes no verdict."""
@@ -39,6 +39,7 @@ class KagedPort(NexoPort):
             assert host._runtime is not None
             mark = f"PLUGBAY_HOST={host._runtime.spawner.warden.mark}"
             told, leaving = host.subscribe("plugin.bad.>", depth=DEPTH), self._leaving(host, entry)
+            await self._ready(host, entry)
             for _ in range(entry.times - 1):
                 await self._ask(host, entry)
             output, failure = await self._ask(host, entry)
@@ -87,7 +88,7 @@ class KagedPort(NexoPort):
         settings = PluginConfig(grants=list(entry.grants), timeouts=TimeoutOverrides.model_validate(timeouts))
         roots = [folder] if entry.plugin_id == "good" else [folder, self._good]
         found = [_hurried(item) for item in discover(roots)]
-        config = Config(plugins={entry.plugin_id: settings, "good": settings})
+        config = Config(plugins={"good": beside(entry, GENEROUS), entry.plugin_id: settings})
         host = Host(found, config, state_dir=self._state, unconfined=is_tried_raw(entry))
         async with asyncio.timeout(CALL_SECONDS * 2), host:
             yield host

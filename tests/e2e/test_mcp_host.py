@@ -23,7 +23,7 @@ from plugbay.host.sandbox_config import PluginSandbox
 from plugbay.host.services.llm.chat import ChatReply, ChatRequest
 from plugbay.link.recording import Frame
 from plugbay.model.errors import Code
-from tests.support.loops import Run, until
+from tests.support.loops import PATIENCE, Run, until
 from tests.support.mcp_servers import MODERN, declare, write_server
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
@@ -193,7 +193,7 @@ def test_a_list_that_changes_while_the_server_runs_is_told_and_judged(run: Run, 
         await approve(tmp_path, "srv")
         async with host_of(tmp_path) as host, host.subscribe("plugin.catalog.changed") as events:
             await host.call("echo", {"tools": [ECHO, {**ECHO, "name": "more"}]})
-            event = await asyncio.wait_for(anext(events), 5)
+            event = await asyncio.wait_for(anext(events), PATIENCE)
             assert event.payload == {
                 "plugin_id": "srv",
                 "added": [],
@@ -203,7 +203,7 @@ def test_a_list_that_changes_while_the_server_runs_is_told_and_judged(run: Run, 
             }
             assert await code_of(host, "more") == Code.CAPABILITY_NOT_ALLOWED
             await host.call("echo", {"tools": []})
-            event = await asyncio.wait_for(anext(events), 5)
+            event = await asyncio.wait_for(anext(events), PATIENCE)
             assert (event.payload["removed"], event.payload["disabled"]) == (["srv/echo"], [])
             assert await code_of(host, "echo") == Code.NOT_FOUND
 
@@ -314,7 +314,7 @@ def resources_subscribe(m):
         async with host_of(tmp_path, grant_all=True) as host, host.subscribe("plugin.resource.changed") as events:
             await host.meet()
             await host.ask("srv/a.txt", WatchResource("file:///a.txt"), kind="resource")
-            event = await asyncio.wait_for(anext(events), 5)
+            event = await asyncio.wait_for(anext(events), PATIENCE)
             assert event.payload == {"plugin_id": "srv", "uri": "file:///a.txt"}
 
     run(main)

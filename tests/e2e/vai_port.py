@@ -19,7 +19,7 @@ from plugbay.host.invocation_context import ExportBinding
 from plugbay.host.invocation_result import InvocationResult
 from tests.e2e.ainb_port import hurried
 from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
-from tests.e2e.nexo_port import CALL_SECONDS, NexoPort
+from tests.e2e.nexo_port import CALL_SECONDS, NexoPort, beside
 
 GENEROUS = {"launch": 10.0, "handshake": 10.0, "grace": 10.0, "teardown": 5.0}
 """For every timeout that a case is not about, so that a busy machine changes no verdict."""
@@ -99,7 +99,7 @@ class VaiPort(NexoPort):
         settings = PluginConfig(grants=list(entry.grants), timeouts=TimeoutOverrides.model_validate(timeouts))
         roots = [folder] if entry.plugin_id == "good/plugin" else [folder, self._good]
         found = [hurried(item) for item in discover(roots)]
-        config = Config(plugins={entry.plugin_id: settings, "good/plugin": settings})
+        config = Config(plugins={"good/plugin": beside(entry, GENEROUS), entry.plugin_id: settings})
         async with (
             asyncio.timeout(CALL_SECONDS * 2),
             Host(found, config, state_dir=folder.parent / "state", unconfined=is_tried_raw(entry)) as host,

@@ -26,6 +26,10 @@ PATIENCE = 50.0
 """Seconds for a command of which the test says nothing else."""
 ROOT = Path(__file__).parents[2]
 
+OPERATING = {"serve", "ps", "logs", "start", "stop", "restart", "reload", "grant", "revoke"}
+"""Commands that are a control plane or ask one. They have a server of their own, which has loaded more: with all of
+that, every other command would take longer to fork."""
+
 
 class Command:
     """One `plugbay` with these arguments, on these streams."""
@@ -36,7 +40,8 @@ class Command:
         task = {"arguments": list(arguments), "cwd": str((cwd or Path()).absolute()), "env": dict(env)}
         self._own, theirs = socket.socketpair()
         with theirs:
-            socket.send_fds(_server(), [b"+"], [*streams, theirs.fileno()])
+            server = _server("plugbay.control") if OPERATING.intersection(arguments[:1]) else _server()
+            socket.send_fds(server, [b"+"], [*streams, theirs.fileno()])
         self._own.sendall(json.dumps(task).encode())
         self._own.shutdown(socket.SHUT_WR)
         self.pid = self._number()
@@ -104,12 +109,12 @@ def started(
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """The one of this process, started when it is first needed."""
+def _server(*packages: str) -> socket.socket:
+    """The one of this process that has these packages loaded, too; started when it is first needed."""
     ours, theirs = socket.socketpair()
     source = os.pathsep.join(map(str, (ROOT / "src", ROOT)))
     env = {**os.environ, "LC_ALL": "C.UTF-8", "PYTHONPATH": source}
-    server = subprocess.Popen([sys.executable, "-m", forkserver.__name__], stdin=theirs.fileno(), env=env)
+    server = subprocess.Popen([sys.executable, "-m", forkserver.__name__, *packages], stdin=theirs.fileno(), env=env)
     theirs.close()
 
     def stop() -> None:

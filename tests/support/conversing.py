@@ -40,6 +40,7 @@ from plugbay.store.database import Database, Tx
 from plugbay.store.runs import Run
 from plugbay.wire.fast_json import MsgspecCodec
 from tests.support.gateways import gateway_at
+from tests.support.loops import PATIENCE
 from tests.support.openai_server import OpenAiServer, Reply, delta, events, streamed
 
 CALLER = Principal("key", "org_1", "proj_1", role="admin", key_id="key_1")
@@ -143,7 +144,7 @@ def _record(job: Job, bound: Bound, failure: Failure | None) -> InvocationRecord
     )
 
 
-async def settled(look: Callable[[], Awaitable[T]], done: Callable[[T], bool], seconds: float = 10.0) -> T:
+async def settled(look: Callable[[], Awaitable[T]], done: Callable[[T], bool], seconds: float = PATIENCE) -> T:
     """What one sees once it is as one wants it; says so when it never is."""
     async with asyncio.timeout(seconds):
         while True:

@@ -18,6 +18,10 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 
 
+PATIENCE = 20.0
+"""Seconds for what should take a fraction of one: with three tests at a time on two cores it may take many."""
+
+
 def run_on(name: str) -> Run:
     """A function that runs a coroutine function on a fresh loop of this kind, within a bound."""
 
@@ -33,7 +37,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run_on(request.param)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait for a condition, and say so when it never comes."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

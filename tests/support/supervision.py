@@ -14,6 +14,7 @@ from plugbay.model.operations import InvokeTool
 from plugbay.model.spec import RestartPolicy
 from plugbay.process.child import Spawner
 from plugbay.wire.fast_json import MsgspecCodec
+from tests.support.loops import PATIENCE
 
 CODEC = MsgspecCodec()
 
@@ -38,7 +39,7 @@ class Bench:
 
 
 async def answer(supervisor: PerCallSupervisor, value: object) -> object:
-    deadline = Deadline(5)
+    deadline = Deadline(PATIENCE)
     lease = await supervisor.lease(deadline)
     if isinstance(lease, Failure):
         return lease.code

@@ -33,6 +33,22 @@ def test_it_says_the_same_and_leaves_with_the_same_status(words: list[str], tmp_
     assert forked.stdout + forked.stderr
 
 
+def test_what_nobody_reads_any_more_ends_it_in_the_same_way(tmp_path: Path) -> None:
+    ends = []
+    for reader_is_gone in (False, True):
+        given, (out, say), (err, complain) = os.open(os.devnull, os.O_RDONLY), os.pipe(), os.pipe()
+        if reader_is_gone:
+            os.close(out)
+        process = Command(["--version"], [given, say, complain], tmp_path, environment(tmp_path))
+        for stream in (given, say, complain):
+            os.close(stream)
+        with open(err, "rb") as said:
+            ends.append((process.wait(PATIENCE), b"BrokenPipeError" in said.read()))
+        if not reader_is_gone:
+            os.close(out)
+    assert ends == [(0, False), (120, True)], "as the interpreter itself tells of it"
+
+
 def test_it_reads_all_of_stdin_and_is_read_to_the_end(tmp_path: Path) -> None:
     write_plugin(tmp_path)
     text = b'{"text":"%s"}' % (b"x" * 500_000)

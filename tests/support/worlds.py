@@ -81,7 +81,7 @@ class World:
         self.tokens: dict[str, str | None] = {}
         """By who has them."""
         self._loop = uvloop.new_event_loop()
-        self._clients: dict[str, httpx2.Client] = {}
+        self._client = httpx2.Client(timeout=PATIENCE)  # one for all: to make one takes 25 ms
         self._stop = asyncio.Event()
         self._database_url = sqlite_database(folder)
 
@@ -94,8 +94,7 @@ class World:
         token = self.tokens[who]
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         base = self.ending_url if ending else self.url
-        client = self._clients.setdefault(base, httpx2.Client(base_url=base, timeout=PATIENCE))
-        return client.request(method, path, headers={**headers, **more.pop("headers", {})}, **more)
+        return self._client.request(method, base + path, headers={**headers, **more.pop("headers", {})}, **more)
 
     def made(self, method: str, path: str, body: Any = None, key: str = "id") -> str:
         """The id of something new, which the admin has made."""
@@ -240,8 +239,7 @@ class World:
         )
 
     def close(self) -> None:
-        for client in self._clients.values():
-            client.close()
+        self._client.close()
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
 

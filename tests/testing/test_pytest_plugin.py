@@ -65,11 +65,15 @@ def site(tmp_path: Path) -> Path:
     return site
 
 
+QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-W", "error"]
+"""Of the plugins that only we have installed, schemathesis takes each process a second to load."""
+
+
 def run_pytest(site: Path, folder: Path, text: str, *words: str) -> str:
     (folder / "test_it.py").write_text(text)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *words, "test_it.py"],
+        [sys.executable, "-m", "pytest", *QUIET, *words, "test_it.py"],
         cwd=folder,
         env={**environment, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,

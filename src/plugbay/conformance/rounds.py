@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from plugbay.conformance.report import AxisResult, OnAxis, Status
 from plugbay.conformance.scenario import Scenario
-from plugbay.conformance.steps import ExpectNoOrphans
+from plugbay.conformance.steps import ExpectNoOrphans, ExpectRunning
 from plugbay.conformance.trial import Verdict
 
 AT_ONCE = 4
@@ -45,19 +45,18 @@ class Rounds:
 
     async def _together(self) -> None:
         crowd, others = self._split()
+        first = _first(crowd)
         turns, tasks = asyncio.Semaphore(AT_ONCE), dict[str, asyncio.Task[None]]()
-        teachers: list[str] = []
 
-        async def take_turn(scenario: Scenario, first: list[str]) -> None:
-            await asyncio.gather(*(tasks[id] for id in first))
+        async def take_turn(scenario: Scenario) -> None:
+            await asyncio.gather(*(tasks[id] for id in first[scenario.id]))
             async with turns:
                 await self._try(scenario)
 
         try:
             async with asyncio.TaskGroup() as group:
-                for scenario in crowd:
-                    tasks[scenario.id] = group.create_task(take_turn(scenario, [*scenario.after, *teachers]))
-                    teachers += [scenario.id] if scenario.learn else []
+                for scenario in sorted(crowd, key=_waits, reverse=True):
+                    tasks[scenario.id] = group.create_task(take_turn(scenario))
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
         for scenario in others:
@@ -108,3 +107,18 @@ class Rounds:
             self._told += 1
             if self._on_axis is not None:
                 self._on_axis(self._results[scenario.id])
+
+
+def _first(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
+    """For each scenario those that it waits for: what it comes after, and whatever was learned before."""
+    first: dict[str, list[str]] = {}
+    teachers: list[str] = []
+    for scenario in scenarios:
+        first[scenario.id] = [*scenario.after, *teachers]
+        teachers += [scenario.id] if scenario.learn else []
+    return first
+
+
+def _waits(scenario: Scenario) -> float:
+    """Seconds it watches a plugin do nothing. The longest go first: begun last, one of them holds up the whole run."""
+    return sum(step.expect_running for step in scenario.steps if isinstance(step, ExpectRunning))
