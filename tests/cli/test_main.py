@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plugbay import __version__
-from plugbay.cli.main import report, status_of
+from plugbay.cli.main import app_for, report, status_of
 from plugbay.model.errors import (
     CallFailed,
     Code,
@@ -55,6 +55,17 @@ def test_what_cannot_be_understood_is_a_usage_error(run: Run, arguments: list[st
     assert done.out == ""
     assert words in done.err
     assert "--help" in done.err
+
+
+def test_only_the_command_that_is_asked_for_is_read() -> None:
+    def names(word: str) -> list[str | None]:
+        app = app_for(word)
+        groups = [group.typer_instance.info.name for group in app.registered_groups if group.typer_instance]
+        return [*(command.name for command in app.registered_commands), *groups]
+
+    assert (names("call"), names("list"), names("mcp")) == (["call"], ["list"], ["mcp"])
+    assert names("") == names("--help") == names("inspekt")
+    assert {"call", "list", "inspect", "mcp"} < set(names(""))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import plugbay as package
 from tests.cli.conftest import MakePlugin, Run
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
@@ -64,3 +66,9 @@ def test_what_is_no_folder_of_plugins_has_nothing_to_show(run: Run) -> None:
     assert run("ps", "--plugins", "nowhere").code == 4
     assert run("ps", "--plugins", "nowhere", "--json").json["failure"]["code"] == "not_found"
     assert run("ps").code == 4
+
+
+def test_whoever_looks_for_a_server_needs_no_database(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "sqlalchemy.py").write_text("raise ModuleNotFoundError(__name__)\n")
+    done = run("ps", PYTHONPATH=os.pathsep.join([str(tmp_path), str(Path(package.__file__).parents[1])]))
+    assert (done.code, "no plugbay server runs here" in done.err) == (4, True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.control.occupancy import Found, announced, look, occupied
-from plugbay.store.ownership import InUse
+from plugbay.store.locks import InUse
 
 HOLDER = """
 import sys

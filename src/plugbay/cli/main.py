@@ -175,25 +175,36 @@ plugbay upgrade oci://registry.example/acme/weather:1.1.0""",
     paths: "",
 }
 
-app = typer.Typer(
-    name="plugbay",
-    help="One host for every out-of-process plugin of AI agents.",
-    epilog=STATUSES,
-    cls=HelpGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    invoke_without_command=True,
-    pretty_exceptions_enable=False,
-)
+CLASSES = {run: RunCommand, tap: TapCommand, dev: TapCommand, attach: AttachCommand, conform: ConformCommand}
+"""Of commands that read their words in ways of their own."""
 
-for _command, _examples in EXAMPLES.items():
-    _cls = {run: RunCommand, tap: TapCommand, dev: TapCommand, attach: AttachCommand, conform: ConformCommand}.get(
-        _command, HelpCommand
+GROUPS = {"badplugins": badplugins, "config": config, "mcp": mcp, "trust": trust}
+
+
+def app_for(word: str) -> typer.Typer:
+    """The command or group of this name, alone: Typer reads the parameters of all that it has, which would take 70 ms.
+
+    All of them for any other word, as `--help` is, or one that is misspelt.
+    """
+    app = typer.Typer(
+        name="plugbay",
+        help="One host for every out-of-process plugin of AI agents.",
+        epilog=STATUSES,
+        cls=HelpGroup,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        invoke_without_command=True,
+        pretty_exceptions_enable=False,
     )
-    app.command(_command.__name__.rstrip("_"), cls=_cls, epilog=_examples)(_command)
-app.add_typer(badplugins)
-app.add_typer(config)
-app.add_typer(mcp)
-app.add_typer(trust)
+    app.callback()(_root)
+    commands = {command.__name__.rstrip("_"): command for command in EXAMPLES}
+    wanted = {word} if word in commands or word in GROUPS else {*commands, *GROUPS}
+    for name, command in commands.items():
+        if name in wanted:
+            app.command(name, cls=CLASSES.get(command, HelpCommand), epilog=EXAMPLES[command])(command)
+    for name, group in GROUPS.items():
+        if name in wanted:
+            app.add_typer(group)
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -202,7 +213,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit(Exit.OK)
 
 
-@app.callback()
 def _root(
     context: typer.Context,
     version: Annotated[
@@ -224,6 +234,7 @@ def main() -> None:
     # Like Ctrl-C: whatever runs clears up after itself on the way out.
     signal.signal(signal.SIGTERM, _terminated)
     try:
+        app = app_for(sys.argv[1] if sys.argv[1:] else "")
         sys.exit(app(prog_name="plugbay", standalone_mode=False) or Exit.OK)
     except Exception as error:
         expected = isinstance(error, PlugbayError | typer.TyperException)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from plugbay.packages.durable import write_file
-from plugbay.store.ownership import locked
+from plugbay.store.locks import locked
 
 LOCK_FILE = "server.lock"
 RUNTIME_FILE = "server.json"

@@ -1,30 +1,28 @@
 """One gateway for each database: whoever comes second is refused, and told who was first.
 
-Owns the lock that says so, for as long as a gateway lives: of SQLite on a file beside the database, of PostgreSQL in
-the server, on a connection of its own. The system and the server let go of it however the gateway ends. A connection
-that is lost is made again; only when somebody else has the lock by then, the gateway is told to stop. Knows no table:
-what a gateway does in between is written only where a row still is as that gateway left it.
+Owns the lock that says so, for as long as a gateway lives: of SQLite on a file beside the database (`locks`), of
+PostgreSQL in the server, on a connection of its own. The system and the server let go of it however the gateway ends.
+A connection that is lost is made again; only when somebody else has the lock by then, the gateway is told to stop.
+Knows no table: what a gateway does in between is written only where a row still is as that gateway left it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.model.errors import PlugbayError
 from plugbay.store.database import PATIENCE, Database
 from plugbay.store.failures import StoreUnavailable
+from plugbay.store.locks import InUse, locked
 
 LOG = logging.getLogger("plugbay.store")
 
@@ -46,27 +44,6 @@ _HOLDER = text(
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
     "AND (l.classid::bigint << 32 | l.objid::bigint) = :lock"
 )
-
-
-class InUse(PlugbayError):
-    """Another gateway has it."""
-
-
-@contextmanager
-def locked(path: Path, what: str) -> Iterator[None]:
-    """A file that is locked as long as this lasts, in the name of something; raises `InUse`."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            raise InUse(f"{what} is in use by another plugbay server, process {pid}") from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(lock)
 
 
 @asynccontextmanager
