@@ -123,8 +123,8 @@ def drops_when_busy(others: str = "tools/call", does: Callable[[bytes], None] = 
     def answer(message: Message) -> None:
         if message["method"] == "tools/call":
             time.sleep(0.05)
+        busy.clear()  # before it answers: whoever has the answer may ask the next thing at once
         proper(message)
-        busy.clear()
 
     def heard(line: bytes) -> None:
         if busy and others.encode() in line:
