@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Coroutine
 from typing import Any
 
 from bench.calls import IN_FLIGHT, measure
@@ -43,6 +44,7 @@ def run(options: Options) -> Comparison:
     entries = [
         Entry("raw", "raw pipe, bytes (floor)", fast),
         Entry("json", "raw pipe, JSON (floor J)", fast),
+        Entry("bare", "bare uvloop, nothing checked (P)", fast, needs="uvloop"),
         Entry("asyncio", "plugbay link, asyncio", fast),
         Entry("uvloop", "plugbay link, uvloop", fast, needs="uvloop"),
         Entry("mcp", "MCP Python SDK, best case (M)", slow, needs="mcp"),
@@ -56,6 +58,10 @@ def run(options: Options) -> Comparison:
         Column("burst_cpu_us", f"host CPU us/call, {IN_FLIGHT} in flight", digits=2),
     ]
     findings = _findings(rounds, "uvloop", 2.0) + _findings(rounds, "asyncio", 2.4)
+    findings += [
+        Finding("P: p50 / J", rounds.ratio("bare", "json", "p50_us")),
+        Finding("P: calls/s at 64 / J", rounds.ratio("bare", "json", "calls_per_s")),
+    ]
     return Comparison(NAME, TITLE, findings, columns, rounds, missing(entries))
 
 
@@ -88,15 +94,25 @@ def json_floor(params: dict[str, Any]) -> Sample:
     return json_pipe(params)
 
 
+def bare(params: dict[str, Any]) -> Sample:
+    from bench.bare_loop import bare_loop
+
+    return _with_uvloop(bare_loop(params))
+
+
 def on_asyncio(params: dict[str, Any]) -> Sample:
     return asyncio.run(_through_link(params))
 
 
 def on_uvloop(params: dict[str, Any]) -> Sample:
+    return _with_uvloop(_through_link(params))
+
+
+def _with_uvloop(work: Coroutine[Any, Any, Sample]) -> Sample:
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_through_link(params))
+        return runner.run(work)
 
 
 async def _through_link(params: dict[str, Any]) -> Sample:
@@ -151,4 +167,4 @@ async def _through_mcp(params: dict[str, Any]) -> Sample:
 
 
 if __name__ == "__main__":
-    serve({"raw": raw, "json": json_floor, "asyncio": on_asyncio, "uvloop": on_uvloop, "mcp": mcp_sdk})
+    serve({"raw": raw, "json": json_floor, "bare": bare, "asyncio": on_asyncio, "uvloop": on_uvloop, "mcp": mcp_sdk})
