@@ -31,6 +31,9 @@ from plugbay.store.runs import Run
 
 END_TURN, MAX_TURNS, MAX_TOOL_CALLS, MAX_TOKENS = "end_turn", "max_turns", "max_tool_calls", "max_tokens"
 
+MARGIN = 1.0
+"""Seconds that a model has longer than its run: when both take too long, it is the run that is said to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -124,8 +127,8 @@ class RunLoop:
         """One reply; whoever watches sees it come."""
         assembly = Assembly()
         request = self.chat_request()
-        left = self._left()
-        async with aclosing(self._gear.llm().stream(self._request.provider, request, left)) as chunks:
+        longer = self._left() + MARGIN
+        async with aclosing(self._gear.llm().stream(self._request.provider, request, longer)) as chunks:
             async for chunk in chunks:
                 failure = assembly.add(chunk)
                 if failure is not None:
