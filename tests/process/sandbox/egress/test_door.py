@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -221,6 +222,31 @@ def test_a_process_that_is_gone_has_no_door() -> None:
     with pytest.raises(OSError) as failed:
         listen_inside(held.child_pid)
     assert failed.value.errno in (errno.ENOENT, errno.ESRCH)
+
+
+class Early(socket.socket):
+    """A socket in a network whose loopback is not there the first few times: a moment too short to be made."""
+
+    refusals = 3
+
+    def bind(self, address: Any) -> None:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+        super().bind(address)
+
+
+def test_a_door_waits_until_loopback_is_there() -> None:
+    with Early() as listening:
+        door._bind(listening, 0)
+        assert listening.getsockname()[0] == "127.0.0.1" and listening.refusals == -1
+
+
+def test_a_door_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "LOOPBACK_SECONDS", -1.0)
+    with Early() as listening, pytest.raises(OSError) as failed:
+        door._bind(listening, 0)
+    assert failed.value.errno == errno.EADDRNOTAVAIL
 
 
 def test_a_port_that_is_taken_is_an_error_of_the_thread_that_asked() -> None:

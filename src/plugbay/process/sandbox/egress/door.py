@@ -12,12 +12,14 @@ library; as a program it runs without site-packages.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 
 PORT = 3128
 """Where a plugin finds the proxy, as custom has it."""
@@ -25,6 +27,9 @@ PORT = 3128
 HERE = "127.0.0.1"
 BACKLOG = 128
 """Connections that wait in the kernel while the proxy is at its limit."""
+
+LOOPBACK_SECONDS = 4.0
+"""Until loopback is there; it usually is already."""
 
 HELPER_SECONDS = 5.0
 """For the process that goes inside; it needs some 20 ms."""
@@ -113,12 +118,24 @@ def _listen(namespace: int, port: int) -> socket.socket:
         raise OSError("the network namespace was not entered")
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        listening.bind((HERE, port))
+        _bind(listening, port)
         listening.listen(BACKLOG)
     except BaseException:
         listening.close()
         raise
     return listening
+
+
+def _bind(listening: socket.socket, port: int) -> None:
+    """bubblewrap tells of its first process before that has brought loopback up: until then there is no address."""
+    deadline = time.monotonic() + LOOPBACK_SECONDS
+    while True:
+        try:
+            return listening.bind((HERE, port))
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL or time.monotonic() > deadline:
+                raise
+        time.sleep(0.0005)
 
 
 def _enter(namespace: int, kind: int) -> None:
