@@ -37,7 +37,7 @@ def test_everything_a_policy_opens_has_its_line(capsys: pytest.CaptureFixture[st
         "/c",
         "writes /w",
         "runs /r",
-        "keeps /s",
+        "keeps /s, up to 256 MiB",
         "scratch a folder for each invocation",
         "network a.example:443",
         "limits 1 GiB memory · 2.5 cores · 64 processes · 256 open files · 1,000 bytes a file · 64 MiB in /tmp",

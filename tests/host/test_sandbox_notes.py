@@ -10,8 +10,9 @@ import pytest
 
 from plugbay import CallFailed, Host
 from plugbay.host.journal import Journal
-from plugbay.host.sandbox_notes import connections
+from plugbay.host.sandbox_notes import connections, out_of_memory, too_much_state
 from plugbay.process.sandbox.egress.verdict import Verdict
+from plugbay.process.status import ExitStatus
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run, until
 
@@ -119,3 +120,18 @@ def test_a_connection_that_was_allowed_is_nothing_to_note() -> None:
         "the request cannot be read",
         "a.example:443: not public (10.0.0.1)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("status", "who"), [(ExitStatus(signal=9), "it was killed"), (ExitStatus(code=1), "a process of it was killed")]
+)
+def test_who_used_up_its_memory_is_told_how_much_it_had(status: ExitStatus, who: str) -> None:
+    said, advice = out_of_memory(status, 256 << 20)
+    assert said == f"{who} because it used more than its 256 MiB of memory"
+    assert "limits = { memory" in advice
+
+
+def test_who_kept_too_much_is_told_where_and_what_to_do() -> None:
+    said, advice = too_much_state("/var/p", "it has more than 5 bytes")
+    assert said == "it was killed because its own folder /var/p is too full: it has more than 5 bytes"
+    assert "remove" in advice and "limits = { state" in advice

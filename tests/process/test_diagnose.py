@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from plugbay.model.text import printable
-from plugbay.process.diagnose import Facts, Kind, Look, early_exit, facts, launch_failure, not_found
+from plugbay.process.diagnose import (
+    Facts,
+    Kind,
+    Look,
+    early_exit,
+    facts,
+    launch_failure,
+    not_found,
+)
 from plugbay.process.status import ExitStatus
 
 ELF_64_LITTLE = b"\x7fELF\x02\x01\x01" + bytes(11)
@@ -323,18 +331,8 @@ def test_facts_are_gathered_without_raising(tmp_path: Path) -> None:
     assert len(facts("/bin/sh").head) == 4096
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (ExitStatus(signal=9), "(killed by SIGKILL): it was killed because it used more than its 256 MiB of memory"),
-        (
-            ExitStatus(code=1),
-            "(exit code 1): a process of it was killed because it used more than its 256 MiB of memory",
-        ),
-    ],
-)
-def test_a_plugin_that_used_up_its_memory_is_told_so(status: ExitStatus, words: str) -> None:
-    said, advice = early_exit(["/p"], status, ["MemoryError"], disk({}), memory=256 * 2**20)
-    assert said == f"the plugin ended early {words}"
-    assert "limits" in advice
-    assert "memory" not in early_exit(["/p"], status, [], disk({}))[0]
+def test_what_the_owner_of_a_command_knows_is_the_reason() -> None:
+    status, known = ExitStatus(signal=9), ("it used too much", "use less")
+    said, advice = early_exit(["/p"], status, ["MemoryError"], disk({}), known=known)
+    assert (said, advice) == ("the plugin ended early (killed by SIGKILL): it used too much", "use less")
+    assert "too much" not in early_exit(["/p"], status, [], disk({}))[0]

@@ -62,7 +62,7 @@ def _rows(confinement: Confinement) -> list[tuple[str, str]]:
 def _policy_rows(policy: Policy, rooms: bool) -> list[tuple[str, str]]:
     listed = [("reads", policy.read), ("writes", policy.write), ("runs", policy.run)]
     rows = [(label, "\n".join(map(str, paths))) for label, paths in listed if paths]
-    rows += [("keeps", str(policy.state))] if policy.state is not None else []
+    rows += [("keeps", f"{policy.state}, up to {size(policy.limits.state)}")] if policy.state is not None else []
     rows += [("scratch", "a folder for each invocation")] if rooms else []
     rows.append(("network", str(policy.network)))
     # Without a way out nothing is reached, however private.

@@ -80,6 +80,7 @@ class LimitOverrides(BaseModel):
     open_files: Annotated[int, Field(ge=16, le=1 << 20)] | None = None
     file_size: Bytes | None = None
     tmp: Bytes | None = None
+    state: Bytes | None = None
 
     def over(self, usual: Limits) -> Limits:
         return replace(usual, **self.model_dump(exclude_none=True))

@@ -2,7 +2,7 @@
 
 Owns the words and which journal counter each has. What is noted is decided elsewhere: a plugin that should be confined
 and is not, limits that do not hold for all its processes, a granted path that is not there, a connection that was
-refused, and an end for want of memory.
+refused, and an end for want of memory or of room.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from plugbay.host.confinement import Confinement
 from plugbay.host.journal import Journal
+from plugbay.process.diagnose import Words
 from plugbay.process.sandbox.cgroup import DEGRADED
+from plugbay.process.status import ExitStatus, signal_name
 
 if TYPE_CHECKING:
     from plugbay.process.child import Child
@@ -23,6 +25,7 @@ LIMITS_DEGRADED = "limits_degraded"
 NOT_SHOWN = "sandbox_not_shown"
 REFUSED = "egress_refused"
 OUT_OF_MEMORY = "out_of_memory"
+TOO_MUCH_STATE = "too_much_state"
 
 
 def started(journal: Journal, plugin_id: str, confinement: Confinement, child: Child) -> None:
@@ -41,6 +44,29 @@ def started(journal: Journal, plugin_id: str, confinement: Confinement, child: C
 def _ended(journal: Journal, plugin_id: str, child: Child) -> None:
     if child.oom:
         journal.note(plugin_id, OUT_OF_MEMORY, "it was killed because it used more memory than it may", level="error")
+
+
+def killed(journal: Journal, plugin_id: str, why: str) -> None:
+    """The host ends a child that keeps more than it may."""
+    journal.note(plugin_id, TOO_MUCH_STATE, why, level="error")
+
+
+def out_of_memory(status: ExitStatus, memory: int) -> Words:
+    """It had so many bytes, and wanted more."""
+    who = "it was" if signal_name(status.signal or 0) == "SIGKILL" else "a process of it was"
+    return (
+        f"{who} killed because it used more than its {memory / 2**20:g} MiB of memory",
+        'raise its limit if it needs more: limits = { memory = "…" } in [plugins."…".sandbox] of plugbay.toml',
+    )
+
+
+def too_much_state(folder: str, why: str) -> Words:
+    """It kept more than it may."""
+    return (
+        f"it was killed because its own folder {folder} is too full: {why}",
+        'remove from it what is not needed, or raise the limit: limits = { state = "…" } in [plugins."…".sandbox] of '
+        "plugbay.toml",
+    )
 
 
 def connections(journal: Journal) -> Callable[[Verdict], None]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.contracts.registry import CONTRACTS, HostSide
-from plugbay.host import sandbox_notes
+from plugbay.host import sandbox_notes, tree
 from plugbay.host.confinement import Confinement, proxies, seen_inside
 from plugbay.host.discretion import Discretion
 from plugbay.host.eras import Eras
@@ -23,6 +23,7 @@ from plugbay.host.ports import Trace
 from plugbay.host.reception import Reception, Services
 from plugbay.host.references import resolved
 from plugbay.host.scratch import Scratch
+from plugbay.host.state_watch import StateWatch
 from plugbay.host.taps import Taps
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.hooks import Hooks
@@ -51,6 +52,7 @@ class Runtime:
     taps: Taps | None = None
     eras: Eras = field(default_factory=Eras)
     """In which era each program is greeted, where its contract has several."""
+    state_watch: StateWatch = field(default_factory=StateWatch)
 
     def step(self, name: str) -> None:
         if self.trace is not None:
@@ -124,7 +126,7 @@ class Deadline:
 class Seat:
     """One child and the link to it. Made by `open_seat`."""
 
-    __slots__ = ("_parting", "_reception", "_runtime", "_settled", "binding", "child", "discretion", "link", "lodging")
+    __slots__ = tuple("_killed_for _parting _reception _runtime _settled binding child discretion link lodging".split())
 
     def __init__(self, binding: Binding, runtime: Runtime, child: Child, lodging: Path | None = None) -> None:
         """Bind a new child to a link. Nothing is awaited between the child's birth and here."""
@@ -135,6 +137,7 @@ class Seat:
         self._runtime = runtime
         self._settled = False
         self._parting = False
+        self._killed_for: diagnose.Words | None = None
         spec = binding.spec
         side = _side(binding, runtime, runtime.eras.begin(spec, child.argv))
         machine = CONTRACTS[spec.contract].host_machine(spec, side, runtime.codec)
@@ -157,6 +160,9 @@ class Seat:
         child.on_exit(lambda _: self.link.peer_exited())
         if runtime.taps is not None:
             runtime.taps.seated(spec, self.link, child, self.discretion)
+        policy = binding.confinement.policy
+        if policy is not None and policy.state is not None:
+            runtime.state_watch.begin(child, policy.state, policy.limits.state, self._keeps_too_much)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -214,6 +220,12 @@ class Seat:
         if self._settled and not self._parting:
             self.child.kill()
 
+    def _keeps_too_much(self, why: str) -> None:
+        assert self.binding.confinement.policy is not None
+        self._killed_for = words = sandbox_notes.too_much_state(str(self.binding.confinement.policy.state), why)
+        sandbox_notes.killed(self._runtime.services.journal, self.binding.spec.id, words[0])
+        self.child.kill()
+
     def explain(self, failure: Failure) -> Failure:
         """Add what only the owner of the process knows: how it ended and what it last wrote to stderr."""
         self.child.stderr.drain_now()
@@ -223,17 +235,20 @@ class Seat:
         if status is not None:
             more |= {"exit_code": status.code, "signal": status.signal, "exit": status.describe()}
         if status is not None and failure.code == Code.CRASHED:
+            known = self._killed_for
             policy = self.binding.confinement.policy
-            memory = policy.limits.memory if policy is not None and self.child.oom else None
-            more["cause"], hint = diagnose.early_exit(self.child.argv, status, tail, memory=memory)
+            if known is None and policy is not None and self.child.oom:
+                known = sandbox_notes.out_of_memory(status, policy.limits.memory)
+            more["cause"], hint = diagnose.early_exit(self.child.argv, status, tail, known=known)
             more |= {"hint": hint} if hint else {}
         return self.discretion.failure(failure.with_detail(self.binding.spec.id, **more))
 
 
 async def open_seat(binding: Binding, runtime: Runtime, deadline: Deadline) -> Seat | Failure:
     """A greeted child; a `Failure` says why there is none, and then nothing of it is left."""
-    if binding.refusal is not None:
-        return binding.refusal
+    refusal = binding.refusal or await _full(binding)
+    if refusal is not None:
+        return refusal
     if binding.scratch is None:
         seat = await _seated(binding, runtime, deadline, None)
     else:
@@ -250,6 +265,19 @@ async def open_seat(binding: Binding, runtime: Runtime, deadline: Deadline) -> S
         seat.leave()
         return failure
     return seat
+
+
+async def _full(binding: Binding) -> Failure | None:
+    """Why a plugin is not started that keeps more than it may: it would be killed at the first look."""
+    policy = binding.confinement.policy
+    if policy is None or policy.state is None:
+        return None
+    why = await asyncio.to_thread(tree.overfull, policy.state, policy.limits.state)
+    if why is None:
+        return None
+    _, hint = sandbox_notes.too_much_state(str(policy.state), why)
+    text = f"its own folder {policy.state} is too full: {why}"
+    return Failure(Code.UNAVAILABLE, text, origin=Origin.SYSTEM, plugin=binding.spec.id, detail={"hint": hint})
 
 
 async def _lodged(binding: Binding, scratch: Scratch, runtime: Runtime, deadline: Deadline) -> Seat | Failure:

@@ -33,8 +33,11 @@ _HOLD = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os
 """Needs no right to read, where the system has such a thing."""
 
 
-def overfull(folder: Path, quota: int) -> str | None:
-    """Why the folder holds more than it may; None when it does not. A folder that is not there holds nothing."""
+def overfull(folder: Path, quota: int, beside: int = 0) -> str | None:
+    """Why the folder holds more than it may; None when it does not. A folder that is not there holds nothing.
+
+    `beside`: bytes that count as well and are in no entry of it.
+    """
     try:
         at = os.open(folder, _FOLDER)
     except FileNotFoundError:
@@ -42,7 +45,7 @@ def overfull(folder: Path, quota: int) -> str | None:
     except OSError as error:
         return f"it cannot be measured: {error.strerror}"
     try:
-        return _Measure(quota).take(at, 1)
+        return _Measure(quota, beside).take(at, 1)
     except OSError as error:
         return f"it cannot be measured: {error.strerror}"
     finally:
@@ -54,9 +57,9 @@ class _Measure:
 
     __slots__ = ("_bytes", "_entries", "_quota")
 
-    def __init__(self, quota: int) -> None:
+    def __init__(self, quota: int, beside: int) -> None:
         self._quota = quota
-        self._bytes = 0
+        self._bytes = beside
         self._entries = 0
 
     def take(self, at: int, depth: int) -> str | None:

@@ -328,20 +328,16 @@ _PYTHON_PLACE = re.compile(r'^\s*File "(.+)", line (\d+)')
 
 
 def early_exit(
-    argv: Sequence[str], status: ExitStatus, stderr_tail: Sequence[str], look: Look = facts, memory: int | None = None
+    argv: Sequence[str],
+    status: ExitStatus,
+    stderr_tail: Sequence[str],
+    look: Look = facts,
+    known: Words | None = None,
 ) -> Words:
-    """Why a command that did start was gone before it was of use. `memory`: it had so many bytes, and wanted more."""
-    cause, hint = _cause(argv, status, stderr_tail, look) if memory is None else _out_of_memory(status, memory)
+    """Why a command that did start was gone before it was of use. `known`: what its owner knows to be the reason."""
+    cause, hint = known or _cause(argv, status, stderr_tail, look)
     message = f"the plugin ended early ({status.describe()})"
     return (f"{message}: {cause}" if cause else message), hint
-
-
-def _out_of_memory(status: ExitStatus, memory: int) -> Words:
-    who = "it was" if signal_name(status.signal or 0) == "SIGKILL" else "a process of it was"
-    return (
-        f"{who} killed because it used more than its {memory / 2**20:g} MiB of memory",
-        'raise its limit if it needs more: limits = { memory = "…" } in [plugins."…".sandbox] of plugbay.toml',
-    )
 
 
 def _cause(argv: Sequence[str], status: ExitStatus, tail: Sequence[str], look: Look) -> Words:

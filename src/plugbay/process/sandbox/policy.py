@@ -77,6 +77,8 @@ class Limits:
     """Of one file."""
     tmp: int = 64 * MIB
     """Of /tmp, which is in memory and counts as memory."""
+    state: int = 256 * MIB
+    """Of all that it keeps in its own folder. Nothing in the kernel holds it back: the host looks, and ends it."""
 
 
 @dataclass(frozen=True, slots=True)
