@@ -303,6 +303,7 @@ class Spawner:
             if not done:  # cancelled: whoever stops us does not wait, but nothing may stay either
                 self.warden.dismiss()
             self._starts.shutdown(wait=done and not self._starting)
+            self.sandbox.networks.close()
 
     def _submit(self, launch: Launch) -> asyncio.Future[Child]:
         """Hand a start to the pool; the future's result arrives through `_arrived`."""
@@ -374,9 +375,9 @@ class Spawner:
             del self.children[child.pid]
         if child._pipes is not None:
             self._unclaimed.add(child)
-        if child.cell is not None:
-            self._starts.later(child.cell.close)
         self.warden.sweep(child.token)
+        if child.cell is not None:  # last: its thread would take Python's lock from whoever waits for the end
+            self._starts.later(child.cell.close)
         self._note_empty()
 
     def _note_empty(self) -> None:

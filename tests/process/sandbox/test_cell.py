@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ from plugbay.process.launch import start
 from plugbay.process.sandbox import cell as cells
 from plugbay.process.sandbox.egress.verdict import Verdict
 from plugbay.process.sandbox.launcher import Sandbox
+from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Door, Limits, Network, Policy, Reach
-from plugbay.process.sandbox.status_fd import first_child, status_of
+from plugbay.process.sandbox.status_fd import Reports, first_child, status_of
 from plugbay.process.status import ExitStatus
 from tests.process.helpers import (
     PATIENCE,
@@ -127,6 +129,51 @@ def test_the_limits_of_one_process_hold_before_its_first_instruction(run: Run, t
         async with open_spawner() as spawner:
             text, _ = await said(spawner, confined(tmp_path, "/bin/sh", "-c", script, limits=limits))
             assert text.split() == ["77", "1000", "0", "10", "77"]
+
+    run(main())
+
+
+def network_of(pid: int) -> str:
+    return os.readlink(f"/proc/{pid}/ns/net")
+
+
+def test_each_program_has_a_network_of_its_own_and_no_thread_of_the_host_is_in_one(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_spawner(threads=1) as spawner:
+            children = [await spawner.spawn(confined(tmp_path, "/bin/cat"), PATIENCE) for _ in range(3)]
+            found = {network_of(first_child(child.pid)) for child in children}
+            host = {os.readlink(f"/proc/self/task/{task}/ns/net") for task in os.listdir("/proc/self/task")}
+            assert len(found | {network_of(os.getpid())}) == 4
+            assert not found & host
+            assert len(spawner.sandbox.networks._waiting) == (os.geteuid() == 0)
+            for child in children:
+                child.kill()
+                child.close()
+        assert spawner.sandbox.networks._waiting == []
+
+    run(main())
+
+
+def test_a_program_that_would_be_in_the_network_of_the_host_is_not_run(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[Reports] = []
+    release = Reports.release
+
+    def note(reports: Reports) -> None:
+        released.append(reports)
+        release(reports)
+
+    monkeypatch.setattr(Reports, "release", note)
+
+    async def main() -> None:
+        async with open_spawner() as spawner:
+            await said(spawner, confined(tmp_path, "/bin/true"))
+            assert len(released) == 1
+            monkeypatch.setattr(Networks, "own", lambda _: nullcontext())
+            with pytest.raises(SandboxUnavailable, match="in the host's own network"):
+                await spawner.spawn(confined(tmp_path, "/bin/true"), PATIENCE)
+            assert len(released) == 1
 
     run(main())
 

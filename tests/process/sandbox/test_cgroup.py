@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -245,6 +245,13 @@ def test_a_closed_group_can_be_closed_again() -> None:
         group.close()
         group.kill()
         assert group.gone()
+
+
+def test_a_group_has_one_folder_in_each_of_the_bases(tmp_path: Path) -> None:
+    machine = Cgroups()
+    with closing(machine.create("test")) as group:
+        assert {folder.parent for folder in folders_of(group.name)} == set(machine.bases)
+    assert Cgroups(tmp_path / "none").bases == ()
 
 
 def test_twenty_groups_of_one_name_are_made_at_once_and_each_has_its_own_limit() -> None:

@@ -77,6 +77,12 @@ def test_a_filter_that_was_changed_is_refused(folder: Path, change: str) -> None
         program("x86_64", network=False, folder=folder)
 
 
+def test_a_filter_that_is_changed_after_it_was_read_changes_nothing(folder: Path) -> None:
+    before = program("x86_64", network=False, folder=folder)
+    (folder / "x86_64-offline.bpf").write_bytes(b"")
+    assert program("x86_64", network=False, folder=folder) == before
+
+
 def test_a_filter_that_is_missing_is_refused(folder: Path) -> None:
     (folder / "aarch64.bpf").unlink()
     with pytest.raises(SandboxUnavailable, match=r"aarch64\.bpf cannot be read: No such file"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -64,6 +64,41 @@ def test_what_the_host_mounts_later_is_seen_and_nothing_comes_back(tmp_path: Pat
     assert str(tmp_path) in mounts
     assert " shared:" not in mounts
     assert list(tmp_path.iterdir()) == []
+
+
+def test_mounts_where_no_plugin_may_look_are_not_in_the_view_unless_they_are_kept() -> None:
+    """A thread begins with the view of the one that starts it."""
+    covered = Path("/sys/fs/cgroup")
+    host = Path("/proc/self/mountinfo").read_text()
+
+    def seen_in_a_view_with(kept: Sequence[Path]) -> list[str]:
+        def work() -> list[str]:
+            stage.enter(kept)
+            return os.listdir(covered)
+
+        return on_a_thread(work)
+
+    def work() -> None:
+        stage.enter()
+        stage._mount("tmpfs", str(covered), "tmpfs", 0, None)
+        (covered / "here").touch()
+        assert seen_in_a_view_with([covered / "deep" / "within"]) == ["here"]
+        assert "here" not in seen_in_a_view_with([])
+        assert os.listdir(covered) == ["here"]
+
+    on_a_thread(work)
+    assert Path("/proc/self/mountinfo").read_text() == host
+
+
+def test_a_view_has_what_bubblewrap_and_plugins_need() -> None:
+    points = "/ /proc /proc/acpi /sys /dev /dev/null /dev/pts /dev/pts /sys/kernel/debug /home /run /run/user/7 /runner"
+    assert list(stage.needless(points.split(), ())) == ["/run/user/7", "/sys/kernel/debug", "/dev/pts", "/dev/pts"]
+
+
+def test_a_view_has_every_mount_on_the_way_to_what_is_kept() -> None:
+    points = [f"/sys/fs/cgroup{below}" for below in ("", "/cpu", "/cpuset", "/memory", "/memory/a")]
+    kept = [Path("/sys/fs/cgroup/cpu/docker/x"), Path("/sys/fs/cgroup/memory")]
+    assert list(stage.needless(points, kept)) == ["/sys/fs/cgroup/memory/a", "/sys/fs/cgroup/cpuset"]
 
 
 def test_a_layout_that_fails_leaves_no_stage(tmp_path: Path) -> None:

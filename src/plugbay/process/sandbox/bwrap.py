@@ -59,7 +59,7 @@ class Plan:
     masked: tuple[str, ...] = ()
     """Files of /proc that cannot be opened."""
     own_network: bool = True
-    """False: the network of the machine."""
+    """False: the network in which bubblewrap is started."""
 
 
 def arguments(plan: Plan) -> bytes:

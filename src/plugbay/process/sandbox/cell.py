@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 from plugbay.process import limits, pidfd
 from plugbay.process.failures import LaunchFailed, SandboxUnavailable
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox import stage
+from plugbay.process.sandbox import network, stage
 from plugbay.process.sandbox.cgroup import Cgroup, Cgroups
 from plugbay.process.sandbox.egress.door import listen_inside
-from plugbay.process.sandbox.policy import Policy
+from plugbay.process.sandbox.network import Networks
+from plugbay.process.sandbox.policy import Policy, Reach
 from plugbay.process.sandbox.sources import Source
 from plugbay.process.sandbox.status_fd import READY_SECONDS, Reports, first_child, parent_of, status_of
 from plugbay.process.sandbox.users import posing_as
@@ -43,6 +44,8 @@ OWN_PROCESSES = 2
 
 LAST_SIGNAL = 64
 
+DOCTOR = "run plugbay doctor; this bubblewrap may be broken"
+
 SAID_BYTES = 64 * 1024
 """What a pipe holds; bubblewrap says one line."""
 
@@ -61,6 +64,7 @@ class Cell:
         "_inherited",
         "_limits",
         "_monitor",
+        "_networks",
         "_opened",
         "_place",
         "_staged",
@@ -82,7 +86,9 @@ class Cell:
         limits: Rlimits,
         cgroups: Cgroups,
         uid: int | None = None,
+        networks: Networks | None = None,
     ) -> None:
+        """`networks`: where it gets a network of its own, if bubblewrap does not make it one."""
         self.policy = policy
         self.uid = uid
         """As whom it runs; None: as the host's user."""
@@ -97,6 +103,7 @@ class Cell:
         self._command = tuple(command)
         self._limits = _combined(limits, policy)
         self._cgroups = cgroups
+        self._networks = networks
         self._group: Cgroup | None = None
         self._opened: list[int] = []
         self._inherited: list[int] = []
@@ -135,14 +142,16 @@ class Cell:
         return paths
 
     def take_its_place(self) -> None:
-        """Have the calling thread be the plugin's user, in its control groups; `admit` brings it back.
+        """Have the calling thread be the plugin's user, in its control groups and network; `admit` brings it back.
 
-        So bubblewrap is both from its first moment, without a program in between that makes it so. Raises
+        So bubblewrap is all that from its first moment, without a program in between that makes it so. Raises
         SandboxUnavailable or OSError.
         """
         self._group = self._cgroups.create(self.label)
         self._place.callback(self._group.leave)
         self._group.enter()
+        if self._networks is not None:
+            self._place.enter_context(self._networks.own())
         self._place.enter_context(posing_as(self.uid))
 
     def admit(self, monitor: int, watch: int | None, stderr: int) -> None:
@@ -158,6 +167,8 @@ class Cell:
         try:
             with _joining(self._group, monitor):
                 leader = self._admit(self._group, monitor, watch, stderr)
+                if self._networks is not None:
+                    self._networks.foresee()
             if leader:
                 with suppress(ProcessLookupError):  # it has ended meanwhile
                     self._group.join(monitor, self._first, leader)
@@ -176,6 +187,8 @@ class Cell:
         if first is None:
             raise self._never(monitor, stderr, f"it was not there after {READY_SECONDS:g} s")
         self._first = first
+        if self.policy.network.reach is not Reach.HOST and network.of(first) == network.of("self"):
+            raise SandboxUnavailable("the program would be in the host's own network, and was not run", DOCTOR)
         group.hold(monitor, first)
         with posing_as(self.uid):  # as root it would take a right that containers do not have
             limits.apply(first, self._limits)
@@ -295,7 +308,7 @@ def _confirm(leader: int) -> None:
     if wrong:
         raise SandboxUnavailable(
             f"the program was not confined, and was killed: the kernel says otherwise of {', '.join(wrong)}",
-            "run plugbay doctor; this bubblewrap may be broken",
+            DOCTOR,
         )
 
 

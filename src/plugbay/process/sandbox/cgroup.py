@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 from plugbay.process import warden_main
@@ -162,6 +163,11 @@ class Cgroups:
         """What is missing and how to get it; empty when nothing is."""
         return self._found().why
 
+    @property
+    def bases(self) -> tuple[Path, ...]:
+        """The folders in which groups are made."""
+        return tuple(branch.base for branch in self._found().branches)
+
     def create(self, name: str) -> Cgroup:
         """A group without limits and with nobody in it. `name` is for people and may be anything. Raises OSError."""
         return self._create(self._found().branches, name)
@@ -265,7 +271,12 @@ class Cgroups:
 
 def _host() -> str:
     """This process, for as long as it lives."""
-    pid = os.getpid()
+    return _process(os.getpid())
+
+
+@cache
+def _process(pid: int) -> str:
+    """Asked of the kernel once: nothing of it changes."""
     return f"{warden_main.pid_namespace():x}-{pid}-{warden_main.start_of(pid).decode()}"
 
 

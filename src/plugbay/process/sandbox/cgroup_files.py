@@ -38,7 +38,8 @@ class Files:
     __slots__ = ()
 
     def read(self, path: Path) -> str:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
+        with open(path, "rb", buffering=0) as file:
+            return os.fsdecode(file.read())
 
     def write(self, path: Path, text: str) -> None:
         # Never created and never truncated: a control file that is missing is a fact, and one write is one command.

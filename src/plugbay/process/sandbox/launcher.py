@@ -4,14 +4,15 @@ Owns what a policy becomes: which sources are opened, as whom the plugin runs, w
 missing means that there is no start. Refuses to know who asked, and to run anything unconfined.
 
 `prepare`, the start itself and `Cell.admit` belong on one pool thread. From the first to the last that thread is in the
-plugin's place: it sees the sources laid out, is in the plugin's control groups and, when the host is root, is its user.
-So there is nothing to be done between it and `bwrap --args FD -- argv`, and no moment in which that runs as root. The
-thread stays without what it renounced for that, and without the host's view of the mounts. `--die-with-parent` ties
-the sandbox to it, so it must live as long as the host.
+plugin's place: it sees the sources laid out, is in the plugin's control groups and, when the host is root, is its user
+and in its network. So there is nothing to be done between it and `bwrap --args FD -- argv`, and no moment in which that
+runs as root. The thread stays without what it renounced for that, and without the host's view of the mounts.
+`--die-with-parent` ties the sandbox to it, so it must live as long as the host.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -26,6 +27,7 @@ from plugbay.process.sandbox import bwrap, runtime, seccomp, stage, system, user
 from plugbay.process.sandbox.cell import Cell
 from plugbay.process.sandbox.cgroup import DEGRADED, Cgroups
 from plugbay.process.sandbox.forbidden import home_folders, normalised
+from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
 from plugbay.process.sandbox.settings import SandboxSettings as SandboxSettings
 from plugbay.process.sandbox.sources import Source, open_source, refused
@@ -52,11 +54,12 @@ class Program:
 class Sandbox:
     """One for all starts of a host; used by several threads at a time."""
 
-    __slots__ = ("_homes", "cgroups", "settings")
+    __slots__ = ("_homes", "cgroups", "networks", "settings")
 
     def __init__(self, settings: SandboxSettings | None = None, cgroups: Cgroups | None = None) -> None:
         self.settings = settings or SandboxSettings()
         self.cgroups = cgroups or Cgroups()
+        self.networks = Networks()
         self._homes = home_folders(os.environ)
 
     @property
@@ -80,7 +83,8 @@ class Sandbox:
         if self.settings.require_limits and self.limits_state == DEGRADED:
             raise SandboxUnavailable("limits of memory and processes are required, and cannot be set here", self.why)
         launcher = tool("bwrap")
-        cell = Cell(program.argv, program.label, policy, limits, self.cgroups, uid)
+        networks = None if uid is None or policy.network.reach is Reach.HOST else self.networks
+        cell = Cell(program.argv, program.label, policy, limits, self.cgroups, uid, networks)
         try:
             arguments = self._furnish(cell, program, policy, uid)
             cell.argv = (launcher, "--args", str(arguments), "--", *program.argv)
@@ -95,7 +99,7 @@ class Sandbox:
     def _furnish(self, cell: Cell, program: Program, policy: Policy, uid: int | None) -> int:
         """Open everything; the descriptor of bubblewrap's arguments."""
         if uid is not None:
-            stage.enter()
+            stage.enter(kept=self.cgroups.bases)
             users.renounce()
         _make_state(policy.state, uid)
         sources = list(self._sources(cell, program, policy))
@@ -129,7 +133,7 @@ class Sandbox:
             binds=tuple(binds),
             hidden=covers,
             masked=system.masked(),
-            own_network=own_network,
+            own_network=own_network and uid is None,  # with a user of its own it is started in one: `Networks`
         )
         return _given(cell, "arguments", bwrap.arguments(plan))
 
@@ -247,8 +251,7 @@ def _is_folder(path: str, at: int) -> bool:
 def _given(cell: Cell, name: str, content: bytes) -> int:
     """A file in memory for bubblewrap, which nobody can change any more."""
     fd = cell.hand_over(cell.keep(os.memfd_create(f"plugbay-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)))
-    with open(fd, "wb", closefd=False) as file:
-        file.write(content)
-    os.lseek(fd, 0, os.SEEK_SET)
+    if os.pwrite(fd, content, 0) != len(content):  # not `write`: bubblewrap reads from where the descriptor stands
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     fcntl(fd, F_ADD_SEALS, _SEALS)
     return fd

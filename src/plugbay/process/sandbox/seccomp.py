@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from functools import cache
 from pathlib import Path
 
 from plugbay.process.failures import SandboxUnavailable
@@ -21,9 +22,11 @@ def file_name(machine: str, *, network: bool) -> str:
     return f"{machine}.bpf" if network else f"{machine}-offline.bpf"
 
 
+@cache
 def program(machine: str | None = None, *, network: bool, folder: Path = FOLDER) -> bytes:
     """The filter for this machine, or the one named as `uname -m` does; stricter for a plugin without network.
 
+    What was whole once is kept: whoever changes the file later changes nothing, and no start reads it again.
     Raises SandboxUnavailable when there is none for the machine, or when it is not the one this version was made with.
     """
     machine = platform.machine() if machine is None else machine

@@ -7,6 +7,9 @@ each start covers /tmp with an empty folder onto which the sources are bound by 
 the view, and is given `/tmp/0`, `/tmp/1`. Nobody else sees any of it, and when the thread ends it is gone.
 
 /tmp, because bubblewrap itself needs that folder to exist and covers it in the same way.
+
+The view has no more mounts than it needs: bubblewrap reads the list of all of them for each that it makes, thirty times
+for a plugin, and a machine with containers has hundreds. Ten fewer make a start half a millisecond shorter.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
+from plugbay.process.sandbox.forbidden import PLACES
 from plugbay.process.sandbox.sources import Source
 
 CLONE_NEWNS = 0x00020000
@@ -25,20 +30,41 @@ MNT_DETACH = 2
 
 PLACE = "/tmp"
 
+UNSEEN = (
+    *(place for place in PLACES if place not in ("/proc", "/dev")),
+    *("/dev/hugepages", "/dev/mqueue", "/dev/pts", "/dev/shm"),
+)
+"""Where nothing is a source, whatever a policy says, and bubblewrap needs nothing. Of /proc and /dev it needs what is
+there to make new ones: a container may have covered files of the one, and mounted each device of the other."""
+
+_UNSEEN = tuple(f"{place}/" for place in UNSEEN)
 _libc = ctypes.CDLL(None, use_errno=True)
 _thread = threading.local()
 
 
-def enter() -> None:
+def enter(kept: Sequence[Path] = ()) -> None:
     """Give the calling thread, and what it starts, mounts of its own; once. Raises OSError.
 
-    What is mounted in the host later is seen here too; what is mounted here is not seen in the host.
+    What is mounted in the host later is seen here too; what is mounted here is not seen in the host. Of what no plugin
+    is ever shown only the mounts on the way to `kept` are seen.
     """
     if getattr(_thread, "apart", False):
         return
     _check(_libc.unshare(CLONE_NEWNS), "unshare")
     _mount(None, "/", None, MS_REC | MS_SLAVE, None)
+    mounts = Path("/proc/thread-self/mountinfo").read_bytes().splitlines()
+    for point in needless([os.fsdecode(line.split(b" ")[4]) for line in mounts], kept):
+        _libc.umount2(os.fsencode(point), MNT_DETACH)  # one that stays, as in some containers, costs no more than time
     _thread.apart = True
+
+
+def needless(points: Sequence[str], kept: Iterable[Path]) -> Iterator[str]:
+    """Which of these mount points, in the order in which they were mounted, can go; the last first."""
+    used = [f"{path}/" for path in kept]
+    for point in reversed(points):
+        within = f"{point}/"
+        if within.startswith(_UNSEEN) and not any(path.startswith(within) for path in used):
+            yield point
 
 
 def lay_out(sources: Sequence[Source]) -> list[str]:

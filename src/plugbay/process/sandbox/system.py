@@ -18,7 +18,7 @@ TOP = tuple("/bin /sbin /lib /lib32 /lib64 /libx32".split())
 _BELOW = ("/usr/", *(f"{top}/" for top in TOP))
 
 FOLDERS = tuple(
-    "/etc/ld.so.conf.d /etc/alternatives /etc/ssl/certs /etc/ca-certificates /etc/pki/tls/certs "
+    "/etc/ld.so.conf.d /etc/alternatives /etc/ssl/certs /etc/ca-certificates/extracted /etc/pki/tls/certs "
     "/etc/pki/ca-trust/extracted".split()
 )
 """Where libraries are, which program a name means, whom TLS trusts."""
