@@ -108,6 +108,23 @@ def test_a_cancelled_request_is_never_answered_and_stop_cancels_the_rest(run: Ru
     run(main)
 
 
+def test_requests_that_are_taken_back_at_once_leave_room_for_others(run: Run) -> None:
+    async def main() -> None:
+        async def handler(op: Operation, progress: Callable[[Any], None]) -> Any:
+            return "done"
+
+        machine = Recorder()
+        answers = Answers(machine, handler, lambda _: None)
+        for number in range(MAX_HANDLERS):  # the task of none of them has begun
+            answers.arrived(asked(number))
+            answers.cancelled(CancelArrived(number))
+        answers.arrived(asked(MAX_HANDLERS))
+        await until(lambda: machine.answers == [(MAX_HANDLERS, "done")])
+        assert len(answers) == 0
+
+    run(main)
+
+
 def test_without_a_handler_every_request_is_not_found(run: Run) -> None:
     async def main() -> None:
         machine = Recorder()

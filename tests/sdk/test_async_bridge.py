@@ -57,6 +57,22 @@ def test_no_more_than_so_many_run_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert not bridge.submit(holds)
 
 
+def test_a_system_without_threads_is_asked_again_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    bridge, seen = Bridge(), SimpleQueue[str]()
+
+    def no_thread(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    async def says() -> None:
+        seen.put("here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(async_bridge, "start_new_thread", no_thread)
+        assert not bridge.submit(says)
+    assert bridge.submit(says)
+    assert seen.get(timeout=20) == "here"
+
+
 def test_a_loop_goes_on_whatever_a_task_of_the_authors_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     told = SimpleQueue[BaseException]()
     monkeypatch.setattr(async_bridge, "failure_of", told.put)

@@ -61,13 +61,17 @@ def test_an_authors_own_code_has_no_kind() -> None:
 
 
 def test_a_bug_is_a_short_text_and_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    class Unreadable(Exception):
-        def __str__(self) -> str:
-            raise ValueError
-
     failure = failure_of(KeyError("city"))
     assert (failure.code, failure.message) == (Code.PLUGIN_ERROR, "KeyError: 'city'")
     assert "KeyError: 'city'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [ValueError, SystemExit])
+def test_an_error_that_cannot_be_read_is_still_an_answer(how: type[BaseException]) -> None:
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise how
+
     assert failure_of(Unreadable()).message == "Unreadable: (its text cannot be read)"
 
 

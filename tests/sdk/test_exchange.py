@@ -114,6 +114,15 @@ def test_nobody_waits_longer_than_they_said_and_a_late_answer_is_dropped(host: H
     assert asked(host, {"result": {"entries": []}}) == []
 
 
+def test_who_gives_up_sends_nothing_of_others(host: Host) -> None:
+    id = host.exchange.ask(RECALL, lambda heard: None)
+    host.exchange._machine.notify(Publish("t", {"payload": "what another thread is about to send"}))
+    host.exchange.give_up(id)
+    assert host.exchange.unsent
+    host.exchange.flush()
+    assert not host.exchange.unsent
+
+
 def test_a_stream_is_heard_piece_by_piece_and_ends_with_its_result(host: Host) -> None:
     stream = BlockingLine(host.exchange).stream(STREAM, dict, 60)
     id = host.heard()["id"]

@@ -55,6 +55,13 @@ def asks(ctx):
     return {"said": ctx.ask("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})}
 
 @plugin.tool()
+def asks_in_vain(path, ctx):
+    try:
+        ctx.ask("Who?", timeout=0.01)
+    except ServiceError:
+        open(path).read()
+
+@plugin.tool()
 async def asks_later(ctx):
     return {"said": await ctx.ask("Who?")}
 
@@ -217,6 +224,18 @@ def test_a_person_who_would_rather_not_answer_has_said_nothing(plugin: Mcp) -> N
     plugin.request("tools/call", name="asks", arguments={})
     plugin.send(id=plugin.read()["id"], result={"action": "decline"})
     assert plugin.read()["result"]["structuredContent"] == {"said": None}
+
+
+@requirement("mcp:sdk-ask")
+def test_a_question_that_nobody_waits_for_any_more_is_taken_back_at_once(tmp_path: Path, plugin: Mcp) -> None:
+    path = gate(tmp_path)
+    plugin.greet(elicitation={})
+    id = plugin.request("tools/call", name="asks_in_vain", arguments={"path": str(path)})
+    asked, taken_back = plugin.read(), plugin.read()
+    assert (taken_back["method"], taken_back["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
+    assert plugin.ask("ping") == {}
+    open_gate(path)
+    assert plugin.read()["id"] == id
 
 
 @pytest.mark.parametrize("tool", ["asks", "asks_later"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,15 @@ def test_a_tool_that_hangs_for_once_holds_up_nobody(tmp_path: Path) -> None:
             pass
 
 
+NO_THREADS = """
+import plugbay.sdk.resident as r, plugbay.sdk.stdio as s
+def no_thread(*_):
+    raise RuntimeError("can't start new thread")
+r.start_new_thread = s.start_new_thread = no_thread
+"""
+"""What a plugin would do on a thread of its own it has to do otherwise."""
+
+
 def test_what_was_asked_together_is_answered_together(tmp_path: Path) -> None:
     with running(tmp_path, f"{WHERE}\n{THOUGHT_QUICK}") as plugin:
         plugin.tool("quick")
@@ -169,6 +179,50 @@ def test_what_was_asked_together_is_answered_together(tmp_path: Path) -> None:
         assert plugin.process.stdout is not None
         answers = os.read(plugin.process.stdout.fileno(), 65_536).splitlines()
         assert [json.loads(answer)["id"] for answer in answers] == list(range(2, 10))
+
+
+def together(*frames: Mapping[str, object]) -> bytes:
+    """What is read at once."""
+    return b"".join(json.dumps({"jsonrpc": "2.0", **frame}).encode() + b"\n" for frame in frames)
+
+
+def invoking(id: int, tool: str) -> dict[str, object]:
+    return {"id": id, "method": "tool.invoke", "params": {"tool_name": f"p_{tool}"}}
+
+
+@pytest.mark.parametrize("threads", ["", NO_THREADS], ids=["", "no more threads"])
+def test_no_answer_waits_for_the_tool_that_is_done_next(tmp_path: Path, threads: str) -> None:
+    path = gate(tmp_path)
+    with running(tmp_path, f"{WHERE}\n{THOUGHT_QUICK}\n{threads}") as plugin:
+        plugin.write(together(invoking(7, "quick"), invoking(8, "held")))
+        assert plugin.read() == {"jsonrpc": "2.0", "id": 7, "result": True}
+        open_gate(path)
+        assert plugin.read() == {"jsonrpc": "2.0", "id": 8, "result": True}
+
+
+ANOTHER_LEADS = """
+from plugbay.sdk.relay import Relay
+aside = Relay.aside
+
+def aside_while_another_one_leads(self, job, *arguments):
+    kept = aside(self, job, *arguments)
+    if kept and job.__name__ == "flush":
+        resident = self._lead.__self__
+        resident._take_in(resident._exchange.read())
+    return kept
+
+Relay.aside = aside_while_another_one_leads
+"""
+"""Whoever sends finds, with the baton, what another thread has read meanwhile."""
+
+
+def test_what_another_thread_read_while_one_was_sending_is_seen_to(tmp_path: Path) -> None:
+    told = {"method": "broker.event", "params": {"topic": "t", "event": {"topic": "t", "source": "host"}}}
+    with running(tmp_path, f"{WHERE}\n{THOUGHT_QUICK}\n{ANOTHER_LEADS}") as plugin:
+        plugin.write(together(invoking(7, "quick"), told))
+        assert plugin.read()["id"] == 7
+        plugin.write(together(invoking(8, "quick")))
+        assert plugin.read()["id"] == 8
 
 
 def test_a_host_that_does_not_read_an_answer_is_still_heard(tmp_path: Path) -> None:
@@ -263,6 +317,14 @@ def test_a_handler_that_never_ends_does_not_keep_the_plugin(tmp_path: Path, sour
         assert plugin.read()["result"] == {"ok": True}
         assert plugin.status() == 0
         assert "p: 1 handlers did not finish within 0.05 s" in plugin.errors()
+
+
+@requirement("nexo:sdk-shutdown-answer")
+def test_a_good_bye_needs_no_thread_of_its_own(tmp_path: Path) -> None:
+    with running(tmp_path, f"{PLUGIN}\n{NO_THREADS}\nr.DRAIN_SECONDS = 0.05") as plugin:
+        shutdown(plugin)
+        assert plugin.read()["result"] == {"ok": True}
+        assert plugin.status() == 0
 
 
 UNREAD = """

@@ -107,6 +107,28 @@ wire.write(b"status %d" % os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
     assert (done.stdout, done.stderr) == (b"status 1", b"")
 
 
+def test_a_copy_that_was_made_while_somebody_printed_is_gone_as_well(tmp_path: Path) -> None:
+    done = run_script(
+        """
+import os, threading
+from plugbay.sdk.stdio import claim
+wire = claim()
+hear, say = os.pipe()
+sys.stdout = open(say, "w")
+printing = threading.Thread(target=print, args=("x" * 1_000_000,))
+printing.start()
+os.read(hear, 1)  # and so it goes on, with the lock of stdout, until somebody reads the rest
+copy = os.fork()
+if copy == 0:
+    wire.write(b"twice")
+wire.write(b"status %d" % os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
+os._exit(0)
+""",
+        tmp_path,
+    )
+    assert done.stdout == b"status 1"
+
+
 def test_a_frame_larger_than_the_pipe_is_written_whole(tmp_path: Path) -> None:
     done = run_script("from plugbay.sdk.stdio import claim\nclaim().write(b'x' * 3_000_000)\n", tmp_path)
     assert len(done.stdout) == 3_000_000

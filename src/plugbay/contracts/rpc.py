@@ -83,6 +83,21 @@ def plain_chunk(lines: LineDecoder, data: bytes) -> bool:
     return len(data) <= SPLIT_BYTES and not lines.pending and plain_text(data)
 
 
+def last_line(lines: LineDecoder, codec: Codec) -> bytes:
+    """The line in which the stream ended, for it need not have had its end; empty when there is none.
+
+    Or when it is but half a message: that answers nothing, and whoever waits learns that its sender is gone.
+    """
+    line = lines.eof()
+    if not isinstance(line, bytes):
+        return b""
+    try:
+        codec.decode(line)
+    except Malformed:
+        return b""
+    return line
+
+
 def noise(frame: bytes, why: str) -> list[Event]:
     """A frame that is skipped, and why."""
     return [Noise(frame[:HEAD_BYTES], why)]

@@ -59,7 +59,7 @@ class Answers:
 
     def cancelled(self, event: CancelArrived) -> None:
         """The peer no longer wants this answer; its handler is cancelled and says nothing more."""
-        task = self._tasks.get(event.id)
+        task = self._tasks.pop(event.id, None)  # here: a task that never began would not give its place back
         if task is not None:
             task.cancel()
 

@@ -32,30 +32,36 @@ MAX_TASKS = 1_024
 class Bridge:
     """Where coroutines run."""
 
-    __slots__ = ("_early", "_lock", "_loop", "_open", "_over", "_tasks")
+    __slots__ = ("_early", "_lock", "_loop", "_open", "_over", "_started", "_tasks")
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._early: list[Job] | None = None
-        """Jobs that came while the loop was being started; None before the first one."""
+        self._started = False
+        self._early: list[Job] = []
+        """Jobs that came while the loop was being started."""
         self._open = 0
         self._over = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, job: Job) -> bool:
-        """Have the coroutine run soon; False when too many do already."""
+        """Have the coroutine run soon; False when too many do already, or the loop cannot be started."""
         with self._lock:
-            if self._open >= MAX_TASKS:
+            if self._open >= MAX_TASKS or not (self._started or self._start()):
                 return False
             self._open += 1
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._begin, job)
-            elif self._early is not None:
-                self._early.append(job)
             else:
-                self._early = [job]
-                start_new_thread(self._run, ())
+                self._early.append(job)
+        return True
+
+    def _start(self) -> bool:
+        try:
+            start_new_thread(self._run, ())
+        except RuntimeError:  # the system has no thread to give
+            return False
+        self._started = True
         return True
 
     def stop(self) -> None:
@@ -70,7 +76,7 @@ class Bridge:
 
         loop = asyncio.new_event_loop()
         with self._lock:
-            for job in self._early or ():
+            for job in self._early:
                 loop.call_soon(self._begin, job)
             self._loop = loop
         while not self._over:  # a task of the author's that raises SystemExit ends the loop's run, and not the loop

@@ -264,7 +264,7 @@ def failure_of(error: BaseException) -> Failure:
     try:
         if isinstance(error, HandlerError):
             return error.failure()
-    except Exception as bug:  # an error made of the wrong things is a bug, too
+    except BaseException as bug:  # an error made of the wrong things is a bug, too
         error = bug
     _print_traceback(error)
     said = _text(error)
@@ -275,7 +275,7 @@ def failure_of(error: BaseException) -> Failure:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException:  # SystemExit too: whoever asked gets an answer
         return "(its text cannot be read)"
 
 
@@ -284,5 +284,5 @@ def _print_traceback(error: BaseException) -> None:
 
     try:
         traceback.print_exception(error)
-    except Exception:
+    except BaseException:
         pass  # stderr is closed, or the error cannot be printed; the answer still says what happened

@@ -115,10 +115,15 @@ class Exchange:
         return self._machine.call(id, op)
 
     def give_up(self, id: int) -> None:
-        """Nobody waits for this answer any more."""
+        """Nobody waits for this answer any more; where there is a word for that, the host is told."""
+        machine = self._machine
         with self._lock:
+            others = machine.has_outgoing
             if self._waiting.pop(id, None) is not None:
-                self._machine.cancel(id, "the plugin gave up waiting")
+                machine.cancel(id, "the plugin gave up waiting")
+            ours = machine.has_outgoing and not others
+        if ours:
+            self.flush()
 
     def tell(self, op: HostOp) -> None:
         self._refuse_lacking(op)
@@ -161,6 +166,11 @@ class Exchange:
         if failure is not None:
             raise service_error(failure)
         self.flush()
+
+    @property
+    def unsent(self) -> bool:
+        """Whether there is something to say."""
+        return self._machine.has_outgoing
 
     def flush(self) -> None:
         """Send what there is to say."""

@@ -126,17 +126,31 @@ class Resident:
     def leave_soon(self, why: str, answer_to: CallId | None = None) -> None:
         """Begin to leave, once, while the reader goes on."""
         if self._leaving.acquire(blocking=False):
-            start_new_thread(self._leave, (why, answer_to))
+            try:
+                start_new_thread(self._leave, (why, answer_to))
+            except RuntimeError:  # the system has no thread to give
+                self._leave(why, answer_to)
 
     # What arrives.
 
     def _lead(self) -> None:
         """React and read on, until another thread does."""
+        self._send_what_is_left()
         while self._see_to_all():
+            if self._events:
+                continue  # while we sent something another thread led, and left these when we took the baton back
             if self._ended:
                 self._leaving.acquire()
                 self._leave("the host closed our input", None)
             self._take_in(self._exchange.read())
+
+    def _send_what_is_left(self) -> None:
+        """Whoever led before may be held up with answers unsent. Elsewhere: the host may not be reading."""
+        if self._exchange.unsent:
+            try:
+                start_new_thread(self._exchange.flush, ())
+            except RuntimeError:  # the system has no thread to give
+                self._exchange.flush()
 
     def _see_to_all(self) -> bool:
         """React to what has arrived; False when another thread does by now."""

@@ -75,12 +75,18 @@ class Wire:
 
     def leave_after(self, seconds: float) -> None:
         """The same after so many seconds, whatever anybody is doing then."""
-        start_new_thread(_leave_anyway, (seconds,))
+        try:
+            start_new_thread(_leave_anyway, (seconds,))
+        except RuntimeError:
+            pass  # the system has no thread to give; whoever wants us gone will have to see to it
 
     def refuse_copies(self) -> None:
-        """The copy of a process that forked in a handler has nobody to answer, and locks that nobody will open."""
+        """The copy of a process that forked in a handler has nobody to answer, and locks that nobody will open.
+
+        That of a stream may be one of them, so nothing is flushed.
+        """
         if self._out < 0:
-            leave(1)
+            os._exit(1)
 
     def drop(self) -> None:
         """Let go of both ends: this process is a copy, and the conversation belongs to the original."""

@@ -164,7 +164,7 @@ class StdlibCodec:
             refuse_odd_keys(value)
             refuse_wide_numbers(encoded)
             gate(encoded)
-        except Exception as error:  # anything at all: a subclass of dict may do what it likes while it is read
+        except BaseException as error:  # SystemExit too: a subclass of dict may do what it likes while it is read
             raise unencodable(value, error) from None
         return encoded
 
@@ -297,14 +297,14 @@ def refuse_odd_keys(value: Any) -> None:
             todo.extend(item)
 
 
-def unencodable(value: Any, error: Exception) -> Unencodable:
+def unencodable(value: Any, error: BaseException) -> Unencodable:
     """Why `value` made an encoder raise `error`, and where: in the same words for every codec."""
     foreign = error.kind if isinstance(error, _Foreign) else None
     try:
         return Unencodable(_flaw(value, "", (), foreign) or str(error))
     except RecursionError:
         return Unencodable("the value nests too deeply")
-    except Exception as another:
+    except BaseException as another:
         return Unencodable(f"reading it raised {type(another).__name__}")
 
 

@@ -707,6 +707,15 @@ def test_the_last_line_of_a_plugin_counts_without_its_newline_and_that_of_a_host
     assert peer.receive_eof() == [Closed()]
 
 
+@requirement("kaged:wire-eof")
+def test_half_an_answer_at_the_end_is_no_answer_but_the_end_of_the_plugin() -> None:
+    machine = host()
+    invoke(machine)
+    machine.receive(line({"id": 2, "result": [5]})[:-3])
+    (end,) = machine.receive_eof()
+    assert isinstance(end, Fault) and end.failure.code == Code.CRASHED
+
+
 def test_a_plugin_that_leaves_without_answering_shutdown_left_in_good_order() -> None:
     machine = host()
     machine.close("done")

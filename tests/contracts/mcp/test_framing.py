@@ -10,7 +10,7 @@ import pytest
 from plugbay.contracts.mcp.framing import TOO_LONG, requested_id
 from plugbay.contracts.mcp.messages import MAX_LINE
 from plugbay.model.errors import Code
-from plugbay.model.events import CallArrived, CallFinished, Noise
+from plugbay.model.events import CallArrived, CallFinished, Closed, Fault, Noise
 from plugbay.model.operations import InvokeTool
 from tests.contracts.mcp.talk import asked, finished, frames, host, line, modern, plugin, request, session, value_of
 from tests.support.requirements import requirement
@@ -144,3 +144,18 @@ def test_half_a_message_at_the_end_is_no_message() -> None:
     machine.receive(line(request(1, "tools/list"))[:-5])
     machine.receive_eof()
     assert machine.outgoing() == b""
+
+
+def test_half_an_answer_at_the_end_is_no_answer_but_the_end_of_the_server() -> None:
+    machine = host()
+    machine.call(1, InvokeTool("echo", {}))
+    (frame,) = frames(machine)
+    machine.receive(line({"id": frame["id"], "result": {"content": []}})[:-5])
+    (fault,) = machine.receive_eof()
+    assert isinstance(fault, Fault) and fault.failure.code == Code.CRASHED
+
+
+def test_a_blank_at_the_end_is_nothing() -> None:
+    machine = session()
+    machine.receive(b"  ")
+    assert machine.receive_eof() == [Closed()]

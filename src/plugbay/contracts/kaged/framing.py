@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from plugbay.contracts.base import Role
 from plugbay.contracts.kaged import messages
-from plugbay.contracts.rpc import RpcMachine
+from plugbay.contracts.rpc import RpcMachine, last_line
 from plugbay.wire.lines import LineDecoder, encode
 
 TYPE_CHECKING = False
@@ -37,4 +37,4 @@ class FramedMachine(RpcMachine):
 
     def _rest(self) -> list[Event]:
         """The last line of a plugin need not have had its end; that of a host that is gone is not obeyed."""
-        return self.receive(b"\n" if self.role == Role.HOST else b"")
+        return self.receive(last_line(self._lines, self.codec) + b"\n") if self.role == Role.HOST else []

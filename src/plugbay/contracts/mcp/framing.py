@@ -6,7 +6,7 @@ Owns the limit, where a line ends, and batches, which are taken apart. Refuses t
 from __future__ import annotations
 
 from plugbay.contracts.mcp import messages
-from plugbay.contracts.rpc import OVER, RpcMachine, noise, plain_chunk
+from plugbay.contracts.rpc import OVER, RpcMachine, last_line, noise, plain_chunk
 from plugbay.model.errors import Code
 from plugbay.wire.json_gate import Malformed
 from plugbay.wire.lines import HEAD_BYTES, LineDecoder, TooLong, encode
@@ -79,7 +79,7 @@ class FramedMachine(RpcMachine):
 
     def _rest(self) -> list[Event]:
         """The last line need not have had its end; half a message is no JSON."""
-        return self.receive(b"\n")
+        return self.receive(last_line(self._lines, self.codec) + b"\n")
 
     # For the machine to fill in.
 
