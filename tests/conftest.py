@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.loops import run
 
@@ -21,6 +22,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # those who asked for no bytecode, as images of containers do; git ignores it.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# How long an example takes says how busy the machine is, and so does how long it takes to think of one.
+settings.register_profile("plugbay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("plugbay")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from plugbay.contracts.kaged.manifest import parse
 from plugbay.model.spec import PluginSpec
+from tests.support.openings import OPENING
 
 FILE_NAME = "kaged-plugin.yaml"
 
@@ -38,9 +39,9 @@ BARE_MANIFEST = {
     "hooks": ["on_session_idle"],
 }
 
-SOURCE = r"""
-import json, os, sys, time
-
+SOURCE = (
+    OPENING
+    + r"""
 CAPABILITIES = ["kaged:storage:read", "kaged:storage:write"]
 METHODS = ["good.echo", "good.remember", "status.now"]
 HOOK = "kaged.hook."
@@ -155,10 +156,11 @@ while True:
         break
     serve(message)
 """
+)
 
-BARE = r"""
-import json, sys
-
+BARE = (
+    OPENING
+    + r"""
 for line in sys.stdin.buffer:
     try:
         message = json.loads(line)
@@ -176,6 +178,7 @@ for line in sys.stdin.buffer:
         answer = {"error": {"code": -32601, "message": "method not found"}}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
 """
+)
 
 
 def kaged_folder(root: Path, source: str = SOURCE, manifest: dict[str, Any] | None = None) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 
 from plugbay.contracts.nexo.manifest import parse
 from plugbay.model.spec import PluginSpec
+from tests.support.openings import OPENING
 
 FILE_NAME = "nexo-plugin.toml"
 
@@ -26,9 +27,9 @@ memory_backends = ["shelf"]
 hooks = ["before_message"]
 """
 
-SOURCE = r"""
-import json, os, sys, time
-
+SOURCE = (
+    OPENING
+    + r"""
 PLUGIN = {"id": "good", "version": "1.0.0", "name": "Good", "description": "keeps every rule"}
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 TOOLS = [
@@ -183,10 +184,11 @@ while True:
         break
     serve(message)
 """
+)
 
-BARE = r"""
-import json, sys
-
+BARE = (
+    OPENING
+    + r"""
 for line in sys.stdin:
     try:
         message = json.loads(line)
@@ -206,6 +208,7 @@ for line in sys.stdin:
     if method == "shutdown":
         break
 """
+)
 
 
 def manifest(sections: str = SECTIONS, **plugin: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from plugbay.contracts.rune.manifest import FILE_NAME, parse
 from plugbay.model.spec import PluginSpec
+from tests.support.openings import OPENING
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -31,9 +32,9 @@ MANIFEST: dict[str, Any] = {
     ],
 }
 
-PYTHON = """
-import json, os, sys, time
-
+PYTHON = (
+    OPENING
+    + """
 HELLO = {
     "plugin_id": "example.good",
     "plugin_version": "1.0.0",
@@ -71,6 +72,7 @@ result = run(request["tool_name"], request["input"])
 say({"type": "response", "request_id": request["request_id"], **result})
 sys.stdin.buffer.read()
 """
+)
 
 SHELL = """
 read -r greeting || exit 0

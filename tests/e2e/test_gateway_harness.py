@@ -29,6 +29,9 @@ ASKS = 24
 
 ALLOWED = 3
 
+POLL_SECONDS = 0.05
+"""Between two questions whether it has ended: a server that is quick refuses more than 100 a second."""
+
 PERMISSIONS = {
     "network": "egress",
     "filesystem": "none",
@@ -50,9 +53,9 @@ def harness(body, m):
         request = urllib.request.Request(gateway["base_url"] + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
-                return answer.status, json.load(answer)
+                return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            return error.code, json.load(error)["error"]
+            return error.code, json.loads(error.read())["error"]
 
     task = [{{"kind": "input", "content": [{{"type": "text", "text": "a draft"}}]}}]
 
@@ -101,6 +104,7 @@ def ended(client: httpx2.Client, path: str) -> dict[str, Any]:
         now = made(client.get(path), 200)
         if now["completed_at"] is not None:
             return now
+        time.sleep(POLL_SECONDS)
     raise AssertionError(f"{path} has no end")
 
 

@@ -607,7 +607,7 @@ def test_the_operators_file_declares_servers_too(run: Run, tmp_path: Path) -> No
 @requirement("mcp:host-drift")
 def test_no_word_that_nobody_approved_reaches_a_caller(run: Run, tmp_path: Path) -> None:
     body = f"""
-    TOOLS = json.load(open({str(tmp_path / "tools.json")!r}))
+    TOOLS = json.loads(open({str(tmp_path / "tools.json")!r}).read())
 
     def initialize(m):
         info = {{"name": "test", "version": "1", "title": TOOLS[0]["title"]}}

@@ -127,7 +127,7 @@ def test_a_handler_that_ignores_its_deadline_leaves_no_process_and_no_scratch(
 
     async def main(host: Host) -> None:
         await until(lambda: host.plugins()[0].ready >= 1)
-        result = await host.invoke("t", {}, timeout=1)
+        result = await host.invoke("t", {}, timeout=3)
         assert result.failure is not None and result.failure.code == Code.TIMEOUT
         (record,) = result.records
         assert (record.status, record.status_reason) == ("cancelled", "deadline_exceeded")
@@ -136,7 +136,8 @@ def test_a_handler_that_ignores_its_deadline_leaves_no_process_and_no_scratch(
         await until(lambda: not any(map(alive, pids)))
         await until(lambda: not rooms(root))
 
-    with_host(run, raw_host_of(root, "pool = 1\ntimeouts = { grace = 0.2, teardown = 0.1 }"), main)
+    # The plugin notes its pids within the timeout and the cancel within the grace, however busy the machine is.
+    with_host(run, raw_host_of(root, "pool = 1\ntimeouts = { grace = 3, teardown = 0.1 }"), main)
     assert len(pids) == 3 and not rooms(root)
 
 

@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-_CHILD = """#!{python}
-import base64, json, os, sys, threading, time
+from tests.support.openings import FLAG, OPENING
+
+_CHILD = """#!{python} {flag}
+{opening}
+import _thread, binascii
 
 NAME = {name!r}
 keys, events = [], []
-_lock = threading.Lock()
+_lock = _thread.allocate_lock()
 
 def raw(data):
     with _lock:
@@ -44,10 +47,10 @@ def request(id, method, **params):
     send(id=id, method=method, params=params)
 
 def b64(data):
-    return base64.b64encode(data).decode()
+    return binascii.b2a_base64(data, newline=False).decode()
 
 def unb64(text):
-    return base64.b64decode(text, validate=True)
+    return binascii.a2b_base64(text, strict_mode=True)
 
 def publish(topic, data):
     notify("host/snapshot/publish", topic=topic, payload=b64(data))
@@ -144,7 +147,8 @@ def write_ainb_plugin(
     text = "\n".join(f"[{title}]\n{_lines(values)}" for title, values in sections.items())
     root.joinpath("manifest.toml").write_text(f"{text}\n{more}\n")
     program = root / name
-    program.write_text(_CHILD.format(python=sys.executable, name=name, body=textwrap.dedent(body)))
+    began = {"python": sys.executable, "flag": FLAG, "opening": OPENING}
+    program.write_text(_CHILD.format(**began, name=name, body=textwrap.dedent(body)))
     program.chmod(0o755)
     return root
 

@@ -10,6 +10,7 @@ import atexit
 import functools
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -32,7 +33,7 @@ that, every other command would take longer to fork."""
 
 
 class Command:
-    """One `plugbay` with these arguments, on these streams."""
+    """One `plugbay` with these arguments, on these streams; otherwise as `Popen`, where the names are the same."""
 
     def __init__(
         self, arguments: Sequence[str], streams: Sequence[int], cwd: Path | None, env: Mapping[str, str]
@@ -45,17 +46,34 @@ class Command:
         self._own.sendall(json.dumps(task).encode())
         self._own.shutdown(socket.SHUT_WR)
         self.pid = self._number()
+        self.returncode: int | None = None
 
     def wait(self, seconds: float) -> int:
         """The status, as `subprocess` gives it; a command that takes longer is killed."""
-        self._own.settimeout(seconds)
-        try:
-            return os.waitstatus_to_exitcode(self._number())
-        except TimeoutError:
-            os.kill(self.pid, signal.SIGKILL)
-            raise
-        finally:
-            self._own.close()
+        if self.returncode is None:
+            self._own.settimeout(seconds)
+            try:
+                self.returncode = os.waitstatus_to_exitcode(self._number())
+            except TimeoutError:
+                os.kill(self.pid, signal.SIGKILL)
+                raise
+            finally:
+                self._own.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        has_ended = self.returncode is None and select.select([self._own], [], [], 0)[0]
+        return self.wait(PATIENCE) if has_ended else self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
     def _number(self) -> int:
         return int(NUMBER.unpack(self._own.recv(NUMBER.size))[0])

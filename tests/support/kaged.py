@@ -11,9 +11,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-_CHILD = """
-import json, os, sys, time
+from tests.support.openings import FLAG, OPENING
 
+_CHILD = """
+{opening}
 NAME = {name!r}
 TOOLS = {tools!r}
 METHODS = {methods!r}
@@ -93,15 +94,15 @@ def write_kaged_plugin(folder: Path, name: str = "p", body: str = "", **manifest
         "version": "1.0.0",
         "kaged_api": 1,
         "description": "A test.",
-        "command": ["python3", "child.py"],
+        "command": ["python3", FLAG, "child.py"],
         "tools": tools,
         **manifest,
     }
     # JSON is YAML.
     root.joinpath("kaged-plugin.yaml").write_text(json.dumps(whole, indent=1))
     names = [tool["name"] for tool in tools]
-    text = _CHILD.format(name=name, tools=names, methods=manifest.get("methods", []), body=textwrap.dedent(body))
-    root.joinpath("child.py").write_text(text)
+    told = {"name": name, "tools": names, "methods": manifest.get("methods", [])}
+    root.joinpath("child.py").write_text(_CHILD.format(opening=OPENING, **told, body=textwrap.dedent(body)))
     return root
 
 

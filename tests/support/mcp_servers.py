@@ -14,9 +14,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-_CHILD = """
-import json, os, sys, time
+from tests.support.openings import FLAG, OPENING
 
+_CHILD = """
+# OPENING
 TOOLS = [{"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}}]
 RESOURCES, TEMPLATES, PROMPTS = [], [], []
 
@@ -125,13 +126,13 @@ def write_child(folder: Path, body: str = "", name: str = "server") -> Path:
     """The program of a server."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.py"
-    path.write_text(_CHILD.replace("# BODY", textwrap.dedent(body)))
+    path.write_text(_CHILD.replace("# OPENING", OPENING).replace("# BODY", textwrap.dedent(body)))
     return path
 
 
 def entry(child: Path, **more: Any) -> dict[str, Any]:
     """How `.mcp.json` starts it."""
-    return {"command": sys.executable, "args": [str(child)], **more}
+    return {"command": sys.executable, "args": [FLAG, str(child)], **more}
 
 
 def write_server(folder: Path, name: str = "srv", body: str = "", **more: Any) -> Path:

@@ -11,9 +11,10 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-_CHILD = """
-import json, os, sys, threading, time
+from tests.support.openings import FLAG, OPENING
 
+_CHILD = """
+{opening}
 ID = {id!r}
 TOOLS = {tools!r}
 
@@ -83,8 +84,10 @@ def write_nexo_plugin(
     offers = "".join(f"{key} = {json.dumps(value)}\n" for key, value in lists.items())
     root.joinpath("nexo-plugin.toml").write_text(
         f'[plugin]\nid = "{plugin_id}"\nversion = "0.1.0"\nname = "P"\ndescription = "A test."\n'
-        f'min_nexo_version = ">=0.1.0"\n\n[plugin.entrypoint]\ncommand = "python3"\nargs = ["child.py"]\n\n'
+        f'min_nexo_version = ">=0.1.0"\n\n[plugin.entrypoint]\ncommand = "python3"\nargs = ["{FLAG}", "child.py"]\n\n'
         f"[plugin.extends]\n{offers}\n{registered}\n{more}\n"
     )
-    root.joinpath("child.py").write_text(_CHILD.format(id=plugin_id, tools=names, body=textwrap.dedent(body)))
+    root.joinpath("child.py").write_text(
+        _CHILD.format(opening=OPENING, id=plugin_id, tools=names, body=textwrap.dedent(body))
+    )
     return root

@@ -98,3 +98,12 @@ def test_one_that_takes_too_long_is_killed(waiting: tuple[Command, int]) -> None
     with pytest.raises(TimeoutError):
         process.wait(0.01)
     wait_until(lambda: not is_alive(process.pid), "its end")
+
+
+def test_it_can_be_looked_at_and_one_that_has_ended_is_sent_nothing(waiting: tuple[Command, int]) -> None:
+    process, _ = waiting
+    assert process.poll() is None
+    process.kill()
+    wait_until(lambda: process.poll() is not None, "its end")
+    assert process.poll() == process.wait(0) == -signal.SIGKILL
+    process.terminate()

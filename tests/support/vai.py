@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-_CHILD = """#!{python}
-import base64, json, os, signal, subprocess, sys, threading, time, urllib.parse
+from tests.support.openings import FLAG, OPENING
 
+_CHILD = """#!{python} {flag}
+{opening}
 PACKAGE = {package!r}
 VERSION = {version!r}
 P = "vai.rpc.v1"
@@ -145,7 +146,14 @@ def write_vai_plugin(
     }
     (root / "vai-plugin.toml").write_text("".join(f"{key} = {_toml(value)}\n" for key, value in whole.items()))
     program = root / "bin" / "plugin"
-    source = _CHILD.format(python=sys.executable, package=package, version=version, body=textwrap.dedent(body))
+    source = _CHILD.format(
+        python=sys.executable,
+        flag=FLAG,
+        opening=OPENING,
+        package=package,
+        version=version,
+        body=textwrap.dedent(body),
+    )
     program.write_text(source)
     program.chmod(0o755)
     return root

@@ -74,7 +74,7 @@ def prepare_vai_canary(tmp: Path, kind: str = "", exports: Sequence[Any] = VAI_E
     """A folder with the canary of vai; with a `kind`, broken in that way."""
     home, root = FOLDER / "vai", tmp / NAME
     root.mkdir(parents=True)
-    for source in (home / "child.py", *(home / "canaries" / name for name in VAI_FILES)):
+    for source in (programs.LIGHT_JSON, home / "child.py", *(home / "canaries" / name for name in VAI_FILES)):
         shutil.copyfile(source, root / source.name)
     text = programs.vai_manifest(f"plugbay/{NAME}", VAI_FILES[0], kind, exports)
     (root / vai_manifest.FILE_NAME).write_text(text, "utf-8")
@@ -88,8 +88,8 @@ def prepare_mcp_canary(tmp: Path, kind: str = "") -> Path:
     """A folder with the canary of MCP; with a `kind`, broken in that way."""
     home, root = FOLDER / "mcp" / "canaries", tmp / NAME
     root.mkdir(parents=True)
-    for name in MCP_FILES:
-        shutil.copyfile(home / name, root / name)
+    for source in (programs.LIGHT_JSON, *(home / name for name in MCP_FILES)):
+        shutil.copyfile(source, root / source.name)
     text = programs.mcp_manifest(NAME, ["python3", "-E", "-S", MCP_FILES[0], *([kind] if kind else [])])
     (root / mcp_manifest.FILE_NAME).write_text(text, "utf-8")
     return root
@@ -99,7 +99,7 @@ def prepare_canary(canary: Canary, tmp: Path, kind: str = "") -> Path:
     """A folder with this canary of ainb; with a `kind`, broken in that way."""
     home, root = FOLDER / "ainb", tmp / NAME
     root.mkdir(parents=True)
-    for source in (home / "child.py", home / "canaries" / f"{canary.axis}.py"):
+    for source in (programs.LIGHT_JSON, home / "child.py", home / "canaries" / f"{canary.axis}.py"):
         shutil.copyfile(source, root / source.name)
     sections = {key: getattr(canary, key) for key in ("capabilities", "provides", "subscribes")}
     (root / FILE_NAME).write_text(programs.ainb_manifest(NAME, sections), "utf-8")

@@ -186,8 +186,8 @@ def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
     root = tmp / entry.name / (entry.plugin_id if bench.program_inside else "")
     root.mkdir(parents=True)
     for file in (entry.file, *bench.helpers) if entry.file is not None else ():
-        shutil.copyfile(folder / file, root / file)
-        (root / file).chmod(0o755 if entry.executable else 0o644)
+        copy = shutil.copyfile(folder / file, root / Path(file).name)
+        copy.chmod(0o755 if entry.executable else 0o644)
     (root / bench.manifest_file).write_text(bench.manifest(entry), "utf-8")
     if bench.program_inside:
         programs.install(root, entry.plugin_id, str(entry.file), entry.kind)
@@ -331,28 +331,28 @@ def _vai_manifest(entry: Entry) -> str:
     return programs.vai_manifest(entry.plugin_id, str(entry.file), entry.kind, exports, **over)
 
 
+SHARED = ("child.py", "../light_json.py")
+
 BENCHES = {
     "rune": Bench(rune_manifest.FILE_NAME, _rune_manifest),
-    "nexo": Bench(
-        nexo_manifest.FILE_NAME, _nexo_manifest, ("child.py",), {"tool": "bad_tool", "manifest": {"id": "bad"}}
-    ),
+    "nexo": Bench(nexo_manifest.FILE_NAME, _nexo_manifest, SHARED, {"tool": "bad_tool", "manifest": {"id": "bad"}}),
     "kaged": Bench(
         kaged_manifest.FILE_NAMES[0],
         _kaged_manifest,
-        ("child.py",),
+        SHARED,
         {"tool": "bad_tool", "manifest": {"name": "bad"}},
     ),
     "ainb": Bench(
         ainb_manifest.FILE_NAME,
         _ainb_manifest,
-        ("child.py",),
+        SHARED,
         {"tool": "bad", "way": "run", "grants": ["event_bus=bad.*"], "manifest": {"name": "bad"}},
         program_inside=True,
     ),
     "vai": Bench(
         vai_manifest.FILE_NAME,
         _vai_manifest,
-        ("child.py", "any.json"),
+        (*SHARED, "any.json"),
         {"tool": "bad_tool", "grants": ["secret=token"], "manifest": {"package_id": "bad/plugin"}},
     ),
 }

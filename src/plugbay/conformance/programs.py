@@ -16,6 +16,9 @@ from plugbay.contracts.ainb.messages import ABI_VERSION
 from plugbay.contracts.vai.messages import PROTOCOL
 from plugbay.contracts.vai.rules import API_VERSION
 
+LIGHT_JSON = Path(__file__).parent / "badplugins" / "light_json.py"
+"""What every such file needs beside it."""
+
 
 def install(root: Path, name: str, file: str, kind: str = "") -> None:
     """The program `name` in `root`, which runs this file beside it; KIND says which of several things it does."""

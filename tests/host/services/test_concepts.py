@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.host.services.concepts import MAX_TAGS, derive, telling, words
@@ -64,7 +64,6 @@ def test_only_telling_words_count_unless_there_are_no_others() -> None:
     assert telling(["what", "is", "what"]) == ["what", "is"]
 
 
-@settings(deadline=None)
 @given(st.text(), st.integers(0, 20))
 def test_tags_are_distinct_words_within_the_limit(text: str, limit: int) -> None:
     tags = derive(text, limit)

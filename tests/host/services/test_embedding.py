@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.host.services.embedding import DIMENSIONS, MAX_CHARACTERS, HashingEmbedder
@@ -18,7 +18,6 @@ def likeness(one: str, other: str) -> float:
     return sum(a * b for a, b in zip(EMBEDDER.vector(one), EMBEDDER.vector(other), strict=True))
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_a_vector_has_unit_length_or_is_zero(text: str) -> None:
     vector = EMBEDDER.vector(text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.host.services.hooks import MAX_EVENT, MAX_HANDLERS, HookOutcome, apply, fire
@@ -178,7 +178,6 @@ NAMES = st.sampled_from("abort reason override decision transformed_body do_not_
 ANSWERS = JSON | st.dictionaries(NAMES, JSON | st.sampled_from(["allow", "block", "transform"]))
 
 
-@settings(deadline=None)
 @given(st.lists(ANSWERS, max_size=4), st.sampled_from([BEFORE, AFTER]))
 def test_no_answer_whatever_breaks_the_chain(answers: list[object], hook: str) -> None:
     outcome = HookOutcome(EVENT)

@@ -295,7 +295,7 @@ def test_the_same_questions_would_be_syntax_if_they_were_passed_on_as_they_are()
 
 
 @requirement("nexo:host-memory-injection")
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.text() | st.sampled_from(SYNTAX), min_size=1, max_size=10))
 def test_any_text_is_kept_as_it_is_and_any_text_may_be_asked(texts: list[str]) -> None:
     sound = [text for text in texts if text.encode("utf-8", "ignore").decode() == text]

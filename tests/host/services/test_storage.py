@@ -115,7 +115,7 @@ def test_a_prefix_is_taken_letter_by_letter_and_the_keys_are_sorted(run: Run, pr
     with_storage(run, story)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sets(st.text(min_size=1, max_size=8), max_size=12), st.text(max_size=3))
 def test_any_keys_are_found_by_any_prefix(keys: set[str], prefix: str) -> None:
     async def story(storage: PluginStorage) -> None:

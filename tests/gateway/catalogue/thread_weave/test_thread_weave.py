@@ -79,7 +79,7 @@ def test_recent_threads_stay_word_for_word_and_older_ones_become_notes_that_lead
 
 
 @requirement("vai:control-thread-weave")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 12), st.integers(300, 4_000), st.floats(0, 1), st.integers(40, 400))
 def test_whatever_it_is_given_the_host_accepts_the_seed_or_is_told_that_there_is_no_room(
     count: int, budget: int, share: float, detail: int

@@ -5,11 +5,10 @@ What answers the call and says nothing, or both yes and no, is a malformed_respo
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 
-from child import KIND, SAID, Message, answer, greet, say, serve, write
+from child import KIND, SAID, Message, answer, greet, json, say, serve, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,8 @@ def _raw(text: str) -> Callable[[Message], None]:
 
 
 def _line(request: Message) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": SAID}).encode()
+    text: str = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": SAID})
+    return text.encode()
 
 
 def _twice(request: Message) -> None:

@@ -5,9 +5,7 @@ A last line need not have its end: accepted.
 
 from __future__ import annotations
 
-import json
-
 import child
 
 child.greet()
-child.write(json.dumps({"id": child.asked()["id"], "result": child.SAID}).encode())
+child.write(child.json.dumps({"id": child.asked()["id"], "result": child.SAID}).encode())

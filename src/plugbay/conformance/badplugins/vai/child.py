@@ -6,16 +6,19 @@ which. Whatever that is, it replaces something here: a handler in SERVES, or a f
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sys
 import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import json
     from collections.abc import Callable
     from typing import Any
+else:
+    # In the kit, what all contracts share lies one folder up; beside a copy of this file lies a copy of that.
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    import light_json as json
 
 Message = dict[str, "Any"]
 
@@ -34,11 +37,13 @@ def manifest() -> str:
         return file.read()
 
 
-# The kit writes every manifest here in the same way, so that two patterns find what matters. Loading `tomllib` for it
-# would take a third of the time in which such a plugin starts.
+# The kit writes every manifest here in the same way, so that what matters is found between known words. Loading
+# `tomllib`, or only `re`, would take longer than all else that such a plugin does to start.
 MANIFEST = manifest()
-IDENTITY: dict[str, str] = dict(re.findall(r'^(package_id|version) = "(.*)"$', MANIFEST, re.MULTILINE))
-KINDS: dict[str, str] = dict(re.findall(r'\{id = "(.*?)", kind = "(.*?)"', MANIFEST))
+_PAIRS = [line.partition(" = ") for line in MANIFEST.splitlines()]
+_EXPORTS = [text.partition('", kind = "') for text in MANIFEST.split('{id = "')[1:]]
+IDENTITY: dict[str, str] = {key: value[1:-1] for key, _, value in _PAIRS if key in ("package_id", "version")}
+KINDS: dict[str, str] = {id: rest.partition('"')[0] for id, _, rest in _EXPORTS}
 OPS = {"tool.invoke": "tool", "hook.handle": "hook", "compactor.compact": "compactor", "harness.run": "harness"}
 
 cancels: dict[str, threading.Event] = {}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import child
-from child import KIND, Message, serve, write
+from child import KIND, Message, json, serve, write
 
 HEADERS: dict[str, bytes] = {
     "text": b"Listening on port 8080\n",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import child
-from child import HEARS, KIND, SERVES, Message, publish, serve, unb64
+from child import HEARS, KIND, SERVES, Message, json, publish, serve, unb64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

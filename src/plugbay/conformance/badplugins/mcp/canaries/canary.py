@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import talking  # type: ignore[import-not-found]  # they lie beside this file
-import working  # type: ignore[import-not-found]
-from serving import KIND, serve  # type: ignore[import-not-found]
+from serving import KIND, serve  # type: ignore[import-not-found]  # they lie beside this file
 
 if KIND:
+    import talking  # type: ignore[import-not-found]
+    import working  # type: ignore[import-not-found]
+
     (getattr(talking, KIND, None) or getattr(working, KIND))()
 serve()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import serving  # type: ignore[import-not-found]  # it lies beside this file
 from serving import METHODS, Message, Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def instead(method: str, change: Callable[[Message, Message], Message]) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
 
-Message = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import json
+    from collections.abc import Callable
+    from typing import Any
+else:
+    # In the kit, what all contracts share lies two folders up; beside a copy of this file lies a copy of that.
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    import light_json as json
+
+Message = dict[str, "Any"]
 
 KIND = sys.argv[1] if len(sys.argv) > 1 else ""
 """In which way it is broken."""

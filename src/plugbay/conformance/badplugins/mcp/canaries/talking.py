@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
-from typing import Any
 
 import serving  # type: ignore[import-not-found]  # they lie beside this file
 from changes import before, instead, never_refuses, result  # type: ignore[import-not-found]
 from serving import METHODS, NOTICES, TOOLS, Message, Refusal, say, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 # stdout
 
@@ -31,6 +33,8 @@ def prints_at_the_end() -> None:
 
 
 def indents() -> None:
+    import json  # here: others need not wait for it
+
     serving.framed = lambda message: json.dumps(message, indent=2).encode() + b"\n"
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import serving  # type: ignore[import-not-found]  # they lie beside this file
 from changes import before, instead, never_refuses, result  # type: ignore[import-not-found]
 from serving import METHODS, NOTICES, OURS, TOOLS, Message, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 # tools and calls
 
@@ -244,6 +246,8 @@ def finishes_first() -> None:
 
 
 def leaves_a_child() -> None:
+    import subprocess  # here: others need not wait for it
+
     def start(message: Message) -> None:
         if message["method"] == "initialize":
             nothing = subprocess.DEVNULL
