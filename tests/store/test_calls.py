@@ -33,6 +33,20 @@ def test_calls_come_back_filtered_and_without_what_was_said(database_url: str, r
     run(main)
 
 
+def test_a_call_that_is_written_down_already_is_so_once(database_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(database_url, migrate=False)
+        for written in ([record(1), record(2)], [record(2), record(3)]):
+            async with database.transaction() as tx:
+                await calls.insert(tx, written)
+        async with database.reading() as tx:
+            part = await calls.page(tx, Page())
+            assert [item.id for item in part.items] == ["call_3", "call_2", "call_1"]
+        await database.close()
+
+    run(main)
+
+
 def test_only_the_last_calls_are_kept(database_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)

@@ -247,6 +247,18 @@ def test_another_kind_of_database_is_refused_by_name(url: str, run: Run) -> None
     run(main)
 
 
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, run: Run) -> None:
+    file = tmp_path / "plugbay.db"
+    file.write_text("not a database, and nobody said that it was one")
+
+    async def main() -> None:
+        for migrate in (True, False):
+            with pytest.raises(StoreRefused, match="no database, or is damaged"):
+                await Database.open(f"sqlite:///{file}", migrate=migrate)
+
+    run(main)
+
+
 def test_the_folder_of_a_sqlite_is_made(tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(f"sqlite:///{tmp_path}/a/b/plugbay.db")

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
-from plugbay.store.failures import passing
+from plugbay.store.failures import damaged, passing
 
 
 class PostgresError(Exception):
@@ -56,6 +56,13 @@ def test_what_passes_by_itself_is_unavailable(error: SQLAlchemyError) -> None:
 )
 def test_what_is_a_bug_stays_what_it_is(error: SQLAlchemyError) -> None:
     assert passing(error) is None
+    assert damaged(error) is None
+
+
+def test_a_file_that_is_no_database_is_told_as_such() -> None:
+    refused = damaged(OperationalError("", {}, _sqlite("SQLITE_NOTADB")))
+    assert refused is not None and "no database, or is damaged (SQLITE_NOTADB)" in str(refused)
+    assert damaged(PoolExhausted("too many")) is None
 
 
 def test_what_is_said_names_neither_the_statement_nor_its_values() -> None:

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.host.ports import CallRecord
 from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.statements import insert_missing
 from plugbay.store.tables.tenancy import CALLS
 
 
@@ -30,7 +31,8 @@ class StoredCall:
 
 
 async def insert(tx: AsyncConnection, records: Sequence[CallRecord]) -> None:
-    await tx.execute(CALLS.insert(), [_values(record) for record in records])
+    """Write them down; once, however often: whoever is cancelled while a commit is under way writes them again."""
+    await insert_missing(tx, CALLS, [_values(record) for record in records])
 
 
 async def trim(tx: AsyncConnection, kept: int) -> int:

@@ -25,7 +25,7 @@ from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from plugbay.store.failures import StoreRefused, StoreUnavailable, passing
+from plugbay.store.failures import StoreRefused, StoreUnavailable, damaged, passing
 from plugbay.store.migrations import upgrade
 
 Tx = AsyncConnection
@@ -186,11 +186,11 @@ class Database:
 
 @asynccontextmanager
 async def _translated() -> AsyncIterator[None]:
-    """What passes by itself leaves as `StoreUnavailable`, wherever inside it happened."""
+    """What passes by itself leaves as `StoreUnavailable`, a damaged file as `StoreRefused`, wherever it happened."""
     try:
         yield
     except SQLAlchemyError as error:
-        known = passing(error)
+        known = passing(error) or damaged(error)
         if known is None:
             raise
         raise known from error
@@ -234,6 +234,10 @@ def _engine(url: URL) -> AsyncEngine:
     elif url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     try:
+        if kind == "sqlite":
+            from plugbay.store import sqlite  # its driver is an extra
+
+            options["async_creator"] = sqlite.connector(url)
         engine = create_async_engine(url, json_serializer=_dumped, json_deserializer=msgspec.json.decode, **options)
     except (ImportError, NoSuchModuleError):
         hint = f"pip install 'plugbay[{EXTRAS[kind]}]'"

@@ -1,7 +1,8 @@
 """What a database can do to us, in two words: not now, or never like this.
 
 Owns which errors of SQLite and PostgreSQL pass by themselves. Those are `StoreUnavailable`: nothing was committed that
-the caller was told of, and trying again is right. All others are bugs, and stay what they are.
+the caller was told of, and trying again is right. A file that is no database is `StoreRefused`. All others are bugs,
+and stay what they are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ _PASSING_SQLSTATES = ("08", "25P03", "40001", "40P01", "53", "55P03", "57")
 """How the SQLSTATE begins of what passes: connections, deadlocks, full disks and memory, locks, servers that go."""
 
 _PASSING_SQLITE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")
+
+_DAMAGED = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
 class StoreUnavailable(PlugbayError):
@@ -37,6 +40,14 @@ def passing(error: SQLAlchemyError) -> StoreUnavailable | None:
     if isinstance(error, DBAPIError):
         return _passing_dbapi(error)
     return None
+
+
+def damaged(error: SQLAlchemyError) -> StoreRefused | None:
+    """What is said of a file that is no database, or no longer a whole one; None: it is something else."""
+    name = _known("sqlite_errorname", error.orig) if isinstance(error, DBAPIError) else ""
+    if not name.startswith(_DAMAGED):
+        return None
+    return StoreRefused(f"its file is no database, or is damaged ({name}); put a copy of a good one in its place")
 
 
 def _passing_dbapi(error: DBAPIError) -> StoreUnavailable | None:

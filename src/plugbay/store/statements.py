@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Table
@@ -18,6 +18,12 @@ async def insert_new(tx: AsyncConnection, table: Table, values: Mapping[str, Any
     dialect = postgresql if tx.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table).values(values).on_conflict_do_nothing().returning(*table.primary_key.columns)
     return (await tx.execute(statement)).first() is not None
+
+
+async def insert_missing(tx: AsyncConnection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert these rows, but for those that are there already."""
+    dialect = postgresql if tx.dialect.name == "postgresql" else sqlite
+    await tx.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
 
 
 async def upsert(tx: AsyncConnection, table: Table, values: Mapping[str, Any]) -> None:
