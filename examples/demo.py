@@ -99,7 +99,7 @@ NEXT = """\
 [bold]Next[/], with .venv/bin on your PATH
   plugbay inspect examples/relay-channel
   plugbay call examples/greeter greet '{"name": "you"}' --grant tool.execute
-  plugbay call examples/text-tools-js text_tools_count '{"text": "one two three"}'
+  plugbay call examples/text-tools-js text_tools_count '{"text": "a b c"}'
   plugbay config show examples/session-memory
   plugbay sandbox examples/session-memory -- sh
   plugbay tui examples --grant-all

@@ -22,7 +22,7 @@ from tests.support.commands import Command, command, plugbay, started
 
 __all__ = ["command"]
 
-PATIENCE = 20.0
+PATIENCE = 50.0
 """Seconds a test waits for what should take a fraction of one."""
 
 SHELL = """\

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import PATIENCE, command, environment, wait_until
+from tests.cli.conftest import PATIENCE, environment, wait_until
+from tests.support.commands import Command
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|.)")
 
@@ -24,15 +25,21 @@ Event = dict[str, Any]
 
 
 class Terminal:
-    """A program on a terminal of 120 columns."""
+    """A program on a terminal of 120 columns; `plugbay` is forked."""
 
     def __init__(self, argv: Sequence[str | Path], cwd: Path, home: Path, **more: str) -> None:
         self._ours, self._theirs = pty.openpty()
         fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         env = environment(home, TERM="xterm-256color", **more)
-        self.process = subprocess.Popen(
-            list(map(str, argv)), stdin=self._theirs, stdout=self._theirs, stderr=self._theirs, cwd=cwd, env=env
-        )
+        program, *words = map(str, argv)
+        streams = (self._theirs,) * 3
+        self.process: Command | subprocess.Popen[bytes]
+        if program == "plugbay":
+            self.process = Command(words, streams, cwd, env)
+        else:
+            self.process = subprocess.Popen(
+                [program, *words], stdin=streams[0], stdout=streams[1], stderr=streams[2], cwd=cwd, env=env
+            )
         self._written = b""
 
     @property
@@ -60,7 +67,7 @@ class Terminal:
     def left(self) -> int:
         """The status it left with."""
         wait_until(lambda: (self.seen, self.process.poll())[1] is not None, "the end of the program")
-        return self.process.returncode
+        return self.process.wait(PATIENCE)
 
     def hang_up(self) -> None:
         """Close the terminal under the program."""
@@ -79,22 +86,18 @@ class EventStream:
     """A plugbay command with --json, and what it has told so far."""
 
     def __init__(self, cwd: Path, home: Path, *arguments: str | Path, **more: str) -> None:
-        self.process = subprocess.Popen(
-            command(*arguments, "--json"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=environment(home, **more),
-        )
+        (out, say), (err, complain) = os.pipe(), os.pipe()
+        with open(os.devnull, "rb") as nothing, open(say, "wb") as said, open(complain, "wb") as complained:
+            streams = [stream.fileno() for stream in (nothing, said, complained)]
+            self.process = Command([*map(str, arguments), "--json"], streams, cwd, environment(home, **more))
+        self._out, self._err = open(out, "rb"), open(err, "rb")  # noqa: SIM115 - until it is closed
         self.told: list[Event] = []
         self._taken = 0
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self._out:
             self.told.append(json.loads(line))
 
     def next(self, kind: str) -> Event:
@@ -110,8 +113,7 @@ class EventStream:
                 return event
 
     def errors(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.read().decode() if self.process.poll() is not None else ""
+        return self._err.read().decode() if self.process.poll() is not None else ""
 
     def left(self) -> int:
         return self.process.wait(PATIENCE)
@@ -120,6 +122,5 @@ class EventStream:
         self.process.terminate()
         self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
-        for pipe in (self.process.stdout, self.process.stderr):
-            assert pipe is not None
+        for pipe in (self._out, self._err):
             pipe.close()

@@ -28,6 +28,7 @@ from tests.cli.conftest import (
     wait_until,
     write_manifest,
 )
+from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
 
 SHAPE = {"status", "output", "failure", "plugin", "call_id", "duration_ms"}
@@ -629,3 +630,10 @@ def test_what_the_host_has_to_say_about_a_plugin_is_a_note(run: Run, cwd: Path) 
     assert done.json["status"] == "succeeded"
     assert done.err.startswith("note:")
     assert "p_two" in done.err
+
+
+def test_a_start_that_failed_is_told_once(run: Run, cwd: Path) -> None:
+    write_kaged_plugin(cwd, "notes", "sys.exit(3)")
+    done = run("call", "notes", "echo")
+    assert (done.code, "crashed" in done.err, "note:" in done.err) == (1, True, False)
+    assert "note:  notes: start_failed: code crashed: " in run("ps", "--plugins", "notes").err

@@ -195,3 +195,14 @@ def test_the_secret_slots_and_the_config_of_exports_are_settings_too(run: Run, c
     assert shown["config"] == {"t": {"limit": 3}}
     assert [(item["name"], item["set"]) for item in shown["secrets"]] == [("jira_token", True)]
     assert "abc-123-def" not in json.dumps(shown)
+
+
+def test_a_call_of_a_plugin_with_several_settings_missing_names_them_and_what_to_do(run: Run, cwd: Path) -> None:
+    schema = {"type": "object", "properties": {"limit": {"type": "integer"}}, "required": ["limit"]}
+    write_kaged_plugin(cwd, "notes", **{**SETTINGS, "config_schema": schema, "knobs": {}})
+    done = run("call", "notes", "echo")
+    assert done.code == 7
+    assert 'its settings cannot be used: "limit" is a required property; key is required, and is not set' in done.err
+    assert "hint      plugbay config show notes" in done.err
+    told = run("call", "notes", "echo", "--json").json["failure"]["detail"]["problems"]
+    assert [problem["code"] for problem in told] == ["required", "required"]

@@ -45,6 +45,21 @@ def test_the_last_line_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_what_was_not_tried_after_a_failure_is_one_line_for_each_reason(
+    shown: Callable[[AxisResult], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    untried = [
+        AxisResult(f"rune.{n}", "answers", Status.SKIPPED, f"not tried, because rune.{n % 2}") for n in (2, 3, 4)
+    ]
+    assert [shown(axis) for axis in untried] == ["", "", ""]
+    conclude(Report("rune", (AxisResult("rune.0", "leaves", Status.FAILED, "it stayed"), *untried)))
+    assert capsys.readouterr().out.split("\n")[:3] == [
+        f"{output.SKIP} 2 more  not tried, because rune.0",
+        f"{output.SKIP} 1 more  not tried, because rune.1",
+        "",
+    ]
+
+
 def test_only_the_files_that_are_wanted_are_written(tmp_path: Path) -> None:
     report, spec = Report("rune", ()), PluginSpec("a", "1", "rune", tmp_path, ("true",))
     Files().write(report, spec, ["plugbay"])

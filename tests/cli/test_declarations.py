@@ -71,6 +71,13 @@ def test_an_error_is_told_with_the_end_of_its_traceback(tmp_path: Path) -> None:
     assert len(error.lines) < declarations.LAST_LINES
 
 
+def test_of_an_error_in_the_sdk_the_line_that_caused_it_is_shown(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, SOURCE + "@plugin.tool\ndef odd(): ...\n"))
+    assert error.message.endswith("TypeError: write @plugin.tool() with parentheses")
+    assert "    @plugin.tool" in error.lines
+    assert not any("plugbay/sdk" in line or "runpy" in line for line in error.lines)
+
+
 def test_a_missing_module_comes_with_advice(tmp_path: Path) -> None:
     error = refused(write(tmp_path, "import no_such_module_here\n" + SOURCE))
     assert "ModuleNotFoundError" in error.message

@@ -37,7 +37,7 @@ def terminal(cwd: Path, tmp_path: Path) -> Iterator[OnTerminal]:
     opened: list[Terminal] = []
 
     def terminal(*arguments: str | Path) -> Terminal:
-        opened.append(Terminal(command("dev", *arguments), cwd, tmp_path))
+        opened.append(Terminal(["plugbay", "dev", *arguments], cwd, tmp_path))
         return opened[-1]
 
     yield terminal

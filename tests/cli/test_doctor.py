@@ -95,10 +95,10 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Callable[[Check], str]:
 
 def test_a_check_is_one_line_and_a_remedy(shown: Callable[[Check], str]) -> None:
     good = Check("python", checks.OK, "Python", "3.11.7", fix="not shown")
-    assert shown(good) == "✓ Python              3.11.7\n"
+    assert shown(good) == f"{'✓ Python':31}3.11.7\n"
     bad = Check("spawn", checks.ERROR, "Processes", "first\nsecond", fix="do this")
-    indent = " " * 22
-    assert shown(bad) == f"✗ Processes           first\n{indent}second\n{indent}fix: do this\n"
+    indent = " " * 31
+    assert shown(bad) == f"{'✗ Processes':31}first\n{indent}second\n{indent}fix: do this\n"
     assert shown(Check("uvloop", checks.WARNING, "uvloop", "not installed")).startswith("! uvloop")
 
 

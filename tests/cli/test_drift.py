@@ -70,7 +70,7 @@ def test_what_has_changed_is_noticed_and_named(weather: Path, words: str, edit: 
     change(weather, *edit)
     assert warnings(weather) == [
         "plugin.py declares something else now than when this was written from it; "
-        "plugbay manifest --check shows what differs"
+        f"plugbay manifest {weather} writes it anew, --check shows what differs"
     ]
     status, detail = verdict(weather)
     assert status is Status.FAILED
@@ -106,7 +106,8 @@ def test_a_manifest_that_was_written_by_hand_cannot_drift(weather: Path) -> None
 
 def test_a_source_that_is_gone_or_broken_is_said_to_be(weather: Path) -> None:
     (weather / "plugin.py").write_text("def")
-    assert warnings(weather)[0].startswith("plugin.py, which this was written from, cannot be read: it is no Python")
+    assert warnings(weather)[0].startswith("plugin.py, which this was written from, cannot be read: it is no Python: ")
+    assert ", line 1;" in warnings(weather)[0]
     status, detail = verdict(weather)
     assert status is Status.FAILED
     assert "SyntaxError" in detail

@@ -85,6 +85,17 @@ def test_what_plugbay_raises_on_purpose_has_its_status(
     assert report(error) == status
 
 
+def test_a_failed_call_is_told_in_its_words_with_its_hint_and_what_the_plugin_wrote(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    detail = {"hint": "mend it", "stderr_tail": ["Traceback", "KeyError: 'x'"]}
+    report(CallFailed(Failure(Code.CRASHED, "it ended", plugin="weather", detail=detail)))
+    assert (
+        capsys.readouterr().err
+        == "error: weather: it ended (crashed)\n       Traceback\n       KeyError: 'x'\nhint:  mend it\n"
+    )
+
+
 BUG = """
 import sys
 import plugbay.cli.folders as folders

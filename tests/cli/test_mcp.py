@@ -58,6 +58,14 @@ def test_a_name_that_is_taken_is_not_overwritten(run: Run, child: Path, cwd: Pat
 
 
 @requirement("mcp:host-drift")
+def test_of_a_server_that_does_not_start_is_said_how_to_declare_it_anew(run: Run, child: Path, cwd: Path) -> None:
+    done = run("mcp", "add", "notes", "--yes", "--", "no-such-program-here")
+    assert done.code == 7
+    assert "note:  notes stays declared: --replace declares it anew, plugbay mcp remove notes takes it out" in done.err
+    assert "error: notes: there is no program no-such-program-here" in done.err
+    assert "hint:  install no-such-program-here" in done.err
+
+
 def test_diff_shows_what_changed_and_approve_accepts_it(run: Run, child: Path) -> None:
     add(run, child, "--yes")
     assert run("mcp", "diff", "srv").code == 0

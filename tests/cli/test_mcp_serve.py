@@ -53,6 +53,7 @@ def test_tools_are_listed_and_called_and_people_are_told_on_stderr(
     ("arguments", "code", "why"),
     [
         (["nowhere"], 4, "nowhere"),
+        (["plugins", "nowhere"], 4, "there is no folder nowhere"),
         (["plugins", "--names", "pretty"], 2, "--names is full or short"),
         (["plugins", "--http", "8765"], 2, "is no HOST:PORT"),
         (["plugins", "--http", "0.0.0.0:8765"], 2, "--allow-host"),

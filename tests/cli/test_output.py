@@ -46,6 +46,20 @@ def test_a_line_on_a_terminal_is_wrapped_and_stays_indented() -> None:
     assert all(line.startswith("    word") and len(line) <= 30 and not line.endswith(" ") for line in lines)
 
 
+def test_what_is_to_be_copied_is_broken_by_nobody_but_the_terminal() -> None:
+    page, stream = printer(terminal=True, width=30)
+    page.verbatim("curl " * 10 + "end", indent=4)
+    assert stream.getvalue() == "    " + "curl " * 10 + "end\n"
+
+
+def test_cells_stay_before_the_text_of_a_row() -> None:
+    page, stream = printer(terminal=True, width=40)
+    page.row([("name  ", "bold"), "state  "], "word " * 8)
+    first, *others = stream.getvalue().splitlines()
+    assert first.startswith("name  state  word") and others
+    assert all(line.startswith(" " * 13 + "word") for line in others)
+
+
 def test_a_single_line_stays_one_and_is_cut_to_what_fits() -> None:
     page, stream = printer(terminal=True, width=20)
     page.single("one\ntwo ", ("three " * 10, output.DIM), most=50)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
 
 import plugbay as package
+from plugbay.cli import output
+from plugbay.cli.ps import show
 from tests.cli.conftest import MakePlugin, Run
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
@@ -18,12 +24,12 @@ def test_every_plugin_has_its_line_and_eager_ones_run(run: Run, cwd: Path, make_
     done = run("ps", "--plugins", "plugins")
     assert done.code == 0
     head, *rows = [line.split() for line in done.out.splitlines()]
-    assert head == ["PLUGIN", "CONTRACT", "STATE", "PID", "CONFINED", "POLICY", "GRANTED"]
+    assert head == ["PLUGIN", "CONTRACT", "STATE", "PID", "SANDBOX", "AND", "GRANTS"]
     by_id = {row[0]: row for row in rows}
     assert by_id["example.echo"][1:4] == ["rune", "idle", "unconfined:"]
     assert by_id["panel"][1:4] == ["ainb", "idle", "confined"]
-    assert by_id["notes"][1:3] == ["kaged", "running"] and by_id["notes"][4] == "confined"
-    assert by_id["notes"][5:] == ["keeps", "state", "·", "network", "none", "nothing"]
+    assert by_id["notes"][1:3] == ["kaged", "running"]
+    assert " ".join(by_id["notes"][4:]) == "confined · keeps state · network none · granted nothing"
 
 
 def test_the_json_has_the_public_shape(run: Run, cwd: Path) -> None:
@@ -35,11 +41,18 @@ def test_the_json_has_the_public_shape(run: Run, cwd: Path) -> None:
     assert plugin.pop("limits") in ("full", "full (v1)", "degraded")
     assert plugin == {
         "id": "notes",
+        "name": "notes",
         "version": "1.0.0",
         "contract": "kaged",
+        "lifetime": "resident",
         "state": "running",
+        "refused": None,
         "generation": 1,
+        "busy": 0,
+        "ready": 1,
+        "requested": ["read:fs:/usr/share", "net:[]"],
         "granted": ["read:fs:/usr/share", "net:[]"],
+        "disabled": [],
         "counters": {},
     }
 
@@ -57,6 +70,7 @@ def test_who_runs_unconfined_is_not_to_be_overlooked(run: Run, cwd: Path) -> Non
 
 def test_a_plugin_that_nobody_granted_anything_is_there_and_does_not_run(run: Run, cwd: Path) -> None:
     write_kaged_plugin(cwd, "notes", capabilities=["net:*"])
+    assert "· pending: it requests net:*, and nobody has granted that yet" in run("ps", "--plugins", "notes").out
     (plugin,) = run("ps", "--plugins", "notes", "--json").json["plugins"]
     assert (plugin["state"], plugin["pid"], plugin["granted"], plugin["limits"]) == ("idle", None, [], "")
     assert plugin["sandbox"]["policy"]["network"]["reach"] == "none"
@@ -66,6 +80,26 @@ def test_what_is_no_folder_of_plugins_has_nothing_to_show(run: Run) -> None:
     assert run("ps", "--plugins", "nowhere").code == 4
     assert run("ps", "--plugins", "nowhere", "--json").json["failure"]["code"] == "not_found"
     assert run("ps").code == 4
+
+
+def test_a_narrow_terminal_breaks_the_last_column_only(capsys: pytest.CaptureFixture[str]) -> None:
+    sandbox = {"confined": "unconfined: its manifest does not ask for it", "policy": None}
+    facts: dict[str, Any] = {
+        "contract": "rune",
+        "state": "idle",
+        "pid": None,
+        "refused": None,
+        "granted": [],
+        "limits": "",
+    }
+    page = output.Printer(Console(width=60, force_terminal=True, color_system=None))
+    show(page, [{"id": "example.echo", "sandbox": sandbox, **facts}])
+    assert capsys.readouterr().out.splitlines() == [
+        "PLUGIN        CONTRACT  STATE  PID  SANDBOX AND GRANTS",
+        "example.echo  rune      idle        unconfined: its manifest",
+        "                                    does not ask for it ·",
+        "                                    granted nothing",
+    ]
 
 
 def test_whoever_looks_for_a_server_needs_no_database(run: Run, tmp_path: Path) -> None:

@@ -94,8 +94,9 @@ def test_the_server_that_runs_here_is_found_by_its_file(tmp_path: Path, monkeypa
     monkeypatch.setattr(remote, "directories", lambda: {"state": tmp_path})
     for name in (remote.SERVER_VARIABLE, remote.TOKEN_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(NoServer, match="no plugbay server runs here"):
+    with pytest.raises(NoServer, match="no plugbay server runs here") as nobody:
         remote.find()
+    assert "--server URL" in nobody.value.hint
     token = tmp_path / "token"
     token.write_text("pb_sk_1\n")
     with announced(tmp_path, Found("http://127.0.0.1:1", 1, str(token), "/data")):
@@ -107,8 +108,9 @@ def test_the_server_that_runs_here_is_found_by_its_file(tmp_path: Path, monkeypa
 
 def test_another_server_needs_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(remote.TOKEN_VARIABLE, raising=False)
-    with pytest.raises(NoServer, match="--token-file"):
+    with pytest.raises(NoServer, match="asked with a key") as keyless:
         remote.find("http://other.example")
+    assert "--token-file" in keyless.value.hint
     monkeypatch.setenv(remote.TOKEN_VARIABLE, "k")
     assert remote.find("http://other.example/base/").url == "http://other.example/base"
 

@@ -69,7 +69,7 @@ def test_a_plugin_is_named_by_its_folder_its_manifest_or_its_id(run: Run, cwd: P
         (
             ["all/odd"],
             1,
-            "malformed_response: what it drew cannot be shown: Expected `object`, got `str` - at `$.buffer`",
+            "what it drew cannot be shown: Expected `object`, got `str` - at `$.buffer` (malformed_response)",
         ),
     ],
 )

@@ -94,7 +94,7 @@ def test_only_the_plugin_that_is_asked_is_started(run: Run, cwd: Path) -> None:
         (["--plugins", ".", "dies"], 1, "plugbay: its stderr: my last words"),
         (["notes"], 2, "Missing option '--plugins'"),
         (["--plugins", "."], 2, "Missing argument 'NAMESPACE'"),
-        (["--plugins", ".", "--timeout", "-1", "notes"], 2, "between 0 and 3600"),
+        (["--plugins", ".", "--timeout", "-1", "notes"], 2, "more than 0 and at most 3600"),
     ],
 )
 def test_a_failure_of_plugbays_own_has_its_status_and_says_whose_it_is(

@@ -39,6 +39,20 @@ def test_all_problems_of_a_body_are_told_and_never_its_values() -> None:
     assert "hunter2" not in repr(told.to_json())
 
 
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [(("body",), "sent with Content-Type: application/json"), (("body", "config"), "config: Input should be")],
+)
+def test_whoever_sends_json_without_saying_so_is_told_that(where: tuple[str, ...], words: str) -> None:
+    unread = {"loc": where, "msg": "Input should be a valid dictionary", "type": "model_attributes_type"}
+    assert words in as_gateway_error(RequestValidationError([unread])).message
+
+
+def test_our_own_words_about_a_body_are_told_as_they_are() -> None:
+    error = {"loc": ("body",), "msg": "Value error, name a binding_id, or an export", "type": "value_error"}
+    assert as_gateway_error(RequestValidationError([error])).message == "the body: name a binding_id, or an export"
+
+
 def test_an_answer_says_when_to_come_again_and_how_to_say_who_one_is() -> None:
     later = answer(too_many("slowly", retry_after=0.2))
     assert later.headers["retry-after"] == "1"

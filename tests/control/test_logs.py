@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import subprocess
 import sys
+
+import pytest
 
 from plugbay.control.logs import formatter
 
@@ -45,6 +48,19 @@ def test_what_is_no_terminal_gets_json_on_stderr_and_libraries_are_quiet() -> No
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert json.loads(line)["status"] == 200
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_whoever_wants_no_colours_gets_none(monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool) -> None:
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setenv("NO_COLOR", no_color)
+    record = logging.LogRecord("plugbay", logging.INFO, "", 0, "started", (), None)
+    assert ("\x1b" in formatter(as_json=False).format(record)) is coloured
 
 
 def test_for_a_person_it_is_a_line_of_words() -> None:

@@ -21,7 +21,8 @@ with occupied(Path(sys.argv[1])):
     sys.stdin.read()
 """
 
-SERVER = Found("http://127.0.0.1:1", 1, "/data/operator.token", "/data")
+SERVER = Found("http://127.0.0.1:1", os.getpid(), "/data/operator.token", "/data")
+OTHER = Found("http://127.0.0.1:2", os.getppid(), "/other/operator.token", "/other")
 
 
 def test_a_second_server_is_told_who_was_first_and_a_killed_one_holds_nothing(tmp_path: Path) -> None:
@@ -47,23 +48,44 @@ def test_a_server_is_found_for_as_long_as_it_is_announced(tmp_path: Path) -> Non
     assert look(folder) is None
     with announced(folder, SERVER):
         assert look(folder) == SERVER
-        assert (folder / "server.json").stat().st_mode & 0o777 == 0o600
+        assert file_of(SERVER, folder).stat().st_mode & 0o777 == 0o600
     assert look(folder) is None
 
 
-def test_a_server_that_was_started_later_stays_announced(tmp_path: Path) -> None:
-    later = Found("http://127.0.0.1:2", 2, "/other", "/other")
+def test_of_several_servers_the_one_that_was_started_last_is_found_whoever_ends_first(tmp_path: Path) -> None:
     with announced(tmp_path, SERVER):
-        first = announced(tmp_path, later)
-        first.__enter__()
-    assert look(tmp_path) == later
-    first.__exit__(None, None, None)
+        with announced(tmp_path, OTHER):
+            os.utime(file_of(SERVER, tmp_path), ns=(1, 1))
+            assert look(tmp_path) == OTHER
+            os.utime(file_of(OTHER, tmp_path), ns=(0, 0))
+            assert look(tmp_path) == SERVER
+        assert look(tmp_path) == SERVER, "the one that is left"
+    assert look(tmp_path) is None
+
+
+def test_a_server_that_was_killed_is_passed_over_and_the_next_one_clears_its_file_away(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as process:
+        pass
+    killed = Found("http://127.0.0.1:3", process.pid, "/gone", "/gone")
+    left = announced(tmp_path, killed)
+    left.__enter__()
+    assert file_of(killed, tmp_path).exists()
+    assert look(tmp_path) is None
+    with announced(tmp_path, SERVER):
+        assert look(tmp_path) == SERVER
+        assert not file_of(killed, tmp_path).exists()
+    left.__exit__(None, None, None)
 
 
 def test_a_file_that_others_could_have_written_or_that_is_no_json_tells_nothing(tmp_path: Path) -> None:
     with announced(tmp_path, SERVER):
-        os.chmod(tmp_path / "server.json", 0o666)
+        assert look(tmp_path) == SERVER
+        file_of(SERVER, tmp_path).chmod(0o666)
         assert look(tmp_path) is None
-    (tmp_path / "server.json").chmod(0o600)
-    (tmp_path / "server.json").write_text("{")
-    assert look(tmp_path) is None
+        file_of(SERVER, tmp_path).chmod(0o600)
+        file_of(SERVER, tmp_path).write_text("{")
+        assert look(tmp_path) is None
+
+
+def file_of(server: Found, folder: Path) -> Path:
+    return folder / "servers" / f"{server.pid}.json"

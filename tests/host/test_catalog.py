@@ -56,6 +56,21 @@ def test_what_is_learned_later_is_found_under_both_of_its_names() -> None:
         assert found.check_input(CODEC.payload({"n": "x"}), CODEC) is not None
 
 
+def test_however_much_is_learned_at_once_all_names_are_gone_through_once() -> None:
+    class Counting(Catalog):
+        passes = 0
+
+        def _index_names(self) -> None:
+            self.passes += 1
+            super()._index_names()
+
+    names = [f"t{number}" for number in range(100)]
+    catalog = Counting([spec("a", *(Export("tool", name) for name in names))])
+    before = catalog.passes
+    catalog.learn("a", [{"name": name, "description": "new", "input_schema": SCHEMA} for name in names])
+    assert catalog.passes == before + 1
+
+
 def test_an_ambiguous_name_lists_its_candidates() -> None:
     assert failure("shared").detail["candidates"] == ["a/shared", "b/shared"]
 

@@ -195,7 +195,7 @@ def test_a_plugin_of_several_contracts_is_hosted_under_the_first_and_says_so(tmp
     assert found.contract == "rune"
     assert found.spec is not None
     assert [(problem.code, problem.severity) for problem in found.problems] == [("several_manifests", "warning")]
-    assert "manifest.toml is here too" in found.problems[0].message
+    assert "used as rune; for another contract name its manifest: manifest.toml" in found.problems[0].message
 
 
 def test_a_plugin_of_several_contracts_is_hosted_under_the_one_that_is_preferred(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_plugin_of_several_contracts_is_hosted_under_the_one_that_is_preferred
     (found,) = discover([tmp_path], prefer="ainb")
     assert found.contract == "ainb"
     assert found.spec is not None
-    assert "rterm-plugin.json is here too" in found.problems[-1].message
+    assert "for another contract name its manifest: rterm-plugin.json" in found.problems[-1].message
     (found,) = discover([tmp_path], prefer="vai")
     assert found.contract == "rune"
 

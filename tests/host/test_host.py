@@ -13,7 +13,9 @@ from plugbay import CallFailed, Host, ManifestInvalid, PlugbayError
 from plugbay.host.call_log import MemoryCallLog
 from plugbay.model.errors import Code
 from tests.support.loops import Run, until
-from tests.support.plugins import write_plugin
+from tests.support.mcp_servers import write_server
+from tests.support.nexo import write_nexo_plugin
+from tests.support.plugins import ECHO_SH, write_plugin
 from tests.support.requirements import requirement
 
 
@@ -29,6 +31,20 @@ def test_a_call_returns_the_output_and_is_recorded(run: Run, tmp_path: Path) -> 
         assert (first.plugin, first.export, first.status, first.contract) == ("p", "t", "succeeded", "rune")
         assert first.call_id != second.call_id
         assert first.duration_ms > 0
+
+    run(main)
+
+
+def test_folders_and_single_names_may_be_plain_text(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins", script="echo said >&2\n" + ECHO_SH)
+    write_server(tmp_path / "plugins", "notes")
+    folders = {"log_dir": str(tmp_path / "logs"), "state_dir": str(tmp_path / "state")}
+
+    async def main() -> None:
+        async with Host.load(str(tmp_path / "plugins"), grants="x", trusted="notes", **folders) as host:
+            assert await host.call("p/t", {}) == {}
+            assert await host.meet("notes") == {}
+        assert "said" in (tmp_path / "logs" / "p.log").read_text()
 
     run(main)
 
@@ -191,6 +207,22 @@ def test_a_cancelled_call_propagates_and_its_record_says_timeout_as_rune_does(ru
             await until(lambda: not spawner.children)
 
     run(main)
+
+
+def test_the_loop_of_a_host_may_go_on_in_another_thread(tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, tools=["t"])
+    host, loop = Host.load(tmp_path), asyncio.new_event_loop()
+    loop.run_until_complete(host.start())
+    assert loop.run_until_complete(host.call("p_t", {"n": 1})) == {"n": 1}
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        assert asyncio.run(host.call("p_t", {"n": 2})) == {"n": 2}
+        asyncio.run(host.stop())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def test_a_host_works_from_another_loop_and_thread(run: Run, tmp_path: Path) -> None:

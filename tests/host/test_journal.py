@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
-from plugbay.host.journal import KEPT, MAX_TEXT, Journal, Note
+from plugbay.host.journal import KEPT, MAX_TEXT, Journal, Note, in_words
 from tests.support.requirements import requirement
 
 
@@ -90,3 +91,16 @@ def test_a_listener_hears_every_note_as_it_is_kept() -> None:
     journal.note("a", "noise", "one\ntwo", level="error")
     assert heard == [("a", journal.recent("a")[-1])]
     assert heard[0][1].level == "error" and "\n" not in heard[0][1].text
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        ({"code": "timeout", "message": "no answer"}, "code timeout: no answer"),
+        ({"exit_code": 1, "stderr_tail": ["Traceback", "KeyError: 'x'"]}, "exit code 1: Traceback / KeyError: 'x'"),
+        ({"attempts": 2, "last_exit_code": 1, "stderr_tail": []}, "attempts 2, last exit code 1"),
+        ({"missed_probes": 3}, "missed probes 3"),
+    ],
+)
+def test_the_facts_of_an_event_are_told_in_words(facts: dict[str, Any], line: str) -> None:
+    assert in_words(facts) == line

@@ -546,7 +546,7 @@ def test_a_call_while_a_child_with_closed_output_dies_says_why_or_reaches_the_ne
             results = [(await first)] + [await watched.host.attempt("p_close", {}) for _ in range(3)]
             texts = [result.failure.message if result.failure else "fine" for result in results]
             assert texts[-1] == "fine"
-            assert all("start the host again" not in text for text in texts)
+            assert all("start its host again" not in text for text in texts)
 
     run(main)
 

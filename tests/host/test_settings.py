@@ -116,7 +116,7 @@ def test_a_number_that_is_secret_is_not_told_either() -> None:
 
 
 def test_a_missing_secret_is_named() -> None:
-    assert check_secrets(SPEC, {}) == [Problem("required", "", "breaks the rule required: key")]
+    assert check_secrets(SPEC, {}) == [Problem("required", "", "key is required, and is not set")]
     assert check_secrets(SPEC, {"key": "k" * 40}) == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.host.subjects import MAX_SUBJECT, SubjectIndex, matches, subject_problem
@@ -81,13 +81,11 @@ def test_a_plain_subject_has_no_problem(subject: str) -> None:
     assert subject_problem(subject) is None
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_the_bare_wildcard_covers_every_subject_that_may_be_published(subject: str) -> None:
     assert matches(">", subject) or subject_problem(subject) is not None
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS, max_size=8), TEXTS)
 def test_the_index_finds_exactly_what_matches(patterns: list[str], subject: str) -> None:
     index: SubjectIndex[str] = SubjectIndex()
@@ -96,7 +94,6 @@ def test_the_index_finds_exactly_what_matches(patterns: list[str], subject: str)
     assert index.find(subject) == {pattern for pattern in patterns if matches(pattern, subject)}
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS, max_size=8), st.lists(TEXTS, max_size=8), TEXTS)
 def test_what_is_removed_is_found_no_more_and_leaves_nothing_behind(
     kept: list[str], removed: list[str], subject: str

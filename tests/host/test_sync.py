@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay import CallFailed, PlugbayError, SyncHost
+from plugbay import CallFailed, Code, PlugbayError, SyncHost
 from plugbay.host.keys import parse_key
 from plugbay.host.namespaces import CliOutput
 from tests.support.ainb import write_ainb_plugin
@@ -22,6 +22,7 @@ def test_a_script_calls_without_a_loop(tmp_path: Path) -> None:
         assert host.call("t", {"a": 1}) == {"a": 1}
         assert list(host.exports()) == ["p/t"]
         assert host.attempt("nope").failure is not None
+        assert host.meet() == {} and host.meet("nobody")["nobody"].code == Code.NOT_FOUND
         host.reload("p")
         with pytest.raises(CallFailed):
             host.call("nope")

@@ -36,7 +36,7 @@ MAX_INPUT = 64 << 20
 
 def _seconds(value: float | None) -> float | None:
     if value is not None and not 0 < value <= LONGEST:
-        raise typer.BadParameter(f"{value:g} is not between 0 and {LONGEST:g} seconds")
+        raise typer.BadParameter(f"{value:g} is not more than 0 and at most {LONGEST:g} seconds")
     return value
 
 
@@ -89,7 +89,10 @@ def call(
         raise typer.Exit(refusal.status) from None
     if there is not None:
         if grant or grant_all or no_sandbox or trace:
-            raise typer.BadParameter("these options are for a host of the command's own; see plugbay grant --help")
+            text = (
+                "--grant, --grant-all, --no-sandbox and --trace are for a host of the command's own, not for a server;"
+            )
+            raise typer.BadParameter(f"{text} there, plugbay grant {path} CAP grants for good")
         from plugbay.cli import remote_call
 
         asked = Question(_full(path, export), value, about, timeout, view.progressed if stream else None)
@@ -192,7 +195,7 @@ def load_config(named: Path | None) -> Config | None:
 
 def _host(found: list[Found], config: Config | None, options: dict[str, Any], trace: bool, log: CallLog) -> Host:
     """A host that starts nothing but what the call needs."""
-    output.note_what_hosts_log()
+    output.note_what_hosts_log(without=output.FAILED_STARTS)
     host = ephemeral.make(found, config, **options, call_log=log, trace=call_view.StepPrinter() if trace else None)
     for written, meant in host.mistyped_ids.items():
         output.note(

@@ -141,7 +141,8 @@ def _concerned(found: list[Found], only: list[str] | None) -> list[Found]:
     contracts = {item.contract for item in found}
     for axis in only or ():
         if axis.partition(".")[0] not in contracts:
-            raise typer.BadParameter(f"{axis!r} is no axis of {' or '.join(sorted(contracts))}", param_hint="--only")
+            text = f"{axis!r} is no axis of {' or '.join(sorted(contracts))}; their ids are in plugbay conform --json"
+            raise typer.BadParameter(text, param_hint="--only")
     return [item for item in found if not only or _of(only, item.contract)]
 
 

@@ -5,6 +5,7 @@ Owns both. What an axis is, and when it passes, is the kit's; what its page look
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,9 +53,11 @@ def _page(report: Report, spec: PluginSpec, command: Sequence[str], program: Seq
 
 
 def show_axis(axis: AxisResult) -> None:
-    """One axis: a line, and below it what went wrong."""
-    from plugbay.conformance.report import LABELS
+    """One axis: a line, and below it what went wrong. Those that were not tried for it are summed up at the end."""
+    from plugbay.conformance.report import LABELS, NOT_TRIED
 
+    if axis.detail.startswith(NOT_TRIED):
+        return
     page = output.out()
     mark, style = MARKS[axis.status]
     aside = {"failed": f"  {axis.id}", "skipped": f"  {axis.detail}"}.get(axis.status, "")
@@ -70,10 +73,15 @@ def show_axis(axis: AxisResult) -> None:
 
 
 def conclude(report: Report) -> None:
-    """The last line, which says it all."""
+    """How many were not tried and why, and the last line, which says it all."""
+    from plugbay.conformance.report import NOT_TRIED
+
+    page = output.out()
+    mark, dim = MARKS["skipped"]
+    for reason, number in Counter(axis.detail for axis in report.axes if axis.detail.startswith(NOT_TRIED)).items():
+        page.field(mark, f"{number} more", (f"  {reason}", dim), indent=0, width=2, label_style=dim)
     style = output.BAD_STYLE if report.failed else output.GOOD_STYLE
     verdict = f"{report.failed} failed" if report.failed else "conforms"
     counts = f"{report.passed} passed, {report.failed} failed, {report.skipped} skipped"
-    page = output.out()
     page.blank()
     page.line((f"{report.contract}: {verdict}", style), (f"  {counts}", output.DIM))

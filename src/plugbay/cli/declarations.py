@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,8 +123,20 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _failed(source: Path, said: str) -> Unusable:
-    lines = tuple(line for line in said.splitlines() if line.strip())[-LAST_LINES:]
+    lines = tuple(_of_the_author(line for line in said.splitlines() if line.strip()))[-LAST_LINES:]
     last = lines[-1] if lines else "it ended without a word"
     hint = "the source is loaded as a host would load it; run plugbay where its modules are installed"
     missing = last.startswith("ModuleNotFoundError")
     return Unusable(f"{source} cannot be loaded: {last}", hint=hint if missing else "", lines=lines[:-1])
+
+
+def _of_the_author(lines: Iterable[str]) -> Iterator[str]:
+    """A traceback without the frames of whoever loads the source: what counts is the author's own line."""
+    import plugbay.sdk
+
+    foreign = ('  File "<frozen runpy>', f'  File "{Path(plugbay.sdk.__file__).parent}{os.sep}')
+    hidden = False
+    for line in lines:
+        hidden = line.startswith(foreign) if line.startswith('  File "') else hidden and line.startswith("   ")
+        if not hidden:
+            yield line

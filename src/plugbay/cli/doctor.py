@@ -19,8 +19,8 @@ from plugbay.cli.exit_codes import Exit
 from plugbay.cli.plugin_checks import plugin_checks
 from plugbay.cli.sandbox_checks import sandbox_checks
 
-TITLES = 22
-"""Columns for the mark and the title; a longer title pushes its own text to the right."""
+TITLES = 31
+"""Columns for the mark, the longest title and a gap."""
 
 MARKS = {
     checks.OK: (output.OK, output.GOOD_STYLE),

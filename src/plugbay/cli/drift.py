@@ -8,6 +8,7 @@ that nobody wrote from a source cannot drift from one.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +56,8 @@ def _changed_since(found: Found) -> Problem | None:
         words = f"{mark.source}, which this was written from, is gone"
     except (OSError, ValueError) as error:
         words = f"{mark.source}, which this was written from, cannot be read: {error}"
-    return Problem(CODE, "", f"{words}; plugbay manifest --check shows what differs", severity="warning")
+    command = f"plugbay manifest {shlex.quote(str(found.root))}"
+    return Problem(CODE, "", f"{words}; {command} writes it anew, --check shows what differs", severity="warning")
 
 
 def left_out(found: Found) -> str:

@@ -45,16 +45,22 @@ def found_in(place: Path, prefer: str = "") -> list[Found]:
     """
     from plugbay.host.discovery import discover
 
-    folder = folders.folder_of(place)
-    if not folder.is_dir():
-        hint = "name a plugin's folder, or a folder of such folders"
-        raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {place}", detail={"hint": hint}))
+    folder = check_folder(place)
     found = discover([place if place.is_file() else folder], prefer)
     if not any(item.spec for item in found):
         broken = any(not folders.is_absent(item) for item in found)
         status = Exit.INVALID if broken else Exit.NOT_FOUND
         raise Refusal(call_view.nothing_usable(folder, found), found, status)
     return found
+
+
+def check_folder(place: Path) -> Path:
+    """The folder that is meant; raises `Refusal` when it is not there."""
+    folder = folders.folder_of(place)
+    if not folder.is_dir():
+        hint = "name a plugin's folder, or a folder of such folders"
+        raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {place}", detail={"hint": hint}))
+    return folder
 
 
 def declares(config: Config | None, named: str) -> bool:

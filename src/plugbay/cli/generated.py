@@ -82,8 +82,10 @@ def digest_of(source: bytes) -> str:
     """
     try:
         seen = ast.unparse(_Outline().visit(ast.parse(source)))
-    except (SyntaxError, RecursionError, MemoryError) as error:  # the last two: nested too deeply, on purpose
-        raise ValueError(f"it is no Python: {str(error) or type(error).__name__}") from None
+    except SyntaxError as error:
+        raise ValueError(f"it is no Python: {error.msg}, line {error.lineno}") from None
+    except (RecursionError, MemoryError) as error:  # nested too deeply, on purpose
+        raise ValueError(f"it is no Python: {type(error).__name__}") from None
     return hashlib.sha256(seen.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
 

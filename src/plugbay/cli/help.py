@@ -7,7 +7,7 @@ noise in a pipe, and takes twice as long to import.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typer.core import TyperCommand, TyperGroup
 
@@ -28,6 +28,9 @@ class HelpCommand(TyperCommand):
 
 class HelpGroup(TyperGroup):
     """A group of commands whose help is this page."""
+
+    sections: ClassVar[dict[str, str]] = {}
+    """Titles, and the names of the commands below each; without any, all stand below one."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
@@ -50,7 +53,11 @@ def _show(page: output.Printer, command: Any, ctx: Any, subcommands: dict[str, A
         page.blank()
     words = ["COMMAND", "…"] if subcommands else _words(command, arguments)
     page.line(("Usage: ", output.NAME), " ".join([ctx.command_path, *words]))
-    _table(page, "Commands", [(name, _first_line(entry)) for name, entry in subcommands.items()])
+    sections = getattr(command, "sections", {}) or {"Commands": " ".join(subcommands)}
+    width = max(map(len, subcommands), default=0) + GAP
+    for title, names in sections.items():
+        found = [(name, subcommands[name]) for name in names.split() if name in subcommands]
+        _table(page, title, [(name, _first_line(entry)) for name, entry in found], width)
     _table(page, "Arguments", [(_argument_name(argument), argument.help or "") for argument in arguments])
     _table(page, "Options", [(_option_name(option), option.help or "") for option in options])
     _epilog(page, command.epilog)
@@ -84,13 +91,13 @@ def _first_line(command: Any) -> str:
     return next(iter(paragraphs(command.help)), "").rstrip(".")
 
 
-def _table(page: output.Printer, title: str, rows: Iterable[Row]) -> None:
+def _table(page: output.Printer, title: str, rows: Iterable[Row], width: int = 0) -> None:
     rows = list(rows)
     if not rows:
         return
     page.blank()
     page.line((title, output.NAME))
-    width = max(len(name) for name, _ in rows) + GAP
+    width = width or max(len(name) for name, _ in rows) + GAP
     for name, text in rows:
         page.field(name, text, width=width, label_style=output.CODE)
 

@@ -34,8 +34,11 @@ def logs(
     """Show what a plugin of the running server wrote, and what happened to it."""
     there, path = remote.find(server, token_file), remote.plugin_path(plugin, "/logs")
     if not follow:
-        for line in there.get(path, tail=tail)["lines"]:
+        lines = there.get(path, tail=tail)["lines"]
+        for line in lines:
             _show(line, as_json)
+        if not lines and not as_json:
+            output.note(f"{plugin} has written nothing yet, and nothing has happened to it")
         return
     try:
         for _, line in there.events("GET", path, tail=tail, follow="true"):

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -50,6 +50,9 @@ from plugbay.cli.tui import tui
 from plugbay.model.errors import CallFailed, ConfigInvalid, ManifestInvalid, PlugbayError
 
 DEBUG_VARIABLE = "PLUGBAY_DEBUG"
+
+STDERR_LINES = 5
+"""Of what a plugin wrote before it failed; a traceback ends with what counts."""
 
 STATUSES = """\
 Exit status
@@ -181,6 +184,19 @@ CLASSES = {run: RunCommand, tap: TapCommand, dev: TapCommand, attach: AttachComm
 GROUPS = {"badplugins": badplugins, "config": config, "mcp": mcp, "trust": trust}
 
 
+class Root(HelpGroup):
+    """All commands, by what somebody wants to do."""
+
+    sections: ClassVar[dict[str, str]] = {
+        "Look at plugins and use them": "inspect call run render tui",
+        "Write one": "new manifest dev attach conform tap replay badplugins",
+        "Publish it": "pack keygen sign push",
+        "Install": "trust pull verify install upgrade list rollback pin unpin uninstall",
+        "Serve and operate": "serve ps logs start stop restart reload grant revoke config mcp",
+        "This machine": "doctor sandbox paths",
+    }
+
+
 def app_for(word: str) -> typer.Typer:
     """The command or group of this name, alone: Typer reads the parameters of all that it has, which would take 70 ms.
 
@@ -190,7 +206,7 @@ def app_for(word: str) -> typer.Typer:
         name="plugbay",
         help="One host for every out-of-process plugin of AI agents.",
         epilog=STATUSES,
-        cls=HelpGroup,
+        cls=Root,
         context_settings={"help_option_names": ["-h", "--help"]},
         invoke_without_command=True,
         pretty_exceptions_enable=False,
@@ -258,8 +274,11 @@ def report(error: Exception) -> int:
     if isinstance(error, typer.TyperException):
         _explain_usage(error)
         return error.exit_code
+    if isinstance(error, CallFailed):
+        _explain_failure(error)
+        return status_of(error)
     if isinstance(error, PlugbayError):
-        output.problem(str(error))
+        output.problem(str(error), hint=getattr(error, "hint", ""))
         return status_of(error)
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
@@ -273,6 +292,14 @@ def _explain_usage(error: typer.TyperException) -> None:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "plugbay"
     output.problem(error.format_message(), hint=f"{command} --help shows what there is")
+
+
+def _explain_failure(error: CallFailed) -> None:
+    """A call that failed on the way to what was asked for: its words, its hint, and what the plugin wrote."""
+    failure = error.failure
+    who = f"{failure.plugin}: " if failure.plugin else ""
+    wrote = "".join(f"\n{line}" for line in failure.detail.get("stderr_tail", ())[-STDERR_LINES:])
+    output.problem(f"{who}{failure.message} ({failure.code}){wrote}", hint=str(failure.detail.get("hint", "")))
 
 
 def _more() -> str:

@@ -103,7 +103,11 @@ def add(
     if not as_json:
         output.note(f"{name} is declared in {state.file}")
     _ask_for_secrets(name, entry.get("env", {}), state.folder)
-    _approve(name, State(config), yes, as_json)
+    try:
+        _approve(name, State(config), yes, as_json)
+    except CallFailed:
+        output.note(f"{name} stays declared: --replace declares it anew, plugbay mcp remove {name} takes it out")
+        raise
 
 
 @mcp.command("import", cls=HelpCommand, epilog=EXAMPLES)

@@ -63,7 +63,7 @@ class Look(NamedTuple):
 
 def look(name: str, found: list[Found], config: Config | None) -> Look:
     """Start the server once, without any grant, and let it say what it offers; raises `CallFailed`."""
-    output.note_what_hosts_log()
+    output.note_what_hosts_log(without=output.FAILED_STARTS)
     host = ephemeral.make(found, config, grants=(), trusted=(name,))
     known = [status.spec.id for status in host.plugins() if status.needs_approval]
     if name not in known:

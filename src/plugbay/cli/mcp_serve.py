@@ -106,7 +106,7 @@ def _find(places: list[Path], config: Path | None) -> tuple[list[Found], Any]:
     view = HumanView()
     try:
         settings = load_config(config)
-        found = discover([place if place.is_file() else folders.folder_of(place) for place in places])
+        found = discover([place if place.is_file() else ephemeral.check_folder(place) for place in places])
         if not any(item.spec for item in found) and not (settings and settings.mcp):
             ephemeral.found_in(places[0])  # says what is wrong
     except Refusal as refusal:

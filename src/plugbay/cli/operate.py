@@ -13,7 +13,7 @@ from plugbay.cli import output, remote
 from plugbay.cli.remote import Server, TokenFile
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The plugin's id.")]
-Capabilities = Annotated[list[str], typer.Argument(metavar="CAP", help="A capability that it asks for; repeatable.")]
+Capabilities = Annotated[list[str], typer.Argument(metavar="CAP…", help="Capabilities that it asks for.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the plugin as JSON.")]
 
 

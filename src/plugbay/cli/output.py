@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
     from rich.console import Console
     from rich.text import Text
 
@@ -39,6 +41,9 @@ MARGIN = 7
 NARROWEST = 20
 """Columns; with fewer left, the terminal breaks the lines better than we do."""
 
+FAILED_STARTS = frozenset({"start_failed", "gave_up"})
+"""Kinds of what hosts log that a command about one plugin tells itself, and better: its call has failed of it."""
+
 COLOURED_BYTES = 100_000
 """A longer document is printed plain: colouring it takes longer than reading it."""
 
@@ -63,6 +68,14 @@ class Printer:
         for line in self._text(*parts).split("\n", allow_blank=True) or [self._text("")]:
             self._print(lead, line)
             lead = self._text(" " * lead.cell_len)
+
+    def row(self, lead: Sequence[Part], *parts: Part) -> None:
+        """Cells, and after them a text that stays in its own column however long it is."""
+        self._print(self._text(*lead), self._text(*parts))
+
+    def verbatim(self, text: str, *, indent: int = 0) -> None:
+        """One line for whoever copies it: a terminal that is too narrow breaks it by itself, and the copy is whole."""
+        self.console.print(self._text(" " * indent, text), soft_wrap=True)
 
     def single(self, *parts: Part, most: int) -> None:
         """Exactly one line: what does not fit the terminal, or `most` columns of a pipe, is cut off."""
@@ -138,13 +151,14 @@ def note(message: str) -> None:
     err().field("note:", message, indent=0, width=MARGIN, label_style=WARN_STYLE)
 
 
-def note_what_hosts_log() -> None:
-    """Show what a host has to say about its plugins as notes of ours, on stderr."""
+def note_what_hosts_log(*, without: Container[str] = ()) -> None:
+    """Show what a host says about its plugins as notes of ours, on stderr, but for what the command tells itself."""
     import logging
 
     class Notes(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            note(record.getMessage())
+            if getattr(record, "kind", "") not in without:
+                note(record.getMessage())
 
     logger = logging.getLogger("plugbay")
     if not logger.handlers:

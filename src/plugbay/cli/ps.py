@@ -1,7 +1,7 @@
 """`plugbay ps`: every plugin, what it is doing, what it may do, and whether it is confined.
 
-Owns the table and the public JSON shape. It is the running server that is asked, or with `--plugins DIR` a host of the
-command's own: plugins that start with their host are started then.
+Owns the table; what is known of a plugin is the host's to say. It is the running server that is asked, or with
+`--plugins DIR` a host of the command's own: plugins that start with their host are started then.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from plugbay.cli.remote import Remote, Server, TokenFile
 
 if TYPE_CHECKING:
     from plugbay.host.host import Host
-    from plugbay.host.status import PluginStatus
 
 START_SECONDS = 20.0
 """How long to wait for plugins that start with the host."""
 
-COLUMNS = ("PLUGIN", "CONTRACT", "STATE", "PID", "CONFINED", "POLICY", "GRANTED")
+COLUMNS = ("PLUGIN", "CONTRACT", "STATE", "PID")
+LAST = ("SANDBOX AND GRANTS", output.DIM)
 GAP = "  "
 
 Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="A plugin, or a folder of plugins.")]
@@ -60,7 +60,7 @@ def ps(
         output.note_what_hosts_log()
         view.warned(found, grant or ())
         host = ephemeral.make(found, settings, grants=grant, grant_all=grant_all, unconfined=no_sandbox, eager=True)
-        shown = [to_json(status) for status in ephemeral.visit(host, _look)]
+        shown = ephemeral.visit(host, _look)
     if as_json:
         output.print_json({"plugins": shown})
     else:
@@ -71,59 +71,44 @@ def _server(server: str | None, token_file: Path | None, has_others: bool) -> Re
     """The running server; None where there is none, and plugbay.toml names plugins that can be shown without."""
     try:
         return remote.find(server, token_file)
-    except remote.NoServer:
+    except remote.NoServer as error:
         if server is None and has_others:
             return None
+        error.hint = f"{error.hint}; --plugins DIR shows those of a folder" if error.hint else ""
         raise
 
 
-async def _look(host: Host) -> list[PluginStatus]:
+async def _look(host: Host) -> list[dict[str, Any]]:
+    from plugbay.host import operating
+
     await host.settled(START_SECONDS)
-    return host.plugins()
-
-
-def to_json(status: PluginStatus) -> dict[str, Any]:
-    """The public shape of one plugin."""
-    return {
-        "id": status.spec.id,
-        "version": status.spec.version,
-        "contract": status.spec.contract,
-        "state": status.state,
-        "pid": status.pid,
-        "generation": status.generation,
-        "granted": list(status.granted),
-        "sandbox": status.confinement.to_json(),
-        "limits": status.limits,
-        "counters": dict(status.counters),
-        **({"disabled": list(status.disabled)} if status.needs_approval else {}),
-    }
+    return [operating.shape(host, status) for status in host.plugins()]
 
 
 def show(page: output.Printer, plugins: Sequence[dict[str, Any]]) -> None:
-    """A table, its last column as wide as it is."""
+    """A table, its last column as wide as the terminal lets it be."""
     rows = [COLUMNS, *map(_row, plugins)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
-    for number, row in enumerate(rows):
-        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
-        style = output.DIM if number == 0 else ""
-        page.line(*[(cell + GAP, style or _style(at, row[at])) for at, cell in enumerate(cells)])
+    page.row([(name.ljust(width) + GAP, output.DIM) for name, width in zip(COLUMNS, widths, strict=True)], LAST)
+    for row, plugin in zip(rows[1:], plugins, strict=True):
+        name, *cells = [text.ljust(width) + GAP for text, width in zip(row, widths, strict=True)]
+        page.row([(name, output.NAME), *cells], *_rights(plugin))
 
 
 def _row(plugin: dict[str, Any]) -> tuple[str, ...]:
-    confined = plugin["sandbox"]["confined"]
-    return (
-        plugin["id"],
-        plugin["contract"],
-        plugin["state"],
-        "" if plugin["pid"] is None else str(plugin["pid"]),
-        f"{confined}, limits {plugin['limits']}" if plugin["limits"] == "degraded" else confined,
-        "" if plugin["sandbox"]["policy"] is None else policy_view.brief_of(plugin["sandbox"]["policy"]),
-        ", ".join(plugin["granted"]) or "nothing",
+    pid = "" if plugin["pid"] is None else str(plugin["pid"])
+    return plugin["id"], plugin["contract"], plugin["state"], pid
+
+
+def _rights(plugin: dict[str, Any]) -> list[output.Part]:
+    """How it is confined and what it was granted; in another colour what an operator should not overlook."""
+    sandbox = plugin["sandbox"]
+    confined = (
+        f"{sandbox['confined']}, limits {plugin['limits']}" if plugin["limits"] == "degraded" else sandbox["confined"]
     )
-
-
-def _style(column: int, text: str) -> str:
-    """What an operator should not overlook."""
-    if COLUMNS[column] == "CONFINED" and text != "confined":
-        return output.WARN_STYLE
-    return output.NAME if column == 0 else ""
+    parts: list[output.Part] = [(confined, "" if confined == "confined" else output.WARN_STYLE)]
+    if sandbox["policy"] is not None:
+        parts.append(f"{output.DOT}{policy_view.brief_of(sandbox['policy'])}")
+    if plugin["refused"]:
+        return [*parts, output.DOT, (plugin["refused"], output.WARN_STYLE)]
+    return [*parts, f"{output.DOT}granted {', '.join(plugin['granted']) or 'nothing'}"]

@@ -30,6 +30,11 @@ MAX_ANSWER = 128 << 20
 
 STATUSES = {400: Exit.USAGE, 401: Exit.DENIED, 403: Exit.DENIED, 404: Exit.NOT_FOUND, 422: Exit.USAGE}
 BY_CODE = {"plugin.not_started": Exit.LAUNCH}
+HINTS = {
+    "plugin.not_found": "plugbay ps shows which there are",
+    "plugin.not_started": "plugbay logs ID shows what it wrote",
+    "auth.key_unknown": "the server's own key is in operator.token of its --data folder",
+}
 
 Server = Annotated[
     str | None, typer.Option(metavar="URL", help="The server to ask, instead of the one started last here.")
@@ -42,6 +47,10 @@ class NoServer(PlugbayError):
 
     exit_status = Exit.NOT_FOUND
 
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.hint = hint
+        super().__init__(message)
+
 
 class RemoteRefused(PlugbayError):
     """The server has answered, and does not do what it was asked."""
@@ -49,7 +58,9 @@ class RemoteRefused(PlugbayError):
     def __init__(self, status: int, error: dict[str, Any]) -> None:
         self.status = status
         self.error = error
-        self.exit_status = BY_CODE.get(str(error.get("code")), STATUSES.get(status, Exit.FAILURE))
+        code = str(error.get("code"))
+        self.exit_status = BY_CODE.get(code, STATUSES.get(status, Exit.FAILURE))
+        self.hint = HINTS.get(code, "")
         super().__init__(f"{error.get('message', 'the server gave no reason')} ({error.get('code', status)})")
 
 
@@ -62,8 +73,7 @@ def find(server: str | None = None, token_file: Path | None = None) -> Remote:
         found = look(directories()["state"])
         if found is None:
             raise NoServer(
-                "no plugbay server runs here\n  hint: start one with plugbay serve DIR, name one with --server URL,"
-                " or say where the plugins are with --plugins DIR"
+                "no plugbay server runs here", "plugbay serve DIR starts one, --server URL names one elsewhere"
             )
         url, token_file = found.url, token_file or Path(found.token_file)
     return Remote(url, _token(token_file))
@@ -73,7 +83,10 @@ def _token(file: Path | None) -> str:
     if file is None:
         token = os.environ.get(TOKEN_VARIABLE, "")
         if not token:
-            raise NoServer(f"say with which key to ask: --token-file FILE, or {TOKEN_VARIABLE}")
+            raise NoServer(
+                "a server that was not started here is asked with a key, and none was given",
+                f"--token-file FILE, or the variable {TOKEN_VARIABLE}",
+            )
         return token
     try:
         return file.read_text(encoding="ascii", errors="replace").strip()

@@ -89,7 +89,7 @@ def render(
         found = ephemeral.found_in(Path(path) if plugin_id is None else _home_of(path, plugins), prefer="ainb")
         if plugin_id is not None:
             ephemeral.check_id(plugin_id, found)
-        output.note_what_hosts_log()
+        output.note_what_hosts_log(without=output.FAILED_STARTS)
         options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": True}
         host = ephemeral.make(found, load_config(config), grants=grant, **options)
         chosen = _choose(host.screens, plugin_id, screen)

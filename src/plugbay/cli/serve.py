@@ -31,7 +31,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 DATA_FOLDER = "gateway"
 """Below the user's data directory, unless told otherwise."""
 
-Folders = Annotated[list[Path] | None, typer.Argument(metavar="DIR", help="Plugins, or folders of plugins.")]
+Folders = Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins.")]
 Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")]
 Public = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="A name under which it may be asked, beyond this machine.")
@@ -152,6 +152,8 @@ def _tell(started: Started, settings: ServeSettings, as_json: bool) -> None:
     page.field("token", f"in {data / TOKEN_FILE}")
     if token is not None:
         page.field("", token, ("  shown this once", output.DIM))
-    page.field(
-        "try", f'plugbay ps   or   curl -H "Authorization: Bearer $(cat {data / TOKEN_FILE})" {started.url}/v1/orgs'
+    page.field("try", "plugbay ps")
+    page.verbatim(
+        f'curl -H "Authorization: Bearer $(cat {data / TOKEN_FILE})" {started.url}/v1/orgs',
+        indent=2 + output.LABEL_WIDTH,
     )

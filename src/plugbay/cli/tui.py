@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plugbay.tui.app import Terminal
 
 Places = Annotated[
-    list[Path] | None, typer.Argument(metavar="DIR", help="Plugins, or folders of plugins; this folder if left out.")
+    list[Path] | None, typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins; this folder if left out.")
 ]
 Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="One more folder of plugins.")]
 

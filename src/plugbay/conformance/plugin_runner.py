@@ -20,7 +20,7 @@ from plugbay.conformance.acquaintance import hello_of
 from plugbay.conformance.axes import Axes, axis_of
 from plugbay.conformance.dialects import Dialect, dialect
 from plugbay.conformance.mcp_facts import introduced
-from plugbay.conformance.report import AxisResult, OnAxis, Report, Status
+from plugbay.conformance.report import NOT_TRIED, AxisResult, OnAxis, Report, Status
 from plugbay.conformance.rounds import Rounds
 from plugbay.conformance.scenario import Scenario, load_all
 from plugbay.conformance.surface import Surface
@@ -142,7 +142,7 @@ def _why_not(scenario: Scenario, surface: Surface, earlier: Mapping[str, AxisRes
     """Why the rule does not concern this plugin or cannot be tried on it; empty when it can."""
     reason = next((reason for need in scenario.needs if (reason := surface.unmet(need))), "")
     missing = [name for name in scenario.after if earlier[name].status is not Status.PASSED]
-    return reason or (f"not tried, because {missing[0]} did not pass" if missing else "")
+    return reason or (f"{NOT_TRIED}{missing[0]} did not pass" if missing else "")
 
 
 def _taught(surface: Surface, scenario: Scenario, verdict: Verdict) -> Surface:

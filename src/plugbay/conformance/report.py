@@ -87,6 +87,10 @@ def excerpt(body: bytes | None, most: int = EXCERPT) -> str:
     return printable + ("…" if len(body) > most else "")
 
 
+NOT_TRIED = "not tried, because "
+"""How the reason begins of a rule that comes after one that did not pass."""
+
+
 @dataclass(frozen=True, slots=True)
 class AxisResult:
     """One rule, tried. `detail` says what went wrong, or why it was not tried; empty when it passed."""

@@ -81,12 +81,19 @@ async def _told(request: Request, error: Exception) -> Response:
 def _of_validation(error: RequestValidationError) -> GatewayError:
     """All problems at once, and never the values: a secret may be among them."""
     problems = [
-        {"path": ".".join(str(step) for step in each["loc"] if step != "body"), "problem": each["msg"]}
+        {"path": ".".join(str(step) for step in each["loc"] if step != "body"), "problem": _problem(each)}
         for each in error.errors()[:MAX_PROBLEMS]
     ]
     first = problems[0] if problems else {"path": "", "problem": "it cannot be understood"}
     text = f"{first['path'] or 'the body'}: {first['problem']}"
     return invalid("request.invalid", text, first["path"] or None, problems=problems)
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    """pydantic's words, or ours that it leads in; whoever sends JSON without saying so, as curl does, is told that."""
+    if tuple(error["loc"]) == ("body",) and error.get("type") == "model_attributes_type":
+        return "it must be a JSON object, sent with Content-Type: application/json"
+    return str(error["msg"]).removeprefix("Value error, ")
 
 
 def _of_http(error: HTTPException) -> GatewayError:

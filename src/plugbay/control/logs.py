@@ -6,6 +6,7 @@ Owns the form. What is logged says so itself; secrets are never given to a logge
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Any
 
@@ -39,5 +40,6 @@ def formatter(as_json: bool) -> logging.Formatter:
     if as_json:
         shown += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        shown += [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        shown += [structlog.dev.ConsoleRenderer(colors=colours)]
     return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=shown)

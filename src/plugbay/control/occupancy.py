@@ -1,6 +1,6 @@
 """One server for each data directory, and where to find it.
 
-Owns the lock, which the system lets go of however the server ends, and the file that tells commands its address. A
+Owns the lock, which the system lets go of however the server ends, and the files that tell commands their addresses. A
 second server is refused and told who was first; nobody is ever ended for it.
 """
 
@@ -17,7 +17,8 @@ from plugbay.packages.durable import write_file
 from plugbay.store.locks import locked
 
 LOCK_FILE = "server.lock"
-RUNTIME_FILE = "server.json"
+RUNTIME_FOLDER = "servers"
+"""Below the state directory: a file for each server that runs."""
 
 
 @contextmanager
@@ -39,27 +40,52 @@ class Found(msgspec.Struct, frozen=True):
 
 @contextmanager
 def announced(folder: Path, found: Found) -> Iterator[None]:
-    """Commands find the server for as long as this lasts; of several servers, the one that was started last."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / RUNTIME_FILE
-    write_file(path, msgspec.json.encode(found), 0o600)
+    """Commands find the server for as long as this lasts, or until its process is gone."""
+    place = folder / RUNTIME_FOLDER
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for path in place.iterdir():
+        told = _read(path)
+        if told is not None and not _alive(told[1].pid):
+            path.unlink(missing_ok=True)
+    own = place / f"{found.pid}.json"
+    write_file(own, msgspec.json.encode(found), 0o600)
     try:
         yield
     finally:
-        if look(folder) == found:
-            path.unlink(missing_ok=True)
+        own.unlink(missing_ok=True)
 
 
 def look(folder: Path) -> Found | None:
-    """The server that commands should talk to; None when there is none, or its file says nothing of use.
+    """The server that commands should talk to: of those that run, the one that was started last; None without any."""
+    try:
+        told = [_read(path) for path in (folder / RUNTIME_FOLDER).iterdir()]
+    except OSError:
+        return None
+    running = [(started, found) for started, found in filter(None, told) if _alive(found.pid)]
+    return max(running, key=lambda each: each[0], default=(0, None))[1]
+
+
+def _read(path: Path) -> tuple[int, Found] | None:
+    """When a server was started, and what its file tells; None when that is nothing of use.
 
     A file that others could have written counts as none: it would tell whom to show a key to.
     """
     try:
-        with open(folder / RUNTIME_FILE, "rb") as file:
+        with open(path, "rb") as file:
             facts = os.fstat(file.fileno())
             if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
                 return None
-            return msgspec.json.decode(file.read(), type=Found)
+            return facts.st_mtime_ns, msgspec.json.decode(file.read(), type=Found)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def _alive(pid: int) -> bool:
+    """Whether there is such a process; one that was killed has left its file behind."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -218,7 +219,8 @@ def bound(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise PlugbayError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        hint = "; --listen HOST:0 takes a free port" if error.errno == errno.EADDRINUSE else ""
+        raise PlugbayError(f"cannot listen on {host}:{port}: {error.strerror}{hint}") from None
     return listener
 
 

@@ -46,7 +46,7 @@ class Hosted:
 
     def plugins(self) -> list[dict[str, Any]]:
         """Every plugin, in the public shape."""
-        return [self._shape(status) for status in self._host.plugins()]
+        return [operating.shape(self._host, status) for status in self._host.plugins()]
 
     def plugin(self, plugin_id: str) -> dict[str, Any]:
         """One plugin with its exports; raises `not_found`."""
@@ -54,7 +54,7 @@ class Hosted:
         exports = [
             export.to_json() for name, export in self._host.exports().items() if name.rpartition("/")[0] == plugin_id
         ]
-        return {**self._shape(status), "exports": exports}
+        return {**operating.shape(self._host, status), "exports": exports}
 
     def exports(self) -> list[dict[str, Any]]:
         """Every export by its full name."""
@@ -74,7 +74,8 @@ class Hosted:
         possible = {name for whole in (*spec.capabilities, *spec.optional_capabilities) for name in _names(whole)}
         unknown = [name for name in wanted if name not in possible]
         if unknown:
-            text = f"{plugin_id} does not ask for {', '.join(unknown)}"
+            wishes = ", ".join(spec.capabilities) or "nothing"
+            text = f"{plugin_id} does not ask for {', '.join(unknown)}; it asks for {wishes}"
             raise unprocessable("plugin.not_requested", text, "capabilities", requested=list(spec.capabilities))
         await self._regrant(caller, "plugin.grant", plugin_id, lambda old: dict.fromkeys([*old, *wanted]), wanted)
         return self.plugin(plugin_id)
@@ -144,28 +145,6 @@ class Hosted:
         if found is None:
             raise not_found("plugin", plugin_id)
         return found
-
-    def _shape(self, status: PluginStatus) -> dict[str, Any]:
-        """As `plugbay ps --json` has it, and what it waits for."""
-        refusal = operating.refusal(self._host, status.spec.id)
-        return {
-            "id": status.spec.id,
-            "name": status.spec.name,
-            "version": status.spec.version,
-            "contract": status.spec.contract,
-            "lifetime": str(status.spec.lifetime),
-            "state": str(status.state),
-            "refused": None if refusal is None else refusal.message,
-            "pid": status.pid,
-            "generation": status.generation,
-            "busy": status.busy,
-            "ready": status.ready,
-            "requested": list(status.spec.capabilities),
-            "granted": list(status.granted),
-            "sandbox": status.confinement.to_json(),
-            "limits": status.limits,
-            "counters": dict(status.counters),
-        }
 
 
 def _names(capability: str) -> tuple[str, str]:

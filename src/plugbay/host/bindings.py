@@ -219,6 +219,6 @@ def _size_problem(value: dict[str, Any]) -> list[Problem]:
 def _refused(spec: PluginSpec, problems: Iterable[Problem]) -> Failure:
     found = list(problems)
     text = f"its settings cannot be used: {'; '.join(map(str, found[:3]))}"
-    hint = f"plugbay config show {spec.id} lists what it takes"
-    detail = {"errors": [problem.to_json() for problem in found], "hint": hint}
+    hint = f"plugbay config show {spec.id} lists what it takes, plugbay config set and secret give it"
+    detail = {"problems": [problem.to_json() for problem in found], "hint": hint}
     return Failure(Code.LAUNCH_FAILED, text, plugin=spec.id, detail=detail)

@@ -132,6 +132,7 @@ class Catalog:
             if (schema, tool["description"]) != (entry.export.input_schema, entry.export.description):
                 export = replace(entry.export, description=tool["description"], input_schema=schema)
                 self._replace(entry, Entry(entry.spec, export, _compile(schema)))
+        self._index_names()  # once: it looks at every name there is
         return unusable
 
     def _replace(self, old: Entry, new: Entry) -> None:
@@ -141,7 +142,6 @@ class Catalog:
         self._all[old.export.kind, name] = new
         if self._full[name] is old:
             self._full[name] = new
-        self._index_names()
 
     def current(self, entry: Entry) -> Entry | Failure:
         """The entry as it is known now; a `Failure` when the plugin no longer offers it, or nobody may use it."""
@@ -203,7 +203,7 @@ def _unknown(nobody: str, name: str, full: list[str], short: list[str]) -> Failu
     listed = near or full[:MAX_LISTED]
     text = f"{nobody} is called {name!r}"
     if near:
-        text += f"; did you mean {' or '.join(near)}?"
+        text += f"; did you mean {', '.join([*near[:-2], ' or '.join(near[-2:])])}?"
     elif listed:
         text += f"; there is {', '.join(listed)}"
     return Failure(Code.NOT_FOUND, text, detail={"candidates": listed})

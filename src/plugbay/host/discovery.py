@@ -121,7 +121,7 @@ def _plugins_in(path: Path, wanted: str | None = None, prefer: str = "") -> list
     others = [name for contract, name in meant if found and contract.name != found[0].contract]
     if not found or not others or wanted is not None:
         return found
-    text = f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} here too; to use it so, name that file"
+    text = f"used as {found[0].contract}; for another contract name its manifest: {', '.join(others)}"
     warning = Problem("several_manifests", "", text, severity="warning")
     return [replace(item, problems=(*item.problems, warning)) for item in found]
 

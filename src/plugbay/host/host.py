@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -73,8 +72,8 @@ class Host(Facilities):
         call_log: CallLog | None = None,
         invocation_log: InvocationLog | None = None,
         checkpoints: Checkpoints | None = None,
-        log_dir: Path | None = None,
-        state_dir: Path | None = None,
+        log_dir: str | Path | None = None,
+        state_dir: str | Path | None = None,
         trace: Trace | None = None,
         record: str | Path | None = None,
         questions: Questions | None = None,
@@ -90,10 +89,10 @@ class Host(Facilities):
         self.call_log: CallLog = call_log or MemoryCallLog()
         self._eager = eager
         self._trace = trace
-        self._log_dir = log_dir or (Path(self.config.host.log_dir) if self.config.host.log_dir else None)
+        self._log_dir = _absolute(log_dir or self.config.host.log_dir)
         self._codec = MsgspecCodec()
-        granted = frozenset([grants] if isinstance(grants, str) else grants)
-        options = Options(granted, grant_all, unconfined, frozenset(trusted))
+        granted, trusts = (frozenset([one] if isinstance(one, str) else one) for one in (grants, trusted))
+        options = Options(granted, grant_all, unconfined, trusts)
         state = _absolute(state_dir or self.config.host.state_dir)
         self._eras = Eras(state, self.config.eras)
         self.offers = Offers(Pins(state or user_state()), self._eras, options.trusts)
@@ -122,8 +121,6 @@ class Host(Facilities):
         self.taps = Taps(self._specs, record, self._backends.services.journal.note)
         self.tap = self.taps.open
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = 0
-        """Where that loop runs."""
         self._runtime: Runtime | None = None
         self._stopping: asyncio.Future[None] | None = None
 
@@ -149,7 +146,7 @@ class Host(Facilities):
         """Bind to the running loop. Children start when they are first needed; eager plugins and pools start now."""
         if self._runtime is not None:
             raise PlugbayError("this host has been started already")
-        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
+        self._loop = asyncio.get_running_loop()
         self._runtime = runtime = Runtime(
             self._bindings.spawner(self._log_dir, self.journal),
             Deadlines(self._loop),
@@ -228,7 +225,7 @@ class Host(Facilities):
         """Call an export and return its output; raises `CallFailed`."""
         ask = self.calls.with_input({} if input is None else input, context or {})
         attempt = self.calls.attempt(name, ask, timeout)
-        result = await attempt if self._at_home() else await self._carry(attempt)
+        result = await attempt if self._loop is asyncio.get_running_loop() else await self._carry(attempt)
         return result.value_or_raise()
 
     async def attempt(
@@ -313,18 +310,10 @@ class Host(Facilities):
         """Have a plugin run a command line of its namespace; raises `CallFailed` when it comes to no end of its own."""
         return await self._carry(self._namespaces.run(namespace, argv, timeout))
 
-    def _at_home(self) -> bool:
-        """Whether the running loop is the host's own, or the host has none to carry anything to.
-
-        A thread runs one loop at a time, and to ask for the thread is no system call; to ask for the loop is one.
-        """
-        return self._loop is None or self._thread == get_ident() or not self._loop.is_running()
-
     async def _carry(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the host's own loop, whichever loop asks."""
-        if self._at_home():
+        """Run `work` on the host's own loop, whichever loop asks; here when there is none to carry anything to."""
+        if self._loop is None or self._loop is asyncio.get_running_loop() or not self._loop.is_running():
             return await work
-        assert self._loop is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     # Looking.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from plugbay.model.text import printable
 
@@ -60,7 +60,7 @@ class Journal:
         self._keep(plugin_id, made)
         if self.listener is not None:
             self.listener(plugin_id, made)
-        LOG.log(severity, "%s: %s: %s", plugin_id, kind, shown)
+        LOG.log(severity, "%s: %s: %s", plugin_id, kind, shown, extra={"kind": kind})
 
     def _keep(self, plugin_id: str, note: Note) -> None:
         """A remark that says what the last one says takes its place: no flood pushes out what came before it."""
@@ -76,3 +76,10 @@ class Journal:
     def recent(self, plugin_id: str) -> list[Note]:
         """The last notes about this plugin, oldest first."""
         return list(self._recent.get(plugin_id, ()))
+
+
+def in_words(facts: Mapping[str, Any]) -> str:
+    """The facts of an event as a line for people: `code timeout: no answer`, `exit code 1: the last lines it wrote`."""
+    said = facts["message"] if "message" in facts else " / ".join(facts.get("stderr_tail", ()))
+    others = [f"{key.replace('_', ' ')} {facts[key]}" for key in facts if key not in ("message", "stderr_tail")]
+    return ": ".join(filter(None, (", ".join(others), said)))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from plugbay.host import policy
 from plugbay.host.config import Config
 from plugbay.host.host import Host
 from plugbay.host.seat import Deadline
+from plugbay.host.status import PluginStatus
 from plugbay.host.supervisor import Supervisor
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.lifecycle import State
@@ -53,6 +55,30 @@ def _section(config: Config, name: str) -> object:
 def is_running(host: Host) -> bool:
     """Whether the host was started, and not stopped since."""
     return host._runtime is not None
+
+
+def shape(host: Host, status: PluginStatus) -> dict[str, Any]:
+    """The public JSON of one plugin: in `plugbay ps --json`, and of the server."""
+    denied = refusal(host, status.spec.id)
+    return {
+        "id": status.spec.id,
+        "name": status.spec.name,
+        "version": status.spec.version,
+        "contract": status.spec.contract,
+        "lifetime": str(status.spec.lifetime),
+        "state": str(status.state),
+        "refused": None if denied is None else denied.message,
+        "pid": status.pid,
+        "generation": status.generation,
+        "busy": status.busy,
+        "ready": status.ready,
+        "requested": list(status.spec.capabilities),
+        "granted": list(status.granted),
+        "disabled": list(status.disabled),
+        "sandbox": status.confinement.to_json(),
+        "limits": status.limits,
+        "counters": dict(status.counters),
+    }
 
 
 def refusal(host: Host, plugin_id: str) -> Failure | None:

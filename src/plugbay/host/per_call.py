@@ -230,5 +230,9 @@ class PerCallSupervisor:
     def _unavailable(self) -> Failure:
         quarantined = self.state is State.QUARANTINED
         code = Code.QUARANTINED if quarantined else Code.UNAVAILABLE
-        hint = "fix the plugin, then reload it" if quarantined else "start the host again"
+        hint = (
+            "fix the plugin, then reload it"
+            if quarantined
+            else f"plugbay start {self.binding.spec.id}, or start its host again"
+        )
         return Failure(code, f"the plugin is {self.state}", plugin=self.binding.spec.id, detail={"hint": hint})

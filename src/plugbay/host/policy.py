@@ -56,7 +56,7 @@ def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
             spec,
             Code.CAPABILITY_NOT_ALLOWED,
             f"pending: it requests {wanted}, and nobody has granted that yet",
-            _how_to_grant(spec.capabilities),
+            _how_to_grant(spec, spec.capabilities),
         )
     return None
 
@@ -72,13 +72,13 @@ def authorize(spec: PluginSpec, export: Export, decision: Decision) -> Failure |
     missing = tuple(name for name in export.capabilities if name in spec.capabilities and name not in have)
     if missing:
         text = f"{export.name} needs {', '.join(missing)}, which is not granted"
-        return _denied(spec, Code.CAPABILITY_NOT_ALLOWED, text, _how_to_grant(missing))
+        return _denied(spec, Code.CAPABILITY_NOT_ALLOWED, text, _how_to_grant(spec, missing))
     return None
 
 
-def _how_to_grant(names: tuple[str, ...]) -> str:
+def _how_to_grant(spec: PluginSpec, names: tuple[str, ...]) -> str:
     flags = " ".join(f"--grant {name}" for name in names)
-    lasting = "with grants = [...] in plugbay.toml or, on a server, plugbay grant"
+    lasting = f"with grants = [...] in plugbay.toml; on a server: plugbay grant {spec.id} {' '.join(names)}"
     return f"grant it for this run with {flags}, or for good {lasting}"
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugbay.host.health import ANSWER_SECONDS, HealthWatch
 from plugbay.host.idle import IdleWatch
+from plugbay.host.journal import in_words
 from plugbay.host.restart import Quarantine, next_action, remembered
 from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
 from plugbay.host.turns import Turns
@@ -363,7 +364,7 @@ class ResidentSupervisor:
     def _tell(self, event: str, **facts: Any) -> None:
         payload = {"plugin_id": self._spec.id, **facts}
         if event in TROUBLE:
-            self._runtime.services.journal.note(self._spec.id, event, str(facts))
+            self._runtime.services.journal.note(self._spec.id, event, in_words(facts))
         self._runtime.services.tell(f"plugin.lifecycle.{self._spec.id}.{event}", SOURCE, payload)
 
     def _trimmed(self, tail: list[str]) -> list[str]:
@@ -380,7 +381,7 @@ class ResidentSupervisor:
 
     def _unavailable(self) -> Failure:
         if self.state is not State.QUARANTINED:
-            hint = "start the host again"
+            hint = f"plugbay start {self._spec.id}, or start its host again"
             return Failure(Code.UNAVAILABLE, f"the plugin is {self.state}", plugin=self._spec.id, detail={"hint": hint})
         last = self._last_failure
         text = "the plugin is quarantined" + (f" after {last.code}: {last.message}" if last else "")

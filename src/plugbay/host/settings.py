@@ -21,7 +21,7 @@ from plugbay.wire.strict_json import Unencodable
 
 _CODEC = MsgspecCodec()
 
-_TELLING = frozenset({"required", "minLength", "maxLength", "minimum", "maximum", "type", "pattern", "format"})
+_TELLING = frozenset({"minLength", "maxLength", "minimum", "maximum", "type", "pattern", "format"})
 """Rules whose parameter says what to do about a secret that breaks them; it is the schema's, not the secret's."""
 
 
@@ -158,6 +158,8 @@ def _not_asked_for(name: str, what: str) -> Problem:
 
 
 def _discreet(kind: Any) -> str:
+    if kind.name == "required":
+        return f"{kind.value} is required, and is not set"
     return f"breaks the rule {kind.name}: {kind.value}" if kind.name in _TELLING else f"breaks the rule {kind.name}"
 
 

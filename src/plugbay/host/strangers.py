@@ -34,6 +34,8 @@ class Strangers:
         """Get to know who may offer `name`, until somebody does. A `Failure` when the one that must have it cannot."""
         unknown = self._unknown()
         owners = [plugin_id for plugin_id in unknown if name.startswith(full_name(plugin_id, ""))]
+        if not owners and any(name.startswith(full_name(plugin_id, "")) for plugin_id in self._known(unknown)):
+            return None
         refusals = [why for plugin_id in owners or unknown if (why := unknown[plugin_id]) is not None]
         ids = [plugin_id for plugin_id in owners or unknown if unknown[plugin_id] is None]
         tasks = self._greetings(ids, timeout)
@@ -48,6 +50,10 @@ class Strangers:
         if failures and (owners or not self._catalog.named()):
             return failures[0]
         return self._perhaps(name, failures)
+
+    def _known(self, unknown: Mapping[str, Failure | None]) -> Iterable[str]:
+        """Plugins that have told what they offer: what is asked of them by their name is offered by nobody else."""
+        return self._supervisors().keys() - unknown.keys()
 
     def _perhaps(self, name: str, failures: list[Failure]) -> Failure | None:
         """That nobody here has the name, and who may have it but could not be asked."""

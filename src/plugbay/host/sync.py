@@ -156,6 +156,10 @@ class SyncHost:
         """As `Host.settled`."""
         return self._run(self.host.settled(timeout))
 
+    def meet(self, *plugins: str, timeout: float | None = None) -> dict[str, Failure]:
+        """As `Host.meet`."""
+        return self._run(self.host.meet(*plugins, timeout=timeout))
+
     def reload(self, plugin_id: str) -> None:
         """As `Host.reload`."""
         self._run(self.host.reload(plugin_id))

@@ -346,7 +346,7 @@ def _cause(argv: Sequence[str], status: ExitStatus, tail: Sequence[str], look: L
     if status.clean:
         return (
             "",
-            "a plugin must stay until its stdin is closed; check that the command runs the plugin itself",
+            "a plugin must stay until its stdin is closed; does its source call plugin.run(), or the loop of its own?",
         )
     known = _known(argv, status, tail, look) or _traceback(tail)
     if known is not None:

@@ -76,7 +76,10 @@ class Terms:
         execution_class: str | None = None,
         max_concurrency: int | None = None,
         timeout: float | None = None,
+        **unknown: object,
     ) -> None:
+        if unknown:
+            raise TypeError(f"nothing that a plugin offers has an argument {', '.join(unknown)}")
         if execution_class is not None:
             refuse_other("execution_class", execution_class, CLASSES)
         if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):

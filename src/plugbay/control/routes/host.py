@@ -49,6 +49,7 @@ class PluginOut(Answer):
     ready: int
     requested: list[str]
     granted: list[str]
+    disabled: list[str] = Field(description="What of its exports is not approved.")
     sandbox: dict[str, Any]
     limits: str
     counters: dict[str, int]

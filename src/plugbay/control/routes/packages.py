@@ -97,7 +97,7 @@ async def upload_package(request: Request, caller: Caller, gateway: TheGateway) 
             archive = await _received(request, Path(folder))
             row, new = await gateway.packages.upload(caller, archive, signature)
     else:
-        text = f"send a package as {ARCHIVE_TYPE}, or where it is as application/json"
+        text = "send a package as application/gzip, or where it is as application/json"
         raise invalid("request.invalid_content_type", text, "Content-Type")
     return JSONResponse(package_out(row).model_dump(), 201 if new else 200)
 
