@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -183,7 +184,10 @@ def main() -> int:
         for piece in meddled(raw, message):
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
-    return child.wait() if MUTATION != "leaves_with_3" else 3
+    if MUTATION == "leaves_with_3":
+        return 3
+    status = child.wait()
+    return 7 if status == -signal.SIGKILL else status  # then the other thread is about to leave with this as well
 
 
 if __name__ == "__main__":
