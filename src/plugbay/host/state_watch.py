@@ -4,8 +4,7 @@ Owns when a plugin's own folder is measured and what counts: what the disk holds
 Refuses to know what becomes of a plugin that keeps too much: whoever watches it is told.
 
 No file system that we can count on limits a folder, so there is a look at it now and then. What a disk takes between
-two of them is what a plugin can have too much; then it is over, also for a plugin that removes everything in time for
-the next look, which the disk does not mind.
+two of them is what a plugin can have too much.
 """
 
 from __future__ import annotations
