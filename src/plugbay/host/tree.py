@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from plugbay.process.unlinked import BLOCK
+
 MAX_DEPTH = 64
 """Levels of a folder that is still measured."""
 
@@ -24,9 +26,6 @@ ROUNDS = 8
 
 LEVELS = 32
 """Folders open at the same time while a tree is removed; what is deeper is first moved up."""
-
-BLOCK = 512
-"""Bytes in the unit of `st_blocks`."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HOLD = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
