@@ -12,6 +12,7 @@ from plugbay import ConfigInvalid, Host, PlugbayError
 from plugbay.host.services.vectors import VectorQuery, VectorRecord
 from plugbay.model.errors import Failure
 from tests.support.ainb import write_ainb_plugin
+from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
 from tests.support.requirements import requirement
@@ -26,6 +27,16 @@ def test_without_settings_there_is_no_memory_and_vectors_last_as_long_as_the_hos
             assert not isinstance(store, Failure)
             await store.upsert("c", [VectorRecord("1", "x", [1.0, 0.0])])
             assert [match.id for match in await store.search("c", VectorQuery([1.0, 0.0]))] == ["1"]
+
+    run(main)
+
+
+def test_there_is_a_storage_for_whom_it_may_be_granted_later(run: Run, tmp_path: Path) -> None:
+    write_kaged_plugin(tmp_path / "plugins", capabilities=["kaged:storage:read"])
+
+    async def main() -> None:
+        async with Host.load(tmp_path / "plugins", state_dir=tmp_path / "state") as host:
+            assert host._backends.services.storage is not None
 
     run(main)
 

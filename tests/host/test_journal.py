@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.host.journal import KEPT, MAX_TEXT, Journal, Note, in_words
+from plugbay.host.journal import KEPT, MAX_TEXT, REMARKS_PER_SECOND, Journal, Note, in_words
 from tests.support.requirements import requirement
 
 
@@ -29,6 +29,28 @@ def test_the_first_of_a_kind_is_a_warning_and_a_flood_is_not(caplog: pytest.LogC
         journal.note("a", "other", "y")
     levels = [record.levelname for record in caplog.records]
     assert levels == ["WARNING", "DEBUG", "DEBUG", "WARNING"]
+
+
+def test_of_a_flood_every_remark_is_counted_and_a_few_a_second_are_told() -> None:
+    now, told = [0.0], []
+    journal = Journal(lambda: now[0])
+    journal.listener = lambda plugin_id, note: told.append((plugin_id, note.kind))
+    for _ in range(5 * KEPT):
+        journal.note("a", "noise", "x")
+    assert journal.counts("a") == {"noise": 5 * KEPT}
+    assert told == [("a", "noise")] * (1 + KEPT), "the first, and as many as are kept"
+    told.clear()
+    journal.note("a", "noise", "x")
+    assert told == []
+    journal.note("a", "publish_refused", "the first of its kind")
+    journal.note("a", "log.info", "what it says itself has a rate of its own")
+    journal.note("b", "noise", "another plugin's")
+    assert told == [("a", "publish_refused"), ("a", "log.info"), ("b", "noise")]
+    told.clear()
+    now[0] = 1.0
+    for _ in range(KEPT):
+        journal.note("a", "noise", "x")
+    assert len(told) == REMARKS_PER_SECOND
 
 
 def test_text_of_a_plugin_cannot_forge_a_line_or_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

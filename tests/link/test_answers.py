@@ -132,3 +132,28 @@ def test_without_a_handler_every_request_is_not_found(run: Run) -> None:
         assert machine.answers == [(1, Code.NOT_FOUND)]
 
     run(main)
+
+
+def test_with_a_call_of_ours_what_was_asked_because_of_it_is_over(run: Run) -> None:
+    async def main() -> None:
+        let_go: list[str] = []
+
+        async def handler(op: Operation, progress: Callable[[Any], None]) -> Any:
+            assert isinstance(op, WriteLog)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                let_go.append(op.message)
+
+        machine = Recorder()
+        answers = Answers(machine, handler, lambda _: None)
+        for number, within in ((1, 7), (2, 8), (3, None), (4, 7)):
+            answers.arrived(CallArrived(number, WriteLog("info", str(number)), within))
+        await asyncio.sleep(0)
+        answers.abandoned(7)
+        await until(lambda: len(let_go) == 2)
+        assert (sorted(let_go), machine.answers, len(answers)) == (["1", "4"], [], 2)
+        answers.abandoned(7)
+        answers.stop()
+
+    run(main)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 
-from plugbay.link.stream import PipeStream
+import pytest
+
+from plugbay.link import stream
+from plugbay.link.stream import FINAL_SECONDS, MOMENT, READ_SIZE, SMALLEST_READ, PipeStream
 from tests.support.loops import Run, until
 
 
@@ -131,6 +134,72 @@ def test_reading_what_is_available_takes_everything_a_dead_peer_left_although_th
         pipes.stream.read_available()
         assert len(pipes.ear.heard) == written
         assert pipes.ear.ended == 0
+        pipes.close()
+
+    run(main)
+
+
+class SlowEar(Ear):
+    """Takes so long over each piece, on a clock of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.takes = 0.0
+        self.sizes: list[int] = []
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.sizes.append(len(data))
+        self.now += self.takes
+
+
+def test_who_takes_long_over_what_it_hears_is_read_in_smaller_bites_until_it_does_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        pipes, ear = Pipes(), SlowEar()
+        monkeypatch.setattr(stream, "monotonic", lambda: ear.now)
+        pipes.stream.open(ear)
+        flood = b"y" * READ_SIZE
+
+        async def hear() -> list[int]:
+            ear.sizes.clear()
+            ear.heard.clear()
+            os.write(pipes.child_out, flood)
+            await until(lambda: len(ear.heard) == len(flood))
+            return ear.sizes[:]
+
+        assert await hear() == [READ_SIZE]
+        ear.takes = 2 * MOMENT
+        assert await hear() == [READ_SIZE], "nobody knows before"
+        sizes = await hear()
+        assert sizes[:3] == [READ_SIZE // 2, READ_SIZE // 4, READ_SIZE // 8]
+        assert (await hear())[0] == SMALLEST_READ
+        ear.takes = MOMENT / 2
+        assert set(await hear()) == {SMALLEST_READ}, "long enough"
+        ear.takes = 0.0
+        assert (await hear())[:3] == [SMALLEST_READ, 2 * SMALLEST_READ, 4 * SMALLEST_READ]
+        await hear()
+        assert await hear() == [READ_SIZE]
+        pipes.close()
+
+    run(main)
+
+
+def test_the_last_words_of_a_flood_are_heard_for_a_while_only(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        pipes, ear = Pipes(), SlowEar()
+        monkeypatch.setattr(stream, "thread_time", lambda: ear.now)
+        monkeypatch.setattr(stream, "READ_SIZE", 1000)
+        pipes.stream.open(ear)
+        os.write(pipes.child_out, b"y" * 10_000)
+        ear.takes = FINAL_SECONDS / 2
+        pipes.stream.read_available()
+        assert len(ear.heard) == 3000
+        ear.takes = 0.0
+        pipes.stream.read_available()
+        assert len(ear.heard) == 10_000
         pipes.close()
 
     run(main)

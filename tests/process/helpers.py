@@ -100,11 +100,15 @@ async def detached(spawner: Spawner, last: str = "") -> tuple[Child, set[int]]:
     """A child that waits for a line and then does `last`, and the descendants that left its group."""
     child = await spawn(spawner, *SHELL, f"{DETACHED}; read line; {last}")
 
-    def escaped() -> set[int]:
-        return {pid for pid in carrying(child.token) if session(pid) not in (0, child.pid)}
+    escaped: set[int] = set()
 
-    await eventually(lambda: bool(escaped()))
-    return child, escaped()
+    def is_seen() -> bool:
+        """Once is enough: a process that is becoming another program has no environment for a moment."""
+        escaped.update(pid for pid in carrying(child.token) if session(pid) not in (0, child.pid))
+        return bool(escaped)
+
+    await eventually(is_seen)
+    return child, escaped
 
 
 def close_pipes(child: Child) -> None:

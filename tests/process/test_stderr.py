@@ -71,6 +71,36 @@ def test_an_unfinished_line_is_in_the_tail_while_the_pipe_is_open(run: Run) -> N
     drained(run, scenario)
 
 
+def test_a_full_pipe_is_read_and_read_on_after_a_rest(run: Run) -> None:
+    async def scenario(drain: StderrDrain, fd: int) -> None:
+        os.set_blocking(fd, False)
+        for number in range(1, 4):
+            assert os.write(fd, b"x" * (stderr.READ_BYTES - 1) + b"\n") == stderr.READ_BYTES
+            await eventually(lambda: len(drain.tail()) == number)  # noqa: B023
+        os.write(fd, b"last words\n")
+        await eventually(lambda: drain.tail()[-1] == "last words")
+
+    drained(run, scenario)
+
+
+def test_who_fills_its_pipe_waits_a_little(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stderr, "REST_SECONDS", 3600.0)
+
+    async def scenario(drain: StderrDrain, fd: int) -> None:
+        os.write(fd, b"not much\n")
+        await eventually(lambda: len(drain.tail()) == 1)
+        assert drain._rest is None
+        os.write(fd, b"x" * stderr.READ_BYTES)
+        await eventually(lambda: drain._rest is not None)
+        os.write(fd, b"unread")
+        assert drain.tail()[-1].endswith(stderr.CUT), "and whoever asks for what is there gets it"
+        drain.drain_now()
+        drain.close()
+        assert drain._rest is not None and drain._rest.cancelled()
+
+    drained(run, scenario)
+
+
 def test_the_loop_reads_without_being_asked(run: Run) -> None:
     async def scenario(drain: StderrDrain, fd: int) -> None:
         os.write(fd, b"hello\n")

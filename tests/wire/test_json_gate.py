@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plugbay.wire import json_gate
 from plugbay.wire.json_gate import (
     DEFAULT_LIMITS,
+    USUAL_DEPTH,
     JsonLimits,
     Malformed,
     gate,
@@ -81,6 +82,14 @@ def test_everything_acceptable_passes() -> None:
 def test_the_gate_says_what_it_refuses(frame: bytes, why: str) -> None:
     with pytest.raises(Malformed, match=why):
         gate(frame)
+
+
+@pytest.mark.parametrize("depth", [*range(2, USUAL_DEPTH + 3), 16, 63, 64, 65, 66, 1000])
+@pytest.mark.parametrize("limit", [3, USUAL_DEPTH - 1, USUAL_DEPTH, USUAL_DEPTH + 1, 64])
+def test_among_many_brackets_the_depth_is_found_exactly(depth: int, limit: int) -> None:
+    shallow = b"[]," * 200
+    frame = b"[" + shallow + nested(depth - 1) + b"," + shallow[:-1] + b"]"
+    assert passes(frame, JsonLimits(depth=limit)) == (depth <= limit)
 
 
 @pytest.mark.parametrize("text", [b"[{", b"]}", b",", b'\\"[', b"\\\\[", b'\\"', b'\\\\\\\\\\"'])
@@ -208,8 +217,8 @@ def work(frame: bytes) -> int:
 def test_the_work_on_a_hostile_frame_is_a_bounded_number_of_passes(attack: str) -> None:
     for size in (10_000, 100_000, MEBIBYTE):
         frame = HOSTILE[attack](size)
-        assert work(frame) <= (DEFAULT_LIMITS.depth + 20) * len(frame)
-        assert Worked.rounds <= DEFAULT_LIMITS.depth + 4
+        assert work(frame) <= (USUAL_DEPTH + 16) * len(frame)
+        assert Worked.rounds <= USUAL_DEPTH + 4
 
 
 def test_a_long_text_is_not_read_byte_by_byte() -> None:

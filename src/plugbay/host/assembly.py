@@ -72,7 +72,7 @@ def assemble(config: Config, calls: Calls, state_dir: Path | None = None) -> Bac
     backends.vectors.register(EMBEDDED, embedded, OPERATOR)
     if config.memory is not None:
         services.memory = _memory(config.memory, backends)
-    if state_dir is not None and any(map(_wants_storage, filter(calls.admits, calls.catalog.entries()))):
+    if state_dir is not None and any(map(_wants_storage, calls.catalog.entries())):  # a grant may come later
         services.storage = PluginStorage(state_dir / STORAGE_FILE)
     for name, settings in config.llm.providers.items():
         services.llm.register(name, settings.build(name, os.environ), OPERATOR)

@@ -1,7 +1,8 @@
 """`Journal`: what an operator should know although no call failed of it. Counted per plugin, logged, kept for a while.
 
 The first of its kind of each plugin is a warning, the ones after it are debug lines, so a plugin that misbehaves a
-thousand times a second is visible and cannot flood the log. Text that came from a plugin is made printable here.
+thousand times a second is visible and cannot flood the log; after a while it is counted and not told any more. Text
+that came from a plugin is made printable here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from plugbay.host.rate import Bucket
 from plugbay.model.text import printable
 
 LOG = logging.getLogger("plugbay.host")
@@ -21,6 +23,10 @@ MAX_TEXT = 500
 
 KEPT = 200
 """Notes of each plugin that are kept for whoever looks: a few screens full, and at most 400 KiB."""
+
+REMARKS_PER_SECOND = 20.0
+"""Of the host's on one plugin, once there were as many as are kept: what comes faster nobody reads, and each costs what
+a call does."""
 
 OWN_LINE = "log."
 """How the kind begins of what a plugin wrote itself; every other note is a remark of the host's."""
@@ -47,6 +53,7 @@ class Journal:
         self._clock = clock
         self._counts: dict[str, Counter[str]] = {}
         self._recent: dict[str, deque[Note]] = {}
+        self._buckets: dict[str, Bucket] = {}
         self.listener: Callable[[str, Note], object] | None = None
         """Told the plugin's id and each note, as it is made."""
 
@@ -55,12 +62,24 @@ class Journal:
         counts = self._counts.setdefault(plugin_id, Counter())
         severity = logging.DEBUG if counts[kind] else logging.WARNING
         counts[kind] += times
+        now = self._clock()
+        if severity == logging.DEBUG and self._is_flood(plugin_id, kind, now):
+            return
         shown = printable(text[:MAX_TEXT].encode("utf-8", "backslashreplace")[:MAX_TEXT])
-        made = Note(self._clock(), level, kind, shown)
+        made = Note(now, level, kind, shown)
         self._keep(plugin_id, made)
         if self.listener is not None:
             self.listener(plugin_id, made)
         LOG.log(severity, "%s: %s: %s", plugin_id, kind, shown, extra={"kind": kind})
+
+    def _is_flood(self, plugin_id: str, kind: str, now: float) -> bool:
+        """Whether so much was remarked on this plugin that once more is only counted."""
+        if kind.startswith(OWN_LINE):
+            return False
+        bucket = self._buckets.get(plugin_id)
+        if bucket is None:
+            bucket = self._buckets[plugin_id] = Bucket(REMARKS_PER_SECOND, KEPT)
+        return not bucket.take(now)
 
     def _keep(self, plugin_id: str, note: Note) -> None:
         """A remark that says what the last one says takes its place: no flood pushes out what came before it."""

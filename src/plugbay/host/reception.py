@@ -202,7 +202,7 @@ class Reception:
             case CompleteChat():
                 return self._may(self._chats) or await self._services.llm.complete(op, progress)
             case AskUser():
-                question = Question(self._spec.id, op.message, op.schema, op.url)
+                question = Question(self._spec.id, op.message, op.schema, op.url, op.during)
                 return self._may("elicitation") or await answer(self._services.questions, question)
         return self._may("roots") or [dict(root) for root in self._roots]
 

@@ -204,10 +204,8 @@ class ResidentSupervisor:
     async def _open(self) -> Seat | Failure:
         if self._after is not None:
             await asyncio.wait({self._after})
-        self._born = asyncio.get_running_loop().time()
-        timeouts = self._spec.timeouts
         try:
-            seat = await open_seat(self.binding, self._runtime, Deadline(timeouts.launch + timeouts.handshake))
+            seat = await open_seat(self.binding, self._runtime)
         except Exception as error:
             seat = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
         self.starting = None
@@ -219,6 +217,7 @@ class ResidentSupervisor:
         return seat
 
     def _moved_in(self, seat: Seat) -> None:
+        self._born = asyncio.get_running_loop().time()
         self._seat = seat
         self._lease = ResidentLease(self, seat)
         self.generation += 1

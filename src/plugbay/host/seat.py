@@ -16,6 +16,7 @@ from typing import Any
 
 from plugbay.contracts.registry import CONTRACTS, HostSide
 from plugbay.host import sandbox_notes, tree
+from plugbay.host.arrivals import Arrivals
 from plugbay.host.confinement import Confinement, proxies, seen_inside
 from plugbay.host.discretion import Discretion
 from plugbay.host.eras import Eras
@@ -53,6 +54,7 @@ class Runtime:
     eras: Eras = field(default_factory=Eras)
     """In which era each program is greeted, where its contract has several."""
     state_watch: StateWatch = field(default_factory=StateWatch)
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
     def step(self, name: str) -> None:
         if self.trace is not None:
@@ -244,8 +246,24 @@ class Seat:
         return self.discretion.failure(failure.with_detail(self.binding.spec.id, **more))
 
 
-async def open_seat(binding: Binding, runtime: Runtime, deadline: Deadline) -> Seat | Failure:
-    """A greeted child; a `Failure` says why there is none, and then nothing of it is left."""
+async def open_seat(binding: Binding, runtime: Runtime, deadline: Deadline | None = None) -> Seat | Failure:
+    """A greeted child; a `Failure` says why there is none, and then nothing of it is left.
+
+    Without a deadline it has the times of its contract, from the moment that it is its turn to arrive.
+    """
+    try:
+        async with asyncio.timeout(None if deadline is None else deadline.left()):
+            place = await runtime.arrivals.place()
+    except TimeoutError:
+        return _too_late(binding.spec)
+    timeouts = binding.spec.timeouts
+    try:
+        return await _arrive(binding, runtime, deadline or Deadline(timeouts.launch + timeouts.handshake))
+    finally:
+        place.free()
+
+
+async def _arrive(binding: Binding, runtime: Runtime, deadline: Deadline) -> Seat | Failure:
     refusal = binding.refusal or await _full(binding)
     if refusal is not None:
         return refusal
@@ -307,9 +325,13 @@ async def _seated(binding: Binding, runtime: Runtime, deadline: Deadline, lodgin
         detail = {**error.detail, "hint": error.hint} if error.hint else dict(error.detail)
         return Failure(error.code, error.message, origin=Origin.SYSTEM, plugin=spec.id, detail=detail)
     except TimeoutError:
-        return Failure(Code.TIMEOUT, "the time for the call ran out before the plugin was started", plugin=spec.id)
+        return _too_late(spec)
     sandbox_notes.started(runtime.services.journal, spec.id, binding.confinement, child)
     return Seat(binding, runtime, child, lodging)
+
+
+def _too_late(spec: PluginSpec) -> Failure:
+    return Failure(Code.TIMEOUT, "the time for the call ran out before the plugin was started", plugin=spec.id)
 
 
 def _side(binding: Binding, runtime: Runtime, era: str) -> HostSide:

@@ -28,7 +28,7 @@ MAX_HANDLERS = 32
 class Answers:
     """Requests being answered for one link."""
 
-    __slots__ = ("_handler", "_has_room", "_machine", "_send", "_tasks")
+    __slots__ = ("_handler", "_has_room", "_machine", "_send", "_tasks", "_within")
 
     def __init__(
         self,
@@ -43,6 +43,8 @@ class Answers:
         self._send = send
         self._has_room = has_room
         self._tasks: dict[CallId, asyncio.Task[None]] = {}
+        self._within: dict[CallId, CallId] = {}
+        """By request: the call of ours that it belongs to, where that is known."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -56,12 +58,20 @@ class Answers:
             self._finish(event.id, Failure(Code.OVERLOADED, why, retryable=True))
         else:
             self._tasks[event.id] = asyncio.get_running_loop().create_task(self._answer(event, self._handler))
+            if event.within is not None:
+                self._within[event.id] = event.within
 
     def cancelled(self, event: CancelArrived) -> None:
         """The peer no longer wants this answer; its handler is cancelled and says nothing more."""
         task = self._tasks.pop(event.id, None)  # here: a task that never began would not give its place back
+        self._within.pop(event.id, None)
         if task is not None:
             task.cancel()
+
+    def abandoned(self, call: CallId) -> None:
+        """Nobody waits for this call of ours any more, nor for what was asked because of it."""
+        for id in [id for id, within in self._within.items() if within == call]:
+            self.cancelled(CancelArrived(id))
 
     def stop(self) -> None:
         """Nobody will read an answer any more."""
@@ -84,6 +94,7 @@ class Answers:
             answer = Failure(Code.INTERNAL, f"{type(error).__name__}: {error}")
         finally:
             self._tasks.pop(event.id, None)
+            self._within.pop(event.id, None)
         self._finish(event.id, answer)
 
     def _finish(self, id: CallId, answer: Any) -> None:

@@ -223,6 +223,8 @@ class Link:
     def _abandon(self, id: CallId, reason: str) -> None:
         if self._in_flight.take(id) is not None and self.fault is None:
             self.machine.cancel(id, reason)
+            if self._answers is not None:
+                self._answers.abandoned(id)
             self._send()
 
     def _expire(self, id: CallId) -> None:

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+from time import monotonic, thread_time
 from typing import Protocol
 
 READ_SIZE = 65_536
 """One pipe's worth. asyncio's own 256 KiB reads cross glibc's mmap threshold and cost 25 us each."""
 
 
+MOMENT = 0.002
+"""Seconds that one read may keep everybody else waiting. A peer whose bytes take longer is read in smaller bites: what
+is left stays in its pipe until the loop has seen to the others."""
+
+SMALLEST_READ = 1_024
+
 FINAL_READS = 16
 """A pipe's largest size, 1 MiB, in reads: whoever still holds the other end must not keep the loop busy for ever."""
+
+FINAL_SECONDS = 0.05
+"""Of work on what a peer left when it died. More than an answer takes, whatever its size; a flood has no such right."""
 
 
 EXIT_NOTICE = 0.05
@@ -67,6 +77,7 @@ class PipeStream:
     """A `ByteStream` over a readable and a writable descriptor, both non-blocking; owns and closes them."""
 
     __slots__ = (
+        "_bite",
         "_closing_write",
         "_listener",
         "_loop",
@@ -84,6 +95,8 @@ class PipeStream:
         self._write_fd = write_fd
         self._listener: Listener | None = None
         self._out = bytearray()
+        self._bite = READ_SIZE
+        """Bytes of the next read."""
         self.sent = 0
         self.buffered = 0
         self._reading = False
@@ -98,21 +111,29 @@ class PipeStream:
         """One read; False when nothing is there now."""
         assert self._listener is not None
         try:
-            data = os.read(self._read_fd, READ_SIZE)
+            data = os.read(self._read_fd, self._bite)
         except BlockingIOError:
             return False
         except OSError:
             data = b""
         if data:
+            began = monotonic()
             self._listener.data_received(data)
+            took = monotonic() - began
+            if took > MOMENT:
+                self._bite = max(SMALLEST_READ, self._bite // 2)
+            elif self._bite < READ_SIZE and took < MOMENT / 4:
+                self._bite *= 2
             return self._reading
         self.pause()
         self._listener.eof_received()
         return False
 
     def read_available(self) -> None:
+        enough = thread_time() + FINAL_SECONDS
         for _ in range(FINAL_READS):
-            if not (self._reading and self._read_once()):
+            self._bite = READ_SIZE
+            if not (self._reading and self._read_once()) or thread_time() > enough:
                 return
 
     def write(self, data: bytes) -> None:

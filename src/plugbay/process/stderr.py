@@ -4,7 +4,7 @@ Owns the reading end of the pipe, the splitting into lines, the making harmless 
 log file of a plugin. Refuses to know what a line means: text on stderr is not an error.
 
 The pipe is read from the moment the child exists. A host that forgets this blocks its plugins as soon as they
-have written 64 KiB. A plugin that writes without end costs one bounded read per loop tick, and the pipe
+have written 64 KiB. A plugin that writes without end costs one bounded read and then a rest, in which the pipe
 itself slows it down; neither memory nor disk grows with what it writes.
 """
 
@@ -25,6 +25,9 @@ KIB = 1024
 
 READ_BYTES = 64 * KIB
 """The size of a Linux pipe: one read empties it."""
+
+REST_SECONDS = 0.005
+"""After a read that found the pipe full: 12 MiB a second are more than any log, and a flood leaves time for others."""
 
 LINE_BYTES = 8 * KIB
 """Longer than any stack trace line; a longer line is cut and marked."""
@@ -176,7 +179,7 @@ class RotatingLog:
 class StderrDrain:
     """Reads one pipe for as long as it is open. Owns `fd`."""
 
-    __slots__ = ("_cut", "_fd", "_held", "_lines", "_log", "_loop", "_partial", "_tag", "clean")
+    __slots__ = ("_cut", "_fd", "_held", "_lines", "_log", "_loop", "_partial", "_rest", "_tag", "clean")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, log: RotatingLog | None = None, tag: str = "") -> None:
         self._loop = loop
@@ -188,11 +191,13 @@ class StderrDrain:
         self._held = 0
         self._partial = b""
         self._cut = False
+        self._rest: asyncio.TimerHandle | None = None
+        """The end of a pause; None while the pipe is being read."""
         self.clean: Callable[[bytes], bytes] | None = None
         """Makes a line fit to be kept, before anybody sees it or it reaches the disk."""
         try:
             os.set_blocking(fd, False)
-            loop.add_reader(fd, self._read)
+            loop.add_reader(fd, self._readable)
         except BaseException:
             os.close(fd)
             raise
@@ -217,6 +222,8 @@ class StderrDrain:
         """Stop reading; what was kept stays. Whoever still writes into the pipe gets SIGPIPE."""
         if self._fd < 0:
             return
+        if self._rest is not None:
+            self._rest.cancel()
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
         self._fd = -1
@@ -231,6 +238,15 @@ class StderrDrain:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def _readable(self) -> None:
+        if self._read() == READ_BYTES:
+            self._loop.remove_reader(self._fd)
+            self._rest = self._loop.call_later(REST_SECONDS, self._read_on)
+
+    def _read_on(self) -> None:
+        self._rest = None
+        self._loop.add_reader(self._fd, self._readable)
 
     def _read(self) -> int:
         """One bounded read; 0 when there is nothing to read now, or ever again."""

@@ -24,7 +24,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Wanted = Callable[[bytes, bytes], bool]
     """Is a process with this host mark and this child token to be killed?"""
@@ -52,6 +52,10 @@ when the host died carries its mark only after exec."""
 
 STARTING_LOOKS = 150
 """The same when the host died in the middle of a start: exec may wait 15 seconds for a slow file system."""
+
+LISTS = 4
+"""Of all processes in one look, each after what is new in the one before was looked at. On a machine that starts
+processes all the time there always is something new."""
 
 BLANK_LOOKS = 5
 """Looks in which a process must show an empty environment before that is believed: in the middle of exec every
@@ -192,7 +196,7 @@ class Search:
         """One look at every process; pid and child token of each that was sent SIGKILL."""
         found = []
         blank: dict[tuple[int, bytes], int] = {}
-        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        for pid in _processes():
             if pid in spared:
                 continue
             environ = environ_of(pid)
@@ -204,6 +208,17 @@ class Search:
         self._blank = blank
         self.unsure = any(looks < BLANK_LOOKS for looks in blank.values())
         return found
+
+
+def _processes() -> Iterator[int]:
+    """Every process, those included that were made meanwhile: what has made one may be gone before it is looked at."""
+    seen: set[int] = set()
+    for _ in range(LISTS):
+        fresh = {int(name) for name in os.listdir("/proc") if name.isdigit()} - seen
+        if not fresh:
+            return
+        yield from fresh
+        seen |= fresh
 
 
 def kill_if(pid: int, wanted: Wanted) -> bool:

@@ -69,7 +69,7 @@ class MsgspecCodec:
         try:
             return self._decode(frame)
         except (ValueError, RecursionError) as error:
-            raise Malformed(f"not JSON: {error}") from None
+            raise _malformed(error) from None
 
     def encode(self, value: Any) -> bytes:
         """`value` as compact UTF-8 JSON; what is raw already goes out as it is."""
@@ -114,9 +114,14 @@ def _make_decoder(fields: tuple[str, ...], raw: tuple[str, ...]) -> Callable[...
         try:
             return decode(frame)
         except (ValueError, RecursionError) as error:
-            raise Malformed(f"not JSON: {error}") from None
+            raise _malformed(error) from None
 
     return read
+
+
+def _malformed(error: Exception) -> Malformed:
+    """The library begins with `JSON is malformed: ` where it is no JSON at all; that is said already."""
+    return Malformed(f"not JSON: {str(error).removeprefix('JSON is malformed: ')}")
 
 
 def _plain(value: object) -> object:

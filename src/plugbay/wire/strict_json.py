@@ -162,8 +162,9 @@ class StdlibCodec:
         try:
             encoded = self._engine.write(value).encode()
             refuse_odd_keys(value)
-            refuse_wide_numbers(encoded)
-            gate(encoded)
+            if not (plainly_flat(encoded) and plain_text(encoded)):
+                refuse_wide_numbers(encoded)
+                gate(encoded)
         except BaseException as error:  # SystemExit too: a subclass of dict may do what it likes while it is read
             raise unencodable(value, error) from None
         return encoded
@@ -207,7 +208,8 @@ def private_engine() -> Engine | None:
             object_pairs_hook = list
 
         def write(value: Any) -> str:
-            # The first argument remembers open containers; a new one each time, as a failure leaves it dirty.
+            # The first argument remembers open containers; a new one each time, as a failure leaves it dirty. Without
+            # one, a value that contains itself takes the whole stack, and from 3.13 on a small one ends the process.
             encoder = _json.make_encoder(
                 {}, refuse_object, _json.encode_basestring, None, ":", ",", False, False, False
             )

@@ -1,0 +1,28 @@
+"""One of many: an SDK plugin named after its folder that sends a text back, or dies when it is told to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from plugbay.sdk import Plugin
+
+plugin = Plugin(Path(__file__).resolve().parent.name, version="1.0.0")
+
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+@plugin.tool(description="Send the text back.", input_schema=SCHEMA)
+def echo(text: str) -> dict[str, str]:
+    """What it is asked for all the time."""
+    return {"text": text}
+
+
+@plugin.tool(description="Die.")
+def die() -> str:
+    """What it is asked for once."""
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    plugin.run()
