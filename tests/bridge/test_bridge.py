@@ -35,25 +35,23 @@ def initialize(m):
 class Client:
     """A client in this process, of the handshake era."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Bridge, **capabilities: Any) -> None:
         self.heard: list[dict[str, Any]] = []
         self._number = 0
         self.conversation: Conversation = bridge.converse(self)
-        self._say(
-            {
-                "id": 0,
-                "method": "initialize",
-                "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}},
-            }
-        )
+        params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {}}
+        self.say({"id": 0, "method": "initialize", "params": params})
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def say(self, message: dict[str, Any]) -> None:
         self.conversation.receive(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     async def ask(self, method: str, **params: Any) -> Any:
         self._number += 1
         number = self._number
-        self._say({"id": number, "method": method, "params": params})
+        self.say({"id": number, "method": method, "params": params})
+        return await self.answer(number)
+
+    async def answer(self, number: Any) -> Any:
         await until(lambda: any(each.get("id") == number for each in self.heard), 20)
         answer = next(each for each in self.heard if each.get("id") == number)
         return answer.get("result", answer.get("error"))
@@ -204,14 +202,49 @@ def test_a_resource_is_watched_once_for_all_and_as_long_as_anybody_watches(run: 
     run(main)
 
 
+@requirement("mcp:serve-question-over")
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_with_a_call_that_is_called_off_its_question_is_over(run: Run, tmp_path: Path, era: str) -> None:
+    async def main() -> None:
+        async with house(declare(tmp_path / "plugins", all=era)) as (_, bridge):
+            client = Client(bridge, elicitation={})
+            client.say({"id": "call", "method": "tools/call", "params": {"name": "ask", "arguments": {}}})
+            await until(lambda: bool(client.told("elicitation/create")))
+            (question,) = [each["id"] for each in client.heard if each.get("method") == "elicitation/create"]
+            client.say({"method": "notifications/cancelled", "params": {"requestId": "call"}})
+            await until(lambda: bool(client.told("notifications/cancelled")))
+            assert [over["requestId"] for over in client.told("notifications/cancelled")] == [question]
+
+    run(main)
+
+
+@requirement("mcp:serve-elicitation")
+def test_of_two_clients_each_is_asked_what_belongs_to_its_own_call(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(declare(tmp_path / "plugins", all="modern")) as (_, bridge):
+            clients = {name: Client(bridge, elicitation={}) for name in ("Ada", "Bob")}
+            for client in clients.values():
+                client.say({"id": "call", "method": "tools/call", "params": {"name": "ask", "arguments": {}}})
+            await until(lambda: all(client.told("elicitation/create") for client in clients.values()))
+            for name, client in clients.items():
+                (question,) = [each["id"] for each in client.heard if each.get("method") == "elicitation/create"]
+                client.say({"id": question, "result": {"action": "accept", "content": {"name": name}}})
+            answers = {name: client.answer("call") for name, client in clients.items()}
+            for name, answer in answers.items():
+                assert name in (await answer)["content"][0]["text"]
+
+    run(main)
+
+
 def test_what_nobody_has_is_said_so(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(declare(tmp_path / "plugins", all="handshake")) as (_, bridge):
             client = Client(bridge)
             assert (await client.ask("prompts/get", name="nothing"))["code"] == -32602
-            reference = {"type": "ref/prompt", "name": "nothing"}
-            wrong = await client.ask("completion/complete", ref=reference, argument={"name": "a", "value": ""})
-            assert wrong["code"] == -32602
+            for reference in ({"type": "ref/prompt", "name": "nothing"}, {"type": "ref/resource", "uri": "memo://x"}):
+                for ref in (reference, {"name": [], "uri": {}, "type": reference["type"]}):
+                    wrong = await client.ask("completion/complete", ref=ref, argument={"name": "a", "value": ""})
+                    assert wrong["code"] == -32602
             assert (await client.ask("resources/read", uri="memo://nothing"))["code"] == -32002
 
     run(main)

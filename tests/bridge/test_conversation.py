@@ -15,7 +15,7 @@ from plugbay.contracts.base import Role
 from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import Server
 from plugbay.model.errors import CallFailed, Code, Failure
-from plugbay.model.operations import AskUser, OfferExports, WatchResource
+from plugbay.model.operations import AskUser, OfferExports, WatchResource, WriteLog
 from plugbay.wire.fast_json import MsgspecCodec
 from tests.support.loops import Run, until
 from tests.support.requirements import requirement
@@ -158,6 +158,22 @@ def test_a_call_that_is_called_off_says_nothing_more(run: Run) -> None:
         assert ended == ["stopped"]
         assert bench.sent == []
         assert bench.conversation.busy == 0
+
+    run(main)
+
+
+@requirement("mcp:serve-cancel")
+def test_a_call_that_is_called_off_before_anybody_began_with_it_gives_its_place_back(run: Run) -> None:
+    async def main() -> None:
+        bench = Bench(hello)
+        bench.call(1, "mine")
+        bench.say({"method": "notifications/cancelled", "params": {"requestId": 1}})
+        await until(lambda: bench.given_up == ["mine"])
+        assert (bench.sent, bench.conversation.busy) == ([], 0)
+        bench.call(2)
+        bench.conversation.close()
+        await bench.conversation.finished()
+        await until(lambda: bench.given_up == ["mine", None])
 
     run(main)
 
@@ -313,5 +329,18 @@ def test_a_session_is_told_that_its_lists_changed(run: Run) -> None:
         bench = Bench(hello)
         bench.conversation.tell(OfferExports({"tools": [TOOL, {**TOOL, "name": "u"}]}))
         assert [message["method"] for message, _ in bench.sent] == ["notifications/tools/list_changed"]
+
+    run(main)
+
+
+@requirement("mcp:serve-deaf-clients")
+def test_a_client_that_does_not_read_hears_only_that_its_lists_changed(run: Run) -> None:
+    async def main() -> None:
+        bench = Bench(hello)
+        for bench.room in (True, False):
+            bench.conversation.tell(WriteLog("info", "a line"))
+            bench.conversation.tell(OfferExports({"tools": [{**TOOL, "name": str(bench.room)}]}))
+        told = [message["method"].removeprefix("notifications/") for message, _ in bench.sent]
+        assert told == ["message", "tools/list_changed", "tools/list_changed"]
 
     run(main)

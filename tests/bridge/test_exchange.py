@@ -150,6 +150,19 @@ def test_an_endless_stream_forgets_the_oldest_and_goes_on_elsewhere(run: Run, mo
 
 
 @requirement("mcp:http-limits")
+def test_what_nobody_reads_does_not_pile_up_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "MAX_UNREAD", 100)
+
+    async def main() -> None:
+        way = Exchange(0, lossy=True)
+        for number in range(5):
+            way.push(b'{"method":"m%d","params":"%b"}' % (number, b"x" * 60))
+        assert [frame[:14] for frame in way._queue] == [b'{"method":"m3"', b'{"method":"m4"']
+
+    asyncio.run(main())
+
+
+@requirement("mcp:http-limits")
 def test_there_is_no_room_for_progress_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "MAX_UNREAD", 10)
 

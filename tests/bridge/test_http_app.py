@@ -138,6 +138,24 @@ def test_a_session_of_the_handshake_era(run: Run, tmp_path: Path) -> None:
     run(main)
 
 
+@requirement("mcp:http-limits")
+def test_nobody_waits_for_an_answer_that_will_never_come(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as client:
+            await client.begin()
+            odd: list[tuple[Any, int]] = [({}, 400), (True, 400), (None, 200), (1.5, 200)]
+            for id, status in odd:
+                ping = await client.post({"jsonrpc": "2.0", "id": id, "method": "ping"})
+                found = await client.modern(id, "server/discover")
+                assert [ping.status_code, found.status_code] == [status, status]
+            told = {"jsonrpc": "2.0", "id": None, "method": "notifications/initialized"}
+            assert (await client.post(told)).status_code == 202
+            message, headers = modern(None, "notifications/cancelled")
+            assert (await client.post(message, **headers)).status_code == 202
+
+    run(main)
+
+
 @requirement("mcp:http-sessions", "mcp:serve-list-changed", "mcp:serve-cancel")
 def test_the_rest_of_a_session_its_stream_its_cancellations_and_its_end(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
@@ -233,9 +251,17 @@ async def _touch(client: Client) -> None:
 @requirement("mcp:http-limits")
 @pytest.mark.parametrize(
     ("body", "status"),
-    [(b"{", 400), (b"7", 400), (b'{"jsonrpc":"2.0","id":NaN}', 400), (b" " * (16 * 1024 * 1024 + 1), 413)],
+    [
+        (b"{", 400),
+        (b"7", 400),
+        (b'{"jsonrpc":"2.0","id":NaN}', 400),
+        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', 400),
+        (b'{"jsonrpc":"2.0","method":"initialize"}', 400),
+        (b" " * (16 * 1024 * 1024 + 1), 413),
+        (b'{"id":"a","method":"ping","params":{"x":[%b]}}' % b",     ".join([b"1e15"] * 1_000_000), 413),
+    ],
 )
-def test_bodies_that_cannot_be_read_are_refused(run: Run, tmp_path: Path, body: bytes, status: int) -> None:
+def test_bodies_that_nobody_could_answer_are_refused(run: Run, tmp_path: Path, body: bytes, status: int) -> None:
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:

@@ -9,6 +9,7 @@ import pytest
 from plugbay.bridge import http_rules
 from plugbay.bridge.http_rules import HEADER_MISMATCH, Guard
 from plugbay.contracts.mcp import errors
+from plugbay.contracts.mcp.framing import MAX_BATCH
 from tests.support.requirements import requirement
 
 TOKEN = "correct horse battery staple"
@@ -32,11 +33,20 @@ def status(guard: Guard, **headers: str) -> int | None:
         ({"host": "evil.example"}, 421),
         ({"host": "127.0.0.1.evil.example:8765"}, 421),
         ({"host": ""}, 421),
+        ({"host": "localhost:80@evil.example"}, 421),
+        ({"host": "localhost:eighty"}, 421),
+        ({"host": "[::1]evil.example"}, 421),
+        ({"host": "[::1"}, 421),
+        ({"host": "evil.example, localhost"}, 421),
         ({"origin": "http://localhost:6274"}, None),
         ({"origin": "https://evil.example"}, 403),
         ({"origin": "null"}, 403),
         ({"origin": "http://localhost.evil.example"}, 403),
         ({"origin": "file://localhost"}, 403),
+        ({"origin": "http://localhost:80@evil.example"}, 403),
+        ({"origin": "http://[::1]evil.example"}, 403),
+        ({"origin": "http://[::1"}, 403),
+        ({"origin": "http://[::1]:6274"}, None),
         ({"authorization": "bearer  " + TOKEN}, None),
         ({"authorization": "Bearer wrong"}, 401),
         ({"authorization": f"Basic {TOKEN}"}, 401),
@@ -53,6 +63,58 @@ def test_the_operator_may_allow_more() -> None:
     assert status(guard, host="plugins.example:443", origin="https://app.example") is None
     assert status(guard, host="localhost") == 421
     assert status(Guard(None), authorization="") is None
+
+
+@requirement("mcp:http-headers")
+def test_what_is_said_twice_is_not_what_either_says() -> None:
+    raw = [(b"Accept", b"application/json"), (b"Mcp-Name", b"harmless"), (b"accept", b"text/event-stream")]
+    headers = http_rules.by_name([*raw, (b"mcp-name", b"echo")])
+    assert headers == {"accept": "application/json, text/event-stream", "mcp-name": "harmless, echo"}
+    assert http_rules.by_name(raw)["mcp-name"] == "harmless"
+
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+@requirement("mcp:http-limits")
+@pytest.mark.parametrize(
+    ("message", "requests"),
+    [
+        (PING, 1),
+        ({**PING, "id": "one"}, 1),
+        ({**PING, "id": 1.5}, 1),
+        ({**PING, "id": None}, 1),
+        ({"method": "notifications/initialized"}, 0),
+        ({"id": None, "method": "notifications/initialized"}, 0),
+        ({"id": 1, "result": {}}, 0),
+        ([PING, {"id": 1, "result": {}}, {"method": "notifications/x"}, PING], 2),
+        ([PING] * MAX_BATCH, MAX_BATCH),
+    ],
+)
+def test_a_body_waits_for_as_many_answers_as_it_has_requests(message: Any, requests: int) -> None:
+    assert http_rules.requests_in(message) == requests
+
+
+@requirement("mcp:http-limits")
+@pytest.mark.parametrize(
+    "message",
+    [
+        7,
+        None,
+        [],
+        [7],
+        [PING, None],
+        [PING] * (MAX_BATCH + 1),
+        {**PING, "id": {}},
+        {**PING, "id": True},
+        {**PING, "method": 5},
+        {**PING, "method": ""},
+        [PING, {**PING, "id": []}],
+    ],
+)
+def test_what_nobody_would_ever_answer_is_refused(message: Any) -> None:
+    refused = http_rules.requests_in(message)
+    assert isinstance(refused, http_rules.Refused) and refused.status == 400
 
 
 @pytest.mark.parametrize(
@@ -168,6 +230,8 @@ SCHEMA = {
         ({}, {"mcp-param-region": "west"}, HEADER_MISMATCH),
         ({"where": {"floor": 42}}, {"mcp-param-floor": "42.0"}, None),
         ({"where": {"floor": 42}}, {"mcp-param-floor": "many"}, HEADER_MISMATCH),
+        ({"where": {"floor": 2**53 + 1}}, {"mcp-param-floor": str(2**53 + 1)}, None),
+        ({"where": {"floor": 2**53 + 1}}, {"mcp-param-floor": str(2**53)}, HEADER_MISMATCH),
         ({"express": True}, {"mcp-param-express": "true"}, None),
         ({"express": True}, {"mcp-param-express": "1"}, HEADER_MISMATCH),
     ],

@@ -82,6 +82,34 @@ def test_it_answers_at_one_address_to_whoever_has_the_token(run: Run, tmp_path: 
     run(main)
 
 
+@requirement("mcp:http-modern")
+def test_a_stream_that_is_open_when_it_stops_ends_in_good_order(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins")
+    ours = "io.modelcontextprotocol/"
+    meta = {f"{ours}protocolVersion": "2026-07-28", f"{ours}clientCapabilities": {}}
+    params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
+    wanted = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+    named = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
+
+    async def main() -> None:
+        async with house(tmp_path / "plugins") as (_, bridge), httpx2.AsyncClient(timeout=20) as client:
+            said: list[str] = []
+            door = Door("127.0.0.1:0", say=said.append)
+            serving = asyncio.ensure_future(door.serve(bridge))
+            await until(lambda: bool(said))
+            url, headers = said[0].removeprefix("listening at "), {"Authorization": f"Bearer {door.token}", **named}
+            async with client.stream("POST", url, json=wanted, headers=headers) as response:
+                heard = response.aiter_lines()
+                while "acknowledged" not in await anext(heard):
+                    pass
+                serving.cancel()
+                rest = "".join([line async for line in heard])
+            assert '"id":1,"result":{"resultType":"complete"' in rest
+            await asyncio.wait({serving})
+
+    run(main)
+
+
 def test_a_port_that_is_taken_is_said_so(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins")
 

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plugbay.bridge import names
-from plugbay.bridge.offering import gather
+from plugbay.bridge.offering import fits, gather
+from plugbay.contracts.mcp.templates import expanded
 from plugbay.host.catalog import Catalog, Entry
 from plugbay.model.spec import Export, PluginSpec
 from tests.support.requirements import requirement
@@ -98,3 +101,55 @@ def test_whoever_lists_an_address_is_asked_first_and_everybody_else_later() -> N
     assert asked(offering, "file:///x?line=3") == ["three", "one", "two"]
     assert asked(offering, "memo://2/other") == ["one", "two", "three"]
     assert asked(gather([], names.full), "memo://1") == []
+
+
+@requirement("mcp:serve-hostile-templates")
+def test_a_template_that_says_more_of_an_address_comes_before_one_that_takes_all() -> None:
+    offering = gather(
+        entries(evil=[template("{+everything}")], good=[template("memo://{id}")], best=[template("memo://{id}/text")]),
+        names.full,
+    )
+    assert asked(offering, "memo://1") == ["good", "evil", "best"]
+    assert asked(offering, "memo://1/text") == ["best", "evil", "good"]
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "expected"),
+    [
+        ("a://b", "a://b", True),
+        ("a://b", "a://bb", False),
+        ("a://{x}", "a://", True),
+        ("a://{x}", "a://b", True),
+        ("a://{x}", "a://b/c", False),
+        ("a://{x}", "b://", False),
+        ("a://{x}a", "a://a", True),
+        ("a{x}a", "a", False),
+        ("a://{+x}", "a://b/c?d#e", True),
+        ("a://{x}{?y}", "a://b?y=1", True),
+        ("a://{x}/{y}", "a://b/c", True),
+        ("a://{x}/{y}", "a://b", False),
+        ("a://{x}/b/{y}", "a://c/d/e", False),
+        ("{x}", "anything", True),
+        ("a://{x}.txt", "a://b.txt.txt", True),
+        ("a://{not an expression", "a://{not an expression", True),
+    ],
+)
+def test_an_address_looks_like_those_of_a_template(template: str, uri: str, expected: bool) -> None:
+    assert fits(template, uri) is expected
+
+
+words = st.text("abc-.%é", max_size=6)
+
+
+@given(st.lists(st.sampled_from(["{x}", "{+x}", "{/x}", "{?x}", "{#x}"]), min_size=1, max_size=4), words)
+def test_every_address_of_a_template_looks_like_one(expressions: list[str], value: str) -> None:
+    template = "a://" + "=!=".join(expressions)
+    assert fits(template, expanded(template, {"x": value}))
+
+
+@requirement("mcp:serve-hostile-templates")
+@pytest.mark.parametrize("piece", ["{x}", "{x}a", "{+x}a"])
+def test_no_template_keeps_everybody_waiting(piece: str) -> None:
+    template = "a://" + piece * 1_000 + "!"
+    assert not fits(template, "a://" + "a" * 100_000)
+    assert fits(template, "a://" + "a" * 100_000 + "!")

@@ -48,3 +48,14 @@ def test_a_schema_with_more_ways_than_anybody_can_walk_is_not_compiled() -> None
     names = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(30)}
     problem = schema_problem({"$ref": "#/$defs/d0", "$defs": {**names, "d30": {"type": "string"}}})
     assert problem is not None and "ways lead through it" in problem
+
+
+def test_a_pattern_that_takes_long_to_compile_is_not_and_neither_are_many() -> None:
+    assert schema_problem({"pattern": "^[A-Za-z0-9_-]{1,4096}$"}) is None
+    assert schema_problem({"pattern": "\\p{L}{1,300}"}) is not None
+    fields = {f"f{n}": {"pattern": "^[a-z]+$"} for n in range(101)}
+    assert schema_problem({"properties": dict(list(fields.items())[:100])}) is None
+    problem = schema_problem({"properties": fields})
+    assert problem is not None and "ways lead through it" in problem
+    problem = schema_problem({"patternProperties": {f"^{n}": {} for n in range(101)}})
+    assert problem is not None and "ways lead through it" in problem

@@ -42,6 +42,19 @@ def test_input_is_checked_against_the_schema_of_the_greeting_even_on_the_first_c
     run(main)
 
 
+def test_a_time_in_quotes_is_an_error_of_the_caller(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, tools=["go"])
+    quoted: Any = "5"
+
+    async def main() -> None:
+        async with Host.load(tmp_path) as host:
+            for ask in (host.call, host.attempt):
+                with pytest.raises(TypeError, match=r"timeout is a number of seconds, such as 5 or 0\.5, not '5'"):
+                    await ask("p_go", {}, timeout=quoted)
+
+    run(main)
+
+
 def test_a_schema_that_cannot_be_enforced_is_noted_and_nothing_is_checked(run: Run, tmp_path: Path) -> None:
     body = STRICT.replace('"type": "object", ', '"type": "no such type", ')
     write_nexo_plugin(tmp_path, body=body, tools=["go"])

@@ -47,6 +47,17 @@ def test_a_full_name_always_resolves_and_a_short_one_where_it_is_unique() -> Non
     assert entry("only_a").full_name == "a/only_a"
 
 
+@pytest.mark.parametrize("kind", ["", "tool"])
+def test_no_export_is_known_by_what_reads_like_the_full_name_of_anothers(kind: str) -> None:
+    catalog = Catalog([spec("evil", Export("tool", "files/read"), Export("tool", "else/where")), spec("files")])
+    for name, found in (("files/read", False), ("evil/files/read", True), ("else/where", True)):
+        assert isinstance(catalog.resolve(name, kind), Entry) is found
+    catalog.offer(spec("evil"), {"files/read": Failure(Code.CAPABILITY_NOT_ALLOWED, "it is new")})
+    unknown, barred = catalog.resolve("files/read", kind), catalog.resolve("evil/files/read", kind)
+    assert isinstance(unknown, Failure) and unknown.code == Code.NOT_FOUND
+    assert isinstance(barred, Failure) and barred.code == Code.CAPABILITY_NOT_ALLOWED
+
+
 def test_what_is_learned_later_is_found_under_both_of_its_names() -> None:
     catalog = Catalog([spec("a", Export("tool", "t"))])
     assert catalog.learn("a", [{"name": "t", "description": "new", "input_schema": SCHEMA}]) == []

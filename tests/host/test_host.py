@@ -11,7 +11,8 @@ import pytest
 
 from plugbay import CallFailed, Host, ManifestInvalid, PlugbayError
 from plugbay.host.call_log import MemoryCallLog
-from plugbay.model.errors import Code
+from plugbay.host.catalog import Entry
+from plugbay.model.errors import Code, Failure
 from tests.support.loops import Run, until
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
@@ -300,11 +301,15 @@ def test_a_bug_of_ours_is_an_internal_failure_and_recorded_as_one(run: Run, tmp_
     write_plugin(tmp_path)
     log = MemoryCallLog()
 
+    def ask(entry: Entry) -> Failure:
+        raise RuntimeError("nobody thought of this")
+
     async def main() -> None:
         async with Host.load(tmp_path, call_log=log) as host:
-            result = await host.attempt("t", {}, timeout="5")  # type: ignore[arg-type]
+            result = await host.calls.attempt("t", ask)
             assert result.failure is not None
             assert result.failure.code == Code.INTERNAL
+            assert "nobody thought of this" in result.failure.message
             assert log.records[0].status == "failed"
 
     run(main)

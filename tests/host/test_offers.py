@@ -151,3 +151,37 @@ def test_a_version_is_no_place_for_a_story(tmp_path: Path) -> None:
     spec = offers.learn([server(tmp_path)])["srv"]
     offers.greeted("srv", {**hello(TOOL), "server": {"version": "9" * 1_000}})
     assert offers.judged(spec)[0].version == "9" * 100
+
+
+@requirement("mcp:host-approval")
+def test_what_is_approved_or_no_longer_while_a_host_runs_counts_from_its_next_look(tmp_path: Path) -> None:
+    more = {**TOOL, "name": "u"}
+    pins = Pins(tmp_path)
+    pins.save("srv", Pin({"tools": [TOOL]}))
+    offers = offers_in(tmp_path)
+    spec = offers.learn([server(tmp_path)])["srv"]
+    offers.greeted("srv", hello(TOOL, more))
+    assert list(offers.judged(spec)[1]) == ["u"]
+    pins.save("srv", offers.candidate("srv"))
+    fresh, barred, _ = offers.judged(spec)
+    assert ([export.name for export in fresh.exports], barred, offers.drift("srv")) == (["t", "u"], {}, [])
+    pins.path("srv").write_text("{")
+    assert offers.judged(spec)[0].exports == ()
+    assert "srv.json" in offers.problems["srv"]
+    pins.save("srv", Pin({"tools": [TOOL]}))
+    assert [export.name for export in offers.judged(spec)[0].exports] == ["t"]
+    assert offers.problems == {}
+    pins.forget("srv")
+    assert offers.judged(spec)[0].exports == ()
+
+
+@requirement("mcp:host-drift")
+def test_nobody_looks_into_what_was_not_approved(tmp_path: Path) -> None:
+    Pins(tmp_path).save("srv", Pin({"tools": [TOOL]}))
+    unusable = {**TOOL, "name": "u", "inputSchema": {"type": "nonsense"}}
+    for trusted in ((), ("srv",)):
+        offers = offers_in(tmp_path, *trusted)
+        spec = offers.learn([server(tmp_path)])["srv"]
+        offers.greeted("srv", hello(TOOL, unusable))
+        _, _, remarks = offers.judged(spec)
+        assert any("cannot be enforced" in remark for remark in remarks) is bool(trusted)

@@ -272,6 +272,8 @@ def test_a_channel_is_started_sent_to_and_stopped(run: Run, tmp_path: Path) -> N
             await slack.start("primary")
             sent = await slack.send({"kind": "text", "to": "U1", "body": "hi"})
             assert sent == {"message_id": "['primary']/slack/text", "sent_at_unix": 1741032000}
+            with pytest.raises(TypeError, match=r"the channel slack is an object such as \{.*\}, not 'hi'"):
+                await slack.send("hi")  # type: ignore[arg-type]
             await slack.stop()
             await slack.stop()
             with pytest.raises(CallFailed) as caught:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plugbay.host.discovery import discover
+from plugbay.host.host import Host
 from plugbay.host.questions import Question, answer
 from plugbay.model.errors import Code, Failure
+from tests.bridge.houses import declare
+from tests.support.loops import Run
 from tests.support.requirements import requirement
 
 FORM = Question("srv", "How many?", {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
@@ -55,3 +60,27 @@ def test_an_application_that_fails_to_ask_is_a_failure_of_the_question() -> None
 
     failure = asyncio.run(answer(broken, FORM))
     assert isinstance(failure, Failure) and "no terminal" in failure.message
+
+
+@requirement("mcp:host-question-over")
+def test_nobody_is_asked_any_longer_for_a_call_that_was_called_off(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        asked, let_go = asyncio.Event(), asyncio.Event()
+
+        async def person(question: Question) -> dict[str, Any]:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                let_go.set()
+            return {}
+
+        found = discover([declare(tmp_path / "plugins", all="modern")])
+        async with Host(found, grant_all=True, state_dir=tmp_path / "state", questions=person) as host:
+            await host.meet()
+            calling = asyncio.ensure_future(host.call("all/ask"))
+            await asked.wait()
+            calling.cancel()
+            await let_go.wait()
+
+    run(main)

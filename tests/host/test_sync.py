@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,72 @@ def test_a_script_draws_types_clicks_and_runs_command_lines(tmp_path: Path) -> N
         assert host.run_cli("n", ["x"], timeout=20) == CliOutput(b"n x\n", b"", 0)
         with pytest.raises(CallFailed, match="no screen is called"):
             host.screens.press("nope", parse_key("a"))
+
+
+def test_a_script_publishes_and_hears(tmp_path: Path) -> None:
+    with SyncHost.load(tmp_path) as host, host.subscribe("orders.>", "bills.*") as events:
+        host.publish("orders.tea.new", {"cups": 2})
+        host.publish("other", 1)
+        host.publish("bills.a", 3, source="till")
+        heard = [next(events), next(events)]
+        assert [(event.topic, event.payload, event.source) for event in heard] == [
+            ("orders.tea.new", {"cups": 2}, "host"),
+            ("bills.a", 3, "till"),
+        ]
+        assert events.wait(0.01) is None
+        with pytest.raises(ValueError, match=r"cannot publish to 'orders\.\.tea'"):
+            host.publish("orders..tea", 1)
+
+
+def test_what_happens_to_a_plugin_is_heard_by_a_script(tmp_path: Path) -> None:
+    write_ainb_plugin(tmp_path, screens=["main"])
+    with SyncHost.load(tmp_path) as host, host.subscribe("plugin.lifecycle.>") as events:
+        host.screens.render("main", 30, 2)
+        assert next(events).topic == "plugin.lifecycle.p.started"
+
+
+def test_a_slow_script_loses_the_newest_and_can_tell(tmp_path: Path) -> None:
+    with SyncHost.load(tmp_path) as host, host.subscribe(">", depth=2) as events:
+        for number in range(5):
+            host.publish("t", number)
+        assert [next(events).payload, next(events).payload, events.dropped] == [0, 1, 3]
+        with pytest.raises(ValueError, match="at least one event"):
+            host.subscribe(">", depth=0)
+
+
+def test_what_still_waits_is_heard_after_the_end(tmp_path: Path) -> None:
+    host = SyncHost.load(tmp_path)
+    host.start()
+    closed, open_ = host.subscribe("t"), host.subscribe("t")
+    for number in range(2):
+        host.publish("t", number)
+    closed.close()
+    closed.close()
+    host.publish("t", 2)
+    host.stop()
+    assert [event.payload for event in closed] == [0, 1]
+    assert [event.payload for event in open_] == [0, 1, 2]
+    assert (list(closed), open_.wait()) == ([], None)
+    open_.close()
+    with pytest.raises(CallFailed, match="not running"):
+        host.publish("t", 3)
+    with pytest.raises(CallFailed, match="not running"):
+        host.subscribe("t")
+
+
+@pytest.mark.parametrize("end", ["close", "stop"])
+def test_whoever_waits_for_an_event_is_not_left_waiting(tmp_path: Path, end: str) -> None:
+    host = SyncHost.load(tmp_path)
+    host.start()
+    with ThreadPoolExecutor(3) as threads:
+        events = host.subscribe(">")
+        waiting: list[Future[Any]] = [threads.submit(list, events) for _ in range(2)]
+        waiting.append(threads.submit(events.wait))
+        while len(host._running) < 3:
+            time.sleep(0.005)
+        events.close() if end == "close" else host.stop()
+        assert [wait.result(20) for wait in waiting] == [[], [], None]
+    host.stop()
 
 
 def test_a_script_has_work_done_in_an_invocation(tmp_path: Path) -> None:

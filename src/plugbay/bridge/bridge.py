@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plugbay import __version__
@@ -23,7 +23,7 @@ from plugbay.bridge.watches import Watches
 from plugbay.contracts.base import Role
 from plugbay.contracts.mcp import errors
 from plugbay.contracts.mcp.machine import McpMachine
-from plugbay.contracts.mcp.messages import Server
+from plugbay.contracts.mcp.messages import Server, as_text
 from plugbay.host import policy
 from plugbay.host.catalog import Entry
 from plugbay.host.host import Host
@@ -92,7 +92,7 @@ class Bridge:
         self._watches = Watches(self._watch, self._later)
         self._gone: set[str] = set()
         self._codec = MsgspecCodec()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._others_note = host.journal.listener
         self.offering = self._gathered()
 
@@ -102,8 +102,8 @@ class Bridge:
         """Get to know the plugins; raises `NamesCollide` when two exports would have one name."""
         self._others_note, self._host.journal.listener = self._host.journal.listener, self._noted
         events = self._host.subscribe(CHANGED, RESOURCE_CHANGED, LIFECYCLE, depth=MAX_EVENTS)
-        met = asyncio.ensure_future(self._meet())
-        self._tasks = [met, asyncio.ensure_future(self._follow(events))]
+        met = self._later(self._meet())
+        self._later(self._follow(events))
         try:
             await asyncio.wait({met}, timeout=FIRST_LOOK)
             self.offering = self._gathered()
@@ -200,7 +200,12 @@ class Bridge:
         given = op.input if takes_object(entry.export) else op.input.get(WRAPPED)
         calls, steps = self._host.calls, Steps()
         # Only an MCP server has a place for what a client says beside its arguments.
-        ask = calls.with_input(given, op.context if entry.spec.contract in TELLERS else {}, stream=True)
+        made = calls.with_input(given, op.context if entry.spec.contract in TELLERS else {}, stream=True)
+
+        def ask(known: Entry) -> PluginOp | Failure:
+            call.passed_on = passed_on = made(known)
+            return passed_on
+
         with self._desk.serving(entry.spec.id, call):
             result = await calls.attempt(
                 entry.full_name, ask, self._timeout, lambda item: call.progress(steps.next(item)), "tool"
@@ -224,12 +229,13 @@ class Bridge:
         return await self._ask(call, entry, GetPrompt(own_name(entry.export), op.input, op.context))
 
     async def _complete(self, call: Call, op: CompleteArgument) -> Any:
-        ref = op.request["ref"]
-        entry = self.offering.prompts.get(ref.get("name", "")) if ref.get("type") == "ref/prompt" else None
+        ref, offering = op.request["ref"], self.offering
+        name, uri = as_text(ref.get("name")), as_text(ref.get("uri"))
+        entry = offering.prompts.get(name) if ref.get("type") == "ref/prompt" else None
         if entry is not None:
             op = CompleteArgument({**op.request, "ref": {**ref, "name": own_name(entry.export)}})
         elif ref.get("type") == "ref/resource":
-            entry = self.offering.templates.get(ref.get("uri", "")) or self.offering.resources.get(ref.get("uri", ""))
+            entry = offering.templates.get(uri) or offering.resources.get(uri)
         if entry is None:
             return Failure(Code.INVALID_INPUT, "ref names no prompt and no resource template of this server")
         answer = await self._ask(call, entry, op)
@@ -250,7 +256,7 @@ class Bridge:
 
     async def _ask(self, call: Call, entry: Entry, op: PluginOp) -> Any:
         """What the plugin of an export answers to an operation as it stands."""
-        steps = Steps()
+        steps, call.passed_on = Steps(), op
         with self._desk.serving(entry.spec.id, call):
             result = await self._host.ask(
                 entry.full_name,
@@ -322,10 +328,12 @@ class Bridge:
         calls = self._host.calls
         return [entry for entry in calls.catalog.entries() if entry.spec.id not in self._gone and calls.admits(entry)]
 
-    def _later(self, work: Any) -> None:
+    def _later(self, work: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
         """Do something that nobody waits for."""
-        self._tasks = [task for task in self._tasks if not task.done()]
-        self._tasks.append(asyncio.ensure_future(work))
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
 
 def _is_for_the_model(entry: Entry, failure: Failure) -> bool:

@@ -11,11 +11,13 @@ tell its owner which of them is being answered.)
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.events import CallArrived, CallFinished, CancelArrived, Fault, Noise, Notified
+from plugbay.model.operations import OfferExports
 
 if TYPE_CHECKING:
     from plugbay.contracts.mcp.machine import McpMachine
@@ -33,7 +35,7 @@ class Transport(Protocol):
     """The way to the client."""
 
     def has_room(self, origin: Any) -> bool:
-        """Whether the client reads well enough to be told of progress, too."""
+        """Whether the client reads well enough to be told what it could do without."""
 
     def send(self, data: bytes, origin: Any) -> None:
         """Whole frames; `origin` is what the request came with that they are about, None for any other."""
@@ -58,13 +60,15 @@ class Service(Protocol):
 class Call:
     """One thing that the client asked."""
 
-    __slots__ = ("conversation", "id", "op", "origin")
+    __slots__ = ("conversation", "id", "op", "origin", "passed_on")
 
     def __init__(self, conversation: Conversation, id: CallId, op: Operation, origin: Any) -> None:
         self.conversation = conversation
         self.id = id
         self.op = op
         self.origin = origin
+        self.passed_on: Any = None
+        """What a plugin is asked because of it."""
 
     def progress(self, item: Any) -> None:
         """Tell the client how far this is; left out when it does not read. Never raises."""
@@ -126,12 +130,13 @@ class Conversation:
     # What we do.
 
     def tell(self, op: Operation) -> None:
-        """Tell the client something, if it wants to hear it."""
-        if not self.closed:
-            refusal = self.machine.notify(op)
-            if refusal is not None:
-                self._service.puzzled(f"{type(op).__name__} was not sent: {refusal.message}")
-            self._flush(None)
+        """Tell the client something, if it wants to hear it; who does not read hears only that its lists changed."""
+        if self.closed or not (isinstance(op, OfferExports) or self._transport.has_room(None)):
+            return
+        refusal = self.machine.notify(op)
+        if refusal is not None:
+            self._service.puzzled(f"{type(op).__name__} was not sent: {refusal.message}")
+        self._flush(None)
 
     def progress(self, call: Call, item: Any) -> None:
         """Say how far a call is, which may be over by now."""
@@ -189,7 +194,14 @@ class Conversation:
             why = f"{MAX_CALLS} calls of this client are being answered already"
             self.machine.finish(call.id, None, Failure(Code.OVERLOADED, why, retryable=True))
             return
-        self._tasks[call.id] = self._loop.create_task(self._run(call))
+        self._tasks[call.id] = task = self._loop.create_task(self._run(call))
+        task.add_done_callback(functools.partial(self._ended, call))
+
+    def _ended(self, call: Call, task: asyncio.Task[None]) -> None:
+        """Not in the task itself: one that is called off before it began never gets to say so."""
+        del self._tasks[call.id]
+        if task.cancelled():
+            self._transport.unanswered(call.origin)
 
     async def _run(self, call: Call) -> None:
         """A call that is called off says nothing more."""
@@ -197,13 +209,8 @@ class Conversation:
             answer = await self._service.answer(call)
         except CallFailed as error:
             answer = error.failure
-        except asyncio.CancelledError:
-            self._transport.unanswered(call.origin)
-            return
         except Exception as error:
             answer = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
-        finally:
-            del self._tasks[call.id]
         if self.closed:
             return
         if isinstance(answer, Failure):

@@ -26,10 +26,10 @@ KEEP_ALIVE = 15.0
 """Seconds of silence on a stream, after which it carries a comment."""
 
 MAX_UNREAD = 8 << 20
-"""Bytes that wait for a client to read; past this it is not told of progress."""
+"""Bytes that wait for a client to read; past this it is told only what it must know."""
 
 MAX_WAITING = 256
-"""Messages that wait for a client which has no stream open for them; the oldest gives way."""
+"""Messages that wait for a client which has no stream open for them; here and past those bytes the oldest give way."""
 
 _STREAM_HEADERS = (
     (b"content-type", b"text/event-stream"),
@@ -96,8 +96,8 @@ class Exchange:
         """One message for the client."""
         if self.over or self.gone:
             return
-        if self._lossy and len(self._queue) >= MAX_WAITING:
-            self._bytes -= len(self._queue.popleft())
+        while self._lossy and (len(self._queue) >= MAX_WAITING or self._bytes > MAX_UNREAD):
+            self._taken()
         self._queue.append(frame)
         self._bytes += len(frame)
         if not self._endless and is_answer(frame):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from plugbay.bridge import http_rules
 from plugbay.bridge.bridge import Bridge
@@ -33,6 +33,16 @@ SESSION_GONE = -32001
 Scope = dict[str, Any]
 
 
+class Posted(NamedTuple):
+    """What a client has posted."""
+
+    message: Any
+    line: bytes
+    """The message for a machine, as it was understood here: nobody means two things with one body."""
+    requests: int
+    """How many answers it waits for."""
+
+
 class McpApp:
     """The application. `close` lets every client go."""
 
@@ -54,7 +64,7 @@ class McpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ValueError(f"this application speaks HTTP, not {scope['type']}")
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = http_rules.by_name(scope["headers"])
         answer = self._methods.get(scope["method"])
         refused = self._guard.refusal(headers)
         if refused is None and answer is None:
@@ -78,62 +88,63 @@ class McpApp:
         body = refused or await _body(receive)
         if body is None:
             return
-        message = body if isinstance(body, Refused) else self._read(body)
-        if isinstance(message, Refused):
-            await refuse(send, message)
-            return
-        line = self._codec.encode(message) + b"\n"
-        if http_rules.is_modern(headers, message):
-            await self._modern(headers, message, line, receive, send)
+        posted = body if isinstance(body, Refused) else self._read(body)
+        if isinstance(posted, Refused):
+            await refuse(send, posted)
+        elif http_rules.is_modern(headers, posted.message):
+            await self._modern(headers, posted, receive, send)
         else:
-            await self._handshake(headers, message, line, receive, send)
+            await self._handshake(headers, posted, receive, send)
 
-    def _read(self, body: bytes) -> Any:
+    def _read(self, body: bytes) -> Posted | Refused:
         try:
             message = self._codec.decode(body)
         except Malformed as error:
             return Refused(400, f"the body cannot be read: {error}", errors.PARSE_ERROR)
-        return message if isinstance(message, dict | list) else Refused(400, "the body is no message")
+        requests, line = http_rules.requests_in(message), self._codec.encode(message)
+        if isinstance(requests, Refused):
+            return requests
+        if len(line) > MAX_LINE:
+            return Refused(413, f"the message has more than {MAX_LINE:,} bytes")
+        return Posted(message, line + b"\n", requests)
 
-    async def _modern(self, headers: dict[str, str], message: Any, line: bytes, receive: Receive, send: Send) -> None:
+    async def _modern(self, headers: dict[str, str], posted: Posted, receive: Receive, send: Send) -> None:
         """Each request by itself; whoever leaves before its answer has called it off."""
-        params = as_object(as_object(message).get("params"))
-        refused = http_rules.modern(headers, message, self._schema_of(message))
+        said = as_object(posted.message)
+        refused = http_rules.modern(headers, posted.message, self._schema_of(said))
         if refused is not None:
-            await refuse(send, refused, as_object(message).get("id"))
+            await refuse(send, refused, said.get("id"))
             return
-        if "id" not in message:
+        if not posted.requests:
             await accept(send)
             return
         exchange = Exchange(1, http_rules.STATUSES)
-        solo = self._clients.solo(params.get("requestState"), exchange)
-        solo.conversation.receive(line)
+        solo = self._clients.solo(as_object(said.get("params")).get("requestState"), exchange)
+        solo.conversation.receive(posted.line)
         try:
             await _until_left(exchange, receive, exchange.respond(send))
         finally:
             self._clients.finished(solo)
 
-    def _schema_of(self, message: Any) -> Any:
+    def _schema_of(self, message: dict[str, Any]) -> Any:
         """The schema of the tool that is called; None when none is."""
-        name = as_object(as_object(message).get("params")).get("name") if _method(message) == CALL_TOOL else None
+        name = as_object(message.get("params")).get("name") if message.get("method") == CALL_TOOL else None
         entry = self._bridge.offering.tools.get(name) if isinstance(name, str) else None
         return None if entry is None else entry.export.input_schema
 
-    async def _handshake(
-        self, headers: dict[str, str], message: Any, line: bytes, receive: Receive, send: Send
-    ) -> None:
+    async def _handshake(self, headers: dict[str, str], posted: Posted, receive: Receive, send: Send) -> None:
         """Within a session, which begins with `initialize`."""
-        begins = _method(message) == INITIALIZE
+        said = as_object(posted.message)
+        begins = said.get("method") == INITIALIZE and posted.requests
         session = self._clients.new_session() if begins else self._session(headers)
-        if session is None and begins:
+        if session is None:
             session = Refused(503, "there are too many sessions", errors.INTERNAL_ERROR)
-        if not isinstance(session, Session):
-            assert session is not None
-            await refuse(send, session, as_object(message).get("id"))
+        if isinstance(session, Refused):
+            await refuse(send, session, said.get("id"))
             return
-        exchange = Exchange(_requests_in(message))
-        session.conversation.receive(line, exchange)
-        if not _requests_in(message):
+        exchange = Exchange(posted.requests)
+        session.conversation.receive(posted.line, exchange)
+        if not posted.requests:
             await accept(send)
             return
         session.open += 1
@@ -180,16 +191,6 @@ class McpApp:
             return
         self._clients.end_session(session)
         await accept(send, 204)
-
-
-def _method(message: Any) -> Any:
-    return as_object(message).get("method")
-
-
-def _requests_in(message: Any) -> int:
-    """How many answers a body waits for; a batch may hold several requests."""
-    items = message if isinstance(message, list) else [message]
-    return sum(isinstance(item, dict) and "method" in item and "id" in item for item in items)
 
 
 async def _body(receive: Receive) -> bytes | Refused | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from plugbay.contracts.mcp import errors, messages
+from plugbay.contracts.mcp.framing import MAX_BATCH
 from plugbay.contracts.mcp.messages import MODERN_REVISIONS, REVISIONS, as_object
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -73,15 +74,26 @@ class Guard:
         return None
 
     def _trusts(self, origin: str) -> bool:
-        parts = urlsplit(origin)
-        return origin in self.origins or (parts.scheme in ("http", "https") and _name(parts.netloc) in LOOPBACK)
+        scheme, _, netloc = origin.partition("://")
+        return origin in self.origins or (scheme in ("http", "https") and _name(netloc) in LOOPBACK)
+
+
+def by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by name. One that is there twice is both its values: whoever stands before us may go by either."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
+
+
+_NETLOC = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/\s]+)(:[0-9]*)?", re.IGNORECASE)
 
 
 def _name(netloc: str) -> str:
-    """A host's name without its port."""
-    if netloc.startswith("["):
-        return netloc.partition("]")[0].lower() + "]"
-    return netloc.partition(":")[0].lower()
+    """A host's name without its port; nothing where that is not all there is."""
+    whole = _NETLOC.fullmatch(netloc)
+    return "" if whole is None else whole[1].lower()
 
 
 def accepts(header: str, *types: str) -> bool:
@@ -101,6 +113,24 @@ def posted(headers: Mapping[str, str]) -> Refused | None:
         data = {"supported": [*MODERN_REVISIONS, *REVISIONS], "requested": version}
         return Refused(400, "Unsupported protocol version", errors.UNSUPPORTED_VERSION, data)
     return None
+
+
+def requests_in(message: Any) -> int | Refused:
+    """How many answers a body waits for; a batch may hold several requests.
+
+    What a machine would pass over in silence is refused here, for nobody would ever answer it.
+    """
+    items = message if isinstance(message, list) else [message]
+    if not items or not all(isinstance(item, dict) for item in items):
+        return Refused(400, "the body must be a message, or a batch of messages")
+    if len(items) > MAX_BATCH:
+        return Refused(400, f"a batch has at most {MAX_BATCH:,} messages")
+    asking = [item for item in items if "method" in item]
+    if not all(isinstance(item["method"], str) and item["method"] for item in asking):
+        return Refused(400, "method must be a string that is not empty")
+    if not all(type(item.get("id")) in messages.IDS for item in asking):
+        return Refused(400, "id must be a number or a string")
+    return sum(messages.wants_answer(item["method"], item["id"]) for item in asking if "id" in item)
 
 
 def is_modern(headers: Mapping[str, str], message: Any) -> bool:
@@ -182,7 +212,7 @@ def _is_same(said: str, value: Any) -> bool:
         return said == ("true" if value else "false")
     if isinstance(value, int | float):
         try:
-            return float(said) == value
+            return said == str(value) or float(said) == value  # a float holds no more than 2**53
         except ValueError:
             return False
     return isinstance(value, str) and said == value

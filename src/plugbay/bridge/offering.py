@@ -43,9 +43,14 @@ class Offering:
         A server need not list everything it has, so whoever has resources at all is asked in the end.
         """
         exact = [self.resources[uri]] if uri in self.resources else []
-        matching = [entry for template, entry in self.templates.items() if _pattern(template).fullmatch(uri)]
+        matching = sorted((template for template in self.templates if fits(template, uri)), key=_said, reverse=True)
         found: dict[str, Entry] = {}
-        for entry in (*exact, *matching, *self.resources.values(), *self.templates.values()):
+        for entry in (
+            *exact,
+            *map(self.templates.__getitem__, matching),
+            *self.resources.values(),
+            *self.templates.values(),
+        ):
             found.setdefault(entry.spec.id, entry)
         return list(found.values())
 
@@ -98,13 +103,33 @@ def _add_resource(offering: Offering, entry: Entry) -> None:
     offering.offer["resource_templates" if is_template else "resources"].append(own)
 
 
-_EXPRESSION = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
+_EXPRESSIONS = re.compile(r"(?:\{[^{}]*\})+")
+_WITH_SIGN = re.compile(r"\{[+#./;?&]")
+_SEPARATOR = re.compile("[/?#]")
+"""What stands for itself in an address, and therefore is in no value of an expression without a sign."""
 
 
-def _pattern(template: str) -> re.Pattern[str]:
-    """What the addresses of a template look like; generous, for it only says whom to ask first."""
-    parts, end = [], 0
-    for match in _EXPRESSION.finditer(template):
-        parts += [re.escape(template[end : match.start()]), ".*" if match.group(1) else "[^/?#]*"]
-        end = match.end()
-    return re.compile("".join([*parts, re.escape(template[end:])]), re.DOTALL)
+def _said(template: str) -> int:
+    """How much of its addresses a template says: one that takes them all must not come before whose they are."""
+    return len(_EXPRESSIONS.sub("", template))
+
+
+def fits(template: str, uri: str) -> bool:
+    """Whether an address looks like one of a template's; it only says whom to ask first.
+
+    One pass, for servers write templates as they like: each text between expressions is taken where it comes first. So
+    an address may be missed that a search would find.
+    """
+    begin, *texts = _EXPRESSIONS.split(template)
+    if not texts:
+        return uri == template
+    *between, last = texts
+    at, end = len(begin), len(uri) - len(last)
+    if at > end or not (uri.startswith(begin) and uri.endswith(last)):
+        return False
+    for expressions, text in zip(_EXPRESSIONS.findall(template), [*between, ""], strict=True):
+        until = uri.find(text, at, end) if text else end
+        if until < 0 or not (_WITH_SIGN.search(expressions) or _SEPARATOR.search(uri, at, until) is None):
+            return False
+        at = until + len(text)
+    return True

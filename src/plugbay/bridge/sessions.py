@@ -135,17 +135,17 @@ class Clients:
         self._bridge = bridge
         self._clock = clock
         self._sessions: dict[str, Session] = {}
+        self._solos: set[Solo] = set()
+        """Requests that are being answered."""
         self._parked: dict[str, Solo] = {}
 
     def close(self) -> None:
         """Let everybody go."""
-        sessions, parked = list(self._sessions.values()), list(self._parked.values())
+        everybody: list[Session | Solo] = [*self._sessions.values(), *self._solos, *self._parked.values()]
         self._sessions.clear()
         self._parked.clear()
-        for session in sessions:
-            session.close()
-        for solo in parked:
-            solo.close()
+        for client in everybody:
+            client.close()
 
     # Sessions.
 
@@ -184,14 +184,16 @@ class Clients:
 
     def solo(self, state: Any, exchange: Exchange) -> Solo:
         """The request that goes on with this state, or a new one."""
-        parked = self._parked.pop(state, None) if isinstance(state, str) else None
-        if parked is None:
-            return Solo(self._bridge, exchange)
-        parked.exchange, parked.state = exchange, None
-        return parked
+        solo = self._parked.pop(state, None) if isinstance(state, str) else None
+        if solo is None:
+            solo = Solo(self._bridge, exchange)
+        solo.exchange, solo.state = exchange, None
+        self._solos.add(solo)
+        return solo
 
     def finished(self, solo: Solo) -> None:
         """The exchange is over; where the client was asked something, the request waits for it to come back."""
+        self._solos.discard(solo)
         now = self._clock()
         for state in [state for state, other in self._parked.items() if now - other.parked_at > ANSWER_SECONDS]:
             self._parked.pop(state).close()

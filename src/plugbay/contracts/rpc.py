@@ -221,10 +221,11 @@ class RpcMachine(Machine):
         when = "" if self._greeted else f" before it answered {self.HELLO}"
         return events + self._fault(Failure(Code.CRASHED, f"the plugin closed its output{when}", origin=Origin.PLUGIN))
 
-    def _arrival(self, asked: Asked) -> list[Event]:
+    def _arrival(self, asked: Asked, within: CallId | None = None) -> list[Event]:
+        """`within`: the call of ours that it belongs to, where the contract says which."""
         self._arrived = number = self._arrived + 1
         self._asked[number] = asked
-        return [CallArrived(number, asked.op)]
+        return [CallArrived(number, asked.op, within)]
 
     def _answered(self, id: int, message: Any, frame: bytes) -> list[Event]:
         """An answer goes to the greeting, to the good-bye, or to the call it belongs to."""

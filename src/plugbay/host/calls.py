@@ -130,6 +130,8 @@ class Calls:
         order: Order | None = None,
     ) -> CallResult:
         """One call, from its name to its record; a failure is a value here. `kind` tells exports of one name apart."""
+        if timeout is not None and not isinstance(timeout, int | float):
+            raise TypeError(f"timeout is a number of seconds, such as 5 or 0.5, not {timeout!r}")
         started_at, began = time.time(), time.monotonic_ns()
         if self._trace is not None:
             self._trace("host.call")

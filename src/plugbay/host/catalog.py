@@ -93,7 +93,13 @@ class Catalog:
         self._all[entry.export.kind, name] = entry
         if name not in self._full:
             self._full[name] = entry
-            self._short.setdefault(entry.export.name, []).append(name)
+            if self._is_short(entry.export.name):
+                self._short.setdefault(entry.export.name, []).append(name)
+
+    def _is_short(self, name: str) -> bool:
+        """Whether an export is known by its own name, too: not by one that reads like the full name of another's."""
+        owner, slash, _ = name.partition("/")
+        return not slash or owner not in self._offered
 
     def entries(self) -> list[Entry]:
         """Every export, in the order of the plugins, each with its exports as its manifest lists them."""
@@ -158,7 +164,7 @@ class Catalog:
     def _why_barred(self, name: str) -> Failure | None:
         for plugin_id, barred in self._barred.items():
             for short, failure in barred.items():
-                if name in (short, full_name(plugin_id, short)):
+                if name == full_name(plugin_id, short) or (name == short and self._is_short(name)):
                     return failure
         return None
 
@@ -174,7 +180,7 @@ class Catalog:
         if entry is not None:
             return entry
         offered, noun = self.of_kind(kind), kind.replace("_", " ")
-        named = [entry for entry in offered if entry.export.name == name]
+        named = [entry for entry in offered if entry.export.name == name] if self._is_short(name) else []
         if len(named) == 1:
             return named[0]
         if named:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from plugbay.contracts.mcp.offers import exports_of
+from plugbay.contracts.mcp.offers import exports_of, wished_name
 from plugbay.host.catalog import Catalog
 from plugbay.host.eras import Eras
-from plugbay.host.pins import Change, Offer, Pin, Pins, changes, definitions, instructed, launch_of
+from plugbay.host.pins import PARTS, Change, Offer, Pin, Pins, changes, definitions, instructed, launch_of
 from plugbay.host.reception import Services
 from plugbay.host.services.stamps import utc_now
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Origin
@@ -57,6 +57,8 @@ class Offers:
         self._tellers: dict[str, str] = {}
         """By plugin: what is run, as approvals name it."""
         self._approved: dict[str, Pin] = {}
+        self._stamps: dict[str, tuple[int, int, int] | None] = {}
+        """By plugin: which approval was read last."""
         self._told: dict[str, Mapping[str, Any]] = {}
         """By plugin: the greeting of its last child, with what it offers now."""
         self._drifted: dict[str, list[Change]] = {}
@@ -68,19 +70,32 @@ class Offers:
         return {spec.id: self._known(spec) if tells(spec) else spec for spec in specs}
 
     def _known(self, spec: PluginSpec) -> PluginSpec:
-        self._tellers[spec.id] = launch = launch_of(spec)
-        try:
-            pin = self._pins.load(spec.id)
-        except ConfigInvalid as error:
-            self.problems[spec.id] = str(error)
-            pin = None
-        if pin is not None and pin.launch not in ("", launch):
-            self.problems[spec.id] = RUNS_ANOTHER
-            pin = None
+        self._tellers[spec.id] = launch_of(spec)
+        pin = self._read(spec.id)
         if pin is None:
             return spec
-        self._approved[spec.id] = pin
         return replace(spec, exports=_exports(spec, pin.offer)[0], version=_version(spec, pin.server))
+
+    def _read(self, plugin_id: str) -> Pin | None:
+        """What is approved of a plugin now: an operator may approve more, or nothing any more, while we run."""
+        stamp = self._pins.stamp(plugin_id)
+        if plugin_id in self._stamps and self._stamps[plugin_id] == stamp:
+            return self._approved.get(plugin_id)
+        self._stamps[plugin_id] = stamp
+        self._approved.pop(plugin_id, None)
+        self.problems.pop(plugin_id, None)
+        try:
+            pin = self._pins.load(plugin_id)
+        except ConfigInvalid as error:
+            self.problems[plugin_id] = str(error)
+            return None
+        if pin is None:
+            return None
+        if pin.launch not in ("", self._tellers[plugin_id]):
+            self.problems[plugin_id] = RUNS_ANOTHER
+            return None
+        self._approved[plugin_id] = pin
+        return pin
 
     def approved(self, plugin_id: str) -> bool:
         """Whether the plugin may run as far as this is concerned: others need no approval."""
@@ -127,21 +142,21 @@ class Offers:
         offer: Offer = hello["offer"]
         server = hello.get("server") or {}
         spec = replace(spec, version=_version(spec, server))
-        pin = self._approved.get(spec.id)
-        everything, warnings = _exports(spec, offer)
+        pin = self._read(spec.id)
         drift = [] if pin is None else [*changes(pin.offer, offer), *instructed(pin.server, server)]
         self._drifted[spec.id] = drift
         if self._trusts(spec.id):
+            everything, warnings = _exports(spec, offer)
             return replace(spec, exports=everything), {}, warnings
         if pin is None:
-            return replace(spec, exports=()), {}, warnings
+            return replace(spec, exports=()), {}, []
         different = {(change.part, change.name): change for change in drift}
-        allowed, _ = _exports(spec, _without(offer, different))
-        barred: dict[str, Failure] = {}
-        for key, change in different.items():
-            if change.after is not None:
-                for export in _exports(spec, {key[0]: [change.after]})[0]:
-                    barred[export.name] = _barred(spec.id, change)
+        allowed, warnings = _exports(spec, _without(offer, different))
+        barred = {
+            wished_name(change.part, change.after): _barred(spec.id, change)
+            for change in drift
+            if change.after is not None and change.part in PARTS
+        }
         return replace(spec, exports=allowed), barred, [*warnings, *map(str, drift)]
 
 

@@ -177,6 +177,14 @@ class Pins:
         """Where the approval of this plugin is, if there is one."""
         return self._folder / file_name(plugin_id)
 
+    def stamp(self, plugin_id: str) -> tuple[int, int, int] | None:
+        """Something else whenever the approval is another one; None when there is none that can be looked at."""
+        try:
+            status = os.lstat(self.path(plugin_id))
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
     def load(self, plugin_id: str) -> Pin | None:
         """What was approved; None when nothing was. Raises `ConfigInvalid` for a file of no use."""
         path = self.path(plugin_id)

@@ -94,7 +94,10 @@ class PluginChannel(_Offered):
         await self._ask(StopChannel(self._name))
 
     async def send(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """`{"message_id", "sent_at_unix"}` for a message of kind text, media or custom."""
+        """`{"message_id", "sent_at_unix"}` for a message of kind text, media or custom; else `TypeError`."""
+        if not isinstance(message, Mapping):
+            shape = '{"kind": "text", "to": "ada", "body": "tea?"}'
+            raise TypeError(f"a message for the channel {self._name} is an object such as {shape}, not {message!r:.60}")
         answer = await self._ask(SendOutbound(self._name, dict(message)))
         return dict(answer)
 

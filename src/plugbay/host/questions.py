@@ -7,11 +7,14 @@ which brings an async function: `Host(…, questions=ask)`. Without one, every q
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.schemas import compile_schema
 from plugbay.model.errors import Code, Failure
+
+if TYPE_CHECKING:
+    from plugbay.model.operations import Operation
 
 ACCEPT, DECLINE, CANCEL = ACTIONS = ("accept", "decline", "cancel")
 """What a person makes of a question: answers it, says no, or goes away."""
@@ -26,6 +29,8 @@ class Question:
     schema: Any = None
     """JSON Schema of the answer's content: a flat object; None where the person is only to go to `url`."""
     url: str | None = None
+    during: Operation | None = field(default=None, compare=False)
+    """The operation that the plugin works on when it asks, the very object; None where nobody knows."""
 
 
 Questions = Callable[[Question], Awaitable[Mapping[str, Any]]]

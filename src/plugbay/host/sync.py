@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from plugbay.host.bus import BusEvent, Stream
 from plugbay.host.calls import CallResult
 from plugbay.host.discovery import Found
 from plugbay.host.host import Host
 from plugbay.host.invocation_result import InvocationResult
 from plugbay.host.namespaces import CliOutput
-from plugbay.host.screens import Frame, Screen, Screens
+from plugbay.host.screens import Frame, Screen
 from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
 from plugbay.host.status import PluginStatus
@@ -39,6 +41,7 @@ class SyncHost:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: set[concurrent.futures.Future[Any]] = set()
+        self._streams: set[SyncStream] = set()
 
     @classmethod
     def load(cls, *paths: str | Path, config: str | Path | None = None, **options: Any) -> Self:
@@ -65,12 +68,17 @@ class SyncHost:
         if loop is None:
             return
         try:
+            asyncio.run_coroutine_threadsafe(self._end_streams(), loop).result()
             asyncio.run_coroutine_threadsafe(self.host.stop(), loop).result()
             concurrent.futures.wait(self._running)
         finally:
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
             loop.close()
+
+    async def _end_streams(self) -> None:
+        for stream in list(self._streams):
+            await stream.end()
 
     def __enter__(self) -> Self:
         self.start()
@@ -152,6 +160,20 @@ class SyncHost:
         """As `Host.screens`."""
         return SyncScreens(self)
 
+    def publish(self, topic: str, payload: Any, *, source: str = "host") -> None:
+        """As `Host.publish`, from any thread."""
+        self._there(lambda: self.host.publish(topic, payload, source=source))
+
+    def subscribe(self, *patterns: str, depth: int = 64) -> SyncStream:
+        """As `Host.subscribe`, for a plain `for`: what is published from now on is heard."""
+
+        def opened() -> SyncStream:
+            stream = SyncStream(self, self.host.subscribe(*patterns, depth=depth))
+            self._streams.add(stream)
+            return stream
+
+        return self._there(opened)
+
     def settled(self, timeout: float | None = None) -> bool:
         """As `Host.settled`."""
         return self._run(self.host.settled(timeout))
@@ -174,6 +196,14 @@ class SyncHost:
     def problems(self) -> list[Found]:
         return self.host.problems
 
+    def _there(self, work: Callable[[], T]) -> T:
+        """Do something that does not wait, on the host's own loop."""
+
+        async def there() -> T:
+            return work()
+
+        return self._run(there())
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         with self._lock:
             if self._loop is None:
@@ -187,6 +217,66 @@ class SyncHost:
         except BaseException:
             future.cancel()
             raise
+
+
+class SyncStream:
+    """Events in order of arrival, for a plain `for`; safe to use from several threads. Ends with its host."""
+
+    def __init__(self, host: SyncHost, stream: Stream) -> None:
+        self._host = host
+        self._stream = stream
+        self._left: deque[BusEvent] = deque()
+        """What still waited at the end."""
+
+    @property
+    def dropped(self) -> int:
+        """How many came while too many waited."""
+        return self._stream.dropped
+
+    def wait(self, timeout: float | None = None) -> BusEvent | None:
+        """The next event; None when there is none within so many seconds, or will be none."""
+
+        async def following() -> BusEvent | None:
+            try:
+                return await asyncio.wait_for(anext(self._stream, None), timeout)
+            except TimeoutError:
+                return None
+
+        try:
+            event = None if self._is_over else self._host._run(following())
+        except CallFailed:  # the host is being stopped, and ends this, too
+            event = None
+        return event or (self._left.popleft() if self._left else None)
+
+    def close(self) -> None:
+        """Hear nothing more; what still waits can be read."""
+        if not self._is_over:
+            self._host._run(self.end())
+
+    async def end(self) -> None:
+        """The same, on the host's own loop."""
+        self._host._streams.discard(self)
+        self._stream.close()
+        self._left.extend([event async for event in self._stream])
+
+    @property
+    def _is_over(self) -> bool:
+        return self not in self._host._streams
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> BusEvent:
+        event = self.wait()
+        if event is None:
+            raise StopIteration
+        return event
 
 
 class SyncScreens:
@@ -206,28 +296,20 @@ class SyncScreens:
 
     def press(self, name: str, key: Mapping[str, Any]) -> bool:
         """As `Screens.press`."""
-        return self._there(lambda screens: screens.press(name, key))
+        return self._host._there(lambda: self._screens.press(name, key))
 
     def mouse(self, name: str, mouse: Mapping[str, Any]) -> bool:
         """As `Screens.mouse`."""
-        return self._there(lambda screens: screens.mouse(name, mouse))
+        return self._host._there(lambda: self._screens.mouse(name, mouse))
 
     def act(self, plugin_id: str, action: str, payload: Any = None) -> bool:
         """As `Screens.act`."""
-        return self._there(lambda screens: screens.act(plugin_id, action, payload))
+        return self._host._there(lambda: self._screens.act(plugin_id, action, payload))
 
     def wedged(self, plugin_id: str) -> bool:
         """As `Screens.wedged`."""
-        return self._there(lambda screens: screens.wedged(plugin_id))
+        return self._host._there(lambda: self._screens.wedged(plugin_id))
 
     def dirty(self, name: str) -> bool:
         """As `Screens.dirty`."""
-        return self._there(lambda screens: screens.dirty(name))
-
-    def _there(self, work: Callable[[Screens], T]) -> T:
-        """Do something that does not wait, on the host's own loop."""
-
-        async def there() -> T:
-            return work(self._screens)
-
-        return self._host._run(there())
+        return self._host._there(lambda: self._screens.dirty(name))

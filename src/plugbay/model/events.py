@@ -46,13 +46,17 @@ class CallProgress(Value):
 
 
 class CallArrived(Value):
-    """The peer asks us something; answer with `machine.finish(id, …)`. Legal while the greeting is still open."""
+    """The peer asks us something; answer with `machine.finish(id, …)`. Legal while the greeting is still open.
 
-    __slots__ = ("id", "op")
+    `within`: the call of ours that it belongs to, and is over with; None where the contract does not say which.
+    """
 
-    def __init__(self, id: CallId, op: Operation) -> None:
+    __slots__ = ("id", "op", "within")
+
+    def __init__(self, id: CallId, op: Operation, within: CallId | None = None) -> None:
         self.id = id
         self.op = op
+        self.within = within
 
 
 class Notified(Value):

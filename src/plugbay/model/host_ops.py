@@ -189,15 +189,17 @@ class ChangeResource(Value):
 class AskUser(Value):
     """Put a question to a person; answered with `{"action": "accept" or "decline" or "cancel", "content"?: {…}}`.
 
-    `schema` says what the answer may be; where `url` is given, the person is asked to go there instead.
+    `schema` says what the answer may be; where `url` is given, the person is asked to go there instead. `during` is the
+    operation of ours that the plugin works on when it asks; None where the contract does not say which.
     """
 
-    __slots__ = ("message", "schema", "url")
+    __slots__ = ("during", "message", "schema", "url")
 
-    def __init__(self, message: str, schema: Any = None, url: str | None = None) -> None:
+    def __init__(self, message: str, schema: Any = None, url: str | None = None, during: Any = None) -> None:
         self.message = message
         self.schema = schema
         self.url = url
+        self.during = during
 
 
 class ListRoots(Value):

@@ -68,12 +68,31 @@ def test_a_list_that_never_ends_is_cut_after_so_many_pages() -> None:
 @requirement("mcp:wire-paging-bounds")
 def test_a_list_that_is_too_long_is_cut() -> None:
     each = listing()
-    each.take({"tools": [tool(str(n)) for n in range(MAX_ENTRIES + 5)], "nextCursor": "x"}, 1)
-    assert each.current is None
+    each.take({"tools": [tool(str(n)) for n in range(MAX_ENTRIES + 5)]}, 1)
+    assert each.current is None and len(each.warnings) == 1
     assert len(each.offer["tools"]) == MAX_ENTRIES
     each = listing()
-    each.take({"tools": [], "nextCursor": "x"}, MAX_LIST_BYTES)
+    each.take({"tools": [tool("a")], "nextCursor": "x"}, MAX_LIST_BYTES - 1)
+    each.take({"tools": [tool("b")], "nextCursor": "y"}, 1)
     assert each.current is None and len(each.warnings) == 1
+    assert [entry["name"] for entry in each.offer["tools"]] == ["a", "b"]
+
+
+@requirement("mcp:wire-paging-bounds")
+def test_a_page_that_makes_a_list_too_large_is_not_looked_at() -> None:
+    each = listing()
+    each.take({"tools": [tool("a")], "nextCursor": "x"}, 1)
+    each.take({"tools": [tool("b")]}, MAX_LIST_BYTES)
+    assert each.current is None and len(each.warnings) == 1
+    assert [entry["name"] for entry in each.offer["tools"]] == ["a"]
+
+
+@requirement("mcp:wire-paging-bounds")
+def test_a_list_of_exactly_as_many_entries_as_there_may_be_is_whole() -> None:
+    each = listing()
+    each.take({"tools": [tool(str(n)) for n in range(MAX_ENTRIES)], "nextCursor": "x"}, 1)
+    each.take({"tools": []}, 1)
+    assert each.current is None and each.warnings == []
 
 
 @requirement("mcp:wire-tolerance")

@@ -370,7 +370,11 @@ def test_a_question_inside_an_answer_looks_like_any_other(
     entry = {"method": method, "params": params}
     answer = {"resultType": "input_required", "inputRequests": {"k": entry}, "requestState": "s1"}
     (arrived,) = machine.receive(line({"id": first["id"], "result": answer}))
-    assert isinstance(arrived, CallArrived) and arrived.op == op
+    assert isinstance(arrived, CallArrived) and arrived.within == 1
+    if isinstance(arrived.op, AskUser):
+        assert arrived.op.during is during
+        arrived.op.during = None
+    assert arrived.op == op
     assert machine.outgoing() == b""
     machine.finish(arrived.id, value)
     (again,) = frames(machine)
@@ -501,10 +505,12 @@ def test_answers_that_are_too_long_count_as_none() -> None:
 def test_a_call_that_is_called_off_while_somebody_is_asked_is_not_made_again() -> None:
     machine = calling()
     (arrived,) = wants(machine, ("roots/list", {}))
+    frames(machine)
     machine.cancel(1, "enough")
     machine.finish(arrived.id, [])
     assert machine.outgoing() == b""
     assert machine.dropped == 1
+    assert machine._asked == {}
 
 
 @requirement("mcp:wire-input-bounds")

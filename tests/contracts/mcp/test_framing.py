@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.contracts.mcp.framing import TOO_LONG, requested_id
+from plugbay.contracts.mcp.framing import MAX_BATCH, TOO_LONG, requested_id
 from plugbay.contracts.mcp.messages import MAX_LINE
 from plugbay.model.errors import Code
 from plugbay.model.events import CallArrived, CallFinished, Closed, Fault, Noise
@@ -121,6 +121,16 @@ def test_answers_may_come_in_a_batch() -> None:
     ids = [frame["id"] for frame in frames(machine)]
     events = machine.receive(line([{"jsonrpc": "2.0", "id": id, "result": {"content": []}} for id in ids]))
     assert [event.id for event in events if isinstance(event, CallFinished)] == [1, 2]
+
+
+@requirement("mcp:wire-batch")
+def test_a_batch_that_would_keep_everybody_waiting_is_noise() -> None:
+    machine = session()
+    assert machine.receive(line([request(1, "ping")] * MAX_BATCH)) == []
+    assert len(frames(machine)) == MAX_BATCH
+    (event,) = machine.receive(line([request(1, "ping")] * (MAX_BATCH + 1)))
+    assert isinstance(event, Noise) and "1,001 messages" in event.why
+    assert frames(machine) == []
 
 
 @requirement("mcp:wire-batch")

@@ -256,6 +256,12 @@ def test_a_state_that_was_not_given_is_refused(state: Any) -> None:
     assert frames(machine)[0]["error"]["code"] == -32602
 
 
+def over_without_an_answer(event: Any) -> Any:
+    """The number of a question that nobody answers any more."""
+    assert isinstance(event, CallFinished) and event.failure is not None and event.failure.code == Code.CANCELLED
+    return event.id
+
+
 @requirement("mcp:wire-input-required")
 def test_a_call_that_ends_while_the_client_has_the_word_is_answered_when_it_comes_back() -> None:
     machine, number = calling()
@@ -264,9 +270,22 @@ def test_a_call_that_ends_while_the_client_has_the_word_is_answered_when_it_come
     machine.progress(number, {"progress": 1})
     machine.finish(number, None, Failure(Code.TIMEOUT, "too late"))
     assert machine.outgoing() == b""
-    assert again(machine, state, {}) == []
+    assert over_without_an_answer(*again(machine, state, {})) == 1
     (frame,) = frames(machine)
     assert (frame["id"], frame["result"]["isError"]) == (6, True)
+
+
+@requirement("mcp:wire-input-required")
+def test_what_was_asked_with_a_call_that_has_ended_since_is_answered_or_over() -> None:
+    machine, number = calling()
+    machine.call(1, WHO, number)
+    _, state = parked(machine)
+    machine.call(2, ListRoots(), number)
+    machine.finish(number, "done")
+    answered, over = again(machine, state, {"q1": YES})
+    assert answered == CallFinished(1, YES)
+    assert over_without_an_answer(over) == 2
+    assert [frame["id"] for frame in frames(machine)] == [6]
 
 
 @requirement("mcp:wire-input-required")
@@ -312,24 +331,23 @@ def test_of_too_many_parked_calls_the_oldest_gives_way() -> None:
     assert [type(event) for event in events] == [CancelArrived, CallFinished, CallArrived]
     cancelled, over, _ = events
     assert cancelled == CancelArrived(numbers[0])
-    assert isinstance(over, CallFinished) and over.failure is not None
-    assert (over.id, over.failure.code) == (0, Code.CANCELLED)
+    assert over_without_an_answer(over) == 0
     assert again(machine, states[0], {}) == []
     assert frames(machine)[0]["error"]["code"] == -32602
     assert again(machine, states[1], {"q1": YES}) == [CallFinished(1, YES)]
 
 
 @requirement("mcp:wire-input-bounds")
-def test_a_call_that_ended_while_it_was_parked_gives_way_without_a_word() -> None:
+def test_a_call_that_ended_while_it_was_parked_gives_way_with_its_question() -> None:
     machine = in_era(MODERN)
     for call in range(MAX_PARKED + 1):
         _, number = calling(call + 10, machine)
         machine.call(call, WHO, number)
         machine.finish(number, "over")
     machine.outgoing()
-    assert asked(machine.receive(line(request("next", "tools/call", modern(name="echo"))))).op == InvokeTool(
-        "echo", {}, {}
-    )
+    over, arrived = machine.receive(line(request("next", "tools/call", modern(name="echo"))))
+    assert over_without_an_answer(over) == 0
+    assert isinstance(arrived, CallArrived) and arrived.op == InvokeTool("echo", {}, {})
 
 
 def test_questions_that_are_too_long_together_fail_alone() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from plugbay.contracts.mcp import pages
 from plugbay.contracts.mcp.messages import CAPABILITIES, HANDSHAKE, LOG_LEVEL, MODERN, REVISIONS, SUBSCRIPTION, VERSION
-from plugbay.contracts.mcp.server import MAX_LISTENERS
+from plugbay.contracts.mcp.server import MAX_LISTENERS, MAX_WATCHED
 from plugbay.contracts.rpc import GREETING, READY
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import Noise, Notified, Ready
@@ -555,3 +555,20 @@ def test_who_does_not_announce_logging_does_not_log() -> None:
     machine = session(capabilities={"tools": {}})
     machine.notify(WriteLog("error", "x"))
     assert machine.outgoing() == b""
+
+
+@requirement("mcp:wire-watch-bounds")
+def test_there_is_an_end_to_what_a_client_watches() -> None:
+    machine = session()
+    for number in range(MAX_WATCHED):
+        events = machine.receive(line(request(number, "resources/subscribe", {"uri": f"a://{number}"})))
+        machine.finish(asked(events).id)
+    assert all("result" in frame for frame in frames(machine))
+    assert machine.receive(line(request("x", "resources/subscribe", {"uri": "a://x"}))) == []
+    (refused,) = frames(machine)
+    assert refused["error"]["code"] == -32603
+    wanted = {"resourceSubscriptions": [f"a://{number}" for number in range(MAX_WATCHED + 5)]}
+    events = machine.receive(line(request("l", "subscriptions/listen", modern(notifications=wanted))))
+    assert len([event for event in events if isinstance(event, Notified)]) == MAX_WATCHED
+    (agreed,) = frames(machine)
+    assert len(agreed["params"]["notifications"]["resourceSubscriptions"]) == MAX_WATCHED

@@ -23,8 +23,9 @@ MAX_PAGES = 1_000
 MAX_ENTRIES = 10_000
 """Entries of one list; the largest real catalogues have some hundreds."""
 
-MAX_LIST_BYTES = 64 << 20
-"""Bytes of the answers that make one list: four full lines, and what they take in memory once read."""
+MAX_LIST_BYTES = 16 << 20
+"""Bytes of the answers that make one list, as many as a line has: what is offered takes five seconds to look at then,
+and nobody else is heard meanwhile. The largest real catalogues have some hundred thousand."""
 
 MAX_WARNINGS = 100
 """Warnings kept; the odd entries of a list are usually odd in the same way."""
@@ -65,16 +66,20 @@ class Listing:
     def take(self, result: Any, size: int) -> None:
         """One page, of `size` bytes."""
         listed = self._todo[0]
-        entries = result.get(listed.key) if isinstance(result, dict) else None
+        page = result if isinstance(result, dict) else {}
+        entries = page.get(listed.key)
         if not isinstance(entries, list):
             self.warn(f"{listed.method} was answered without {listed.key} (an array)")
             entries = []
-        for entry in entries[: MAX_ENTRIES - len(self._entries)]:
-            self._keep(listed, entry)
         self._pages += 1
         self._bytes += size
-        if self._goes_on(listed, result.get("nextCursor") if isinstance(result, dict) else None):
+        room = MAX_ENTRIES - len(self._entries) if self._bytes <= MAX_LIST_BYTES else 0
+        for entry in entries[:room]:
+            self._keep(listed, entry)
+        if len(entries) <= room and self._goes_on(listed, page.get("nextCursor")):
             return
+        if len(entries) > room:
+            self._warn_of_rest(listed)
         self.offer[listed.name] = self._entries
         self._next()
 
@@ -102,13 +107,16 @@ class Listing:
             what = "a cursor that it had given before" if isinstance(cursor, str) else "a cursor that is no string"
             self.warn(f"{listed.method} was answered with {what}; the rest of the list is not read")
             return False
-        if len(self._entries) >= MAX_ENTRIES or self._pages >= MAX_PAGES or self._bytes >= MAX_LIST_BYTES:
-            bounds = f"{MAX_ENTRIES:,} entries, {MAX_PAGES:,} pages or {MAX_LIST_BYTES:,} bytes"
-            self.warn(f"{listed.method} has more than {bounds}; the rest of the list is not read")
+        if self._pages >= MAX_PAGES or self._bytes >= MAX_LIST_BYTES:
+            self._warn_of_rest(listed)
             return False
         self._seen.add(cursor)
         self._cursor = cursor
         return True
+
+    def _warn_of_rest(self, listed: List) -> None:
+        bounds = f"{MAX_ENTRIES:,} entries, {MAX_PAGES:,} pages or {MAX_LIST_BYTES:,} bytes"
+        self.warn(f"{listed.method} has more than {bounds}; the rest of the list is not read")
 
     def _keep(self, listed: List, entry: Any) -> None:
         identity = entry.get(listed.identity) if isinstance(entry, dict) else None

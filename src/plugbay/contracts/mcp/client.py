@@ -15,7 +15,7 @@ from plugbay.contracts.mcp.welcoming import WelcomingMachine
 from plugbay.contracts.rpc import Asked, error_text, malformed, noise
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished, Notified
-from plugbay.model.operations import ChangeResource, CheckHealth, InvokeTool, SetLogLevel, WatchResource
+from plugbay.model.operations import AskUser, ChangeResource, CheckHealth, InvokeTool, SetLogLevel, WatchResource
 from plugbay.wire.lines import HEAD_BYTES
 from plugbay.wire.strict_json import ABSENT
 
@@ -131,7 +131,8 @@ class ClientMachine(WelcomingMachine):
         return Failure(Code.TOOL_NOT_EXPOSED, f"the server does not offer {tool!r}")
 
     def cancel(self, id: CallId, reason: str) -> None:
-        self._asking.pop(id, None)
+        if self._asking.pop(id, None) is not None:
+            self._asked = {number: asked for number, asked in self._asked.items() if not _is_of(asked, id)}
         self._unwatch(id)
         super().cancel(id, reason)
 
@@ -174,7 +175,7 @@ class ClientMachine(WelcomingMachine):
             failure = self._put(sent, self._answers_of(sent))
             return [] if failure is None else self._over(sent, None, failure)
         self._asking[sent.call] = sent
-        return [event for question in asked for event in self._arrival(question)]
+        return [event for question in asked for event in self._arrival(question, sent.call)]
 
     def _questions(self, sent: Sent, required: InputRequired, frame: bytes) -> list[Asked] | Failure:
         if sent.refusal is not None:
@@ -195,6 +196,8 @@ class ClientMachine(WelcomingMachine):
             op = questions.read(method, as_object(said.get("params")))
             if op is None or isinstance(op, str):
                 return malformed(f"the answer to {sent.method} wants input that cannot be asked for: {op}", frame)
+            if isinstance(op, AskUser):
+                op.during = sent.op
             if questions.CAPABILITIES[method] not in self.offers:
                 what = f"the server wants {questions.CAPABILITIES[method]}, which is not granted"
                 return Failure(Code.CAPABILITY_NOT_ALLOWED, what, origin=Origin.POLICY)
@@ -280,6 +283,11 @@ class ClientMachine(WelcomingMachine):
             return []
         del self._open[id]
         return self._unheard(ended, ENDED)
+
+
+def _is_of(asked: Asked, call: CallId) -> bool:
+    """Whether a question came inside an answer to this call."""
+    return isinstance(asked, Input) and asked.sent.call == call
 
 
 def _why_unheard(message: Any) -> str:

@@ -66,7 +66,7 @@ def from_error(op: type, method: str, error: Any) -> Failure:
     if not isinstance(error, dict):
         return Failure(Code.MALFORMED_RESPONSE, f"the error in the answer to {method} is not an object")
     data = error.get("data")
-    told = _told(data.get(FAILURE)) if isinstance(data, dict) else None
+    told = _told(data.get(FAILURE), by_host=op in _HOST_SERVICES) if isinstance(data, dict) else None
     return told or _plain_error(op, error)
 
 
@@ -85,7 +85,7 @@ def _plain_error(op: type, error: dict[str, Any]) -> Failure:
 def from_result(result: dict[str, Any]) -> Failure:
     """A result with `isError`."""
     meta = result.get("_meta")
-    told = _told(meta.get(FAILURE)) if isinstance(meta, dict) else None
+    told = _told(meta.get(FAILURE), by_host=False) if isinstance(meta, dict) else None
     return told or _plain_result(result)
 
 
@@ -101,8 +101,11 @@ def content_text(result: dict[str, Any]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _told(said: Any) -> Failure | None:
-    """A failure that travelled whole; None when that is not one."""
+def _told(said: Any, *, by_host: bool) -> Failure | None:
+    """A failure that travelled whole; None when that is not one.
+
+    A host says who decided. A server is always the one who did: it must not pass its word off as the operator's.
+    """
     if not isinstance(said, dict):
         return None
     code, origin, message, detail = (said.get(key) for key in ("code", "origin", "message", "detail"))
@@ -116,7 +119,7 @@ def _told(said: Any) -> Failure | None:
     return Failure(
         code,
         message,
-        origin=origin,
+        origin=origin if by_host else Origin.PLUGIN,
         detail=detail,
         retryable=said.get("retryable") is True,
         retry_after_ms=wait if type(wait) is int and wait >= 0 else None,
@@ -148,7 +151,7 @@ def to_error(op: type, failure: Failure, *, modern: bool = False) -> tuple[int, 
     plain: dict[str, Any] = {"code": number, "message": message, "data": data}
     if _same(_plain_error(op, plain), failure):
         return number, message, data
-    if number == MISSING_CAPABILITY:
+    if number == MISSING_CAPABILITY and "requires" in detail:
         return number, message, {"requiredCapabilities": detail["requires"], FAILURE: _whole(failure)}
     own = data if isinstance(data, dict) else {}
     return number, message, {**own, FAILURE: _whole(failure)}

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 TOO_LONG = f"a line longer than the maximum of {messages.MAX_LINE:,} bytes"
 
 
+MAX_BATCH = 1_000
+"""Messages of a batch, 10 ms of work; a line has room for 400,000, during which nobody else would be heard."""
+
+
 class FramedMachine(RpcMachine):
     """The line-by-line half of the MCP machine."""
 
@@ -64,8 +68,8 @@ class FramedMachine(RpcMachine):
             items = self.codec.decode(line)
         except Malformed as error:
             return noise(line, f"malformed line: {error}")
-        if not items:
-            return noise(line, "an empty batch")
+        if not 0 < len(items) <= MAX_BATCH:
+            return noise(line, f"a batch of {len(items):,} messages; there may be 1 to {MAX_BATCH:,}")
         events: list[Event] = []
         for item in items:
             body = self.codec.encode(item)

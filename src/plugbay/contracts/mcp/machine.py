@@ -33,7 +33,6 @@ DISCOVERING, LISTING = "discovering", "listing"
 """HOST: it has opened in the modern era; it is welcome, and reads what the server offers."""
 
 _TOLD = frozenset({OfferExports, ChangeResource, WriteLog})
-_IDS = (int, float, str, type(None))
 
 
 def _transitions() -> dict[tuple[str, str, str], str]:
@@ -99,9 +98,9 @@ class McpMachine(ParkingMachine):
         method, id = message.method, message.id
         if not (isinstance(method, str) and method):
             return self._take_answer(id, message, line)
-        if id is None and method.startswith(messages.NOTIFICATION):
-            id = ABSENT  # some write every key there is
-        if id is not ABSENT and type(id) not in _IDS:
+        if not messages.wants_answer(method, id):
+            id = ABSENT
+        if id is not ABSENT and type(id) not in messages.IDS:
             return noise(line, "a request whose id is neither a number nor a string")
         params = as_object(None if message.params is ABSENT else self.codec.load(message.params))
         if id is ABSENT:

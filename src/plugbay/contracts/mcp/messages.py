@@ -48,6 +48,9 @@ UPDATED, ACKNOWLEDGED = "notifications/resources/updated", "notifications/subscr
 NOTIFICATION = "notifications/"
 """How every notification begins."""
 
+IDS = (int, float, str, type(None))
+"""What the id of a request may be."""
+
 LIST_CHANGED = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
 """The notification that a list is out of date → whose."""
 
@@ -149,6 +152,11 @@ def client_capabilities(offers: frozenset[str]) -> dict[str, Any]:
     """What a host says it can be asked, by what the operator granted."""
     granted: dict[str, Any] = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
     return {name: settings for name, settings in granted.items() if name in offers}
+
+
+def wants_answer(method: str, id: Any) -> bool:
+    """Whether a message with an id is a request: some write every key there is, so a notification may have null."""
+    return id is not None or not method.startswith(NOTIFICATION)
 
 
 def as_object(value: Any) -> dict[str, Any]:

@@ -31,11 +31,11 @@ def exports_of(offer: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[list[E
     Where two would have one name a tool keeps it, a resource is called by its address, and a prompt `prompt:NAME`.
     """
     warnings: list[str] = []
-    names = Counter(_wished_name(name, entry) for name, entry in _entries(offer))
+    names = Counter(wished_name(name, entry) for name, entry in _entries(offer))
     taken: set[str] = set()
     exports: list[Export] = []
     for name, entry in _entries(offer):
-        wished, other = _wished_name(name, entry), _other_name(name, entry)
+        wished, other = wished_name(name, entry), _other_name(name, entry)
         free = [each for each in (wished, other) if each and each not in taken]
         clear = name == "tools" or names[wished] == 1
         chosen = next((each for each in free if clear or each == other), "")
@@ -64,13 +64,13 @@ def address(export: Export, given: Mapping[str, Any]) -> str | None:
     return expanded(template, given) if isinstance(template, str) else definition.get("uri")
 
 
+def wished_name(name: str, entry: Mapping[str, Any]) -> str:
+    """What an entry of the list `name` is called where that is clear; a resource without a name has its address."""
+    return as_text(entry.get("name")) or _identity(name, entry)
+
+
 def _entries(offer: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[tuple[str, Mapping[str, Any]]]:
     return [(listed.name, entry) for listed in LISTS for entry in offer.get(listed.name, ())]
-
-
-def _wished_name(name: str, entry: Mapping[str, Any]) -> str:
-    """What it is called where that is clear; a resource without a name has its address."""
-    return as_text(entry.get("name")) or _identity(name, entry)
 
 
 def _other_name(name: str, entry: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from plugbay.contracts.base import Misuse
 from plugbay.contracts.mcp import errors, messages, questions, replies
 from plugbay.contracts.mcp.calling import CALL, Sent
 from plugbay.contracts.mcp.messages import MODERN, as_object
-from plugbay.contracts.mcp.server import Served, ServerMachine
+from plugbay.contracts.mcp.server import Served, ServerMachine, unanswered
 from plugbay.contracts.rpc import malformed
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
@@ -151,14 +151,14 @@ class ParkingMachine(ServerMachine):
         served = parked.served
         served.id, served.token, served.caller = again.id, again.token, again.caller
         served.is_parked = False
-        if served.outcome is not None:
-            self._asked[parked.number] = served
-            self.finish(parked.number, *served.outcome)
-            return []
         events: list[Event] = []
         for key in [key for key in served.questions if key in answers]:
             call, op = served.questions.pop(key)
             events.append(_answer(call, op, answers[key]))
+        if served.outcome is not None:
+            self._asked[parked.number] = served
+            self.finish(parked.number, *served.outcome)
+            return events + unanswered(served)
         unasked = self._park(parked.number, served) if served.questions else None
         if unasked is not None:
             events += [CallFinished(call, None, unasked) for call, _ in served.questions.values()]
@@ -169,8 +169,8 @@ class ParkingMachine(ServerMachine):
         events: list[Event] = []
         while len(self._parked) > MAX_PARKED:
             parked = self._parked.pop(next(iter(self._parked)))
-            if self._asked.pop(parked.number, None) is not None:
-                events += self._drop(parked.number, parked.served)
+            is_over = self._asked.pop(parked.number, None) is None
+            events += unanswered(parked.served) if is_over else self._drop(parked.number, parked.served)
         return events
 
     # How it ends.

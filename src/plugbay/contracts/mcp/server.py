@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 MAX_LISTENERS = 64
 """Subscriptions of one client at a time; it needs one, and replaces it when it wants to hear of more."""
 
+MAX_WATCHED = 1_000
+"""Resources that a session, or a subscription, hears of; for each of them a plugin is asked to watch it."""
+
 _LISTS = {listed.method: listed for listed in LISTS}
 _MODERN_ONLY = frozenset({messages.DISCOVER, messages.LISTEN})
 _FLAGS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
@@ -77,6 +80,11 @@ class Served(Asked):
         """What the client was asked during the call, by its key: our call, and the question."""
         self.outcome: tuple[Any, Failure | None] | None = None
         """How it ended, when that was while it was parked."""
+
+
+def unanswered(served: Served) -> list[Event]:
+    """What becomes of the questions of a call that is over: nobody will answer them."""
+    return [CallFinished(call, None, gone("the call is over")) for call, _ in served.questions.values()]
 
 
 class ServerMachine(ClientMachine):
@@ -181,6 +189,9 @@ class ServerMachine(ClientMachine):
         if isinstance(op, InvokeTool) and op.tool not in self._tools:
             self._error(id, errors.INVALID_PARAMS, f"unknown tool: {op.tool}")
             return []
+        if isinstance(op, WatchResource) and op.wanted and len(self._subscribed) >= MAX_WATCHED:
+            self._error(id, errors.INTERNAL_ERROR, f"{MAX_WATCHED:,} resources are watched for this client already")
+            return []
         token = as_object(params.get("_meta")).get(messages.TOKEN)
         return self._serve(Served(id, op, caller, token), params)
 
@@ -254,7 +265,7 @@ class ServerMachine(ClientMachine):
         }
         uris = wanted.get("resourceSubscriptions")
         if isinstance(uris, list) and as_object(self.server.capabilities.get("resources")).get("subscribe") is True:
-            agreed["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)]
+            agreed["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)][:MAX_WATCHED]
         before = self._watched_uris()
         self._listeners[id] = agreed
         self._tell_listener(id, messages.ACKNOWLEDGED, {"notifications": agreed})
@@ -292,9 +303,7 @@ class ServerMachine(ClientMachine):
 
     def _drop(self, number: CallId, asked: Asked) -> list[Event]:
         """With a call its questions are over, which nobody will answer."""
-        questions = list(asked.questions.values()) if isinstance(asked, Served) else []
-        over = (CallFinished(call, None, gone("the client called off the call")) for call, _ in questions)
-        return [CancelArrived(number), *over]
+        return [CancelArrived(number), *(unanswered(asked) if isinstance(asked, Served) else ())]
 
     # What we tell.
 
