@@ -53,7 +53,7 @@ def test_questions_are_templates_for_kinds_that_a_scenario_can_be_repeated_for()
     questions = shared("nexo", "questions.json")
     assert set(questions) == {"tool", "topic", "hook", "channel", "llm_provider", "vector_backend"}
     assert [kind for kind, messages in questions.items() if template_problems(messages, NAMES, ())] == []
-    assert [kind for kind, messages in questions.items() if messages[-1]["id"] != 100] == []
+    assert [kind for kind, messages in questions.items() if messages[-1]["id"] != "$id"] == []
 
 
 def test_every_host_that_a_scenario_names_exists() -> None:
@@ -116,7 +116,7 @@ def test_questions_of_kaged_are_templates_that_ask_for_an_answer() -> None:
     questions = shared("kaged", "questions.json")
     assert set(questions) == {"tool", "method", "hook"}
     assert [kind for kind, messages in questions.items() if template_problems(messages, NAMES, GENERATORS)] == []
-    assert [kind for kind, messages in questions.items() if messages[-1]["id"] != 100] == []
+    assert [kind for kind, messages in questions.items() if messages[-1]["id"] != "$id"] == []
 
 
 @requirement("kaged:kit-host-stands-by")
@@ -183,7 +183,7 @@ def test_questions_of_ainb_are_templates_that_end_with_something_that_is_answere
     questions = shared("ainb", "questions.json")
     assert set(questions) == {"screen", "cli_namespace", "snapshot"}
     assert [kind for kind, messages in questions.items() if template_problems(messages, NAMES, GENERATORS)] == []
-    assert [kind for kind, messages in questions.items() if messages[-1]["id"] != 100] == []
+    assert [kind for kind, messages in questions.items() if messages[-1]["id"] != "$id"] == []
 
 
 @requirement("ainb:kit-host-stands-by")

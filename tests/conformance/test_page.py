@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -195,3 +196,15 @@ def test_a_message_of_many_lines_is_bounded() -> None:
 def test_a_verdict_counts_what_was_tried() -> None:
     assert verdict(Report("rune", (REPORT.axes[0],))) == "conforms to rune"
     assert verdict(Report("rune", ())) == "was not held to rune"
+
+
+def test_several_targets_that_broke_one_rule_have_a_card_each() -> None:
+    other = replace(FOUND, what="it stayed, too", case="tool coffee")
+    axis = AxisResult("rune.leave.after_ok", "leaves", Status.FAILED, FOUND.words(), 1.0, (FOUND, other))
+    elements = Elements(page(Report("rune", (axis,)), ABOUT))
+    cards = [attributes["id"] for tag, attributes in elements.found if tag == "article"]
+    assert cards == ["rune.leave.after_ok", "rune.leave.after_ok-2"]
+    links = [attributes["href"] for tag, attributes in elements.found if tag == "a"]
+    assert links == [f"#{id}" for id in cards]
+    assert "tool tea" in elements.text
+    assert "tool coffee" in elements.text

@@ -561,7 +561,7 @@ NEXO_MUTATIONS: dict[str, tuple[str, str, str]] = {
     "nexo.event.no_reply": (
         "def on_event(params):",
         "def on_event(params):\n    say(id=None, result={})",
-        "$.id: expected 90, got null",
+        "$.id: expected 100, got null",
     ),
     "nexo.publish.allowed": (
         'params={"topic": "plugin.inbound.pigeon"',

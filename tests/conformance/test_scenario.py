@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plugbay.conformance.scenario import FOLDER, Fixture, ScenarioInvalid, load, load_all, parse
-from plugbay.conformance.steps import STEPS, Expect, Send, verb_of
+from plugbay.conformance.steps import STEPS, Expect, Send, templates_of, verb_of
 
 GOOD: dict[str, Any] = {
     "id": "rune.some.rule",
@@ -55,6 +56,82 @@ def test_what_concerns_the_whole_scenario_is_read() -> None:
     assert (scenario.host, scenario.for_each, scenario.skip_when) == ("refusing", "question", "all")
     assert scenario.learn == {"tool": "result.tools"}
     assert scenario.fixture == Fixture(manifest="x = 1", config={}, capabilities=["llm"])
+
+
+def test_a_scenario_says_how_a_process_is_opened_that_has_several_turns() -> None:
+    assert parse(json.dumps(GOOD)).opening is None
+    assert parse(json.dumps({**GOOD, "opening": []})).opening == ()
+    opening = [{"send": {"id": 1}}, {"expect": {"id": 1}, "within": 2}]
+    assert parse(json.dumps({**GOOD, "opening": opening})).opening == (
+        Send(send={"id": 1}),
+        Expect(expect={"id": 1}, within=2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        ({"sned": 1}, f"opening[0]: no verb of a step; there is {', '.join(STEPS)}; did you mean 'send'?"),
+        ({"send": "$context"}, "opening[0]: '$context' is not a named value"),
+        ({"close_stdin": True}, "opening: an opening consists of `send` and `expect`, and nothing of it is remembered"),
+        (
+            {"expect": {}, "within": 1, "remember": {"a": "b"}},
+            "opening: an opening consists of `send` and `expect`, and nothing of it is remembered",
+        ),
+    ],
+)
+def test_an_opening_is_the_same_for_every_turn(step: Any, problem: str) -> None:
+    assert problems_of(json.dumps({**GOOD, "cases": [{"context": 1}], "opening": [step]})) == [problem]
+
+
+@pytest.mark.parametrize("contract", ["rune", "nexo", "kaged", "ainb", "vai", "mcp"])
+def test_no_request_of_a_turn_has_an_id_that_the_next_turn_would_have_too(contract: str) -> None:
+    asked = [
+        (scenario.id, id)
+        for scenario in load_all(contract)
+        if scenario.opening is not None
+        for step in scenario.steps
+        for template in templates_of(step)
+        for id in ids_in(template)
+    ]
+    assert bool(asked) is (contract != "rune"), "a plugin of rune has a process for each call"
+    assert [each for each in asked if not each[1].startswith("$")] == []
+
+
+REMEMBERED = {
+    "ainb.chunked_publish_ordering.orphans": "a process keeps the chunks that it could not put together",
+    "kaged.storage.refused": "its opening is different in each case",
+    "nexo.channel.start": "a channel that was started stays started",
+    "nexo.channel.stop": "a channel that was stopped stays stopped",
+    "nexo.channel.stop_unstarted": "no channel was started yet",
+    "nexo.channel.send": "a channel that was started stays started",
+    "nexo.vector.upsert": "what was stored stays",
+    "nexo.vector.search": "what was stored stays",
+    "nexo.vector.delete": "what was deleted stays so",
+    "vai.compactors.artifact": "a file is left in the folder of the process",
+    "vai.harnesses.resume": "the process is started again in its course",
+    "vai.leaving.at_work": "the process leaves",
+}
+"""Rules for each of something, and why each of them has a process of its own."""
+
+
+def test_what_is_asked_of_each_is_asked_in_turns_unless_a_process_would_remember_it() -> None:
+    resident = [scenario for name in ("nexo", "kaged", "ainb", "vai", "mcp") for scenario in load_all(name)]
+    repeated = [scenario for scenario in resident if scenario.for_each is not None]
+    assert {scenario.id for scenario in repeated if scenario.opening is None} == set(REMEMBERED)
+    assert len(repeated) > 3 * len(REMEMBERED)
+
+
+def ids_in(template: Any) -> Iterator[str]:
+    """The ids of requests and what refers to them: numbers, names, and texts as they are in vai."""
+    if isinstance(template, list):
+        template = dict(enumerate(template))
+    for key, value in template.items() if isinstance(template, dict) else ():
+        is_id = isinstance(value, int) or str(value).startswith(("$", "req_"))
+        if is_id and key in ("id", "requestId", "request_id"):
+            yield str(value)
+        elif key != "_context":  # kaged says there which of its own requests a call is for
+            yield from ids_in(value)
 
 
 @pytest.mark.parametrize(

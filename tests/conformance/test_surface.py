@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plugbay.conformance.dialects import dialect
-from plugbay.conformance.scenario import Scenario, parse
+from plugbay.conformance.scenario import IDS, Scenario, parse
 from plugbay.conformance.surface import Surface, Target, with_string
 from plugbay.model.spec import Export, PluginSpec, Timeouts
 
@@ -181,7 +181,7 @@ def test_a_need_of_ainb_is_met_by_the_manifest() -> None:
 
 
 def test_a_tour_asks_for_everything_under_numbers_of_its_own() -> None:
-    tour = surface(*AINB_EXPORTS, contract="ainb", snapshots=("t",)).named(Target())["tour"]
+    tour = surface(*AINB_EXPORTS, contract="ainb", snapshots=("t",)).tour()
     assert [message["method"].removeprefix("plugin/") for message in tour] == [
         "render",
         "render",
@@ -189,8 +189,30 @@ def test_a_tour_asks_for_everything_under_numbers_of_its_own() -> None:
         "handle_event",
         "plugbay_conformance_ping",
     ]
-    assert [message.get("id") for message in tour] == [100, 101, 102, None, 104]
+    assert [message.get("id") for message in tour] == [1_000, 1_001, 1_002, None, 1_004]
     assert [message["params"].get("screen_id") for message in tour[:2]] == ["main", "more"]
+
+
+@pytest.mark.parametrize(("contract", "exports"), [("nexo", EXPORTS), ("ainb", AINB_EXPORTS), ("vai", ())])
+def test_no_id_comes_twice_in_the_turns_of_a_process(contract: str, exports: tuple[Export, ...]) -> None:
+    known = surface(*exports, contract=contract)
+
+    def ids(turn: int) -> set[Any]:
+        asked = replace(known, turn=turn)
+        named = asked.named(Target())
+        messages = [*asked.tour(), *named["several"]]
+        return {named[name] for name in IDS} | {message["id"] for message in messages if "id" in message}
+
+    turns = [id for turn in range(3) for id in ids(turn)]
+    assert len(turns) == len(set(turns)) > 3 * len(IDS)
+
+
+def test_what_is_asked_about_a_target_has_the_first_id_of_its_turn() -> None:
+    known = surface(*EXPORTS)
+    target = known.targets(scenario(for_each="tool"))[1]
+    for turn in (0, 1):
+        named = replace(known, turn=turn).named(target)
+        assert named["request"]["id"] == named["question"][-1]["id"] == named["id"]
 
 
 def test_what_the_manifest_implies_is_filled_in() -> None:

@@ -1,9 +1,10 @@
-"""One scenario, tried: what counts when its conversations end differently, and how its process is started."""
+"""One scenario, tried: which turns a process has, what counts when they end differently, and how it is started."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from plugbay.conformance.dialects import dialect
 from plugbay.conformance.report import Status
 from plugbay.conformance.scenario import parse
 from plugbay.conformance.surface import Surface
-from plugbay.conformance.trial import Verdict, launch_of, try_scenario
+from plugbay.conformance.trial import ENOUGH, NAMED, Verdict, launch_of, try_scenario
 from plugbay.model.spec import Export, PluginSpec
 from plugbay.process.child import Spawner
 
@@ -74,7 +75,10 @@ def test_a_failure_names_the_rule_the_step_the_case_and_the_last_words() -> None
     script = "echo oh dear >&2; exit 3"
     verdict = tried(spec(script), steps=ANSWER, cases=says("yes"), for_each="tool")
     assert verdict.status is Status.FAILED
-    assert verdict.detail.splitlines() == [
+    assert [found.what for found in verdict.findings] == [
+        f"{name}: its output ended (exit code 3)" for name in ("one", "two")
+    ]
+    assert verdict.findings[0].words().splitlines() == [
         "one: its output ended (exit code 3)",
         "rule: the rule",
         "clause: Plugin runtime protocol rterm.plugin.v1 (2026-04-16), 1. Rules",
@@ -84,6 +88,138 @@ def test_a_failure_names_the_rule_the_step_the_case_and_the_last_words() -> None
         "exit: exit code 3",
         "stderr: oh dear",
     ]
+
+
+# Several turns of one process.
+
+OPENING = [{"send": {"hello": 1}}, {"expect": {"hello": 1}, "within": 10}]
+CALL: list[dict[str, Any]] = [
+    {"send": {"id": "$id", "call": "$tool"}},
+    {"expect": {"id": "$id", "call": "$tool"}, "within": 10},
+]
+FOUR = tuple(Export("tool", name) for name in ("one", "two", "three", "four"))
+
+NOTED = """
+echo started >> "$NOTES"
+while read -r line; do echo "$line" >> "$NOTES"; case "$line" in {case} esac; echo "$line"; done
+"""
+"""An echo that writes down when it is started and what it hears, and does something else in some cases."""
+
+
+def noted(notes: Path, case: str = "", exports: tuple[Export, ...] = FOUR) -> PluginSpec:
+    return replace(spec(NOTED.format(case=case)), env=(("NOTES", str(notes)),), exports=exports)
+
+
+def lives(notes: Path) -> list[list[str]]:
+    """For each process the tools that it was asked for."""
+    processes = notes.read_text().split("started\n")[1:]
+    return [[json.loads(line)["call"] for line in each.splitlines() if "call" in line] for each in processes]
+
+
+def test_a_process_that_is_opened_has_turn_after_turn(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    verdict = tried(noted(notes), opening=OPENING, steps=CALL, for_each="tool", cases=[{"x": 1}, {"x": 2}])
+    assert (verdict.status, verdict.detail) == (Status.PASSED, "")
+    assert lives(notes) == [["one", "one", "two", "two", "three", "three", "four", "four"]]
+    heard = [json.loads(line) for line in notes.read_text().splitlines()[1:]]
+    assert [message for message in heard if "hello" in message] == [{"hello": 1}], "the opening comes once"
+    assert len({message["id"] for message in heard[1:]}) == 8
+
+
+def test_without_an_opening_every_turn_has_a_process_of_its_own(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    assert tried(noted(notes), steps=CALL, for_each="tool").status is Status.PASSED
+    assert lives(notes) == [["one"], ["two"], ["three"], ["four"]]
+
+
+def test_an_opening_that_says_nothing_is_one(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    assert tried(noted(notes), opening=[], steps=CALL, for_each="tool").status is Status.PASSED
+    assert lives(notes) == [["one", "two", "three", "four"]]
+
+
+def test_every_target_that_breaks_the_rule_is_named_as_if_it_had_been_alone(tmp_path: Path) -> None:
+    notes, case = tmp_path / "notes", "*two*) line='{\"id\":0}';; *four*) line=7;;"
+    together = tried(noted(notes, case), opening=OPENING, steps=CALL, for_each="tool")
+    assert [found.what for found in together.findings] == [
+        'two: $.id: expected 100, got 0; $.call: expected "two", got nothing',
+        "four: not one JSON object on one line: JSON, but not an object",
+    ]
+    assert lives(notes) == [["one", "two"], ["two"], ["three", "four"], ["four"]]
+    alone = tried(noted(notes, case), steps=[*OPENING, *CALL], for_each="tool")
+    assert together.findings == alone.findings
+    assert together.detail == alone.detail
+
+
+def test_a_turn_that_breaks_the_rule_after_others_is_had_again_first(tmp_path: Path) -> None:
+    notes, once = tmp_path / "notes", "*call*) echo $line; exit;;"
+    verdict = tried(noted(notes, once), opening=OPENING, steps=CALL, for_each="tool")
+    assert (verdict.status, verdict.detail) == (Status.PASSED, "")
+    assert [life[0] for life in lives(notes)] == ["one", "two", "three", "four"]
+
+
+def test_a_line_that_is_too_much_breaks_the_rule_only_where_the_rule_is_about_that(tmp_path: Path) -> None:
+    notes, twice = tmp_path / "notes", r"""*two*) printf '%s\n%s\n' "$line" "$line"; continue;;"""
+    verdict = tried(noted(notes, twice), opening=OPENING, steps=CALL, for_each="tool")
+    assert (verdict.status, verdict.detail) == (Status.PASSED, "")
+    once = [*CALL, {"expect_silence": 0.1}]
+    verdict = tried(noted(notes, twice), opening=OPENING, steps=once, for_each="tool")
+    assert [found.what for found in verdict.findings] == ["two: it wrote something although nothing was asked"]
+
+
+def test_a_target_that_broke_the_rule_in_one_case_has_no_other(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    cases = [{"x": 1}, {"x": 2}]
+    verdict = tried(noted(notes, "*two*) line=7;;"), opening=OPENING, steps=CALL, for_each="tool", cases=cases)
+    assert [found.case for found in verdict.findings] == ['tool two, with {"x": 1}']
+    assert lives(notes)[1:] == [["two"], ["three", "three", "four", "four"]]
+
+
+def test_when_several_targets_broke_the_rule_the_others_are_named_and_not_tried(tmp_path: Path) -> None:
+    notes, tools = tmp_path / "notes", tuple(Export("tool", f"t{number}") for number in range(ENOUGH + NAMED + 2))
+    verdict = tried(noted(notes, "*call*) exit;;", tools), opening=OPENING, steps=CALL, for_each="tool")
+    assert [found.case for found in verdict.findings] == ["tool t0", "tool t1", "tool t2"]
+    assert lives(notes) == [["t0"], ["t1"], ["t2"]]
+    hints = [found.hint for found in verdict.findings]
+    assert hints == ["", "", "after that, not tried: t3, t4, t5, t6, t7 and 2 more"]
+
+
+def test_a_process_that_cannot_be_opened_is_no_matter_of_its_target(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    verdict = tried(noted(notes, "*hello*) line=7;;"), opening=OPENING, steps=CALL, for_each="tool")
+    [found] = verdict.findings
+    assert (found.step, found.case) == ("2 of 4 (expect)", "tool one")
+    assert found.hint == "after that, not tried: two, three, four"
+    assert lives(notes) == [[]]
+
+
+def test_a_target_that_has_to_be_waited_for_in_vain_is_enough(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    soon = [CALL[0], {**CALL[1], "within": 0.2}]
+    verdict = tried(noted(notes, "*call*) continue;;"), opening=OPENING, steps=soon, for_each="tool")
+    [found] = verdict.findings
+    assert (found.what, found.hint) == ("one: nothing came within 0.2 s", "after that, not tried: two, three, four")
+    assert lives(notes) in ([["one"]], [[]]), "it may not even have heard of it by then"
+
+
+LEAVE = [{"close_stdin": True}, {"expect_exit": {"code": 0, "within": 10}}]
+
+
+def test_a_process_that_left_has_no_other_turn(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    assert tried(noted(notes), opening=OPENING, steps=[*CALL, *LEAVE], for_each="tool").status is Status.PASSED
+    assert lives(notes) == [["one"], ["two"], ["three"], ["four"]]
+
+
+def test_a_turn_that_could_not_be_had_leaves_its_process_for_the_next(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    steps = [*CALL, {"skip_unless": {"call": "three"}, "because": "not this one"}, *LEAVE]
+    some = tried(noted(notes), opening=OPENING, steps=steps, for_each="tool", skip_when="all")
+    assert (some.status, lives(notes)) == (Status.PASSED, [["one", "two", "three"], ["four"]])
+    assert tried(noted(notes), opening=OPENING, steps=steps, for_each="tool").detail == "not this one"
+
+
+# Its process.
 
 
 def test_a_program_that_is_not_there_fails_the_trial() -> None:

@@ -4,7 +4,7 @@
     comparing                             what operators of patterns are made of: topics, paths, payloads, chunks
     dialects                              what differs between contracts, and the host that stands by
     inputs, surface, ainb_facts           an input for a tool that nobody gave one for, and what a plugin offers
-    subject, conversation, trial          one process, the steps of one scenario against it, all of a scenario
+    subject, conversation, trial          one process, one turn of a scenario with it, all turns of a scenario
     endings                               why a conversation ends before its last step
     plugin_runner, fixture_runner         every scenario against one plugin, or against the fixture of an SDK
     introduction                          a program without a manifest, taken at its word

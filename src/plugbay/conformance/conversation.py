@@ -1,4 +1,4 @@
-"""The steps of one scenario, carried out against one process.
+"""The steps of one turn of a scenario, carried out against one process.
 
 Owns what each step does and when it counts as broken, and the host that stands by: what the plugin asks on its own is
 answered when its line is read; a frame counts as a line here. Refuses to know which scenarios there are, how a process
@@ -45,8 +45,8 @@ from plugbay.conformance.subject import Ended, Frame, Late, Subject
 from plugbay.conformance.template import Generator, at, fill
 from plugbay.process.command import LaunchFailed
 
-GONE_SECONDS = 0.1
-"""For the exit status of a process whose output has just ended; it only makes the report better."""
+GONE_SECONDS = 0.5
+"""For the exit status of a process whose output has just ended; on a busy machine it takes a while to be known."""
 
 LINGER_SECONDS = 0.15
 """How long `every` looks on after its end: what a plugin does because of an event, it does a moment later."""
@@ -196,7 +196,7 @@ class Conversation:
                 if not wrong:
                     return
                 if not patience.left() or self.subject.is_over:
-                    raise Broken(_listed(wrong), next(reversed(seen), None)) from None
+                    raise Broken(_listed(wrong), next(reversed(seen), None), late=True) from None
                 until = Until(min(LINGER_SECONDS, patience.left()))
 
     async def _settle(self, step: Settle) -> None:
@@ -241,7 +241,7 @@ class Conversation:
         wanted, until = step.expect_stderr, Until(step.expect_stderr.within)
         while wanted.contains.lower() not in "\n".join(self.subject.child.stderr.tail(STDERR_LINES)).lower():
             if not until.left():
-                raise Broken(f"{wanted.contains!r} did not come on stderr within {wanted.within:g} s")
+                raise Broken(f"{wanted.contains!r} did not come on stderr within {wanted.within:g} s", late=True)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _expect_stderr_without(self, step: ExpectStderrWithout) -> None:
@@ -272,7 +272,7 @@ class Conversation:
         wanted, seconds = step.expect_exit, self._seconds(step.expect_exit.within)
         status = await self.subject.exited(seconds)
         if status is None:
-            raise Broken(f"it was still running {seconds:g} s later")
+            raise Broken(f"it was still running {seconds:g} s later", late=True)
         if wanted.code is not None and status.code != wanted.code:
             raise Broken(f"it left with {status.describe()}, not with exit code {wanted.code}")
 
@@ -286,7 +286,7 @@ class Conversation:
         seconds = self._seconds(step.expect_no_orphans["within"])
         left = await self.subject.exited_with_leftovers(seconds)
         if left is None:
-            raise Broken(f"it was still running {seconds:g} s later")
+            raise Broken(f"it was still running {seconds:g} s later", late=True)
         if left:
             raise Broken(f"it left, but not what it started: {', '.join(left)}")
 
@@ -300,7 +300,7 @@ class Conversation:
         while True:
             frame = await self.subject.next_frame(until.left())
             if isinstance(frame, Late):
-                raise Nothing(f"nothing came within {until.seconds:g} s")
+                raise Nothing(f"nothing came within {until.seconds:g} s", late=True)
             if isinstance(frame, Ended):
                 raise Nothing(f"its output ended{await self._how_it_left()}")
             self.last = frame

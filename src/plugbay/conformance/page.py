@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -112,16 +113,22 @@ def _broken(report: Report, about: About) -> str:
     failed = [axis for axis in report.axes if axis.status is Status.FAILED]
     if not failed:
         return ""
-    cards = "\n".join(_card(axis, found, about) for axis in failed for found in _findings(axis))
+    cards = "\n".join(_card(axis, anchor, found, about) for axis in failed for anchor, found in _findings(axis))
     return f'<section aria-labelledby="broken"><h2 id="broken">What is broken</h2>\n{cards}</section>'
 
 
-def _findings(axis: AxisResult) -> tuple[Finding, ...]:
-    """What is known of a failure; of an axis that only has words, those."""
-    return axis.findings or (Finding(axis.detail, check=axis.id),)
+def _findings(axis: AxisResult) -> list[tuple[str, Finding]]:
+    """What is known of a failure, each with the name of its card; of an axis that only has words, those."""
+    number: Counter[str] = Counter()
+    named: list[tuple[str, Finding]] = []
+    for found in axis.findings or (Finding(axis.detail),):
+        check = found.check or axis.id
+        number[check] += 1
+        named.append((check if number[check] == 1 else f"{check}-{number[check]}", found))
+    return named
 
 
-def _card(axis: AxisResult, found: Finding, about: About) -> str:
+def _card(axis: AxisResult, anchor: str, found: Finding, about: About) -> str:
     wanted = f"It {found.title or axis.title}" if found.title else _capital(axis.title)
     again = about.again("--only", found.check or axis.id)
     parts = [
@@ -134,7 +141,7 @@ def _card(axis: AxisResult, found: Finding, about: About) -> str:
         _talk(found),
         f'<p class="label">Reproduce</p><pre class="command"><code>{_safe(again)}</code></pre>',
     ]
-    return f'<article id="{_safe(found.check or axis.id)}">{"".join(parts)}</article>'
+    return f'<article id="{_safe(anchor)}">{"".join(parts)}</article>'
 
 
 def _rule(found: Finding) -> str:
@@ -191,8 +198,7 @@ def _group(name: str, axes: Iterable[AxisResult]) -> str:
 def _row(axis: AxisResult) -> str:
     status = WORDS[axis.status]
     why = f'<span class="why">{_safe(axis.detail)}</span>' if axis.status is Status.SKIPPED else ""
-    checks = [found.check for found in axis.findings] or [axis.id]
-    links = ", ".join(f'<a href="#{_safe(check)}">what happened</a>' for check in checks)
+    links = ", ".join(f'<a href="#{_safe(anchor)}">what happened</a>' for anchor, _ in _findings(axis))
     more = f'<span class="why">{links}</span>' if axis.status is Status.FAILED else why
     name = _safe(axis.id.rpartition(".")[2])
     return (

@@ -3,7 +3,7 @@
 Owns which of the scenarios are tried, and which axes they belong to. Refuses to know when (`rounds`) and how (`trial`)
 one is tried, what a plugin offers (`surface`) and what a contract says (the scenario files).
 
-Each rule is tried in a process of its own, so one broken rule does not hide the next; rules that need a
+Each rule is tried in processes of its own, so one broken rule does not hide the next; rules that need a
 broken one are skipped.
 """
 

@@ -8,6 +8,7 @@ and only that counts. Refuses to know how a scenario is tried.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -16,8 +17,9 @@ from plugbay.conformance.scenario import Scenario
 from plugbay.conformance.steps import ExpectNoOrphans, ExpectRunning
 from plugbay.conformance.trial import Verdict
 
-AT_ONCE = 4
-"""Trials at a time. Starting a program is work for a whole core, and small machines have two."""
+AT_ONCE = min(8, max(4, os.cpu_count() or 1))
+"""Trials at a time: one for each core, because starting a program is work for one. Four on the smallest machines, where
+others wait meanwhile; eight on large ones, of which we may have been given a part."""
 
 Attempt = Callable[[Scenario, Mapping[str, AxisResult]], Awaitable[Verdict]]
 """Try a scenario, with the results of those it comes after at hand."""
@@ -91,9 +93,8 @@ class Rounds:
         finally:
             self._running.discard(scenario.id)
         seconds = time.monotonic() - began
-        found = () if verdict.finding is None else (verdict.finding,)
         self._results[scenario.id] = AxisResult(
-            scenario.id, scenario.title, verdict.status, verdict.detail, seconds, found
+            scenario.id, scenario.title, verdict.status, verdict.detail, seconds, verdict.findings
         )
         self._tell(next((n for n, each in enumerate(self._scenarios) if not self._has_passed(each)), self._told))
 

@@ -8,6 +8,13 @@
      "steps": [{"send": {"type": "handshake", "protocol_version": "$protocol"}},
                {"expect": {"type": "handshake"}, "within": 2}]}
 
+What is repeated for each tool, or in several cases, is asked in turns of one process if it says how that is opened:
+
+    {"for_each": "tool",
+     "opening": [{"send": "$initialize"}, {"expect": {"id": 1}, "within": 15}],
+     "steps": [{"send": {"id": "$id", "method": "tools/call", "params": {"name": "$tool"}}},
+               {"expect": {"id": "$id"}, "within": 30}]}
+
 Owns the format of the files, every check of them, and where they are. Refuses to know the steps (`steps`) and how
 one is carried out.
 """
@@ -22,7 +29,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from plugbay.conformance.matchers import pattern_problems
-from plugbay.conformance.steps import STEPS, Step, Strict, Text, patterns_of, templates_of
+from plugbay.conformance.steps import STEPS, Expect, Send, Step, Strict, Text, patterns_of, templates_of
 from plugbay.conformance.template import PURE, template_problems
 from plugbay.contracts.document import Document, dotted, parse_json
 from plugbay.contracts.validation import suggestion, validate
@@ -30,7 +37,10 @@ from plugbay.model.errors import PlugbayError, Problem
 
 FOLDER = Path(__file__).parent / "scenarios"
 
-NAMES = frozenset(
+IDS = tuple("id id2 id3 id4 id5 id6 id7 id8 id9".split())
+"""The ids of a scenario's own requests: new ones for each turn of a process. A question's own is `id`."""
+
+NAMES = frozenset(IDS) | frozenset(
     "plugin_id plugin_version protocol tool tools capabilities request_id input question namespaces "
     "channel llm_provider hook vector_backend topic publishes "
     "method methods notifications storage_methods shutdown_timeout hook_timeout "
@@ -124,6 +134,7 @@ class _File(Strict):
     skip_when: Literal["any", "all"] = "any"
     learn: dict[str, Text] = {}
     fixture: Fixture | None = None
+    opening: list[Any] | None = None
     steps: Annotated[list[Any], Field(min_length=1)]
 
 
@@ -138,6 +149,7 @@ class Scenario:
     section: str
     """The part of the contract's text that it is from, as the text calls it."""
     steps: tuple[Step, ...]
+    """What is done for each target and each case: a turn."""
     after: tuple[str, ...] = ()
     """Rules without which this one cannot be tried."""
     needs: tuple[str, ...] = ()
@@ -147,7 +159,9 @@ class Scenario:
     """Which host answers what the plugin asks on its own; None for the usual one of the contract."""
     for_each: str | None = None
     cases: tuple[Mapping[str, Any], ...] = ({},)
-    """The steps are carried out once per case, each in a new process, with the case's named values."""
+    """The steps are carried out once per case, with the case's named values."""
+    opening: tuple[Step, ...] | None = None
+    """What a process is told before its first turn; it then has turn after turn. None: it has one turn."""
     skip_when: str = "any"
     """The rule counts as untried when `any` or only when `all` of its conversations were."""
     learn: Mapping[str, str] = field(default_factory=dict)
@@ -200,8 +214,9 @@ def parse(text: str, source: str = "scenario") -> Scenario:
     if isinstance(document, Problem):
         raise ScenarioInvalid(source, [document])
     file, problems = validate(_File, document)
+    opening, opening_problems = _opening(document)
     steps, step_problems = _steps(document)
-    problems += step_problems
+    problems += [*opening_problems, *step_problems]
     if file is None or problems:
         raise ScenarioInvalid(source, problems)
     return Scenario(
@@ -216,27 +231,41 @@ def parse(text: str, source: str = "scenario") -> Scenario:
         host=file.host,
         for_each=file.for_each,
         cases=tuple(file.cases),
+        opening=None if file.opening is None else tuple(opening),
         skip_when=file.skip_when,
         learn=dict(file.learn),
         fixture=file.fixture,
     )
 
 
+def _opening(document: Document) -> tuple[list[Step], list[Problem]]:
+    """The steps of an opening. They are the same for every turn, so they know no cases, and none can end a turn."""
+    steps, problems = _listed(document, "opening", NAMES)
+    if any(type(step) not in (Send, Expect) or getattr(step, "remember", None) for step in steps):
+        path = ("opening",)
+        words = "an opening consists of `send` and `expect`, and nothing of it is remembered"
+        problems.append(Problem("invalid_value", dotted(path), words, line=document.line(path)))
+    return steps, problems
+
+
 def _steps(document: Document) -> tuple[list[Step], list[Problem]]:
-    """The steps of a file and what is wrong with them, as far as they can be read at all."""
-    value = document.value if isinstance(document.value, dict) else {}
-    raw = value.get("steps")
-    names = NAMES | _case_names(value.get("cases")) | _remembered(raw)
+    value = _table(document.value)
+    return _listed(document, "steps", NAMES | _case_names(value.get("cases")) | _remembered(value.get("steps")))
+
+
+def _listed(document: Document, key: str, names: frozenset[str]) -> tuple[list[Step], list[Problem]]:
+    """The steps under a key of a file and what is wrong with them, as far as they can be read at all."""
+    raw = _table(document.value).get(key)
     steps: list[Step] = []
     problems: list[Problem] = []
     for position, item in enumerate(raw if isinstance(raw, list) else []):
-        path = ("steps", position)
+        path = (key, position)
         step = _step(item)
         if isinstance(step, str):
             problems.append(Problem("invalid_value", dotted(path), step, line=document.line(path)))
             continue
         found, wrong = _checked(step, item, names)
-        problems += [_moved(problem, position, document) for problem in wrong]
+        problems += [_moved(problem, path, document) for problem in wrong]
         steps += [found] if found is not None else []
     return steps, problems
 
@@ -263,11 +292,14 @@ def _checked(kind: type[Step], item: dict[str, Any], names: frozenset[str]) -> t
     return step, problems + [Problem("invalid_value", "", text) for text in texts]
 
 
-def _moved(problem: Problem, position: int, document: Document) -> Problem:
+def _moved(problem: Problem, path: tuple[str, int], document: Document) -> Problem:
     """A problem of one step, as a problem of the file."""
-    path = dotted(("steps", position)) + (f".{problem.path}" if problem.path else "")
-    line = document.line(("steps", position, *problem.path.split(".")))
-    return Problem(problem.code, path, problem.message, line=line)
+    where = dotted(path) + (f".{problem.path}" if problem.path else "")
+    return Problem(problem.code, where, problem.message, line=document.line((*path, *problem.path.split("."))))
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _case_names(cases: Any) -> frozenset[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from plugbay.conformance import inputs
 from plugbay.conformance.dialects import Dialect
-from plugbay.conformance.scenario import Scenario
+from plugbay.conformance.scenario import IDS, Scenario
 from plugbay.conformance.template import PURE, fill
 from plugbay.contracts.kaged import storage
 from plugbay.contracts.kaged.messages import on_wire, topic
@@ -73,8 +73,14 @@ SEVERAL = 4
 FIRST_OF = "method channel llm_provider hook vector_backend topic screen cli_namespace snapshot resource prompt".split()
 """Kinds of which every conversation knows one by name."""
 
-TOUR_BEGINS = 100
-"""The first id of what is asked on a tour; a scenario's own requests have smaller ones."""
+ID_STEP = 100
+"""From one id of a scenario's own requests to the next: `settle` counts on from the one it is given."""
+
+TOUR_BEGINS = 1_000
+"""The first id of what is asked on a tour, and of several requests at once; a scenario's own have smaller ones."""
+
+TURN_STEP = 10_000
+"""From an id to the same one of the next turn: no id comes twice in the life of a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,9 @@ class Surface:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Named values that the manifest implies beside the spec."""
     place: str = ""
-    """A folder that a conversation has for itself."""
+    """A folder that a process has for itself."""
+    turn: int = 0
+    """How many turns the process has had."""
 
     def exports(self, kind: str) -> tuple[Export, ...]:
         return self.said.get(kind, _declared(self.spec, kind))
@@ -181,20 +189,17 @@ class Surface:
             return "no tool takes a text of any kind"
         return ""
 
-    def named(self, target: Target) -> dict[str, Any]:
-        """The named values of a conversation about this target, and a tour of everything the plugin can be asked."""
-        tour = [
-            message
-            for each in self._targets(tuple(self.dialect.questions))
-            for message in self._named(each)["question"]
+    def tour(self) -> list[Any]:
+        """Everything the plugin can be asked, one after the other."""
+        targets = self._targets(tuple(self.dialect.questions))
+        messages = [message for target in targets for message in self.named(target)["question"]]
+        return [
+            {**message, "id": self._id(number)} if "id" in message else message
+            for number, message in enumerate(messages, TOUR_BEGINS)
         ]
-        numbered = [
-            {**message, "id": self.dialect.request_id(number)} if "id" in message else message
-            for number, message in enumerate(tour, TOUR_BEGINS)
-        ]
-        return {**self._named(target), "tour": numbered}
 
-    def _named(self, target: Target) -> dict[str, Any]:
+    def named(self, target: Target) -> dict[str, Any]:
+        """The named values of a conversation about this target."""
         spec, tool = self.spec, target.tool
         named: dict[str, Any] = {
             "plugin_id": spec.id,
@@ -211,6 +216,7 @@ class Surface:
             "shutdown_timeout": spec.timeouts.farewell + spec.timeouts.teardown + spec.timeouts.term,
             "hook_timeout": spec.patience.get("RunHook", spec.timeouts.call),
             "request_id": f"plugin_req_{secrets.token_hex(8)}",
+            **{name: self._id(number * ID_STEP) for number, name in enumerate(IDS, 1)},
             "input": {} if tool is None else inputs.input_for(tool),
             **{kind: next(iter(self.names(kind)), "") for kind in FIRST_OF},
             **self.facts,
@@ -226,9 +232,13 @@ class Surface:
         """The first message of a question, taken apart, and as often as it may be asked at once."""
         request = dict(messages[0]) if messages else {}
         count = min(SEVERAL, export.facts.get("max_concurrency", 1) if export is not None else 1)
-        ids = [self.dialect.request_id(TOUR_BEGINS + number) for number in range(count)]
+        ids = [self._id(TOUR_BEGINS + number) for number in range(count)]
         parts = {name: request.get(name, {}) for name in ("body", "params")}
         return {"request": request, **parts, "several": [{**request, "id": id} for id in ids]}
+
+    def _id(self, number: int) -> Any:
+        """The id of a request of this turn."""
+        return self.dialect.request_id(self.turn * TURN_STEP + number)
 
 
 def with_string(tool: Export | None) -> Any:

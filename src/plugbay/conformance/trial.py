@@ -1,15 +1,19 @@
-"""One scenario, tried: as many conversations as it has targets and cases, each in a process of its own.
+"""One scenario, tried: as many turns as it has targets and cases, in one process after the other.
 
-Owns how a process is started for it, what counts when its conversations end differently, and what is told of a failure.
-Refuses to know the order of scenarios and what a plugin offers. A plugin on trial runs unconfined, whatever its
-manifest asks for: what is tried is its conversation, and whoever tries it is its author.
+Owns how a process is started for it, how many turns it has, what counts when they end differently, and what is told of
+a failure. Refuses to know the order of scenarios and what a plugin offers. A plugin on trial runs unconfined, whatever
+its manifest asks for: what is tried is its conversation, and whoever tries it is its author.
+
+A process whose scenario has an opening has turn after turn, until one breaks the rule or the process leaves; the next
+turn is then the first of another. Only a first turn can fail: one that broke the rule after others may be theirs to
+answer for, so it is had again, first. Without an opening, every turn is a first one.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +24,7 @@ from plugbay.conformance.endings import Broken, Untried
 from plugbay.conformance.filed import Filed
 from plugbay.conformance.report import EXCERPT, Finding, Status
 from plugbay.conformance.scenario import Scenario
-from plugbay.conformance.steps import verb_of
+from plugbay.conformance.steps import templates_of, verb_of
 from plugbay.conformance.stored import Stored
 from plugbay.conformance.subject import Frame, Subject
 from plugbay.conformance.surface import Surface, Target, with_string
@@ -45,68 +49,143 @@ TALK = 10
 """Messages before a failure that its report keeps."""
 
 
+ENOUGH = 3
+"""Targets that broke a rule, after which no other is tried: a report has to be read. One that had to be waited for is
+enough, because the next may take as long, up to 30 s."""
+
+NAMED = 5
+"""Of the targets that were not tried then, in the report."""
+
+
 class Verdict(NamedTuple):
     """How a trial ended, and the line the plugin said last."""
 
     status: Status
     detail: str = ""
     last: Frame | None = None
-    finding: Finding | None = None
+    findings: tuple[Finding, ...] = ()
+    """For each target that broke the rule, how."""
 
 
-def failed(finding: Finding) -> Verdict:
-    return Verdict(Status.FAILED, finding.words(), finding=finding)
+def failed(*findings: Finding) -> Verdict:
+    return Verdict(Status.FAILED, "\n".join(found.words() for found in findings), findings=findings)
+
+
+class Turn(NamedTuple):
+    """What the steps of a scenario are carried out for."""
+
+    target: Target
+    case: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """Which of several it is; empty when there is only one."""
+        parts = [str(self.target)] if self.target.kind else []
+        parts += [f"with {json.dumps(self.case)[:EXCERPT]}"] if self.case else []
+        return ", ".join(parts)
 
 
 async def try_scenario(scenario: Scenario, surface: Surface, spawner: Spawner) -> Verdict:
-    """Every conversation of a scenario, up to the first that breaks the rule."""
+    """Every turn of a scenario; a target that broke the rule has no more of them."""
     targets = surface.targets(scenario)
-    untried: list[str] = []
-    verdict = Verdict(Status.PASSED)
-    for target in targets:
-        for case in scenario.cases:
-            with TemporaryDirectory(prefix="plugbay-conform-", ignore_cleanup_errors=True) as place:
-                verdict = await _try_one(scenario, surface, spawner, target, case, Path(place))
-            if verdict.finding is not None:
-                prefix = f"{target.name}: " if len(targets) > 1 else ""
-                return failed(replace(verdict.finding, what=prefix + verdict.finding.what))
-            untried += [verdict.detail] if verdict.status is Status.SKIPPED else []
-    every = len(targets) * len(scenario.cases)
+    turns = [Turn(target, case) for target in targets for case in scenario.cases]
+    every, untried, findings, last, enough = len(turns), list[str](), list[Finding](), None, False
+    while turns and not enough:
+        with TemporaryDirectory(prefix="plugbay-conform-", ignore_cleanup_errors=True) as place:
+            process = _Process(scenario, surface, spawner, Path(place))
+            await process.have(turns)
+        untried, last = untried + process.untried, process.last
+        if process.finding is None:
+            turns = turns[process.had :]
+            continue
+        broke = turns[0].target
+        prefix = f"{broke.name}: " if len(targets) > 1 else ""
+        findings.append(replace(process.finding, what=prefix + process.finding.what))
+        turns = [turn for turn in turns if turn.target != broke]
+        enough = process.is_hopeless or len(findings) == ENOUGH
+    if findings:
+        return failed(*findings[:-1], _with_the_others(findings[-1], turns))
     skipped = len(untried) == every if scenario.skip_when == "all" else bool(untried)
-    return Verdict(Status.SKIPPED, untried[0]) if skipped and untried else Verdict(Status.PASSED, "", verdict.last)
+    return Verdict(Status.SKIPPED, untried[0]) if skipped and untried else Verdict(Status.PASSED, "", last)
 
 
-async def _try_one(
-    scenario: Scenario, surface: Surface, spawner: Spawner, target: Target, case: Mapping[str, Any], place: Path
-) -> Verdict:
-    spec, dialect = surface.spec, surface.dialect
+class _Process:
+    """One process of the plugin, and what came of its turns."""
 
-    async def start() -> Subject:
-        child = await spawner.spawn(launch_of(spec, scenario.environment, place), spec.timeouts.launch)
-        return Subject(child, dialect.framing())
+    def __init__(self, scenario: Scenario, surface: Surface, spawner: Spawner, place: Path) -> None:
+        self._scenario = scenario
+        self._surface = replace(surface, place=str(place))
+        self._spawner = spawner
+        self._place = place
+        self._tours = any('"$tour"' in json.dumps(templates_of(step)) for step in scenario.steps)
+        self._generators = {**PURE, "stored": Stored(), "filed": Filed(place)}
+        self._opened = False
+        self.had = 0
+        """The turns it has had that did not break the rule."""
+        self.untried: list[str] = []
+        """Why some of these could not be had to the end."""
+        self.last: Frame | None = None
+        """The line that was looked at last in the last turn, if that was had to the end."""
+        self.finding: Finding | None = None
+        """How the first turn broke the rule."""
+        self.is_hopeless = False
+        """Whether other turns would hardly do better, or take as long to find out."""
 
-    try:
-        subject = await start()
-    except LaunchFailed as error:
-        found = rule_of(scenario, dialect.text, f"it cannot be started: {error.message}")
-        return failed(replace(found, hint=error.hint or ""))
-    named = {**replace(surface, place=str(place)).named(target), **case}
-    generators = {**PURE, "input_with_string": with_string(target.tool), "stored": Stored(), "filed": Filed(place)}
-    conversation = Conversation(subject, named, generators, dialect.reactions(scenario.host), start)
-    broken: Broken | None = None
-    try:
-        await conversation.carry_out(scenario.steps)
-    except Untried as reason:
-        return Verdict(Status.SKIPPED, str(reason))
-    except Broken as reason:
-        broken = reason
-    finally:
-        await conversation.subject.close()
-        await conversation.subject.child.wait(spec.timeouts.kill)
-    if broken is None:
-        return Verdict(Status.PASSED, "", conversation.last)
-    found = rule_of(scenario, dialect.text, str(broken))
-    return failed(_finding(found, scenario, conversation, broken, _about(target, case)))
+    async def have(self, turns: Sequence[Turn]) -> None:
+        """Have one or more of these turns, in their order."""
+        try:
+            subject = await self._start()
+        except LaunchFailed as error:
+            found = self._rule(f"it cannot be started: {error.message}")
+            self.finding, self.is_hopeless = replace(found, hint=error.hint or ""), True
+            return
+        broken: Broken | None = None
+        try:
+            for turn in turns:
+                conversation = self._conversation(subject, turn)
+                try:
+                    broken = await self._carried_out(conversation)
+                finally:
+                    subject = conversation.subject
+                if broken is not None or self._scenario.opening is None or subject.child.has_ended():
+                    break
+        finally:
+            await subject.close()
+            await subject.child.wait(self._surface.spec.timeouts.kill)
+        if broken is not None and not self.had:
+            self.finding = _shown(self._rule(str(broken)), self._scenario, conversation, broken, turn)
+            self.is_hopeless = broken.late or not self._opened
+
+    async def _start(self) -> Subject:
+        spec = self._surface.spec
+        launch = launch_of(spec, self._scenario.environment, self._place)
+        return Subject(await self._spawner.spawn(launch, spec.timeouts.launch), self._surface.dialect.framing())
+
+    def _conversation(self, subject: Subject, turn: Turn) -> Conversation:
+        surface = replace(self._surface, turn=self.had)
+        tour = {"tour": surface.tour()} if self._tours else {}
+        named = {**surface.named(turn.target), **tour, **turn.case}
+        generators = {**self._generators, "input_with_string": with_string(turn.target.tool)}
+        reactions = self._surface.dialect.reactions(self._scenario.host)
+        return Conversation(subject, named, generators, reactions, self._start)
+
+    async def _carried_out(self, conversation: Conversation) -> Broken | None:
+        """Carry out a turn, after the opening if it is the first one; gives how it broke the rule."""
+        self.last = None
+        try:
+            if not self._opened:
+                await conversation.carry_out(self._scenario.opening or ())
+                self._opened = True
+            await conversation.carry_out(self._scenario.steps)
+            self.last = conversation.last
+        except Untried as reason:
+            self.untried.append(str(reason))
+        except Broken as reason:
+            return reason
+        self.had += 1
+        return None
+
+    def _rule(self, what: str) -> Finding:
+        return rule_of(self._scenario, self._surface.dialect.text, what)
 
 
 def launch_of(spec: PluginSpec, environment: str = "usual", place: Path | None = None) -> Launch:
@@ -125,26 +204,27 @@ def launch_of(spec: PluginSpec, environment: str = "usual", place: Path | None =
 # What is said of a failure.
 
 
-def _about(target: Target, case: Mapping[str, Any]) -> str:
-    """Which of several conversations it was; empty when there is only one."""
-    parts = [str(target)] if target.kind else []
-    parts += [f"with {json.dumps(case)[:EXCERPT]}"] if case else []
-    return ", ".join(parts)
-
-
 def rule_of(scenario: Scenario, text: str, what: str) -> Finding:
     """A finding that names the rule, and so far nothing that shows it; `text` is what the contract is called."""
     return Finding(what, rule=scenario.clause, clause=f"{text}, {scenario.section}", check=scenario.id)
 
 
-def _finding(found: Finding, scenario: Scenario, conversation: Conversation, broken: Broken, about: str) -> Finding:
-    number, subject = conversation.at, conversation.subject
+def _shown(found: Finding, scenario: Scenario, conversation: Conversation, broken: Broken, turn: Turn) -> Finding:
+    steps, subject = (*(scenario.opening or ()), *scenario.steps), conversation.subject
     return replace(
         found,
-        step=f"{number} of {len(scenario.steps)} ({verb_of(scenario.steps[number - 1])})",
-        case=about,
+        step=f"{conversation.at} of {len(steps)} ({verb_of(steps[conversation.at - 1])})",
+        case=str(turn),
         frame=None if broken.frame is None else broken.frame.line[:FRAME_BYTES],
         talk=tuple(subject.transcript)[-TALK:],
         exit="" if subject.left is None else subject.left.describe(),
         stderr=tuple(subject.child.stderr.tail(STDERR_LINES)),
     )
+
+
+def _with_the_others(found: Finding, turns: Sequence[Turn]) -> Finding:
+    """The last finding, with the targets that nobody tried after it."""
+    names = list(dict.fromkeys(turn.target.name for turn in turns))
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    others = f"after that, not tried: {', '.join(names[:NAMED])}{more}" if names else ""
+    return replace(found, hint=found.hint or others)
