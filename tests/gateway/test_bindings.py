@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
-from plugbay.gateway.bindings import Draft
+from plugbay.gateway.bindings import Bound, Draft
 from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.principal import OPERATOR, Principal
 from plugbay.gateway.secrets import SecretScope
+from plugbay.store import bindings as rows
+from plugbay.store import packages as package_rows
 from plugbay.store.bindings import BindingRow
+from plugbay.store.database import Tx
+from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at, make_org
@@ -130,8 +134,7 @@ def test_a_projects_binding_comes_before_its_orgs_and_what_it_leaves_falls_to_th
             of_project = await gateway.bindings.create(OPERATOR, replace(DRAFT, package_version="1.1.0"))
 
             async def chosen(export: str, key: str, project: str | None = "proj_1") -> str | None:
-                async with gateway.database.reading() as tx:
-                    found = await gateway.bindings.select(tx, "org_1", project, export, key)
+                found = await gateway.bindings.select("org_1", project, export, key)
                 return None if found is None else found.id
 
             assert await chosen("t", "sess_1") == of_project.id == await chosen("acme/p/t", "sess_1")
@@ -200,5 +203,75 @@ def test_an_upsert_makes_one_binding_and_then_changes_that_one(sqlite_url: str, 
             assert (await gateway.bindings.upsert(OPERATOR, replace(DRAFT, project_id=None))).id != first.id
             package = (await gateway.packages.page(OPERATOR, Page())).items[0]
             assert (await bind(gateway, package, "h")).export_kind == "hook"
+
+    run(main)
+
+
+@requirement("vai:control-revocation-at-once")
+def test_what_a_binding_is_bound_to_is_read_once_and_again_when_anything_of_it_has_changed(
+    database_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    get = package_rows.get
+
+    async def counted(tx: Tx, id: str) -> PackageRow | None:
+        reads.append(id)
+        return await get(tx, id)
+
+    monkeypatch.setattr(package_rows, "get", counted)
+
+    async def main() -> None:
+        async with bound_gateway(database_url, tmp_path) as gateway:
+            bindings = gateway.bindings
+            row = await bindings.create(OPERATOR, replace(DRAFT, policy={"timeout_ms": 900}))
+            reads.clear()
+            assert [await bindings.bound(row.id) for _ in range(2)] == [await bindings.bound(row.id)] * 2
+            assert len(reads) == 1
+
+            async def bound() -> Bound:
+                before = len(reads)
+                found = await bindings.bound(row.id)
+                assert found is not None and len(reads) == before + 1, "it was read again"
+                assert await bindings.bound(row.id) is found and len(reads) == before + 1, "and only once"
+                return found
+
+            await gateway.orgs.change(OPERATOR, "org_1", policy={"timeout_ms": 500})
+            assert (await bound()).policy.timeout_ms == 500
+            await bindings.change(OPERATOR, row.id, {"config": {"n": 7}, "status": "disabled"})
+            changed = (await bound()).row
+            assert (changed.config, changed.status) == ({"n": 7}, "disabled")
+            package = (await gateway.packages.page(OPERATOR, Page())).items[0]
+            async with gateway.database.transaction() as tx:
+                await package_rows.judge(tx, replace(package, signature_status="untrusted"))
+            assert (await bound()).policy.execution_class == "isolated"
+            assert await bindings.bound("bind_none") is None
+
+    run(main)
+
+
+@requirement("vai:control-revocation-at-once")
+def test_what_serves_is_read_once_and_again_when_a_binding_has_changed(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    active = rows.active
+
+    async def counted(tx: Tx, org_id: str, **wanted: Any) -> list[BindingRow]:
+        reads.append(org_id)
+        return await active(tx, org_id, **wanted)
+
+    async def main() -> None:
+        async with bound_gateway(sqlite_url, tmp_path) as gateway:
+            row = await gateway.bindings.create(OPERATOR, DRAFT)
+            monkeypatch.setattr(rows, "active", counted)
+
+            async def serving(org_id: str = "org_1") -> list[str]:
+                return [each.row.id for each in await gateway.bindings.serving(org_id, "proj_1", "tool", "sess_1")]
+
+            assert [await serving() for _ in range(3)] == [[row.id]] * 3 and reads == ["org_1"]
+            assert [await serving("org_2") for _ in range(3)] == [[]] * 3 and reads == ["org_1", "org_2"]
+            await gateway.bindings.change(OPERATOR, row.id, {"status": "disabled"})
+            reads.clear()  # to judge a change takes a look at the others, too
+            assert [await serving() for _ in range(2)] == [[], []] and reads == ["org_1"]
 
     run(main)

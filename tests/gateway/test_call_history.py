@@ -8,6 +8,7 @@ import pytest
 
 from plugbay.gateway import call_history as module
 from plugbay.gateway.call_history import CallHistory
+from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.meters import Meters
 from plugbay.gateway.tasks import Tasks
 from plugbay.host.ports import CallRecord
@@ -50,6 +51,7 @@ def test_calls_are_counted_by_plugin_export_and_outcome(sqlite_url: str, run: Ru
             ("timeout", "t", "p", "failed"),
             ("not_found", "none", "none", "failed"),
         }
+        assert list(history.last_failures) == ["p"] and history.last_failures["p"].call_id == "call_2"
         assert sum(history.meters.spreads["call_seconds"][(("export", "t"), ("plugin", "p"))].counts) == 2
         await database.close()
 
@@ -88,6 +90,20 @@ def test_what_cannot_be_written_now_waits(tmp_path: Path, sqlite_url: str, run: 
         history._database = database
         await history.flush()
         assert len((await history.page(Page())).items) == 1
+        await database.close()
+
+    run(main)
+
+
+def test_one_call_can_be_had_by_its_id(sqlite_url: str, run: Run) -> None:
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        history = CallHistory(database, Meters())
+        history.finished(record(1))
+        with pytest.raises(GatewayError, match=r"call\.not_found"):
+            await history.get("call_1")
+        await history.flush()
+        assert (await history.get("call_1")).export == "t"
         await database.close()
 
     run(main)

@@ -50,3 +50,42 @@ def test_only_the_last_events_are_kept(run: Run) -> None:
             await asyncio.wait({running})
 
     run(main)
+
+
+def test_what_is_kept_can_be_read_at_once(run: Run) -> None:
+    async def main() -> None:
+        async with Host([]) as host:
+            events = HostEvents(host)
+            running = asyncio.ensure_future(events.run())
+            await until(lambda: host._backends.services.bus._made > 0)
+            assert events.recent() == []
+            for topic in ("shop.sold", "other.topic", "shop.lost"):
+                host.publish(topic, {})
+            await until(lambda: events._count == 3)
+            first, last = events.recent("shop.>")
+            assert (first.topic, last.topic) == ("shop.sold", "shop.lost")
+            assert events.recent("shop.>", first.id) == [last] and events.recent(after=last.id) == []
+            assert len(events.recent(after="another-start-1")) == 3
+            running.cancel()
+            await asyncio.wait({running})
+
+    run(main)
+
+
+def test_the_last_of_each_plugins_life_is_known_and_nobody_else_can_tell_it(run: Run) -> None:
+    async def main() -> None:
+        async with Host([]) as host:
+            events = HostEvents(host)
+            running = asyncio.ensure_future(events.run())
+            await until(lambda: host._backends.services.bus._made > 0)
+            for word in ("started", "crashed"):
+                host.publish(f"plugin.lifecycle.a.b.{word}", {"plugin_id": "a.b"}, source="plugin.supervisor")
+            host.publish("plugin.lifecycle.a.b.started", {"plugin_id": "a.b"}, source="a.b")
+            await until(lambda: events._count == 3)
+            assert {id: event.topic for id, event in events.lifecycle.items()} == {
+                "a.b": "plugin.lifecycle.a.b.crashed"
+            }
+            running.cancel()
+            await asyncio.wait({running})
+
+    run(main)

@@ -136,3 +136,32 @@ def test_journeys_are_kept_for_a_month(sqlite_url: str, tmp_path: Path, run: Run
             assert await kept.forget_old() == 1 and await kept.load("exec_1") is None
 
     run(main)
+
+
+@requirement("vai:control-group-commit", "vai:control-invocation-restart")
+def test_a_gateway_that_is_killed_among_many_has_written_all_that_were_answered(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    command = [sys.executable, "-m", "tests.gateway.acknowledging", database_url, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as gateway_process:
+        assert gateway_process.stdout is not None
+        told = [gateway_process.stdout.readline() for _ in range(200)]
+        gateway_process.send_signal(signal.SIGKILL)
+        told += gateway_process.stdout.readlines()
+    answered = dict(line.decode().split() for line in told if line.endswith(b"\n"))
+    assert len(answered) >= 200 and set(answered.values()) == {"succeeded"}
+
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path) as gateway:
+            found: list[InvocationRecord] = []
+            page: Page | None = Page(limit=200)
+            while page is not None:
+                part = await gateway.invocations.page(OPERATOR, page, Wanted({}))
+                found += part.items
+                page = None if part.after is None else Page(200, part.after)
+            statuses = {each.invocation_id: each.status for each in found}
+            assert {id: statuses.get(id) for id in answered} == answered
+            rest = [each for each in found if each.invocation_id not in answered]
+            assert {(each.status, each.error_code) for each in rest} <= {("succeeded", None), ("failed", RESTARTED)}
+
+    run(main)

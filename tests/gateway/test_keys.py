@@ -10,6 +10,8 @@ from plugbay.gateway.keys import PREFIX, digest_of, operator_token, read_token
 from plugbay.gateway.principal import OPERATOR, Principal
 from plugbay.model.errors import PlugbayError
 from plugbay.store import keys as rows
+from plugbay.store.database import Tx
+from plugbay.store.keys import ApiKey
 from plugbay.store.pages import Page
 from tests.gateway.test_orgs import MINE, OTHER, PROJECT, code_of
 from tests.support.clocks import TurnedClock
@@ -50,6 +52,34 @@ def test_a_key_that_is_revoked_unknown_or_too_old_is_of_no_use(sqlite_url: str, 
             assert await code_of(gateway.keys.principal(key)) == "auth.key_revoked"
             again = gateway.keys.create(MINE, "org_1", "CI", "admin", expires_at=clock.now())
             assert await code_of(again) == "key.expired"
+
+    run(main)
+
+
+@requirement("vai:control-revocation-at-once")
+def test_a_key_is_looked_up_once_and_again_when_anything_has_changed(
+    database_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[bytes] = []
+    by_digest = rows.by_digest
+
+    async def counted(tx: Tx, digest: bytes) -> ApiKey | None:
+        looks.append(digest)
+        return await by_digest(tx, digest)
+
+    monkeypatch.setattr(rows, "by_digest", counted)
+
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path) as gateway:
+            await make_org(gateway)
+            made, key = await gateway.keys.create(MINE, "org_1", "CI", "admin")
+            first = await gateway.keys.principal(key)
+            assert await gateway.keys.principal(key) == first and len(looks) == 1
+            await gateway.keys.revoke(MINE, made.id)
+            assert await code_of(gateway.keys.principal(key)) == "auth.key_revoked" and len(looks) == 2
+            for _ in range(2):
+                assert await code_of(gateway.keys.principal("pb_sk_guess")) == "auth.key_unknown"
+            assert len(looks) == 4, "guesses take no room"
 
     run(main)
 

@@ -28,6 +28,8 @@ def test_calls_come_back_filtered_and_without_what_was_said(database_url: str, r
             assert [item.id for item in failed.items] == ["call_2"]
             between = await calls.page(tx, Page(), since=2.0, until=3.0)
             assert [item.id for item in between.items] == ["call_2"]
+            assert await calls.get(tx, "call_2") == part.items[1]
+            assert await calls.get(tx, "call_9") is None
         await database.close()
 
     run(main)

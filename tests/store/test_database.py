@@ -156,8 +156,7 @@ def test_sqlite_keeps_what_it_was_told_through_a_power_cut_and_checks_references
 def test_a_sqlite_that_somebody_else_has_locked_is_unavailable_and_then_works_again(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pragmas = tuple("PRAGMA busy_timeout=20" if "busy_timeout" in each else each for each in module._PRAGMAS)
-    monkeypatch.setattr(module, "_PRAGMAS", pragmas)
+    monkeypatch.setattr(module, "PATIENCE", 0.02)
 
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
@@ -182,9 +181,8 @@ def test_a_full_sqlite_is_unavailable_and_keeps_what_it_had(sqlite_url: str, run
             await insert(tx, ACME)
             pages = (await tx.execute(text("PRAGMA page_count"))).scalar_one()
             await tx.execute(text(f"PRAGMA max_page_count={pages}"))
-            with pytest.raises(StoreUnavailable, match="SQLITE_FULL"):
-                async with module._translated():
-                    await insert(tx, Org("org_2", "x" * 100_000, {}, 1.0, 1.0))
+            with pytest.raises(StoreUnavailable, match="SQLITE_FULL"), module._Translated():
+                await insert(tx, Org("org_2", "x" * 100_000, {}, 1.0, 1.0))
         await database.close()
 
     run(main)

@@ -86,10 +86,12 @@ def test_a_connection_that_is_lost_is_made_again(server_url: str, run: Run, impa
         database, other = [await Database.open(server_url, migrate=False) for _ in range(2)]
         claim = Claim(database)
         await claim.take()
-        assert await claim.confirmed() is None
+        edition = database.edition
+        assert await claim.confirmed() is None and database.edition == edition
         async with other.transaction() as tx:
             assert await tx.scalar(TERMINATE) == 1
         assert await claim.confirmed() is None
+        assert database.edition != edition, "another may have had it, so nothing that is remembered counts"
         with pytest.raises(InUse):
             await Claim(other).take()
         await claim.release()

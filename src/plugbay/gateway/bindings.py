@@ -7,9 +7,12 @@ nothing of it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from plugbay.gateway import binding_rules as rules
 from plugbay.gateway import policy as policies
@@ -21,6 +24,7 @@ from plugbay.gateway.errors import GatewayError, conflict, denied, not_found, un
 from plugbay.gateway.ids import Ids, new_id
 from plugbay.gateway.orgs import Orgs
 from plugbay.gateway.packages import Packages
+from plugbay.gateway.policy import Policy
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.rollout import Share
 from plugbay.gateway.secrets import Secrets
@@ -33,6 +37,11 @@ from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Database, Tx
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page, Part
+from plugbay.store.remembered import Remembered
+
+ROOM = 16 << 20
+"""Bytes of bindings with their packages, as JSON, that are remembered, and once more of lists of bindings: thousands of
+usual size. One may have a mebibyte of config, so it is not their number that counts."""
 
 ACTIVE, DISABLED, DRAFT = "active", "disabled", "draft"
 
@@ -55,11 +64,12 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A binding and what it is bound to."""
+    """A binding, what it is bound to, and what is taken away from that: by its org, by itself, for want of trust."""
 
     row: BindingRow
     package: PackageRow
     export: Export
+    policy: Policy
 
 
 class Bindings:
@@ -84,6 +94,10 @@ class Bindings:
         self._ids = ids
         self.disabled: list[Callable[[str], object]] = []
         """Told the id of each binding that is active no more, once that is so."""
+        self._bound = Remembered[str, Bound](database, ROOM, lambda bound: _size(bound.row, bound.package))
+        self._active = Remembered[tuple[str, str | None], list[BindingRow]](
+            database, ROOM, lambda active: _size(*active)
+        )
 
     # Changing.
 
@@ -123,7 +137,7 @@ class Bindings:
         if "policy" in changed:
             changed["policy"] = policies.document(changed["policy"])
         async with self._database.transaction() as tx:
-            before = await self._seen(tx, caller, id)
+            before = _seen(caller, id, await rows.get(tx, id))
             await self._require(tx, caller, before.org_id, before.project_id)
             row = replace(before, **changed, revision=before.revision + 1, updated_at=self._clock.now())
             package = await self._packages.usable_by(tx, row.org_id, row.package_id, row.package_version)
@@ -199,13 +213,7 @@ class Bindings:
     async def get(self, caller: Principal, id: str) -> BindingRow:
         """One binding; raises `not_found`."""
         async with self._database.reading() as tx:
-            return await self._seen(tx, caller, id)
-
-    async def _seen(self, tx: Tx, caller: Principal, id: str) -> BindingRow:
-        found = await rows.get(tx, id)
-        if found is None or not caller.sees(found.org_id, found.project_id):
-            raise not_found("binding", id)
-        return found
+            return _seen(caller, id, await rows.get(tx, id))
 
     async def page(
         self, caller: Principal, page: Page, *, org_id: str | None = None, **wanted: str | None
@@ -220,40 +228,46 @@ class Bindings:
     async def validate(self, caller: Principal, id: str) -> Verdict:
         """Whether a binding could run as it is now; changes nothing."""
         async with self._database.reading() as tx:
-            row = await self._seen(tx, caller, id)
+            row = _seen(caller, id, await rows.get(tx, id))
             package = await package_rows.get(tx, row.package_row)
             export = await self._export(package, row.export_id)
             return rules.judge(row, await self._around(tx, row, package, export))
 
     # Choosing.
 
-    async def bound(self, tx: Tx, row: BindingRow) -> Bound:
-        """A binding with its package and its export."""
-        package = await package_rows.get(tx, row.package_row)
+    async def bound(self, id: str) -> Bound | None:
+        """The binding with this id, whatever its status, and what it is bound to."""
+        return await self._bound.get(id, partial(self._read, id))
+
+    async def _read(self, id: str) -> Bound | None:
+        async with self._database.reading() as tx:
+            row = await rows.get(tx, id)
+            if row is None:
+                return None
+            package = await package_rows.get(tx, row.package_row)
+            org = await org_rows.get(tx, row.org_id)
         export = await self._export(package, row.export_id)
-        assert package is not None and export is not None  # it was bound to it, and packages never change
-        return Bound(row, package, export)
+        assert org is not None and package is not None and export is not None  # it was bound, and packages never change
+        least = Policy(execution_class=rules.floor(package))
+        policy = policies.narrowest(policies.parsed(org.policy), policies.parsed(row.policy), least)
+        return Bound(row, package, export, policy)
 
     async def select(
-        self, tx: Tx, org_id: str, project_id: str | None, export: str, key: str, kind: str | None = None
+        self, org_id: str, project_id: str | None, export: str, key: str, kind: str | None = None
     ) -> BindingRow | None:
         """The active binding that serves an export for this key; `export` may have its package before it.
 
         `acme/devkit/jira_search` and `jira_search` are both names of one; of several packages that offer the short
         one, the oldest binding's counts.
         """
-        package_id, _, export_id = export.rpartition("/")
-        found = await rows.active(tx, org_id, export_id=export_id, export_kind=kind)
-        found = [row for row in found if not package_id or row.package_id == package_id]
-        places = [row for row in found if row.project_id in (None, project_id)]
-        if not places:
-            return None
-        first = next((row for row in places if row.project_id is not None), places[0])
-        same = [row for row in places if row.package_id == first.package_id]
-        of_project = [Share(row.id, row.traffic_percent) for row in same if row.project_id is not None]
-        of_org = [Share(row.id, row.traffic_percent) for row in same if row.project_id is None]
-        chosen = rollout.selected(of_project, of_org, key)
-        return next((row for row in same if row.id == chosen), None)
+        return _serving(await self._active_of(org_id, kind), project_id, export, key)
+
+    async def _active_of(self, org_id: str, kind: str | None) -> list[BindingRow]:
+        async def read() -> list[BindingRow]:
+            async with self._database.reading() as tx:
+                return await rows.active(tx, org_id, export_kind=kind)
+
+        return await self._active.get((org_id, kind), read) or []
 
     async def digests_in_use(self) -> frozenset[str]:
         """The releases that some active binding names, by their digests."""
@@ -262,11 +276,37 @@ class Bindings:
 
     async def serving(self, org_id: str, project_id: str | None, kind: str, key: str) -> list[Bound]:
         """One active binding for each export of a kind that an org or a project has, as this key sees them."""
-        async with self._database.reading() as tx:
-            active = await rows.active(tx, org_id, export_kind=kind)
-            names = {f"{row.package_id}/{row.export_id}" for row in active if row.project_id in (None, project_id)}
-            chosen = [await self.select(tx, org_id, project_id, name, key, kind) for name in sorted(names)]
-            return [await self.bound(tx, row) for row in chosen if row is not None]
+        active = await self._active_of(org_id, kind)
+        names = {f"{row.package_id}/{row.export_id}" for row in active if row.project_id in (None, project_id)}
+        chosen = [_serving(active, project_id, name, key) for name in sorted(names)]
+        found = [await self.bound(row.id) for row in chosen if row is not None]
+        return [bound for bound in found if bound is not None]
+
+
+def _serving(active: Iterable[BindingRow], project_id: str | None, export: str, key: str) -> BindingRow | None:
+    """The one of these, the oldest first, that serves an export for a key."""
+    package_id, _, export_id = export.rpartition("/")
+    found = [row for row in active if row.export_id == export_id and package_id in ("", row.package_id)]
+    places = [row for row in found if row.project_id in (None, project_id)]
+    if not places:
+        return None
+    first = next((row for row in places if row.project_id is not None), places[0])
+    same = [row for row in places if row.package_id == first.package_id]
+    of_project = [Share(row.id, row.traffic_percent) for row in same if row.project_id is not None]
+    of_org = [Share(row.id, row.traffic_percent) for row in same if row.project_id is None]
+    chosen = rollout.selected(of_project, of_org, key)
+    return next((row for row in same if row.id == chosen), None)
+
+
+def _seen(caller: Principal, id: str, found: BindingRow | None) -> BindingRow:
+    if found is None or not caller.sees(found.org_id, found.project_id):
+        raise not_found("binding", id)
+    return found
+
+
+def _size(*kept: BindingRow | PackageRow) -> int:
+    """Bytes; of nothing, too, something has to be kept."""
+    return 1 + len(msgspec.json.encode(kept))
 
 
 def _same_place(one: BindingRow, other: BindingRow) -> bool:

@@ -13,7 +13,6 @@ from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.invocations import Invocations, Work
 from plugbay.gateway.workers import Bound, Job, WorkRefused
 from plugbay.host.invocation_result import InvocationResult
-from plugbay.store import bindings as rows
 from plugbay.store.database import Tx
 from plugbay.store.failures import StoreUnavailable
 
@@ -36,12 +35,12 @@ class BoundWorkers:
         return [_bound(each) for each in wanted]
 
     async def bound(self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str) -> Bound | None:
-        row = await rows.get(tx, binding_id)
-        if row is None or row.org_id != org_id or row.project_id not in (None, project_id):
+        found = await self._bindings.bound(binding_id)
+        if found is None or found.row.org_id != org_id or found.row.project_id not in (None, project_id):
             return None
-        if row.status != ACTIVE or row.export_kind != kind:
+        if found.row.status != ACTIVE or found.row.export_kind != kind:
             return None
-        return _bound(await self._bindings.bound(tx, row))
+        return _bound(found)
 
     async def do(self, job: Job) -> InvocationResult:
         work = Work(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from plugbay.gateway.errors import not_found
 from plugbay.gateway.meters import Meters
 from plugbay.gateway.tasks import Tasks
 from plugbay.host.ports import CallRecord
@@ -47,6 +48,8 @@ class CallHistory:
         self._untrimmed = TRIM_EVERY
         self.lost = 0
         """Records that are nowhere: too many waited."""
+        self.last_failures: dict[str, CallRecord] = {}
+        """Of each plugin the last call that failed since the start; as many as there are plugins."""
 
     def finished(self, record: CallRecord) -> None:
         """One more call is over."""
@@ -55,6 +58,8 @@ class CallHistory:
         code = record.failure.code if record.failure else "none"
         self.meters.count("calls", plugin=plugin, export=export, status=record.status, code=code)
         self.meters.observe("call_seconds", record.duration_ms / 1000, plugin=plugin, export=export)
+        if record.failure is not None and record.plugin:
+            self.last_failures[record.plugin] = record
         if len(self._waiting) == MAX_WAITING:
             self.lost += 1
         self._waiting.append(record)
@@ -77,6 +82,14 @@ class CallHistory:
         """What is written down, newest first."""
         async with self._database.reading() as tx:
             return await rows.page(tx, page, plugin=plugin, export=export, status=status, since=since, until=until)
+
+    async def get(self, call_id: str) -> StoredCall:
+        """One call that is written down; raises `not_found`."""
+        async with self._database.reading() as tx:
+            found = await rows.get(tx, call_id)
+        if found is None:
+            raise not_found("call", call_id)
+        return found
 
     async def flush(self) -> None:
         """Write what waits; raises `StoreUnavailable`, and then it still waits."""

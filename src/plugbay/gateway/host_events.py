@@ -15,12 +15,16 @@ from typing import Any
 from plugbay.gateway.ids import new_id
 from plugbay.host.bus import BusEvent
 from plugbay.host.host import Host
+from plugbay.host.resident import SOURCE
 from plugbay.host.subjects import matches
 
 KEPT = 2_000
 """Events that can be had again; each is one message of a plugin at most."""
 
 EVERYTHING = ">"
+
+LIFECYCLE = "plugin.lifecycle."
+"""How topics begin that tell what happened to a plugin; its id and a word follow."""
 
 DEPTH = 4_096
 """Events that wait to be numbered: a burst, within one turn of the loop."""
@@ -44,6 +48,8 @@ class HostEvents:
         self._count = 0
         self._kept: deque[tuple[int, Numbered]] = deque(maxlen=KEPT)
         self._arrived = asyncio.Condition()
+        self.lifecycle: dict[str, Numbered] = {}
+        """What last happened to each plugin, of those that stay; as many as there are plugins."""
 
     async def run(self) -> None:
         """Number what comes, until it is cancelled."""
@@ -55,8 +61,15 @@ class HostEvents:
         self._count += 1
         numbered = Numbered(f"{self._start}-{self._count}", event.topic, event.to_json())
         self._kept.append((self._count, numbered))
+        if event.source == SOURCE and event.topic.startswith(LIFECYCLE):
+            self.lifecycle[event.topic.removeprefix(LIFECYCLE).rpartition(".")[0]] = numbered
         async with self._arrived:
             self._arrived.notify_all()
+
+    def recent(self, topic: str = EVERYTHING, after: str | None = None) -> list[Numbered]:
+        """What is kept of the events whose topic the pattern covers, oldest first; of those after an id, if given."""
+        seen = 0 if after is None else self._number(after)
+        return [event for number, event in self._kept if number > seen and matches(topic, event.topic)]
 
     async def follow(self, topic: str = EVERYTHING, after: str | None = None) -> AsyncIterator[Numbered]:
         """Events whose topic the pattern covers: those after this id, then each that comes."""

@@ -14,15 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from plugbay.gateway import binding_rules, rollout
-from plugbay.gateway import policy as policies
+from plugbay.gateway import rollout
 from plugbay.gateway.bindings import ACTIVE, Bindings, Bound
 from plugbay.gateway.clock import Clock
 from plugbay.gateway.credentials import Credentials
 from plugbay.gateway.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
 from plugbay.gateway.invocation_log import SqlCheckpoints, SqlInvocationLog
 from plugbay.gateway.live import EVENT, Live, LiveEvent
-from plugbay.gateway.policy import Policy
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.runner import Reach, Runner
 from plugbay.gateway.secrets import Secrets
@@ -32,10 +30,9 @@ from plugbay.host.invocation_context import NO_ACCESS, ExportBinding
 from plugbay.host.invocation_result import InvocationResult
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Code, Failure
-from plugbay.store import bindings as binding_rows
 from plugbay.store import invocations as rows
-from plugbay.store import orgs as org_rows
-from plugbay.store.database import Database, Tx
+from plugbay.store.bindings import BindingRow
+from plugbay.store.database import Database
 from plugbay.store.invocations import Wanted
 from plugbay.store.pages import Page, Part
 
@@ -78,15 +75,15 @@ class Snapshot:
     """What an invocation is done with, as it was when it began."""
 
     bound: Bound
-    policy: Policy
     binding: ExportBinding
 
     @property
     def reach(self) -> Reach:
         """How far the plugin may get."""
-        if self.policy.network == NO_ACCESS:
+        policy = self.bound.policy
+        if policy.network == NO_ACCESS:
             return Reach(())
-        domains = self.policy.egress_domains
+        domains = policy.egress_domains
         return Reach(None if domains is None else tuple(sorted(domains)))
 
 
@@ -217,35 +214,32 @@ class Invocations:
     async def _binding_of(self, work: Work) -> str:
         if work.binding_id is not None:
             return work.binding_id
-        async with self._database.reading() as tx:
-            export = work.export or ""
-            found = await self._bindings.select(tx, work.org_id, work.project_id, export, work.key, work.kind)
+        export = work.export or ""
+        found = await self._bindings.select(work.org_id, work.project_id, export, work.key, work.kind)
         if found is None:
             raise not_found("binding", export)
         return found.id
 
     async def _snapshot(self, work: Work, binding_id: str) -> Snapshot:
-        async with self._database.reading() as tx:
-            row = await binding_rows.get(tx, binding_id)
-            if row is None or row.org_id != work.org_id or row.project_id not in (None, work.project_id):
-                raise not_found("binding", binding_id)
-            if row.status != ACTIVE:
-                raise conflict("binding.not_active", f"the binding {binding_id} is {row.status}")
-            return await self._taken(tx, await self._bindings.bound(tx, row))
-
-    async def _taken(self, tx: Tx, bound: Bound) -> Snapshot:
+        bound = await self._bindings.bound(binding_id)
+        if bound is None or bound.row.org_id != work.org_id or bound.row.project_id not in (None, work.project_id):
+            raise not_found("binding", binding_id)
         row = bound.row
-        org = await org_rows.get(tx, row.org_id)
-        assert org is not None
-        least = Policy(execution_class=binding_rules.floor(bound.package))
-        policy = policies.narrowest(policies.parsed(org.policy), policies.parsed(row.policy), least)
-        values = await self._secrets.values(tx, row.org_id, row.secrets)
+        if row.status != ACTIVE:
+            raise conflict("binding.not_active", f"the binding {binding_id} is {row.status}")
+        secrets = await self._secrets_of(row) if row.secrets else {}
+        binding = ExportBinding(row.id, row.config, secrets, bound.policy.for_host(), row.org_id, row.project_id)
+        return Snapshot(bound, binding)
+
+    async def _secrets_of(self, row: BindingRow) -> dict[str, str]:
+        """Never remembered: they are in memory no longer than whoever needs them."""
+        async with self._database.reading() as tx:
+            values = await self._secrets.values(tx, row.org_id, row.secrets)
         gone = sorted(set(row.secrets) - set(values))
         if gone:
             text = f"the binding {row.id} needs secrets that are not there: {', '.join(gone)}"
             raise conflict("binding.secret_not_found", text, slots=gone)
-        binding = ExportBinding(row.id, row.config, values, policy.for_host(), row.org_id, row.project_id)
-        return Snapshot(bound, policy, binding)
+        return values
 
     async def _done(
         self, work: Work, snapshot: Snapshot, flight: Flight, on_progress: Callable[[Any], None] | None

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import os
 import secrets
+from functools import partial
 from pathlib import Path
 
 from plugbay.gateway.audit import Audit
@@ -22,11 +23,15 @@ from plugbay.store import keys as rows
 from plugbay.store.database import Database
 from plugbay.store.keys import ApiKey
 from plugbay.store.pages import Page, Part
+from plugbay.store.remembered import Remembered
 
 PREFIX = "pb_sk_"
 SECRET_BYTES = 32
 SHOWN = 4
 """Characters of a key that stay known."""
+
+REMEMBERED = 10_000
+"""Keys that were used lately: with each comes somebody who asks again soon."""
 
 TOKEN_FILE = "operator.token"
 """In the data directory, readable by nobody else: the command line finds it there."""
@@ -42,6 +47,7 @@ class Keys:
         self._clock = clock
         self._ids = ids
         self._operator: bytes | None = None
+        self._known = Remembered[bytes, ApiKey](database, REMEMBERED)
 
     def trust(self, operator_token: str) -> None:
         """Whoever has this token is the operator of all orgs."""
@@ -52,8 +58,7 @@ class Keys:
         digest = digest_of(key)
         if self._operator is not None and hmac.compare_digest(digest, self._operator):
             return OPERATOR
-        async with self._database.reading() as tx:
-            found = await rows.by_digest(tx, digest)
+        found = await self._known.get(digest, partial(self._read, digest))
         if found is None:
             raise unauthenticated("auth.key_unknown", "this key is not known here")
         if found.revoked_at is not None:
@@ -61,6 +66,10 @@ class Keys:
         if found.expires_at is not None and found.expires_at <= self._clock.now():
             raise unauthenticated("auth.token_expired", "this key has expired")
         return Principal("key", found.org_id, found.project_id, _role(found.role), key_id=found.id)
+
+    async def _read(self, digest: bytes) -> ApiKey | None:
+        async with self._database.reading() as tx:
+            return await rows.by_digest(tx, digest)
 
     async def create(
         self,

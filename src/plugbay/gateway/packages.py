@@ -192,6 +192,9 @@ class Packages:
 
     async def found(self, row: PackageRow) -> Found:
         """What the manifest of a package says, with its schemas."""
+        known = self._releases.known(row.digest)
+        if known is not None:
+            return known
         return await _refusals(asyncio.to_thread(self._releases.found, row.digest, row.package_id))
 
     async def intact(self, row: PackageRow) -> Found:

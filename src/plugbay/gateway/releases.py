@@ -110,9 +110,13 @@ class Releases:
         """Where the files of a release are."""
         return self._store.package_folder(digest, package_id)
 
+    def known(self, digest: str) -> Found | None:
+        """What the manifest of a release says, if that was read before."""
+        return self._known.get(digest)
+
     def found(self, digest: str, package_id: str) -> Found:
         """What the manifest of a release says; read once. Raises `PackageRefused` when its files are gone."""
-        known = self._known.get(digest)
+        known = self.known(digest)
         if known is None:
             root = self.folder(digest, package_id)
             known = inspect(root)

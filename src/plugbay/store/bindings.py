@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, insert, or_, select, update
+from sqlalchemy import Row, Select, and_, bindparam, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.prepared import Prepared
 from plugbay.store.tables.plugins import BINDINGS, PACKAGES
 from plugbay.store.tables.tenancy import ORGS
 
 FILTERS = ("package_id", "package_version", "export_id", "export_kind", "project_id", "status")
+
+_STATUS = Prepared(select(BINDINGS.c.status).where(BINDINGS.c.id == bindparam("binding")).with_for_update(read=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,7 @@ async def lock_org(tx: AsyncConnection, org_id: str) -> None:
 
 async def is_active(tx: AsyncConnection, id: str) -> bool:
     """Whether a binding is active; on PostgreSQL it stays so until this transaction is over."""
-    query = select(BINDINGS.c.status).where(BINDINGS.c.id == id).with_for_update(read=True)
-    return (await tx.execute(query)).scalar_one_or_none() == "active"
+    return (await _STATUS.run(tx, {"binding": id})).rows == [{"status": "active"}]
 
 
 async def active(

@@ -44,6 +44,11 @@ async def trim(tx: AsyncConnection, kept: int) -> int:
     return (await tx.execute(delete(CALLS).where(CALLS.c.started_at <= oldest))).rowcount
 
 
+async def get(tx: AsyncConnection, id: str) -> StoredCall | None:
+    row = (await tx.execute(select(CALLS).where(CALLS.c.id == id))).one_or_none()
+    return None if row is None else _call(row)
+
+
 async def page(
     tx: AsyncConnection,
     page: Page,

@@ -4,9 +4,10 @@
     async with database.transaction() as tx:
         await orgs.insert(tx, org)
 
-Owns connections, transactions and what they cost each other: on SQLite one writer at a time, in line, so nobody is told
-that the database is locked by ourselves. A transaction that is begun inside another one of the same task is part of it,
-so what a request does can be made one change. Refuses to know any table.
+Owns what a transaction is to whoever has one: part of the one around it, if the same task has begun one, so that what a
+request does can be made one change; and with something to be done once it is committed. Knows when settled tables were
+changed (`edition`). How transactions come to their commit is `together`'s on SQLite, where there is one writer at a
+time, and the server's on PostgreSQL. Refuses to know any table.
 """
 
 from __future__ import annotations
@@ -14,19 +15,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from contextvars import ContextVar, copy_context
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from sqlalchemy import Connection, event, text
 from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.sql.dml import UpdateBase
 
+from plugbay.store.connections import Alone, connected
 from plugbay.store.failures import StoreRefused, StoreUnavailable, damaged, passing
+from plugbay.store.metadata import is_settled
 from plugbay.store.migrations import upgrade
+
+if TYPE_CHECKING:
+    from plugbay.store.together import Together
 
 Tx = AsyncConnection
 """A transaction, or a view: what every function of the store is given first."""
@@ -56,16 +63,17 @@ _PRAGMAS = (
     f"PRAGMA busy_timeout={round(PATIENCE * 1000)}",
 )
 
-_WRITES = "plugbay_writes"
 
-
-@dataclass(slots=True)
 class _Unit:
     """A transaction that is open, whose it is, and what is to be done once it is committed."""
 
     connection: AsyncConnection
-    task: asyncio.Task[Any] | None
-    afterwards: list[Callable[[], object]] = field(default_factory=list)
+
+    def __init__(self) -> None:
+        self.task = asyncio.current_task()
+        self.afterwards: list[Callable[[], object]] = []
+        self.unsettles = False
+        """Whether it changes settled tables."""
 
 
 class Database:
@@ -73,12 +81,14 @@ class Database:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._writing = engine.execution_options(**{_WRITES: True})
         # PostgreSQL would show each statement what was committed just before it; SQLite shows one view by itself.
         view = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
         self._viewing = engine.execution_options(**view)
-        self._turn = asyncio.Lock() if engine.dialect.name == "sqlite" else None
+        self._writer = _writer(engine)
         self._unit: ContextVar[_Unit | None] = ContextVar("plugbay_unit", default=None)
+        self._edition = 0
+        self._unsettling = 0
+        event.listen(engine.sync_engine, "before_execute", self._said)
 
     @classmethod
     async def open(cls, url: str, *, migrate: bool = True) -> Self:
@@ -116,15 +126,15 @@ class Database:
         if around is not None:
             yield around.connection
             return
-        async with _translated(), self._in_turn(), _connected(self._writing) as connection, connection.begin():
-            unit = _Unit(connection, asyncio.current_task())
-            token = self._unit.set(unit)
-            try:
-                yield connection
-            finally:
-                self._unit.reset(token)
-        for act in unit.afterwards:
-            act()
+        unit = _Unit()
+        with _Translated():
+            async with self._writer.transaction(partial(self._ended, unit)) as connection:
+                unit.connection = connection
+                token = self._unit.set(unit)
+                try:
+                    yield connection
+                finally:
+                    self._unit.reset(token)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Tx]:
@@ -133,8 +143,9 @@ class Database:
         if around is not None:
             yield around.connection
             return
-        async with _translated(), _connected(self._viewing) as connection:
-            yield connection
+        with _Translated():
+            async with connected(self._viewing) as connection:
+                yield connection
 
     def after_commit(self, act: Callable[[], object]) -> None:
         """Do something once the transaction of this task is committed; at once if there is none."""
@@ -142,7 +153,17 @@ class Database:
         if around is None:
             act()
         else:
-            around.afterwards.append(act)
+            # With the context of whoever wants it: it may be called in the name of another of its group.
+            around.afterwards.append(partial(copy_context().run, act))
+
+    @property
+    def edition(self) -> int | None:
+        """Which state of settled tables is the current one; None: somebody is changing them just now."""
+        return None if self._unsettling else self._edition
+
+    def forget(self) -> None:
+        """Somebody else may have changed settled tables."""
+        self._edition += 1
 
     async def ping(self) -> None:
         """Raises `StoreUnavailable` when the database does not answer."""
@@ -160,6 +181,7 @@ class Database:
 
     async def close(self) -> None:
         """Give every connection back."""
+        await self._writer.close()
         await self._engine.dispose()
 
     def _current(self) -> _Unit | None:
@@ -167,46 +189,49 @@ class Database:
         unit = self._unit.get()
         return unit if unit is not None and unit.task is asyncio.current_task() else None
 
-    @asynccontextmanager
-    async def _in_turn(self) -> AsyncIterator[None]:
-        if self._turn is None:
-            yield
-            return
-        try:
-            # Not `wait_for`: before Python 3.12 that forgets that it was cancelled when its turn comes just then.
-            async with asyncio.timeout(PATIENCE):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise StoreUnavailable("too many wait to write to it") from None
-        try:
-            yield
-        finally:
-            self._turn.release()
+    def _said(self, connection: Connection, statement: object, *_: object) -> None:
+        """A statement is about to be carried out."""
+        if isinstance(statement, UpdateBase) and is_settled(statement.table):
+            unit = self._current()
+            if unit is None:
+                raise RuntimeError(f"{statement.table} is settled: only whoever has begun a transaction changes it")
+            if not unit.unsettles:
+                unit.unsettles = True
+                self._unsettling += 1
+
+    def _ended(self, unit: _Unit, committed: bool | None) -> None:
+        if unit.unsettles and committed is None:
+            # The server may still be at it; by then it has done it, or given it up.
+            asyncio.get_running_loop().call_later(STATEMENT_TIMEOUT, self._settled)
+        elif unit.unsettles:
+            self._settled()
+        if committed:
+            for act in unit.afterwards:
+                act()
+
+    def _settled(self) -> None:
+        self._unsettling -= 1
+        self._edition += 1
 
 
-@asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
+def _writer(engine: AsyncEngine) -> Alone | Together:
+    if engine.dialect.name == "postgresql":
+        return Alone(engine)
+    from plugbay.store.together import Together  # its driver is an extra
+
+    return Together(engine, PATIENCE)
+
+
+class _Translated:
     """What passes by itself leaves as `StoreUnavailable`, a damaged file as `StoreRefused`, wherever it happened."""
-    try:
-        yield
-    except SQLAlchemyError as error:
-        known = passing(error) or damaged(error)
-        if known is None:
-            raise
-        raise known from error
 
+    def __enter__(self) -> None:
+        """Nothing yet."""
 
-@asynccontextmanager
-async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    connection = engine.connect()
-    try:
-        await connection.start()
-    except OSError as error:
-        raise StoreUnavailable("no connection to it") from error
-    try:
-        yield connection
-    finally:
-        await connection.close()
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        known = passing(error) or damaged(error) if isinstance(error, SQLAlchemyError) else None
+        if known is not None:
+            raise known from error
 
 
 def _checked(url: str) -> URL:
@@ -246,6 +271,7 @@ def _engine(url: URL) -> AsyncEngine:
     if kind == "sqlite":
         event.listen(engine.sync_engine, "connect", _prepared)
         event.listen(engine.sync_engine, "begin", _begin)
+        event.listen(engine.sync_engine, "handle_error", _given_up)
     return engine
 
 
@@ -269,6 +295,13 @@ def _silent(context: ExceptionContext) -> None:
         raise StoreUnavailable("it does not answer") from context.original_exception
 
 
+def _given_up(context: ExceptionContext) -> None:
+    """Whoever waits for a statement is cancelled: its connection is as good as before, what comes next waits for it."""
+    if isinstance(context.original_exception, asyncio.CancelledError):
+        context.is_disconnect = False
+
+
 def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    driver: Any = connection.connection.driver_connection
+    if not driver.in_transaction:  # a writer has its lock, and a prepared statement may have been first
+        connection.exec_driver_sql("BEGIN")

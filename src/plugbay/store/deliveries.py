@@ -14,8 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plugbay.store import rows
 from plugbay.store.pages import Page, Part
 from plugbay.store.rows import Tenant
-from plugbay.store.statements import insert_new
+from plugbay.store.statements import new_row
 from plugbay.store.tables.deliveries import DELIVERIES, DELIVERY_ATTEMPTS
+
+_INSERT = new_row(DELIVERIES)
 
 PENDING, DELIVERING, DELIVERED = "pending", "delivering", "delivered"
 FAILED, DEAD_LETTER, DROPPED = "failed", "dead_letter", "dropped"
@@ -57,7 +59,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 async def insert(tx: AsyncConnection, delivery: Delivery) -> bool:
     """False, and nothing happened, when the binding is to be told of this event already."""
-    return await insert_new(tx, DELIVERIES, msgspec.structs.asdict(delivery))
+    return bool((await _INSERT.run(tx, msgspec.structs.asdict(delivery))).rows)
 
 
 async def find(tx: AsyncConnection, id: str) -> Delivery | None:

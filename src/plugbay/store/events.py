@@ -10,8 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from plugbay.store import rows
 from plugbay.store.pages import Page, Part
 from plugbay.store.rows import Tenant
-from plugbay.store.statements import insert_new
+from plugbay.store.statements import new_row
 from plugbay.store.tables.deliveries import EVENTS
+
+_INSERT = new_row(EVENTS)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +37,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 async def insert(tx: AsyncConnection, event: Event) -> bool:
     """False, and nothing happened, when its cause has made an event of this type already."""
-    return await insert_new(tx, EVENTS, msgspec.structs.asdict(event))
+    return bool((await _INSERT.run(tx, msgspec.structs.asdict(event))).rows)
 
 
 async def find(tx: AsyncConnection, id: str) -> Event | None:

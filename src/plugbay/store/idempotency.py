@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.store.statements import insert_new
+from plugbay.store.prepared import Prepared
+from plugbay.store.statements import new_row
 from plugbay.store.tables.tenancy import IDEMPOTENCY
+
+_OF_KEY = IDEMPOTENCY.c.key == bindparam("of")
+_INSERT = new_row(IDEMPOTENCY)
+_GET = Prepared(select(IDEMPOTENCY).where(_OF_KEY))
+_FINISH = Prepared(update(IDEMPOTENCY).where(_OF_KEY), sets=("state", "status", "headers", "body"))
+_FORGET = Prepared(delete(IDEMPOTENCY).where(_OF_KEY))
+_FORGET_OLD = Prepared(delete(IDEMPOTENCY).where(_OF_KEY, IDEMPOTENCY.c.expires_at <= bindparam("now")))
 
 RUNNING, DONE, UNKNOWN = "running", "done", "unknown"
 """Being answered; answered; carried out, but what was answered is not known."""
@@ -31,18 +39,18 @@ class Repeat:
 
 async def insert(tx: AsyncConnection, key: bytes, digest: bytes, created_at: float, expires_at: float) -> bool:
     """False when it is there already, running or not."""
-    values: dict[str, Any] = {"key": key, "digest": digest, "state": RUNNING}
-    return await insert_new(tx, IDEMPOTENCY, {**values, "created_at": created_at, "expires_at": expires_at})
+    times = {"created_at": created_at, "expires_at": expires_at}
+    answer: dict[str, Any] = dict.fromkeys(("status", "headers", "body"))
+    return bool((await _INSERT.run(tx, {"key": key, "digest": digest, "state": RUNNING, **answer, **times})).rows)
 
 
 async def get(tx: AsyncConnection, key: bytes) -> Repeat | None:
-    row = (await tx.execute(select(IDEMPOTENCY).where(IDEMPOTENCY.c.key == key))).first()
-    return None if row is None else Repeat(**row._mapping)
+    row = (await _GET.run(tx, {"of": key})).first
+    return None if row is None else Repeat(**row)
 
 
 async def finish(tx: AsyncConnection, key: bytes, status: int, headers: dict[str, str], body: bytes) -> None:
-    values = {"state": DONE, "status": status, "headers": headers, "body": body}
-    await tx.execute(update(IDEMPOTENCY).where(IDEMPOTENCY.c.key == key).values(values))
+    await _FINISH.run(tx, {"of": key, "state": DONE, "status": status, "headers": headers, "body": body})
 
 
 async def lose(tx: AsyncConnection, key: bytes | None = None) -> None:
@@ -53,11 +61,11 @@ async def lose(tx: AsyncConnection, key: bytes | None = None) -> None:
 
 
 async def forget(tx: AsyncConnection, key: bytes) -> None:
-    await tx.execute(delete(IDEMPOTENCY).where(IDEMPOTENCY.c.key == key))
+    await _FORGET.run(tx, {"of": key})
 
 
 async def expire(tx: AsyncConnection, now: float, key: bytes | None = None) -> int:
     """Forget what is too old to be repeated, of one key or of all; how many those were."""
-    old = IDEMPOTENCY.c.expires_at <= now
-    which = old if key is None else old & (IDEMPOTENCY.c.key == key)
-    return (await tx.execute(delete(IDEMPOTENCY).where(which))).rowcount
+    if key is not None:
+        return (await _FORGET_OLD.run(tx, {"of": key, "now": now})).changed
+    return (await tx.execute(delete(IDEMPOTENCY).where(IDEMPOTENCY.c.expires_at <= now))).rowcount

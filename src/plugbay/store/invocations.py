@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, Select, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, bindparam, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.host.invocation_context import moment
 from plugbay.host.ports import InvocationRecord
 from plugbay.store.pages import Page, Part, select_page
+from plugbay.store.prepared import Prepared
 from plugbay.store.tables.plugins import INVOCATIONS
 
 EXACT = tuple(
@@ -22,6 +23,13 @@ EXACT = tuple(
 """What a list can be narrowed by, beside status and time."""
 
 _TIMES = ("started_at", "ended_at")
+
+_END = ("status", "status_reason", "error_code", "event_count", "ended_at")
+
+_RUNNING = (INVOCATIONS.c.id == bindparam("invocation"), INVOCATIONS.c.status.is_(None))
+_INSERT = Prepared(insert(INVOCATIONS))
+_CLOSE = Prepared(update(INVOCATIONS).where(*_RUNNING), sets=_END)
+_LOCK = Prepared(select(INVOCATIONS.c.id).where(*_RUNNING).with_for_update())
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +45,13 @@ class Wanted:
 
 async def open(tx: AsyncConnection, record: InvocationRecord) -> None:
     """It begins."""
-    await tx.execute(insert(INVOCATIONS).values(_values(record)))
+    await _INSERT.run(tx, _values(record))
 
 
 async def close(tx: AsyncConnection, record: InvocationRecord) -> bool:
     """It has ended; False: that was known already, or it never began."""
-    ended = {name: getattr(record, name) for name in ("status", "status_reason", "error_code", "event_count")}
-    statement = update(INVOCATIONS).where(INVOCATIONS.c.id == record.invocation_id, INVOCATIONS.c.status.is_(None))
-    done = await tx.execute(statement.values(**ended, ended_at=_seconds(record.ended_at)))
-    return bool(done.rowcount)
+    values = {name: getattr(record, name) for name in _END} | {"ended_at": _seconds(record.ended_at)}
+    return bool((await _CLOSE.run(tx, {"invocation": record.invocation_id, **values})).changed)
 
 
 async def close_all(tx: AsyncConnection, at: float, status: str, reason: str, error_code: str) -> list[str]:
@@ -57,8 +63,7 @@ async def close_all(tx: AsyncConnection, at: float, status: str, reason: str, er
 
 async def is_open(tx: AsyncConnection, id: str) -> bool:
     """Whether it runs; on PostgreSQL it cannot be closed before this transaction is over."""
-    query = select(INVOCATIONS.c.id).where(INVOCATIONS.c.id == id, INVOCATIONS.c.status.is_(None)).with_for_update()
-    return (await tx.execute(query)).first() is not None
+    return bool((await _LOCK.run(tx, {"invocation": id})).rows)
 
 
 async def get(tx: AsyncConnection, id: str) -> InvocationRecord | None:

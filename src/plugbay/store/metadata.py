@@ -1,4 +1,4 @@
-"""What every table is made of: one `METADATA`, one type for moments, one for JSON.
+"""What every table is made of: one `METADATA`, one type for moments, one for JSON, and which of them are settled.
 
 Refuses to know any table; they are in `tables`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Dialect, MetaData
+from sqlalchemy import JSON, BigInteger, Dialect, MetaData, Table
 from sqlalchemy.types import TypeDecorator
 
 MICROSECONDS = 1_000_000
@@ -22,6 +22,14 @@ METADATA = MetaData(
     }
 )
 """All tables. Constraints have names, because only what has a name can be dropped again on every database."""
+
+SETTLED = {"settled": True}
+"""`info` of a table that hardly ever changes and is asked at every request: what was read of it is remembered."""
+
+
+def is_settled(table: object) -> bool:
+    """Whether what was read of a table is remembered."""
+    return isinstance(table, Table) and "settled" in table.info
 
 
 class Instant(TypeDecorator[float]):

@@ -9,7 +9,6 @@ Knows no table: what a gateway does in between is written only where a row still
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -20,6 +19,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plugbay.store.connections import discarded
 from plugbay.store.database import PATIENCE, Database
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.locks import InUse, locked
@@ -30,7 +30,8 @@ LOCK = 0x706C75676F776E
 """Any number that nobody else takes for a lock in the same database."""
 
 LOOK = 5.0
-"""Seconds between two looks whether the server still knows us."""
+"""Seconds between two looks whether the server still knows us; for as long, what is remembered of it may be old where
+another gateway has taken it over."""
 
 PAUSE = 0.2
 """Seconds before a lock is tried again: of a gateway that was just killed, the server learns a little later."""
@@ -106,13 +107,15 @@ class Claim:
             holder = await self._tried()
         except StoreUnavailable:
             return None  # nobody else can be told from here to have it; the next look will
+        finally:
+            self._database.forget()  # meanwhile somebody else may have had it
         return None if holder == self._name else holder
 
     async def release(self) -> None:
         """Let go of it."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await _discarded(connection)
+            await discarded(connection)
 
     async def _tried(self) -> str | None:
         """Who has it, which may be a connection of ours that the server does not know to be lost; None: we do."""
@@ -129,11 +132,4 @@ class Claim:
             raise StoreUnavailable("no connection to it") from error
         finally:
             if not ours:
-                await _discarded(connection)
-
-
-async def _discarded(connection: AsyncConnection) -> None:
-    """Close it for good: it has a name, and maybe a lock, that nobody else should find."""
-    with contextlib.suppress(SQLAlchemyError, OSError):
-        await connection.invalidate()
-        await connection.close()
+                await discarded(connection)

@@ -9,6 +9,8 @@ from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plugbay.store.prepared import Prepared
+
 
 async def insert_new(tx: AsyncConnection, table: Table, values: Mapping[str, Any]) -> bool:
     """Insert a row; False, and nothing happened, when one with its key or a unique value is there already.
@@ -18,6 +20,13 @@ async def insert_new(tx: AsyncConnection, table: Table, values: Mapping[str, Any
     dialect = postgresql if tx.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table).values(values).on_conflict_do_nothing().returning(*table.primary_key.columns)
     return (await tx.execute(statement)).first() is not None
+
+
+def new_row(table: Table) -> Prepared:
+    """The same, prepared for all columns: a row comes back if it is new, and none otherwise."""
+    keys = table.primary_key.columns
+    on_server = postgresql.insert(table).on_conflict_do_nothing().returning(*keys)
+    return Prepared(sqlite.insert(table).on_conflict_do_nothing().returning(*keys), postgresql=on_server)
 
 
 async def insert_missing(tx: AsyncConnection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

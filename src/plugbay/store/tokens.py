@@ -5,11 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from plugbay.store.prepared import Prepared
 from plugbay.store.statements import insert_new
 from plugbay.store.tables.plugins import SPENDING, TOKENS
+
+_ALIVE = TOKENS.c.revoked_at.is_(None)
+_INSERT = Prepared(insert(TOKENS))
+_GET = Prepared(select(TOKENS).where(TOKENS.c.digest == bindparam("token")))
+_REVOKE = Prepared(update(TOKENS).where(TOKENS.c.digest == bindparam("token"), _ALIVE), sets=("revoked_at",))
+_REVOKE_OF_INVOCATION = Prepared(
+    update(TOKENS).where(TOKENS.c.invocation_id == bindparam("invocation"), _ALIVE), sets=("revoked_at",)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +38,23 @@ class TokenRow:
 
 async def add(tx: AsyncConnection, row: TokenRow) -> None:
     """A new token."""
-    await tx.execute(insert(TOKENS).values({name: getattr(row, name) for name in TokenRow.__slots__}))
+    await _INSERT.run(tx, {name: getattr(row, name) for name in TokenRow.__slots__})
 
 
 async def get(tx: AsyncConnection, digest: bytes) -> TokenRow | None:
     """The token with this SHA-256, whether it still counts or not."""
-    found = (await tx.execute(select(TOKENS).where(TOKENS.c.digest == digest))).first()
-    return None if found is None else TokenRow(**found._mapping)
+    found = (await _GET.run(tx, {"token": digest})).first
+    return None if found is None else TokenRow(**found)
 
 
 async def revoke(tx: AsyncConnection, digest: bytes, at: float) -> None:
     """This token counts no more."""
-    await _revoke(tx, TOKENS.c.digest == digest, at)
+    await _REVOKE.run(tx, {"token": digest, "revoked_at": at})
 
 
 async def revoke_of_invocation(tx: AsyncConnection, invocation_id: str, at: float) -> None:
     """None of its tokens counts any more."""
-    await _revoke(tx, TOKENS.c.invocation_id == invocation_id, at)
+    await _REVOKE_OF_INVOCATION.run(tx, {"invocation": invocation_id, "revoked_at": at})
 
 
 async def revoke_of_binding(tx: AsyncConnection, binding_id: str, at: float) -> None:
@@ -59,7 +68,7 @@ async def revoke_all(tx: AsyncConnection, at: float) -> int:
 
 
 async def _revoke(tx: AsyncConnection, which: ColumnElement[bool], at: float) -> int:
-    statement = update(TOKENS).where(which, TOKENS.c.revoked_at.is_(None)).values(revoked_at=at)
+    statement = update(TOKENS).where(which, _ALIVE).values(revoked_at=at)
     return (await tx.execute(statement)).rowcount
 
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-from plugbay.store.metadata import METADATA, Instant, Json
+from plugbay.store.metadata import METADATA, SETTLED, Instant, Json
 
 ID = String(64)
 
@@ -46,6 +46,7 @@ PACKAGES = Table(
     UniqueConstraint("org_id", "package_id", "version"),
     CheckConstraint("status IN ('available', 'quarantined')", name="status"),
     Index(None, "created_at", "id"),
+    info=SETTLED,
 )
 """`org_id` is empty for packages that all orgs may use."""
 
@@ -73,6 +74,7 @@ BINDINGS = Table(
     Index(None, "org_id", "created_at", "id"),
     Index(None, "org_id", "export_kind", "status"),
     Index(None, "package_row"),
+    info=SETTLED,
 )
 """`secrets` holds references, never values. `revision` grows with each change."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
 from sqlalchemy import UniqueConstraint as Unique
 
-from plugbay.store.metadata import METADATA, Instant, Json
+from plugbay.store.metadata import METADATA, SETTLED, Instant, Json
 
 ORGS = Table(
     "orgs",
@@ -16,6 +16,7 @@ ORGS = Table(
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     Index(None, "created_at", "id"),
+    info=SETTLED,
 )
 """`policy` is what no binding of the org can be granted more than."""
 
@@ -45,6 +46,7 @@ API_KEYS = Table(
     Column("revoked_at", Instant),
     Unique("digest"),
     Index(None, "org_id", "created_at", "id"),
+    info=SETTLED,
 )
 """`digest` is the key's SHA-256; `hint` its last characters, by which a person knows it again."""
 
