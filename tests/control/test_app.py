@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from inspect import iscoroutinefunction
 from pathlib import Path
+from typing import Any
 
-from plugbay.control.app import create_app, unrepeatable
-from plugbay.control.idempotency import MUTATING
+from fastapi import Depends
+from fastapi.routing import APIRoute
+
+from plugbay.control.app import ROUTERS, create_app, unrepeatable
+from plugbay.control.idempotency import MUTATING, Router
 from tests.support.gateways import client_of, gateway_at
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -58,3 +64,28 @@ def test_what_is_not_there_is_told_in_the_envelope(sqlite_url: str, tmp_path: Pa
             assert "GET" in wrong.headers["allow"] or "POST" in wrong.headers["allow"]
 
     run(main)
+
+
+def called_in_threads(router: Router) -> Iterator[str]:
+    """What FastAPI calls in a thread for a request: handlers and dependencies that are plain functions."""
+    for route in router.routes:
+        assert isinstance(route, APIRoute)
+        todo: list[Any] = [route.dependant]
+        for dependant in todo:
+            todo += dependant.dependencies
+            if not iscoroutinefunction(dependant.call):
+                yield f"{route.path}: {dependant.call.__name__}"
+
+
+def test_no_request_waits_for_a_thread_only_to_be_given_its_arguments() -> None:
+    assert [found for router in ROUTERS for found in called_in_threads(router)] == []
+    seeded = Router()
+
+    def plain() -> int:
+        return 1
+
+    @seeded.get("/test", dependencies=[Depends(plain)])
+    async def handler() -> None:
+        return None
+
+    assert list(called_in_threads(seeded)) == ["/test: plain"]

@@ -7,6 +7,7 @@ import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,17 @@ def test_an_error_has_its_traceback_on_one_line() -> None:
         record = logging.LogRecord("plugbay", logging.ERROR, "", 0, "failed", (), sys.exc_info())
     shown = formatter(as_json=True).format(record)
     assert "\n" not in shown and "LookupError: here" in json.loads(shown)["exception"]
+
+
+def test_what_json_has_no_word_for_is_said_all_the_same() -> None:
+    record = logging.LogRecord("plugbay", logging.WARNING, "", 0, "odd", (), None)
+    record.where, record.name_ = Path("/tmp"), "a\n\ud800"
+    shown = formatter(as_json=True).format(record)
+    assert "\n" not in shown and json.loads(shown)["where"] == repr(Path("/tmp"))
+    assert json.loads(shown)["level"] == "warning" and set(json.loads(shown)) == {
+        *("event", "level", "logger", "timestamp"),
+        *("where", "name_"),
+    }
 
 
 def test_what_is_no_terminal_gets_json_on_stderr_and_libraries_are_quiet() -> None:

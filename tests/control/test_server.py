@@ -14,8 +14,9 @@ from typing import Any, TextIO
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 
-from plugbay.control.server import bound
+from plugbay.control.server import _config, bound
 from tests.cli.conftest import is_alive
 from tests.support.commands import Command, plugbay
 from tests.support.databases import KINDS, postgresql, sqlite_database
@@ -199,3 +200,7 @@ def test_a_server_with_other_data_and_the_same_database_is_refused(tmp_path: Pat
         assert first.end(signal.SIGKILL) == -signal.SIGKILL
     with served(tmp_path, "--database", url) as again:
         assert again.end() == 0, "whoever is killed keeps nothing"
+
+
+def test_requests_are_read_by_what_bounds_their_head_whatever_is_installed() -> None:
+    assert _config(FastAPI()).http == "h11"

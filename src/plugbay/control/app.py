@@ -14,6 +14,8 @@ from fastapi.routing import APIRoute
 from plugbay import __version__
 from plugbay.control import errors
 from plugbay.control.caller import NEEDS
+from plugbay.control.dashboard.door import Dashboard
+from plugbay.control.dashboard.routes import ROUTES as PAGES
 from plugbay.control.edge import Edge
 from plugbay.control.idempotency import LONGEST_KEY, MUTATING, Once, Router
 from plugbay.control.rates import Rates
@@ -21,6 +23,7 @@ from plugbay.control.routes import (
     bindings,
     chains,
     compactions,
+    dashboard,
     deliveries,
     exports,
     harnesses,
@@ -55,8 +58,12 @@ ROUTERS: tuple[Router, ...] = (
     harnesses.router,
     deliveries.router,
     host.router,
+    dashboard.router,
 )
 """In the order of the document; of two routes that match, the first is taken."""
+
+STRAIGHT = {("POST", invocations.INVOKE): invocations.straight}
+"""What answers these without FastAPI, as long as there is nothing unusual about them."""
 
 _KEY_PARAMETER = {
     "name": "Idempotency-Key",
@@ -82,10 +89,14 @@ def create_app(gateway: Gateway, *, settings: EdgeSettings | None = None) -> Fas
     app.state.gateway = gateway
     app.state.closing = asyncio.Event()  # set when the server is about to stop
     app.state.rates = Rates(gateway.clock, gateway.settings.requests_per_second, gateway.settings.request_burst)
+    app.state.dashboard = Dashboard(gateway)
     for router in ROUTERS:
         app.include_router(router)
+    app.router.routes.extend(PAGES)
     errors.install(app)
-    app.add_middleware(Edge, settings=settings or EdgeSettings(), meters=gateway.meters, clock=gateway.clock)
+    app.add_middleware(
+        Edge, settings=settings or EdgeSettings(), meters=gateway.meters, clock=gateway.clock, straight=STRAIGHT
+    )
     _say_more(app)
     return app
 

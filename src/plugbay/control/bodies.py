@@ -46,9 +46,22 @@ async def received(headers: Headers, receive: Receive, settings: EdgeSettings) -
     body = await _whole(pieces, most)
     if body is None:
         return receive
-    if body:
-        _check(body)
-    return _replayed(body, receive)
+    return Whole(body, _checked(body) if body else None, receive)
+
+
+class Whole:
+    """JSON that is all here: what a handler reads its bytes with, and what they say."""
+
+    def __init__(self, body: bytes, value: Any, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+        self.value = value
+
+    async def __call__(self) -> Message:
+        body, self._body = self._body, None
+        if body is None:
+            return await self._receive()
+        return {"type": "http.request", "body": body, "more_body": False}
 
 
 def _timed(receive: Receive, seconds: float) -> Receive:
@@ -98,33 +111,26 @@ async def _whole(receive: Receive, most: int) -> bytes | None:
     return b"".join(pieces)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    given = False
-
-    async def replayed() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replayed
-
-
-def _check(body: bytes) -> None:
+def _checked(body: bytes) -> Any:
     try:
-        value = _CODEC.decode(body)
-        json.loads(body, object_pairs_hook=_distinct)
+        _CODEC.decode(body)
+        value = _DISTINCT.decode(body.decode())
     except Malformed as error:
         raise invalid("request.invalid_json", str(error)) from None
     if b"\\u0000" in body and _has_nul(value):
         raise invalid("request.invalid_json", "U+0000 is in a text, which no database keeps")
+    return value
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> None:
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """What has a key twice means one thing to us and may mean another to whoever let it through."""
-    if len({key for key, _ in pairs}) < len(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
         raise Malformed("a key is there twice in one object")
+    return found
+
+
+_DISTINCT = json.JSONDecoder(object_pairs_hook=_distinct)
 
 
 def _has_nul(value: Any) -> bool:

@@ -36,13 +36,19 @@ async def authenticate(request: Request) -> Principal:
     known = getattr(request.state, "principal", None)
     if isinstance(known, Principal):
         return known
-    principal = await gateway_of(request).authenticate(_token(request))
+    return await admitted(request, token_of(request))
+
+
+async def admitted(request: Request, token: str) -> Principal:
+    """Whoever has this token, as the one who makes this request; raises as `authenticate` does."""
+    principal = await gateway_of(request).authenticate(token)
     request.state.principal = principal
     request.app.state.rates.take(principal)
     return principal
 
 
-def _token(request: Request) -> str:
+def token_of(request: Request) -> str:
+    """The token in the header of a request; raises when there is none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
@@ -52,8 +58,13 @@ def _token(request: Request) -> str:
     return token
 
 
+async def _gateway(request: Request) -> Gateway:
+    """As a dependency: FastAPI would have a plain function called in a thread, which takes longer than all of it."""
+    return gateway_of(request)
+
+
 Caller = Annotated[Principal, Depends(authenticate)]
-TheGateway = Annotated[Gateway, Depends(gateway_of)]
+TheGateway = Annotated[Gateway, Depends(_gateway)]
 
 
 def needs(*all_of: str, any_of: Sequence[str] = ()) -> dict[str, Any]:

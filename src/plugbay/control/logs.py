@@ -5,15 +5,23 @@ Owns the form. What is logged says so itself; secrets are never given to a logge
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
 QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "alembic", "aiosqlite", "asyncio")
 """Libraries that are heard only when something is wrong."""
+
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
+"""What every record has, beside what it was told."""
+
+_ENCODER = json.JSONEncoder(default=repr)
+"""Takes anything, also text that is none."""
 
 
 def configure(*, as_json: bool | None = None, level: int = logging.INFO) -> None:
@@ -30,16 +38,29 @@ def configure(*, as_json: bool | None = None, level: int = logging.INFO) -> None
 
 def formatter(as_json: bool) -> logging.Formatter:
     """Makes a line of what any logger of the standard library is told."""
+    if as_json:
+        return Lines()
     before: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    shown: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    if as_json:
-        shown += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    else:
-        colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        shown += [structlog.dev.ConsoleRenderer(colors=colours)]
-    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=shown)
+    colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    console = structlog.dev.ConsoleRenderer(colors=colours)
+    without = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=[without, console])
+
+
+class Lines(logging.Formatter):
+    """Each record as one JSON object on a line. There is one for every request; structlog takes three times as long."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, Any] = {name: value for name, value in vars(record).items() if name not in _USUAL}
+        said["event"] = record.getMessage()
+        said["level"] = record.levelname.lower()
+        said["logger"] = record.name
+        said["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+        if record.exc_info:
+            said["exception"] = self.formatException(record.exc_info)
+        return _ENCODER.encode(said)

@@ -24,17 +24,21 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-def page_of(
+def page_of(limit: int, cursor: str | None) -> Page:
+    """Which part is meant; raises for a cursor that was never given out."""
+    return Page(limit, None if cursor is None else _opened(cursor))
+
+
+async def _asked(
     limit: Annotated[int, Query(ge=1, le=MOST, description="How many at most.")] = LIMIT,
     cursor: Annotated[
         str | None, Query(max_length=LONGEST_CURSOR, description="The `next_cursor` of the part before.")
     ] = None,
 ) -> Page:
-    """Which part is asked for."""
-    return Page(limit, None if cursor is None else _opened(cursor))
+    return page_of(limit, cursor)
 
 
-Paging = Annotated[Page, Depends(page_of)]
+Paging = Annotated[Page, Depends(_asked)]
 
 
 def listing(part: Part[A], shown: Callable[[A], B]) -> Listing[B]:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import pytest
+
+from plugbay.control import app as app_module
+from plugbay.control.routes import invocations as module
+from plugbay.control.routes.invocations import OutcomeOut
+from plugbay.gateway.gateway import Gateway
+from plugbay.store.sqlite import Connection
 from tests.support.gateways import client_of, gateway_at, make_key, make_org
 from tests.support.loops import Run, until
 from tests.support.packaged import Publisher, bind
 from tests.support.requirements import requirement
+from tests.support.vai import export
 
 BODY = """
 def tool(body, m):
@@ -139,5 +149,170 @@ def test_requests_that_cannot_be_granted(sqlite_url: str, tmp_path: Path, run: R
             async with client_of(gateway, await make_key(gateway, "org_1", "viewer")) as viewer:
                 answer = await viewer.post("/v1/plugin-invocations", json={"binding_id": binding.id})
                 assert (answer.status_code, answer.json()["error"]["code"]) == (403, "auth.role_denied")
+
+    run(main)
+
+
+# The straight way.
+
+JSON = {"content-type": "application/json"}
+UNUSUAL: list[tuple[str, dict[str, str], bytes]] = [
+    ("no JSON", {"content-type": "text/plain"}, b'{"binding_id": "%b"}'),
+    ("no type", {}, b'{"binding_id": "%b"}'),
+    ("no object", JSON, b"[1]"),
+    ("null", JSON, b"null"),
+    ("nothing", JSON, b""),
+    ("half", JSON, b'{"binding_id": '),
+    ("a key twice", JSON, b'{"binding_id": "%b", "binding_id": "%b"}'),
+    ("an unknown field", JSON, b'{"binding_id": "%b", "inptu": {}}'),
+    ("a wrong field", JSON, b'{"binding_id": "%b", "timeout_ms": "soon"}'),
+    ("neither binding nor export", JSON, b'{"input": {}}'),
+    ("no such binding", JSON, b'{"binding_id": "bind_x"}'),
+    ("no token", {**JSON, "authorization": ""}, b'{"binding_id": "%b"}'),
+    ("a wrong token", {**JSON, "authorization": "Bearer x"}, b'{"binding_id": "%b"}'),
+    ("a long trace", {**JSON, "traceparent": "0" * 600}, b'{"binding_id": "%b"}'),
+    ("a wrong key", {**JSON, "idempotency-key": "k" * 300}, b'{"binding_id": "%b"}'),
+    ("another version", {**JSON, "x-vai-version": "2"}, b'{"binding_id": "%b"}'),
+]
+
+
+def without_ids(answer: httpx2.Response) -> tuple[int, str, str]:
+    """An answer without what differs each time."""
+    body = re.sub(r'"(inv|tr|toolx|req)_\w+"|"\d{4}-\d\d-[^"]+Z"|"pid":\d+', '"…"', answer.text)
+    return answer.status_code, answer.headers.get("content-type", ""), body
+
+
+@pytest.mark.parametrize(("headers", "body"), [each[1:] for each in UNUSUAL], ids=[each[0] for each in UNUSUAL])
+def test_what_is_unusual_is_answered_as_fastapi_would(
+    sqlite_url: str, tmp_path: Path, headers: dict[str, str], body: bytes, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway)
+            binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
+            content, known = body.replace(b"%b", binding.id.encode()), {"x-request-id": "r", **headers}
+            async with client_of(gateway) as client:
+                answer = await client.post(module.INVOKE, content=content, headers=known)
+            monkeypatch.setattr(app_module, "STRAIGHT", {})
+            async with client_of(gateway) as client:
+                other = await client.post(module.INVOKE, content=content, headers=known)
+            assert without_ids(answer) == without_ids(other) and answer.status_code >= 400
+
+    run(main)
+
+
+@pytest.mark.parametrize("how", ["", "fail"])
+def test_what_is_usual_takes_the_straight_way_to_the_same_answer(
+    sqlite_url: str, tmp_path: Path, how: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway)
+            binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
+            sent = {"binding_id": binding.id, "input": {"how": how, "é": ["\N{SNOWMAN}", 2**53, 1.5, None]}}
+            answers = [await answered(gateway, sent)]
+            monkeypatch.setattr(app_module, "STRAIGHT", {})
+            answers.append(await answered(gateway, sent))
+            assert without_ids(answers[0]) == without_ids(answers[1]) and answers[0].status_code == 200
+            for answer in answers:
+                shape = OutcomeOut.model_validate(answer.json())
+                assert shape.model_dump(mode="json") == answer.json(), "it is what the document says"
+            counted = gateway.meters.counters["http_requests"]
+            assert {dict(labels)["route"] for labels in counted} == {module.INVOKE}
+
+    async def answered(gateway: Gateway, sent: dict[str, Any]) -> httpx2.Response:
+        async with client_of(gateway) as client:
+            return await client.post(module.INVOKE, json=sent)
+
+    run(main)
+
+
+def test_only_the_straight_way_is_without_fastapi(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway)
+            binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
+            ways: list[bool] = []
+            straight = module.straight
+
+            async def watched(request: Any, value: Any) -> Any:
+                response = await straight(request, value)
+                ways.append(response is not None)
+                return response
+
+            monkeypatch.setattr(app_module, "STRAIGHT", {("POST", module.INVOKE): watched})
+            async with client_of(gateway) as client:
+                for headers in ({}, {"idempotency-key": "once"}):
+                    done = await client.post(module.INVOKE, json={"binding_id": binding.id}, headers=headers)
+                    assert done.status_code == 200
+            assert ways == [True, False]
+
+    run(main)
+
+
+@requirement("vai:control-group-commit", "vai:control-invocation-record")
+def test_a_hundred_at_once_are_all_answered_as_they_ended_and_written_together(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[Connection] = []
+    commit = Connection.commit
+
+    async def counted(connection: Connection) -> None:
+        commits.append(connection)
+        await commit(connection)
+
+    monkeypatch.setattr(Connection, "commit", counted)
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+            await make_org(gateway)
+            exports = [export("t", execution_class="worker", max_concurrency=64)]
+            binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY, exports))
+            await client.post(module.INVOKE, json={"binding_id": binding.id})  # its worker is there
+            commits.clear()
+
+            async def asked(number: int) -> tuple[str, str]:
+                how = "fail" if number == 50 else str(number)
+                done = await client.post(module.INVOKE, json={"binding_id": binding.id, "input": {"how": how}})
+                outcome = done.json()
+                if how != "fail":
+                    assert outcome["result"]["structured_output"]["said"] == {"how": how}
+                return outcome["invocation"]["invocation_id"], outcome["status"]
+
+            answered = dict(await asyncio.gather(*map(asked, range(100))))
+            assert sorted(answered.values()) == ["failed", *["succeeded"] * 99]
+            assert len(commits) < 200, "each has a row that is opened and closed: two commits, if it were alone"
+            for id, status in answered.items():
+                assert (await client.get(f"{module.INVOKE}/{id}")).json()["status"] == status
+
+    run(main)
+
+
+@requirement("vai:control-revocation-at-once")
+def test_what_is_taken_away_counts_for_the_very_next_request(database_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path) as gateway, client_of(gateway) as operator:
+            await make_org(gateway)
+            binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
+            key = await make_key(gateway, "org_1")
+            (made,) = (await operator.get("/v1/api-keys")).json()["items"]
+
+            async def asked(client: httpx2.AsyncClient) -> tuple[int, str]:
+                done = await client.post(module.INVOKE, json={"binding_id": binding.id})
+                answer = done.json()
+                return done.status_code, answer["error"]["code"] if "error" in answer else answer["status"]
+
+            async with client_of(gateway, key) as client:
+                for _ in range(2):  # from the table, then from memory
+                    assert await asked(client) == (200, "succeeded")
+                changed = await operator.patch(f"/v1/plugin-bindings/{binding.id}", json={"status": "disabled"})
+                assert changed.status_code == 200
+                assert await asked(client) == (409, "binding.not_active")
+                await operator.patch(f"/v1/plugin-bindings/{binding.id}", json={"status": "active"})
+                assert await asked(client) == (200, "succeeded")
+                assert (await operator.delete(f"/v1/api-keys/{made['id']}")).status_code == 200
+                assert await asked(client) == (401, "auth.key_revoked")
 
     run(main)

@@ -5,28 +5,35 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import Annotated, Any, Literal
 
+import msgspec
 from fastapi import Depends, Header, Query, Request
-from pydantic import AwareDatetime, Field, StringConstraints, model_validator
-from starlette.responses import JSONResponse, Response
+from pydantic import AwareDatetime, Field, StringConstraints, ValidationError, model_validator
+from starlette.responses import Response
 
-from plugbay.control.caller import Caller, TheGateway, needs
-from plugbay.control.idempotency import Router, apart
+from plugbay.control.caller import Caller, TheGateway, authenticate, gateway_of, needs
+from plugbay.control.idempotency import HEADER, Router, apart
 from plugbay.control.models import Answer, Body, ChosenId, Listing, PathId
 from plugbay.control.paging import Paging, listing
 from plugbay.control.routes.bindings import Kind, Scope
 from plugbay.control.sse import STREAM, Event, event_stream
 from plugbay.gateway import trace
-from plugbay.gateway.errors import invalid, unavailable
+from plugbay.gateway.errors import invalid, not_found, unavailable
 from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.invocations import Work, refusal
 from plugbay.gateway.live import ENDED, LiveEvent, Watch
 from plugbay.gateway.principal import Principal
 from plugbay.host.invocation_context import LONGEST
-from plugbay.host.invocation_result import InvocationResult
 from plugbay.host.ports import InvocationRecord
+from plugbay.model.errors import Failure
 from plugbay.store.invocations import Wanted
 
 router = Router(tags=["invocations"])
+
+INVOKE = "/v1/plugin-invocations"
+MAY_INVOKE = "operator"
+
+LONGEST_PARENT = 512
+"""Characters of a `traceparent`; those of today have 55."""
 
 Status = Literal["succeeded", "failed", "cancelled", "retryable_failure"]
 Filter = Annotated[str | None, Query(max_length=200)]
@@ -103,27 +110,44 @@ class OutcomeOut(Answer):
 
 
 @router.post(
-    "/v1/plugin-invocations",
+    INVOKE,
     response_model=OutcomeOut,
     responses={202: {"model": OutcomeOut, "description": "It has begun, and nobody waits for it."}},
-    **needs("operator"),
+    **needs(MAY_INVOKE),
 )
 @apart
 async def invoke(
     body: InvocationIn,
     caller: Caller,
     gateway: TheGateway,
-    traceparent: Annotated[str | None, Header(max_length=512, description="W3C trace context.")] = None,
+    traceparent: Annotated[str | None, Header(max_length=LONGEST_PARENT, description="W3C trace context.")] = None,
 ) -> Response:
     """Have a bound export do its work. What the plugin makes of it is in the answer, failures too."""
     work = await _work(body, caller, gateway, trace.from_parent(traceparent) or trace.new_trace())
     if not body.wait:
         begun = await gateway.invocations.begin(work)
-        return _answer(OutcomeOut(invocation=_shown(begun), status=None, attempts=[begun.invocation_id]), 202)
+        return _answer(begun, 202, attempts=[begun.invocation_id])
     result = await gateway.invocations.invoke(work)
     if result.record is None:
         raise refusal(result)
-    return _answer(_outcome(result, result.record), 200)
+    ids = [each.invocation_id for each in result.records]
+    return _answer(result.record, 200, result=result.value(), failure=_failure(result.failure), attempts=ids)
+
+
+async def straight(request: Request, value: Any) -> Response | None:
+    """The same without FastAPI, which is asked where it would find fault, or a key to remember the answer by."""
+    traceparent = request.headers.get("traceparent")
+    if HEADER in request.headers or len(traceparent or "") > LONGEST_PARENT:
+        return None
+    caller = await authenticate(request)
+    refused = caller.lacks([MAY_INVOKE])
+    if refused is not None:
+        raise refused
+    try:
+        body = InvocationIn.model_validate(value)
+    except ValidationError:
+        return None
+    return await invoke(body, caller, gateway_of(request), traceparent)
 
 
 async def _work(body: InvocationIn, caller: Principal, gateway: Gateway, trace_id: str) -> Work:
@@ -147,8 +171,10 @@ async def _work(body: InvocationIn, caller: Principal, gateway: Gateway, trace_i
 async def _scope(body: InvocationIn, caller: Principal, gateway: Gateway) -> tuple[str, str | None]:
     """For whom it is done: as the binding says, or the body, or the caller's key."""
     if body.binding_id is not None:
-        binding = await gateway.bindings.get(caller, body.binding_id)
-        return binding.org_id, binding.project_id or caller.project_id
+        bound = await gateway.bindings.bound(body.binding_id)
+        if bound is None or not caller.sees(bound.row.org_id, bound.row.project_id):
+            raise not_found("binding", body.binding_id)
+        return bound.row.org_id, bound.row.project_id or caller.project_id
     if body.scope is not None:
         org_id, project_id = body.scope.org_id, body.scope.project_id
         async with gateway.database.reading() as tx:
@@ -159,29 +185,27 @@ async def _scope(body: InvocationIn, caller: Principal, gateway: Gateway) -> tup
     return caller.org_id, caller.project_id
 
 
-def _answer(outcome: OutcomeOut, status: int) -> Response:
-    said = trace.parent(outcome.invocation.trace_id, outcome.invocation.invocation_id)
+def _answer(record: InvocationRecord, status: int, **outcome: Any) -> Response:
+    """An `OutcomeOut`, written as what it is: to make one and take it apart again takes longer than the rest."""
+    said = trace.parent(record.trace_id, record.invocation_id)
     headers = {} if said is None else {"traceparent": said}
-    return JSONResponse(outcome.model_dump(mode="json"), status, headers)
+    told = {"invocation": record, "status": record.status, "result": None, "failure": None, **outcome}
+    return Response(msgspec.json.encode(told), status, headers, "application/json")
 
 
-def _outcome(result: InvocationResult, record: InvocationRecord) -> OutcomeOut:
-    failure = result.failure
-    told = None
-    if failure is not None:
-        told = FailureOut(
-            code=str(failure.detail.get("plugin_code") or failure.code),
-            origin=failure.origin,
-            message=failure.message,
-            retryable=failure.retryable,
-            retry_after_ms=failure.retry_after_ms,
-        )
-    ids = [each.invocation_id for each in result.records]
-    shown = _shown(record)
-    return OutcomeOut(invocation=shown, status=shown.status, result=result.value(), failure=told, attempts=ids)
+def _failure(failure: Failure | None) -> dict[str, Any] | None:
+    if failure is None:
+        return None
+    return {
+        "code": str(failure.detail.get("plugin_code") or failure.code),
+        "origin": failure.origin,
+        "message": failure.message,
+        "retryable": failure.retryable,
+        "retry_after_ms": failure.retry_after_ms,
+    }
 
 
-def _wanted(
+async def _wanted(
     status: Literal["running", "succeeded", "failed", "cancelled", "retryable_failure"] | None = None,
     export_id: Filter = None,
     export_kind: Kind | None = None,

@@ -1,0 +1,249 @@
+"""A JSON Schema as a form, and what was typed into it as an input.
+
+Pure. Owns which schemas are simple enough for fields: texts, numbers, yes or no, choices; a property that is more is a
+field for JSON, and a schema that is no object with properties is one such field. Whether an input fits its schema is
+the host's to say: here is only made of it what was meant.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+MAX_FIELDS = 40
+"""Of one form; whoever has more to say writes JSON."""
+
+MAX_CHOICES = 200
+"""Of one field."""
+
+MAX_HOPS = 8
+"""From reference to reference within a schema: one that leads in a circle leads nowhere."""
+
+TEXT, INTEGER, NUMBER, FLAG, CHOICE, JSON = "text", "integer", "number", "flag", "choice", "json"
+
+_KINDS = {"string": TEXT, "integer": INTEGER, "number": NUMBER, "boolean": FLAG}
+
+NAMES = "field:"
+"""How the names of fields begin in what a browser sends, so that none is taken for something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One property of an input."""
+
+    name: str
+    kind: str
+    required: bool = False
+    label: str = ""
+    description: str = ""
+    value: str = ""
+    """What stands in it: the schema's default, or what was typed."""
+    choices: tuple[str, ...] = ()
+    """As JSON, so that 1 and "1" are two."""
+    names: tuple[str, ...] = ()
+    """What the choices are called: texts without their quotes, where all are texts."""
+    low: str = ""
+    high: str = ""
+    problem: str = ""
+    """Why what was typed cannot be sent."""
+
+
+class Unclear(Exception):
+    """What was typed is no input; `fields` say where, or `problem` what is wrong with the JSON."""
+
+    def __init__(self, problem: str, fields: tuple[Field, ...] = ()) -> None:
+        self.problem = problem
+        self.fields = fields
+        super().__init__(problem)
+
+
+# From a schema to fields.
+
+
+def fields_of(schema: Any) -> tuple[Field, ...] | None:
+    """The fields of a form; None where only JSON will do."""
+    properties = _properties(schema)
+    if properties is None or len(properties) > MAX_FIELDS:
+        return None
+    required = schema.get("required")
+    needed = set(required) if isinstance(required, list) and all(isinstance(name, str) for name in required) else set()
+    return tuple(_field(name, _resolved(each, schema), name in needed) for name, each in properties.items())
+
+
+def signature(schema: Any) -> str:
+    """The fields in a line: `name: text, excited?: flag`."""
+    fields = fields_of(schema)
+    if fields is None:
+        return "JSON"
+    return ", ".join(f"{field.name}{'' if field.required else '?'}: {field.kind}" for field in fields) or "nothing"
+
+
+def example(schema: Any) -> str:
+    """JSON to begin with: every property that has to be there, or that has a default."""
+    fields = fields_of(schema)
+    empty: dict[str, Any] = {TEXT: "", INTEGER: 0, NUMBER: 0, FLAG: False, JSON: {}}
+    wanted = [field for field in fields or () if field.required or field.value]
+    made = {field.name: _typed(field) if field.value else empty.get(field.kind) for field in wanted}
+    return json.dumps(made, ensure_ascii=False, indent=2)
+
+
+def _properties(schema: Any) -> Mapping[str, Any] | None:
+    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+        return None
+    properties = schema.get("properties")
+    if properties is None and schema.get("type") == "object" and schema.get("additionalProperties") is False:
+        return {}
+    return properties if isinstance(properties, Mapping) else None
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+    """The schema of a property, without references within the document and without `or null`."""
+    for _ in range(MAX_HOPS):
+        if not isinstance(schema, Mapping):
+            return schema
+        if "$ref" in schema:
+            schema = {**_at(root, schema["$ref"]), **{key: value for key, value in schema.items() if key != "$ref"}}
+            continue
+        options = schema.get("anyOf", schema.get("oneOf"))
+        others = [each for each in options if each != {"type": "null"}] if isinstance(options, list) else []
+        if len(others) != 1 or not isinstance(others[0], Mapping):
+            return schema
+        schema = {**others[0], **{key: value for key, value in schema.items() if key not in ("anyOf", "oneOf")}}
+    return None
+
+
+def _at(root: Mapping[str, Any], reference: Any) -> Mapping[str, Any]:
+    """What a reference within the document points at; nothing where it points at nothing, or elsewhere."""
+    found: Any = root
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return {}
+    for step in reference[2:].split("/"):
+        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _field(name: str, schema: Any, required: bool) -> Field:
+    if not isinstance(schema, Mapping):
+        return Field(name, JSON, required, name)
+    kind, values = _kind(schema)
+    bare = all(isinstance(value, str) for value in values)
+    return Field(
+        name,
+        kind,
+        required,
+        schema["title"] if isinstance(schema.get("title"), str) else name,
+        schema["description"] if isinstance(schema.get("description"), str) else "",
+        _default(kind, schema),
+        tuple(map(_json, values)),
+        tuple(map(str if bare else _json, values)),
+        _bound(schema.get("minimum")),
+        _bound(schema.get("maximum")),
+    )
+
+
+def _kind(schema: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """What kind of field it is, and the choices there are."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(values, list):
+        few = 0 < len(values) <= MAX_CHOICES
+        return (CHOICE, values) if few else (JSON, [])
+    named = schema.get("type")
+    kinds = [each for each in named if each != "null"] if isinstance(named, list) else [named]
+    return (_KINDS.get(kinds[0], JSON) if len(kinds) == 1 and isinstance(kinds[0], str) else JSON), []
+
+
+def _default(kind: str, schema: Mapping[str, Any]) -> str:
+    if "default" not in schema or schema["default"] is None:
+        return ""
+    value = schema["default"]
+    return value if kind == TEXT and isinstance(value, str) else _json(value)
+
+
+def _bound(value: Any) -> str:
+    return _json(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# From what was typed to an input.
+
+
+def input_of(fields: tuple[Field, ...], typed: Mapping[str, str]) -> dict[str, Any]:
+    """The input that was meant; raises `Unclear`. A field that nobody filled in is left out, if it may be."""
+    made: dict[str, Any] = {}
+    judged = []
+    for field in fields:
+        text = typed.get(NAMES + field.name, "").replace("\r\n", "\n")
+        field = replace(field, value=text)
+        if text or (field.required and field.kind == TEXT):
+            try:
+                made[field.name] = _typed(field)
+            except ValueError as error:
+                field = replace(field, problem=str(error))
+        elif field.required:
+            field = replace(field, problem="this is needed")
+        judged.append(field)
+    if any(field.problem for field in judged):
+        raise Unclear("something is not filled in as it should be", tuple(judged))
+    return made
+
+
+def refilled(fields: tuple[Field, ...], typed: Mapping[str, str]) -> tuple[Field, ...]:
+    """The fields with what was typed into them, if anything was."""
+    return tuple(replace(field, value=typed.get(NAMES + field.name, field.value)) for field in fields)
+
+
+def input_of_json(text: str) -> Any:
+    """The input that stands in a field for JSON; nothing is an empty object. Raises `Unclear`."""
+    try:
+        return _parsed(text) if text.strip() else {}
+    except ValueError as error:
+        raise Unclear(str(error)) from None
+
+
+def _typed(field: Field) -> Any:
+    """What was typed into a field; raises `ValueError` with words for whoever typed it."""
+    text = field.value
+    if field.kind == TEXT:
+        return text
+    if field.kind in (INTEGER, NUMBER):
+        return _number(text.strip(), field.kind)
+    if field.kind == FLAG and text not in ("true", "false"):
+        raise ValueError("this is yes or no")
+    if field.kind == CHOICE and text not in field.choices:
+        raise ValueError("this is none of the choices")
+    return _parsed(text)
+
+
+def _number(text: str, kind: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    if kind == INTEGER:
+        raise ValueError("this is no whole number")
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError("this is no number")
+    return number
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"this is no JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("this is no JSON that anybody needs: it is nested too deeply") from None
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
