@@ -28,7 +28,7 @@ import pytest
 
 import plugbay
 from plugbay.sdk import Field
-from plugbay.sdk.annotations import Names, Reader, names_of
+from plugbay.sdk.annotations import Names, Reader, annotations_of, names_of
 from plugbay.sdk.shapes import ANYTHING, Problems, Shape, whole_schema
 
 TEXT, WHOLE, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
@@ -247,6 +247,33 @@ def test_a_name_that_is_bound_later_is_none_yet() -> None:
         return names, later
 
     assert "later" not in outer()[0]
+
+
+def test_a_text_may_use_what_its_annotations_alone_use() -> None:
+    """From 3.14 on, annotations are a function of their own; here it is made by hand."""
+
+    class Local(typing.NamedTuple):
+        a: int
+
+    def tool(x: Any) -> Any: ...
+
+    tool.__annotate__ = lambda format: {"x": Local}  # type: ignore[attr-defined]
+    assert whole_schema(Reader().shape("Local", names_of(tool)))["properties"] == {"a": WHOLE}
+    tool.__annotate__ = max  # type: ignore[attr-defined]
+    assert names_of(tool) == {}
+
+
+def test_a_class_has_the_annotations_that_it_says_itself() -> None:
+    class Heir(Parent):
+        pass
+
+    assert annotations_of(Parent) == {"a": "int"}
+    assert (annotations_of(Heir), annotations_of(object)) == ({}, {})
+
+
+@dataclasses.dataclass
+class Parent:
+    a: int
 
 
 BARE = """

@@ -7,13 +7,14 @@ import os
 from queue import SimpleQueue
 from threading import get_ident
 from time import monotonic
+from typing import Any
 
 import pytest
 
 from plugbay.contracts.base import Role
 from plugbay.contracts.nexo.machine import NexoMachine
 from plugbay.model.events import CallProgress
-from plugbay.model.operations import CompleteChat
+from plugbay.model.operations import CompleteChat, RecallMemory
 from plugbay.sdk import async_bridge
 from plugbay.sdk.async_bridge import AwaitableLine, Bridge, CancelledBy, Done
 from plugbay.sdk.cancelling import DEADLINE, Cancellation
@@ -128,6 +129,23 @@ def test_an_answer_to_a_loop_that_is_closed_is_dropped() -> None:
     exchange.heard(CallProgress(1, "late"))
     os.close(heard)
     os.close(said)
+
+
+def test_a_time_in_quotes_is_refused_before_anything_is_said() -> None:
+    with open(os.devnull, "r+b", buffering=0) as nothing:
+        exchange = Exchange(NexoMachine(Role.PLUGIN, stdlib_codec()), Wire(nothing.fileno(), nothing.fileno()))
+        line: Any = AwaitableLine(exchange)
+
+        async def asks() -> None:
+            await line.ask(RecallMemory("a", "q"), list, "5")
+
+        async def streams() -> None:
+            line.stream(RecallMemory("a", "q"), list, "5")
+
+        for attempt in (asks, streams):
+            with pytest.raises(TypeError, match=r"timeout is a number of seconds, .* not '5'"):
+                asyncio.run(attempt())
+        assert not exchange.unsent
 
 
 def test_what_is_done_can_be_awaited() -> None:

@@ -28,6 +28,13 @@ def test_an_action_is_given_its_time_and_a_little_more() -> None:
     ]
 
 
+def test_an_action_in_a_time_that_is_none_is_not_asked_for() -> None:
+    line, quoted = Recorder(b"done"), "5"
+    with pytest.raises(TypeError, match=r"timeout is a number of seconds, .* not '5'"):
+        Context(line, "p").actions.invoke("a", timeout=quoted)  # type: ignore[arg-type]
+    assert line.said == []
+
+
 @requirement("ainb:sdk-files")
 def test_a_file_is_asked_for_by_its_whole_path() -> None:
     line = Recorder(b"text")

@@ -170,6 +170,24 @@ def test_what_is_printed_elsewhere_goes_to_stderr(tmp_path: Path) -> None:
         assert plugin.stderr_line() == "from a screen\n"
 
 
+def test_the_exit_of_a_copy_is_no_exit_of_the_command(tmp_path: Path) -> None:
+    source = """
+plugin = Plugin("p")
+
+@plugin.cli("forks")
+def forks(argv):
+    copy = os.fork()
+    if copy == 0:
+        sys.exit(3)
+    return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) + 1
+"""
+    with running_framed(tmp_path, f"import warnings; warnings.simplefilter('ignore')\n{source}") as plugin:
+        plugin.greet()
+        assert plugin.run("forks") == (b"", b"", 4)
+        plugin.close()
+        assert (plugin.status(), plugin.errors()) == (0, "")
+
+
 def test_a_result_has_defaults() -> None:
     assert CliResult() == CliResult(b"", b"", 0)
 

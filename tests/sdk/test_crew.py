@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, get_ident
 from typing import Any
@@ -22,6 +23,7 @@ from plugbay.sdk.handlers import QUICK_SECONDS, Handler
 from plugbay.sdk.stdio import Wire
 from plugbay.sdk.turns import Turns
 from plugbay.wire.strict_json import stdlib_codec
+from tests.sdk.processes import running
 
 
 class Outcomes:
@@ -39,6 +41,62 @@ class Outcomes:
 
     def thread(self) -> int:
         return self._all.get()[2]
+
+
+FORKS = """
+import warnings
+warnings.simplefilter("ignore")  # from 3.12 on: that a process with threads forks
+
+plugin = Plugin("p")
+original = os.getpid()
+
+def forked(code):
+    copy = os.fork()
+    if copy == 0 and code is not None:
+        sys.exit(code)
+    return 0 if copy == 0 else os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+
+def tell(status):
+    if os.getpid() == original:
+        print("copy", status)
+
+@plugin.tool()
+def plain(code: int | None):
+    return forked(code)
+
+@plugin.tool()
+async def later(code: int | None):
+    return forked(code)
+
+@plugin.tool()
+async def in_a_task():
+    import asyncio
+    async def task():
+        return forked(3)
+    return await asyncio.create_task(task())
+
+@plugin.on_event("plain.>")
+def heard(event):
+    tell(forked(event.payload))
+
+@plugin.on_event("later.>")
+async def heard_later(event):
+    tell(forked(event.payload))
+"""
+
+
+def test_a_copy_that_a_handler_makes_ends_as_it_says_and_nothing_else_of_it_is_heard(tmp_path: Path) -> None:
+    with running(tmp_path, FORKS) as plugin:
+        for name in ("plain", "later"):
+            assert plugin.tool(name, {"code": 3}) == 3
+            assert plugin.tool(name, {"code": 0}) == 0
+            assert plugin.tool(name, {"code": None}) == 1  # it came back, and has nobody to answer
+        assert plugin.tool("in_a_task") == 3
+        for topic, payload in (("plain.a", 3), ("plain.a", None), ("later.a", 3), ("later.a", None)):
+            plugin.event(topic, payload)
+            assert plugin.stderr_line() == f"copy {1 if payload is None else payload}\n"
+        plugin.close()
+        assert (plugin.status(), plugin.errors()) == (0, "")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -48,8 +48,9 @@ def answer(file: Path) -> dict[str, Any]:
     ],
     ids=["never runs", "runs", "runs as a program", "catches exceptions"],
 )
-def test_a_plugin_is_found_however_its_source_ends(tmp_path: Path, end: str) -> None:
-    assert answer(source(tmp_path, HEAD + TOOL + end))["id"] == "weather"
+def test_a_plugin_is_found_however_its_source_ends_and_whether_it_is_served(tmp_path: Path, end: str) -> None:
+    found = answer(source(tmp_path, HEAD + TOOL + end))
+    assert (found["id"], found["served"]) == ("weather", bool(end))
 
 
 def test_a_plugin_that_a_function_makes_is_found_where_it_runs(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_a_source_without_one_plugin_is_refused(tmp_path: Path, text: str, words
 
 
 def test_the_same_plugin_under_two_names_is_one(tmp_path: Path) -> None:
-    assert load(str(source(tmp_path, HEAD + "app = plugin\n"))).id == "weather"
+    assert load(str(source(tmp_path, HEAD + "app = plugin\n")))[0].id == "weather"
 
 
 def test_loading_leaves_this_process_as_it_was(tmp_path: Path) -> None:
@@ -139,6 +140,25 @@ def test_what_the_source_does_not_say_is_named_as_a_default() -> None:
     assert found["nexo"]["defaults"] == ["min_nexo_version >=0.1.0, any host"]
 
 
+def test_a_capability_that_a_contract_has_no_word_for_is_named() -> None:
+    asked = ["net:example.com:443", "network=example.com", "memory.recall", "filesystem=scratch"]
+    plugin = Plugin("weather", capabilities=asked)
+    plugin.tool("look", effect="read_only")(lambda: 1)
+    found = {name: entry["defaults"][-1:] for name, entry in said(plugin, "plugin.py")["contracts"].items()}
+
+    def unsaid(contract: str, *names: str) -> list[str]:
+        return [f"not asked for: {', '.join(names)}, of which {contract} has no word"]
+
+    assert found == {
+        "rune": [],
+        "nexo": unsaid("nexo", asked[0], asked[1], asked[3]),
+        "kaged": unsaid("kaged", *asked[1:]),
+        "ainb": unsaid("ainb", asked[0], asked[2], asked[3]),
+        "vai": unsaid("vai", asked[0], asked[2]),
+        "mcp": [],
+    }
+
+
 def test_an_annotation_that_nobody_understands_is_told() -> None:
     plugin = Plugin("weather")
 
@@ -148,6 +168,17 @@ def test_an_annotation_that_nobody_understands_is_told() -> None:
     plugin.tool()(look)
     assert said(plugin, "plugin.py")["unchecked"] == [
         "look: a: 'Nowhere' says nothing here: name 'Nowhere' is not defined"
+    ]
+
+
+def test_a_default_that_is_not_what_its_annotation_says_is_told() -> None:
+    plugin = Plugin("weather")
+
+    def look(sky: Literal["blue", "grey"] = "red") -> None: ...  # type: ignore[assignment]
+
+    plugin.tool()(look)
+    assert said(plugin, "plugin.py")["misfits"] == [
+        'look: the default of sky does not fit: sky: must be "blue" or "grey", not "red"'
     ]
 
 

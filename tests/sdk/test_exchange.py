@@ -114,6 +114,14 @@ def test_nobody_waits_longer_than_they_said_and_a_late_answer_is_dropped(host: H
     assert asked(host, {"result": {"entries": []}}) == []
 
 
+def test_a_time_in_quotes_is_refused_before_anything_is_said(host: Host) -> None:
+    line: Any = BlockingLine(host.exchange)
+    for ask in (line.ask, line.stream):
+        with pytest.raises(TypeError, match=r"timeout is a number of seconds, .* not '5'"):
+            ask(RECALL, list, "5")
+    assert asked(host, {"result": {"entries": []}}) == []
+
+
 def test_who_gives_up_sends_nothing_of_others(host: Host) -> None:
     id = host.exchange.ask(RECALL, lambda heard: None)
     host.exchange._machine.notify(Publish("t", {"payload": "what another thread is about to send"}))

@@ -118,6 +118,13 @@ def test_what_changes_something_has_a_key_of_its_own(server: Server) -> None:
     assert server.asked[3][3] == b""
 
 
+def test_a_time_in_quotes_is_refused_before_anything_is_sent(server: Server) -> None:
+    quoted: Any = "5"
+    with pytest.raises(TypeError, match=r"timeout is a number of seconds, .* not '5'"):
+        client(server.url).get("/v1/chains", timeout=quoted)
+    assert server.asked == []
+
+
 @requirement("vai:sdk-gateway")
 def test_an_async_handler_awaits_the_same(server: Server) -> None:
     async def both() -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.sdk.handlers import Export, Handler, Harness, Pieces, Terms, Tool, gathered, named_after
+from plugbay.sdk.handlers import Export, Handler, Harness, Pieces, Terms, Tool, gathered
 from plugbay.sdk.results import ToolResult
 from tests.support.requirements import requirement
 
@@ -25,6 +25,14 @@ async def pieces(event: Any) -> AsyncIterator[str]:
 def only_a_local() -> None:
     ctx = 1
     print(ctx)
+
+
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
 
 
 class Listener:
@@ -43,6 +51,8 @@ class Listener:
         (Listener().__call__, True, True),
         (functools.partial(plain), False, False),
         (print, False, False),
+        (wrapped(with_ctx), True, False),
+        (wrapped(plain), False, False),
     ],
 )
 def test_a_handler_is_asked_once_what_it_wants(function: Callable[..., Any], takes_ctx: bool, is_async: bool) -> None:
@@ -95,6 +105,12 @@ def test_nothing_is_found_out_about_the_types_of_a_tool_that_takes_plain_values(
     assert obvious._signature is not None
 
 
+def test_a_parameter_called_input_takes_everything_beside_a_context_too() -> None:
+    both = Tool("t", "", lambda input, ctx: input)
+    assert both.arguments({"input": 1}, {}) == {"input": {"input": 1}}
+    assert Tool("t", "", lambda input, ctx, more=0: input).arguments({"input": 1}, {}) == {"input": 1}
+
+
 def test_a_result_is_json_where_the_annotation_says_what_it_is() -> None:
     def tool() -> set[str]:
         return {"b", "a"}
@@ -112,13 +128,17 @@ def test_a_result_is_json_where_the_annotation_says_what_it_is() -> None:
         ({"execution_class": "inside"}, "execution_class is one of inline, worker, isolated, not 'inside'"),
         ({"max_concurrency": 0}, "max_concurrency is a number of calls, not 0"),
         ({"max_concurrency": True}, "max_concurrency is a number of calls, not True"),
-        ({"timeout": 0}, "timeout is a number of seconds, not 0"),
-        ({"timeout": float("nan")}, "timeout is a number of seconds, not nan"),
+        ({"timeout": 0}, "timeout is a number of seconds above 0 .*, not 0"),
     ],
 )
 def test_terms_that_make_no_sense_are_refused_at_once(facts: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Terms(**facts)
+
+
+def test_a_time_in_quotes_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"timeout is a number of seconds, such as 5 or 0\.5, not '5'"):
+        Terms(timeout="5")  # type: ignore[arg-type]
 
 
 def test_a_word_that_no_contract_has_is_refused_at_once() -> None:
@@ -140,12 +160,6 @@ def test_an_export_is_described_by_its_docstring_unless_it_says_more() -> None:
     assert Export("x", "given", documented).description == "given"
     assert Export("x", "", functools.partial(print)).description != ""
     assert Export("x", "", lambda: 1).description == ""
-
-
-def test_a_function_without_a_name_is_called_after_what_it_is() -> None:
-    assert named_after(plain, "hook") == "plain"
-    assert named_after(lambda: 1, "hook") == "hook"
-    assert named_after(functools.partial(plain), "hook") == "hook"
 
 
 # What a tool gives back.
@@ -192,6 +206,7 @@ def test_a_tool_that_yields_is_streaming_unless_it_says_otherwise() -> None:
     assert Tool("x", "", pieces).streaming
     assert not Tool("x", "", texts, streaming=False).streaming
     assert not Tool("x", "", plain).streaming
+    assert Tool("x", "", wrapped(texts)).streaming
 
 
 def test_pieces_are_put_together_one_by_one() -> None:

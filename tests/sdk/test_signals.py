@@ -55,6 +55,44 @@ wire.read()
         assert process.wait(30) == 5
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_for_a_copy_ends_the_copy_and_not_the_plugin(number: int) -> None:
+    script = f"""
+on_signals(lambda: os._exit(5))
+hear, say = os.pipe()
+copy = os.fork()
+if copy == 0:
+    try:
+        os.write(say, b"x")
+        while True:
+            pass
+    except KeyboardInterrupt:
+        os._exit(7)
+os.read(hear, 1)
+os.kill(copy, {int(number)})
+wire.write(b"%d" % os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
+wire.read()
+"""
+    with running(script) as (process, said):
+        assert os.read(said, 9) == (b"-15" if number == signal.SIGTERM else b"7")
+        process.terminate()
+        assert process.wait(30) == 5
+
+
+def test_a_copy_keeps_what_its_author_does_about_signals() -> None:
+    script = """
+import signal
+on_signals(lambda: os._exit(5))
+signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+copy = os.fork()
+if copy == 0:
+    os.kill(os.getpid(), signal.SIGTERM)
+wire.write(b"%d" % os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
+"""
+    with running(script) as (_, said):
+        assert os.read(said, 9) == b"9"
+
+
 def test_away_from_the_main_thread_nothing_is_arranged_and_nothing_left_open() -> None:
     script = """
 from _thread import start_new_thread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 
@@ -18,6 +18,17 @@ class Place:
     """Somewhere."""
 
     city: str
+
+
+@dataclasses.dataclass
+class Strict:
+    city: str
+
+    def __post_init__(self) -> None:
+        raise RuntimeError("never")
+
+
+UNSET: Any = object()
 
 
 def forecast(
@@ -90,8 +101,14 @@ def test_a_parameter_called_input_takes_all_of_it() -> None:
     assert read(not_alone, {"input": 1}) == {"input": 1}
 
 
+def test_a_parameter_called_input_beside_any_keywords_is_one_of_them() -> None:
+    def tool(input: int, **more: int) -> None: ...
+
+    assert read(tool, {"input": 1, "other": 2}) == {"input": 1, "other": 2}
+
+
 def test_other_keywords_are_what_they_are_annotated_as() -> None:
-    def keywords(*args: Any, first: int = 0, **more: float) -> None: ...
+    def keywords(*, first: int = 0, **more: float) -> None: ...
 
     assert read(keywords, {"a": 1}) == {"a": 1.0}
     assert read(keywords, {"a": "b"}) == "a: must be a number, not a string"
@@ -129,6 +146,37 @@ def test_what_cannot_be_understood_is_noted_with_its_parameter() -> None:
     assert signature.notes == ["a: 'Nowhere' says nothing here: name 'Nowhere' is not defined"]
     assert signature.input_schema()["properties"] == {"a": {}, "b": {"type": "integer"}}
     assert read(tool, {"a": object, "b": 1}) == {"a": object, "b": 1}
+
+
+def test_a_default_that_does_not_fit_is_noted() -> None:
+    def tool(
+        city: Literal["Lima", "Oslo"] = "Rome",  # type: ignore[assignment]
+        days: Annotated[int, Field(ge=1)] = 0,
+        tags: list[str] = [1],  # type: ignore[list-item]  # noqa: B006
+        place: Place = {"city": 7},  # type: ignore[assignment]  # noqa: B006
+        strict: Strict = {"city": "x"},  # type: ignore[assignment]  # noqa: B006
+    ) -> None: ...
+
+    assert Signature(tool).misfits == [
+        'the default of city does not fit: city: must be "Lima" or "Oslo", not "Rome"',
+        "the default of days does not fit: days: must be at least 1",
+        "the default of tags does not fit: tags[0]: must be a string, not a number",
+        "the default of place does not fit: place.city: must be a string, not a number",
+        "the default of strict does not fit: strict: never",
+    ]
+
+
+def test_a_default_that_fits_or_is_no_json_is_not_noted() -> None:
+    def tool(
+        city: Literal["Lima", "Oslo"] = "Oslo",
+        place: Place = Place("Lima"),  # noqa: B008
+        tags: tuple[str, ...] = ("a",),
+        pairs: dict[str, tuple[int, int]] = {"a": (1, 2)},  # noqa: B006
+        units: str = None,  # type: ignore[assignment]  # noqa: RUF013
+        unset: int = UNSET,
+    ) -> None: ...
+
+    assert Signature(tool).misfits == []
 
 
 def test_annotations_that_cannot_be_had_are_none() -> None:

@@ -129,6 +129,51 @@ os._exit(0)
     assert done.stdout == b"status 1"
 
 
+@pytest.mark.parametrize(
+    ("raised", "status", "words"),
+    [
+        ("SystemExit()", 0, b""),
+        ("SystemExit(3)", 3, b""),
+        ("SystemExit(257)", 1, b""),
+        ("SystemExit('not\\udcff now')", 1, b"not\\udcff now\n"),
+        ("ValueError('a bug')", 1, b"ValueError: a bug\n"),
+        ("None", 1, b""),
+    ],
+)
+def test_a_copy_ends_with_the_status_that_it_was_given(tmp_path: Path, raised: str, status: int, words: bytes) -> None:
+    done = run_script(
+        f"""
+import os
+from plugbay.sdk.stdio import claim, leave_copy
+wire = claim()
+leave_copy(SystemExit(9))  # of the original, nothing
+copy = os.fork()
+if copy == 0:
+    leave_copy({raised})
+wire.write(b"%d" % os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
+""",
+        tmp_path,
+    )
+    assert (done.stdout, done.stderr) == (b"%d" % status, words)
+
+
+def test_a_copy_with_a_closed_stderr_ends_as_well(tmp_path: Path) -> None:
+    done = run_script(
+        """
+import os
+from plugbay.sdk.stdio import claim, leave_copy
+wire = claim()
+copy = os.fork()
+if copy == 0:
+    os.close(2)
+    leave_copy(SystemExit("nobody hears this"))
+wire.write(b"%d" % os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
+""",
+        tmp_path,
+    )
+    assert (done.stdout, done.stderr) == (b"1", b"")
+
+
 def test_a_frame_larger_than_the_pipe_is_written_whole(tmp_path: Path) -> None:
     done = run_script("from plugbay.sdk.stdio import claim\nclaim().write(b'x' * 3_000_000)\n", tmp_path)
     assert len(done.stdout) == 3_000_000

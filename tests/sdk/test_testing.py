@@ -77,6 +77,14 @@ def test_a_call_that_takes_too_long_is_timed_out(contract: str) -> None:
         assert failure_of(host, "wait", timeout=0.05).code == "timeout"
 
 
+@each_contract
+def test_a_time_in_quotes_is_refused(contract: str) -> None:
+    plugin, _ = everything()
+    quoted: Any = "5"
+    with testing.host(plugin, contract) as host, pytest.raises(TypeError, match="timeout is a number of seconds"):
+        host.call("put", {"what": "tea"}, timeout=quoted)
+
+
 def test_a_call_is_cancelled_and_the_handler_hears_of_it() -> None:
     plugin, _ = everything()
     with testing.host(plugin, "vai") as host:

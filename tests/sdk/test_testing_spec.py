@@ -38,6 +38,14 @@ def test_settings_that_break_their_schema_are_refused_and_no_secret_is_shown() -
     assert "minLength" in str(caught.value) and "xy" not in str(caught.value)
 
 
+def test_a_secret_that_is_missing_is_named() -> None:
+    schema = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
+    plugin = Plugin("p", secrets_schema=schema)
+    plugin.tool("t")(lambda: 1)
+    with pytest.raises(ConfigInvalid, match="key is required, and is not set"):
+        testing.host(plugin, "kaged")
+
+
 def test_a_tool_whose_capability_is_not_granted_is_not_called() -> None:
     plugin = Plugin("guarded", capabilities=["tool.execute"])
     plugin.tool("t", capabilities=["tool.execute"])(lambda: 1)

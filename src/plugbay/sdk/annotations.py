@@ -110,10 +110,35 @@ class Names(dict[str, "Any"]):
         return _STAND_INS[name]
 
 
+def annotations_of(owner: Any) -> dict[str, Any]:
+    """The annotations of a function, or those that a class has itself.
+
+    Where Python evaluates them late, from 3.14 on, a name that is there for type checkers alone is an error for all of
+    them. They are texts then, for us to evaluate.
+    """
+    try:
+        return dict(owner.__annotations__)
+    except Exception:
+        return _annotation_texts(owner)
+
+
+def _annotation_texts(owner: Any) -> dict[str, Any]:
+    if sys.version_info >= (3, 14) and getattr(owner, "__annotate__", None) is not None:
+        from annotationlib import Format, get_annotations
+
+        return get_annotations(owner, format=Format.STRING)
+    return {}
+
+
 def names_of(function: Any) -> Names:
-    """Where the annotations of a function stand: its module, and what it uses of the functions around it."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
-    return Names(function.__globals__, {name: cell.cell_contents for name, cell in cells if _is_filled(cell)})
+    """Where the annotations of a function stand: its module, and what they use of the functions around it."""
+    found: dict[str, Any] = {}
+    inside: Any
+    for inside in (function, getattr(function, "__annotate__", None)):  # from 3.14 on they are a function themselves
+        free = inside.__code__.co_freevars if hasattr(inside, "__code__") else ()
+        cells = zip(free, getattr(inside, "__closure__", None) or (), strict=False)
+        found |= {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+    return Names(function.__globals__, found)
 
 
 def _is_filled(cell: Any) -> bool:
@@ -306,18 +331,19 @@ def _dataclass_fields(own: Any) -> list[_Raw]:
         required = field.default is missing and field.default_factory is missing
         default = NOTHING if field.default is missing else field.default
         text = str(field.metadata.get("description", ""))
-        raw = _Raw(_home(own, field.name), field.name, field.type, required=required, default=default, description=text)
-        found.append(raw)
+        home = _home(own, field.name)
+        said = annotations_of(home).get(field.name, field.type)
+        found.append(_Raw(home, field.name, said, required=required, default=default, description=text))
     return found
 
 
 def _typed_dict_fields(own: Any) -> list[_Raw]:
     required = own.__required_keys__
-    return [_Raw(own, name, said, required=name in required) for name, said in own.__annotations__.items()]
+    return [_Raw(own, name, said, required=name in required) for name, said in annotations_of(own).items()]
 
 
 def _named_tuple_fields(own: Any) -> list[_Raw]:
-    said, defaults = getattr(own, "__annotations__", {}), own._field_defaults
+    said, defaults = annotations_of(own), own._field_defaults
     return [
         _Raw(own, name, said.get(name, object), required=name not in defaults, default=defaults.get(name, NOTHING))
         for name in own._fields
@@ -331,7 +357,7 @@ def _required(raw: _Raw, names: Names) -> bool:
 
 
 def _home(own: type, name: str) -> type:
-    return next((cls for cls in own.__mro__ if name in vars(cls).get("__annotations__", {})), own)
+    return next((cls for cls in own.__mro__ if name in annotations_of(cls)), own)
 
 
 def _names_in(own: type, around: Names) -> Names:

@@ -9,6 +9,7 @@ from _thread import allocate_lock, start_new_thread
 
 from plugbay.model.events import CallFinished
 from plugbay.sdk.cancelling import DEADLINE
+from plugbay.sdk.declaring import seconds
 from plugbay.sdk.errors import failure_of
 from plugbay.sdk.exchange import answer, timed_out
 
@@ -174,6 +175,7 @@ class _Replies:
     def __init__(self, exchange: Exchange, op: HostOp, timeout: float, within: CallId | None) -> None:
         import asyncio
 
+        seconds("timeout", timeout)
         self._loop = asyncio.get_running_loop()
         self._inbox: asyncio.Queue[Heard] = asyncio.Queue()
         self._exchange = exchange

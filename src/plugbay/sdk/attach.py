@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from plugbay.sdk.stdio import ATTACH, Wire, leave, note
+from plugbay.sdk.stdio import Wire, disown_copies, leave, note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def parse_address(text: str) -> tuple[str, str]:
     path, mark, token = text.removeprefix(SCHEME).rpartition("#")
     if not (mark and path.startswith("/") and token):
         shape = f"{SCHEME}/path/to/socket#token"
-        raise NotAttached(f"{ATTACH} must look like {shape}; plugbay dev --attach prints the line to run")
+        raise NotAttached(f"the address must look like {shape}; plugbay dev --attach prints the line to run")
     return path, token
 
 
@@ -141,7 +141,7 @@ def serve_attached(plugin: Plugin, address: str) -> NoReturn:
         for wire in held:
             wire.drop()
 
-    os.register_at_fork(after_in_child=forked)
+    disown_copies(forked)
     told = False
     while True:
         try:

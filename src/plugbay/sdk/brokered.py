@@ -10,6 +10,7 @@ import os
 
 from plugbay.model.operations import FetchUrl, InvokeAction, ReadFile, ReadFolder
 from plugbay.model.values import Value
+from plugbay.sdk.declaring import seconds
 from plugbay.sdk.line import SERVICE_SECONDS
 from plugbay.sdk.payloads import as_bytes, from_json
 
@@ -37,7 +38,7 @@ class Actions:
 
         An action of this same plugin waits for its turn, unless it was declared `concurrent`.
         """
-        op = InvokeAction(name, as_bytes(data), max(int(timeout * 1000), 1))
+        op = InvokeAction(name, as_bytes(data), max(int(seconds("timeout", timeout) * 1000), 1))
         return self._line.ask(op, bytes, timeout + GRACE_SECONDS)
 
 

@@ -12,6 +12,7 @@ from _contextvars import ContextVar
 from plugbay.model.values import Value
 from plugbay.sdk.duties import Duty
 from plugbay.sdk.errors import failure_of
+from plugbay.sdk.stdio import leave_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ class CliDuty(Duty):
 
     def _ended(self, error: BaseException) -> int:
         """What Python does when a program raises: `sys.exit` with a text prints it, and a bug is a failure."""
+        leave_copy(error)
         if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
             return _exit_code(error.code)
         text = error.code if isinstance(error, SystemExit) else failure_of(error).message

@@ -14,6 +14,7 @@ from plugbay.model.errors import Code, Failure, Origin
 from plugbay.sdk.context import Context
 from plugbay.sdk.exchange import BlockingLine
 from plugbay.sdk.handlers import QUICK_SECONDS
+from plugbay.sdk.stdio import leave_copy
 from plugbay.sdk.turns import Turn
 from plugbay.sdk.workers import Tally, Workers
 
@@ -181,6 +182,7 @@ class Crew:
             value = duty.settle(value, send)
         except BaseException as error:  # SystemExit too: a thread that ends must not take the answer with it
             failure = duty.failure(error)
+        leave_copy()
         handler = duty.handler
         handler.pace += (monotonic() - began - handler.pace) * PACE_SHARE
         done(duty, value, failure)
@@ -212,6 +214,7 @@ class Crew:
                 value = await duty.settle_later(begin(), self._sending(duty))
         except BaseException as error:
             failure = duty.failure(error)
+        leave_copy()
         self._end(duty, done, value, failure)
 
     def _end(self, duty: Duty, done: Done, value: Any, failure: Failure | None) -> None:

@@ -11,9 +11,12 @@ import os
 import sys
 
 from plugbay.sdk.ainb_names import ainb_name
+from plugbay.sdk.ainb_names import carried_capabilities as ainb_capabilities
 from plugbay.sdk.carried import CONTRACTS, left_out, why_not
 from plugbay.sdk.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
+from plugbay.sdk.kaged_names import carried_capabilities as kaged_capabilities
 from plugbay.sdk.manifests import (
+    NEXO_SERVICES,
     ainb_manifest,
     ainb_program,
     kaged_manifest,
@@ -23,6 +26,7 @@ from plugbay.sdk.manifests import (
     vai_files,
 )
 from plugbay.sdk.plugin import Plugin
+from plugbay.sdk.vai_manifest import permissions_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,8 +45,8 @@ class Declared(BaseException):
         self.plugin = plugin
 
 
-def load(source: str) -> Plugin:
-    """The plugin that this file serves; raises whatever the file raises, or LookupError when it has none."""
+def load(source: str) -> tuple[Plugin, bool]:
+    """The plugin in this file, and whether it is served; raises what the file raises, or LookupError for none."""
     import runpy
 
     def stop(self: Plugin) -> NoReturn:
@@ -55,23 +59,25 @@ def load(source: str) -> Plugin:
     try:
         found = [value for value in runpy.run_path(source, run_name="__main__").values() if isinstance(value, Plugin)]
     except Declared as reached:
-        return reached.plugin
+        return reached.plugin, True
     finally:
         Plugin.run = run  # type: ignore[method-assign]
         sys.argv, sys.path[:] = argv, path
     distinct = list({id(plugin): plugin for plugin in found}.values())
     if len(distinct) == 1:
-        return distinct[0]
+        return distinct[0], False
     what = f"{len(distinct)} plugins, and runs none of them" if distinct else "no plugbay.sdk.Plugin"
     raise LookupError(f"{os.path.basename(source)} has {what}")
 
 
-def said(plugin: Plugin, source: str) -> dict[str, Any]:
+def said(plugin: Plugin, source: str, served: bool = True) -> dict[str, Any]:
     """Everything there is to say about the manifests of a plugin whose source file is called `source`."""
     return {
         "id": plugin.id,
         "version": plugin.version,
         "unchecked": [f"{tool.name}: {note}" for tool in plugin.tools.values() for note in tool.notes],
+        "misfits": [f"{tool.name}: {misfit}" for tool in plugin.tools.values() for misfit in tool.misfits],
+        "served": served,
         "contracts": {contract: _contract(plugin, contract, source) for contract in CONTRACTS},
     }
 
@@ -126,7 +132,23 @@ def _defaults(plugin: Plugin, contract: str) -> list[str]:
             *(["publisher local, because the id has none, such as acme/…"] if "/" not in plugin.id else []),
         ],
     }
-    return found.get(contract, [])
+    return [*found.get(contract, []), *_not_asked_for(plugin, contract)]
+
+
+_ASKS: Mapping[str, Callable[[str], bool]] = {
+    NEXO: NEXO_SERVICES.__contains__,
+    KAGED: lambda capability: bool(kaged_capabilities([capability])),
+    AINB: lambda capability: bool(ainb_capabilities([capability])),
+    VAI: lambda capability: permissions_of([capability]) != permissions_of([]),
+}
+"""By contract, whether it has a word for a capability. Hosts of rune take any, and those of MCP know none."""
+
+
+def _not_asked_for(plugin: Plugin, contract: str) -> list[str]:
+    """Every contract names what it grants in its own way, and the words of one are nothing to another."""
+    asks = _ASKS.get(contract)
+    unsaid = [] if asks is None else [name for name in plugin.capabilities if not asks(name)]
+    return [f"not asked for: {', '.join(unsaid)}, of which {contract} has no word"] if unsaid else []
 
 
 def main(source: str) -> None:
@@ -136,7 +158,8 @@ def main(source: str) -> None:
     answer = os.dup(1)
     os.set_inheritable(answer, False)
     os.dup2(2, 1)
-    words = json.dumps(said(load(source), os.path.basename(source)))
+    plugin, served = load(source)
+    words = json.dumps(said(plugin, os.path.basename(source), served))
     with os.fdopen(answer, "w", encoding="utf-8") as stream:
         stream.write(words)
     sys.stderr.flush()

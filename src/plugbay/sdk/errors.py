@@ -19,6 +19,7 @@ Which number that is on a wire is the contract's to know. Loaded only when someb
 from __future__ import annotations
 
 from plugbay.model.errors import Code, Failure, Origin, PlugbayError
+from plugbay.sdk.stdio import leave_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -259,6 +260,7 @@ def failure_of(error: BaseException) -> Failure:
 
     A service that the host does not have or did not give is no bug of the author's.
     """
+    leave_copy(error)
     if isinstance(error, ServiceError) and error.code in _NOT_GIVEN:
         return Failure(Code.UNAVAILABLE, f"it needs the host: {error}", origin=Origin.PLUGIN)
     try:

@@ -11,6 +11,7 @@ from _thread import allocate_lock
 
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
+from plugbay.sdk.declaring import seconds
 from plugbay.sdk.errors import ServiceError, service_error
 from plugbay.sdk.line import lacking
 from plugbay.sdk.stdio import note
@@ -199,11 +200,13 @@ class BlockingLine:
         """The call that it is for."""
 
     def ask(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> Any:
+        seconds("timeout", timeout)
         inbox: SimpleQueue[Heard] = SimpleQueue()
         id = self._exchange.ask(op, inbox.put, self.within)
         return read(answer(self._next(inbox, id, op, timeout)))
 
     def stream(self, op: HostOp, read: Callable[[Any], Any], timeout: float) -> BlockingStream:
+        seconds("timeout", timeout)
         inbox: SimpleQueue[Heard] = SimpleQueue()
         id = self._exchange.ask(op, inbox.put, self.within)
         return BlockingStream(lambda: self._next(inbox, id, op, timeout), read)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from itertools import count
 
 from plugbay.sdk.cancelling import DEADLINE, stopped
+from plugbay.sdk.declaring import seconds
 from plugbay.sdk.errors import HandlerError
 from plugbay.wire.strict_json import Malformed, stdlib_codec
 
@@ -145,6 +146,7 @@ class Gateway:
         timeout: float,
     ) -> Callable[[], Any]:
         """A function that sends this request; its key is settled now, in the order of the calls."""
+        seconds("timeout", timeout)
         if not path.startswith("/"):
             raise ValueError(f"a path of the gateway begins with a slash, unlike {path!r}")
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}

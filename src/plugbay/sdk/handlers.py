@@ -1,13 +1,13 @@
 """An author's functions: what each wants to be called with, and how a tool's input becomes its arguments.
 
-Owns what is known of each kind of export, what a tool may yield, and that nothing is declared twice. What a function
-says with its annotations is `signature`'s, and found out when it is first needed. Knows no contract, no threads and no
-wire.
+Owns what is known of each kind of export, and what a tool may yield. What a function says with its annotations is
+`signature`'s, and found out when it is first needed. Knows no contract, no threads and no wire.
 """
 
 from __future__ import annotations
 
 from plugbay.model.errors import Code, Failure, Origin
+from plugbay.sdk.declaring import behind, defaults, named_after, parameters, refuse_other, seconds, table, texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,12 +51,13 @@ class Handler:
     __slots__ = ("function", "is_async", "pace", "takes_ctx")
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+        called: Any = function if hasattr(function, "__code__") else type(function).__call__
+        is_python = hasattr(called, "__code__")
         self.function = function
-        self.is_async = code is not None and bool(code.co_flags & (_COROUTINE | _ASYNC_GENERATOR))
+        self.is_async = is_python and bool(called.__code__.co_flags & (_COROUTINE | _ASYNC_GENERATOR))
         self.pace = QUICK_SECONDS
         """Seconds that it took lately."""
-        self.takes_ctx = code is not None and "ctx" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        self.takes_ctx = is_python and "ctx" in (*parameters(called), *parameters(behind(called)))
 
 
 class Terms:
@@ -84,13 +85,11 @@ class Terms:
             refuse_other("execution_class", execution_class, CLASSES)
         if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
             raise ValueError(f"max_concurrency is a number of calls, not {max_concurrency!r}")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout is a number of seconds, not {timeout!r}")
-        self.capabilities = tuple(capabilities)
-        self.config_schema = None if config_schema is None else dict(config_schema)
+        self.capabilities = texts("capabilities", capabilities)
+        self.config_schema = table("config_schema", config_schema)
         self.execution_class = execution_class
         self.max_concurrency = max_concurrency
-        self.timeout = timeout
+        self.timeout = None if timeout is None else seconds("timeout", timeout)
 
 
 class Export(Handler):
@@ -149,7 +148,7 @@ class Harness(Export):
         refuse_other("fidelity", fidelity, FIDELITIES)
         self.mode = mode
         self.fidelity = fidelity
-        self.supports = tuple(supports)
+        self.supports = texts("supports", supports)
 
 
 class Tool(Export):
@@ -171,12 +170,12 @@ class Tool(Export):
     ) -> None:
         super().__init__(name, description, function, terms)
         refuse_other("effect", effect, EFFECTS)
-        self._given_input = None if input_schema is None else dict(input_schema)
-        self._given_output = None if output_schema is None else dict(output_schema)
+        self._given_input = table("input_schema", input_schema)
+        self._given_output = table("output_schema", output_schema)
         self._signature: Signature | None = None
         self._plainly: Plainly | None = None
         self.effect = effect
-        self.streaming = _yields(function) if streaming is None else streaming
+        self.streaming = _yields(behind(function)) if streaming is None else streaming
 
     @property
     def signature(self) -> Signature:
@@ -184,14 +183,14 @@ class Tool(Export):
         if self._signature is None:
             from plugbay.sdk.signature import Signature
 
-            self._signature = Signature(self.function)
+            self._signature = Signature(behind(self.function))
         return self._signature
 
     @property
     def plainly(self) -> Plainly:
         """The same as far as it can be seen without shapes; found out once, too."""
         if self._plainly is None:
-            self._plainly = Plainly(self.function)
+            self._plainly = Plainly(behind(self.function))
         return self._plainly
 
     @property
@@ -207,6 +206,11 @@ class Tool(Export):
     def notes(self) -> list[str]:
         """Annotations that could not be understood, so that what they are about goes unchecked."""
         return self.signature.notes
+
+    @property
+    def misfits(self) -> list[str]:
+        """Defaults that are not what their annotations say."""
+        return self.signature.misfits
 
     def arguments(self, given: Any, context: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """The input as keyword arguments, checked and converted as the annotations say; else everything wrong with it.
@@ -247,15 +251,13 @@ class Plainly:
     __slots__ = ("_needed", "_types", "gives")
 
     def __init__(self, function: Any) -> None:
-        code, annotations, known = function.__code__, _annotations(function), function.__globals__
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        defaults = names[code.co_argcount - len(function.__defaults__ or ()) : code.co_argcount]
-        optional = {*defaults, *(function.__kwdefaults__ or ()), "ctx"}
-        self._needed = frozenset(names) - optional
+        annotations, known = _annotations(function), function.__globals__
+        names = frozenset(parameters(function)) - {"ctx"}
+        self._needed = names - defaults(function).keys()
         self._types: dict[str, Any] | None = None
         """What a value of each parameter certainly is; None where only shapes can tell."""
-        if annotations is not None and names != ("input",) and "context" not in names:
-            self._types = {name: _type(annotations, name, known) for name in names if name != "ctx"}
+        if annotations is not None and names != {"input"} and "context" not in names:
+            self._types = {name: _type(annotations, name, known) for name in names}
         self.gives = annotations is not None and _is_plain(annotations.get("return", "Any"))
         """Whether the annotation of the result says nothing, or that JSON has the value as it is."""
 
@@ -340,37 +342,3 @@ def gathered(value: Any, write: Callable[[Any], Any] = lambda value: value) -> A
 
 def _whole(value: Any, write: Callable[[Any], Any]) -> Any:
     return value.__tool_value__() if hasattr(value, "__tool_value__") else write(value)
-
-
-# For whoever takes declarations.
-
-
-def refuse_function(what: str, name: object) -> None:
-    """A decorator that takes a name was given the function itself."""
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"write @plugin.{what}() with parentheses")
-
-
-def refuse_object(what: str, function: Any) -> None:
-    """Only a function's parameters can be seen without running it."""
-    if not hasattr(function, "__code__") or hasattr(function, "__self__"):
-        raise TypeError(f"a {what} must be a plain function, not {function!r}; wrap it in one")
-
-
-def declare(declared: dict[str, Any], what: str, name: str, thing: object) -> None:
-    """Keep what was declared under its name."""
-    if name in declared:
-        raise ValueError(f"two {what} are called {name!r}")
-    declared[name] = thing
-
-
-def refuse_other(what: str, value: object, known: tuple[str, ...]) -> None:
-    """One of a few words was meant."""
-    if value not in known:
-        raise ValueError(f"{what} is one of {', '.join(known)}, not {value!r}")
-
-
-def named_after(function: Any, otherwise: str) -> str:
-    """The name of a function; a lambda has none, and neither has a callable object."""
-    name = getattr(function, "__name__", "")
-    return name if name.isidentifier() else otherwise

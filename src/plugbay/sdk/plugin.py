@@ -19,18 +19,8 @@ import os
 import sys
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.sdk.handlers import (
-    Compactor,
-    Export,
-    Handler,
-    Harness,
-    Terms,
-    Tool,
-    declare,
-    named_after,
-    refuse_function,
-    refuse_object,
-)
+from plugbay.sdk.declaring import declare, named_after, refuse_function, refuse_unfit, table, texts
+from plugbay.sdk.handlers import Compactor, Export, Handler, Harness, Terms, Tool
 from plugbay.sdk.stdio import ATTACH
 from plugbay.sdk.surfaces import Surfaces
 
@@ -74,11 +64,11 @@ class Plugin(Surfaces):
         self.version = version
         self.name = name
         self.description = description
-        self.capabilities = tuple(capabilities)
+        self.capabilities = texts("capabilities", capabilities)
         self.manifest = manifest
         self.server_version = server_version
-        self.config_schema = None if config_schema is None else dict(config_schema)
-        self.secrets_schema = None if secrets_schema is None else dict(secrets_schema)
+        self.config_schema = table("config_schema", config_schema)
+        self.secrets_schema = table("secrets_schema", secrets_schema)
         self.tools: dict[str, Tool] = {}
         self.methods: dict[str, Tool] = {}
         self.notifications: list[str] = []
@@ -133,7 +123,7 @@ class Plugin(Surfaces):
         terms = Terms(**facts)
 
         def register(function: Function) -> Function:
-            refuse_object("tool", function)
+            refuse_unfit("tool", function)
             called = name or function.__name__
             self._refuse_undeclared(called)
             tool = Tool(
@@ -156,7 +146,7 @@ class Plugin(Surfaces):
         refuse_function("method", name)
 
         def register(function: Function) -> Function:
-            refuse_object("method", function)
+            refuse_unfit("method", function)
             declare(self.methods, "methods", name, Tool(name, "", function))
             return function
 

@@ -41,15 +41,15 @@ class Member:
         if text:
             schema = {**schema, "description": text}
         default = NOTHING if self.default is NOTHING else self.shape.write(self.default)
-        return {**schema, "default": default} if _is_json(default) else schema
+        return {**schema, "default": default} if is_json(default) else schema
 
 
-def _is_json(value: Any) -> bool:
+def is_json(value: Any) -> bool:
     """Whether a default can be published; one that is made for each call, or is no JSON, is left out."""
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
+        return all(isinstance(key, str) and is_json(item) for key, item in value.items())
     if isinstance(value, list | tuple):
-        return all(map(_is_json, value))
+        return all(map(is_json, value))
     if type(value) is float:
         return bool(value - value == 0.0)  # neither infinite nor NaN
     return value is None or type(value) in (str, int, bool)

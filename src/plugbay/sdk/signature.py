@@ -6,8 +6,9 @@ out when it is first needed, and for one function at a time. Knows no contract a
 
 from __future__ import annotations
 
-from plugbay.sdk.annotations import Names, Reader, names_of
-from plugbay.sdk.records import NOTHING, SPECIAL, Member, Parameters, Record
+from plugbay.sdk.annotations import Names, Reader, annotations_of, names_of
+from plugbay.sdk.declaring import VARARGS, VARKEYWORDS, defaults, parameters
+from plugbay.sdk.records import NOTHING, SPECIAL, Member, Parameters, Record, is_json
 from plugbay.sdk.shapes import ANYTHING, Either, Null, Problems, Table, whole_schema
 
 TYPE_CHECKING = False
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from plugbay.sdk.shapes import Shape
-
-_VARARGS, _VARKEYWORDS = 0x04, 0x08
-"""Code flags, as in `inspect`, which costs 27 ms to import."""
 
 WHOLE = "input"
 """The parameter that takes everything, when it is alone."""
@@ -34,6 +32,7 @@ class Signature:
         "_output",
         "_reader",
         "is_typed",
+        "misfits",
         "takes",
         "takes_context",
         "whole",
@@ -41,14 +40,16 @@ class Signature:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._annotations = _annotations(function)
+        self._annotations = annotations_of(function)
         self._names: Names | None = None
         self._reader = Reader()
         self._output: Shape | None = None
-        parameters, rest = _parameters(function)
-        inputs = {name: default for name, default in parameters.items() if name not in SPECIAL}
-        self.takes_context = "context" in parameters
-        self.whole = list(inputs) == [WHOLE]
+        self.misfits: list[str] = []
+        """Defaults that are not what their annotations say."""
+        names, given, rest = parameters(function), defaults(function), _rest(function)
+        inputs = {name: given.get(name, NOTHING) for name in names if name not in SPECIAL}
+        self.takes_context = "context" in names
+        self.whole = list(inputs) == [WHOLE] and not rest
         """Whether the one parameter takes the input as it is."""
         self.is_typed = any(name in self._annotations for name in (*inputs, rest))
         self.takes = self._shape(WHOLE) if self.whole else self._parameters(inputs, rest)
@@ -61,6 +62,7 @@ class Signature:
             shape = self._shape(name)
             if default is None and not shape.fits(None):
                 shape = Either([shape, Null()])  # `city: str = None` means what it meant before there was a word for it
+            self._note_misfit(name, shape, default)
             takes.fields[name] = Member(name, shape, required=default is NOTHING, default=default)
         return takes
 
@@ -73,6 +75,18 @@ class Signature:
         shape = self._reader.shape(self._annotations[name], self._names)
         self._reader.notes[before:] = [f"{name}: {note}" for note in self._reader.notes[before:]]
         return shape
+
+    def _note_misfit(self, name: str, shape: Shape, default: Any) -> None:
+        """A default is not checked when a call leaves it out, so one that is none of its type goes unseen."""
+        problems, written = Problems(), NOTHING if default is NOTHING else shape.write(default)
+        if not is_json(written):
+            return
+        try:
+            shape.read(_listed(written), (None, name), problems)
+        except Exception as error:  # a class of the author's may not take it
+            problems.add((None, name), str(error))
+        if problems.count:
+            self.misfits.append(f"the default of {name} does not fit: {problems}")
 
     @property
     def notes(self) -> list[str]:
@@ -109,23 +123,15 @@ class Signature:
         return self._output
 
 
-def _annotations(function: Any) -> dict[str, Any]:
-    """Those that can be had: where they are evaluated late, one that cannot be is an error for all."""
-    try:
-        return dict(function.__annotations__)
-    except Exception:
-        return {}
+def _listed(value: Any) -> Any:
+    """JSON as it arrives: what was a tuple is a list."""
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _parameters(function: Any) -> tuple[dict[str, Any], str]:
-    """Every parameter with its default, and the name of the one that takes any keyword, if there is one."""
+def _rest(function: Any) -> str:
+    """The name of the parameter that takes any keyword; nothing when there is none."""
     code = function.__code__
-    count = code.co_argcount + code.co_kwonlyargcount
-    names = code.co_varnames[:count]
-    defaults: tuple[Any, ...] = function.__defaults__ or ()
-    known = {
-        **dict(zip(names[code.co_argcount - len(defaults) : code.co_argcount], defaults, strict=True)),
-        **(function.__kwdefaults__ or {}),
-    }
-    rest = code.co_varnames[count + bool(code.co_flags & _VARARGS)] if code.co_flags & _VARKEYWORDS else ""
-    return {name: known.get(name, NOTHING) for name in names}, rest
+    place = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & VARARGS)
+    return str(code.co_varnames[place]) if code.co_flags & VARKEYWORDS else ""

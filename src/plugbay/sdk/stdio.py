@@ -107,7 +107,7 @@ def claim() -> Wire:
     if _claimed is None:
         nothing = _nothing()
         _claimed = Wire(os.dup(0), os.dup(1))
-        os.register_at_fork(after_in_child=_claimed.drop)
+        disown_copies(_claimed.drop)
         os.dup2(nothing, 0)
         os.close(nothing)
         os.dup2(2, 1)
@@ -115,6 +115,48 @@ def claim() -> Wire:
             # A killed plugin flushes nothing; what it printed is most wanted then.
             sys.stdout.reconfigure(line_buffering=True)
     return _claimed
+
+
+_is_copy = False
+"""Whether the author's code has made this process by forking one that had a wire."""
+
+
+def disown_copies(drop: Callable[[], object]) -> None:
+    """Have every copy of this process let go of what is the original's, and know what it is."""
+
+    def forked() -> None:
+        global _is_copy
+        _is_copy = True
+        drop()
+
+    os.register_at_fork(after_in_child=forked)
+
+
+def leave_copy(error: BaseException | None = None) -> None:
+    """End this process, if it is a copy, where it comes back from the author's code: nobody waits for its answer.
+
+    Its last words go past the stream: a thread that the copy does not have may hold the stream's lock.
+    """
+    if _is_copy:
+        status, words = _parting(error)
+        try:
+            os.write(2, words.encode("utf-8", "backslashreplace"))
+        except OSError:
+            pass  # stderr is closed
+        os._exit(status)
+
+
+def _parting(error: BaseException | None) -> tuple[int, str]:
+    """The status and the last words of a process, as Python has them."""
+    if error is None:
+        return 1, ""
+    if not isinstance(error, SystemExit):
+        from traceback import format_exception
+
+        return 1, "".join(format_exception(error))
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF, ""
+    return 1, f"{error.code}\n"
 
 
 def _nothing() -> int:

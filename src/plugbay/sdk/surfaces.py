@@ -13,7 +13,8 @@ at a time, so they need no locks.
 
 from __future__ import annotations
 
-from plugbay.sdk.handlers import Handler, declare, refuse_function
+from plugbay.sdk.declaring import declare, refuse_function
+from plugbay.sdk.handlers import Handler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

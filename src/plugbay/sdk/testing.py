@@ -30,6 +30,7 @@ from plugbay.model.operations import (
 )
 from plugbay.sdk.ainb_names import tool_namespaces
 from plugbay.sdk.carried import CONTRACTS, why_not
+from plugbay.sdk.declaring import seconds
 from plugbay.sdk.detect import AINB, KAGED, MCP, NEXO, VAI
 from plugbay.sdk.events import covers
 from plugbay.sdk.payloads import as_bytes
@@ -254,5 +255,5 @@ class MemoryHost(Core):
             raise ValueError(f"{self.plugin.id} is not told of {topic!r} under {self.contract}: it hears of {heard}")
 
     def _errand(self, export: Export, about: Mapping[str, Any] | None, timeout: float | None) -> Errand:
-        seconds = export.facts["timeout_ms"] / 1000
-        return Errand(export, self.terms, about or {}, seconds if timeout is None else timeout)
+        allowed = export.facts["timeout_ms"] / 1000 if timeout is None else seconds("timeout", timeout)
+        return Errand(export, self.terms, about or {}, allowed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from time import monotonic, sleep
 
 from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.sdk.declaring import seconds
 from plugbay.sdk.detect import MCP, NEXO, RUNE, VAI
 from plugbay.sdk.manifest import offered_name
 from plugbay.sdk.mcp_names import tool_name
@@ -146,9 +147,10 @@ class Core(Desk):
         session = self._session
         if session is None and self.contract != RUNE:
             raise CallFailed(Failure(Code.UNAVAILABLE, "the host is not running: with testing.host(…) as host:"))
-        talk = session or self._begin_session()
         patience = self.spec.patience.get(type(op).__name__, self.spec.timeouts.call)
-        pending = Pending(talk.line, op, patience if timeout is None else timeout, self.spec.timeouts.grace)
+        allowed = patience if timeout is None else seconds("timeout", timeout)
+        talk = session or self._begin_session()
+        pending = Pending(talk.line, op, allowed, self.spec.timeouts.grace)
         call = BegunCall(pending, read, self.spec.id)
         return call if session is not None else call.then(lambda: self._end_session(talk))
 

@@ -158,10 +158,14 @@ def _broken(schema: Any, values: Mapping[str, Any], *, secret: bool = False) -> 
         Problem(
             error.kind.name,
             "/".join(map(str, error.instance_path)),
-            f"breaks the rule {error.kind.name}" if secret else error.message,
+            _discreet(error.kind) if secret else error.message,
         )
         for error in errors
     ]
+
+
+def _discreet(kind: Any) -> str:
+    return f"{kind.value} is required, and is not set" if kind.name == "required" else f"breaks the rule {kind.name}"
 
 
 def check(schema: Any, value: Any, name: str, plugin_id: str) -> None:
