@@ -206,7 +206,7 @@ def test_an_input_that_is_no_json_is_a_usage_error_and_tells_how_to_quote(run: R
     done = run("call", make_plugin(), "echo", "{a:1}")
     assert done.code == 2
     assert done.out == ""
-    assert "the input cannot be used" in done.err
+    assert "error: the input is not JSON: object keys must be strings (byte 1)\n" in done.err
     assert "quote it for the shell" in done.err
 
 

@@ -87,6 +87,23 @@ def test_a_code_brings_its_hint_when_nobody_said_more(capsys: pytest.CaptureFixt
     assert "--timeout" not in said(capsys, Failure(Code.TIMEOUT, "slow", detail={"hint": "another"}))
 
 
+def test_the_authors_own_code_counts_where_a_contract_has_a_number_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    call_view.show_failure(
+        Failure(Code.PLUGIN_ERROR, "no", detail={"plugin_code": -32000, "data": {"code": "git_failed"}})
+    )
+    call_view.show_failure(Failure(Code.PLUGIN_ERROR, "no", detail={"plugin_code": -32000, "data": "x"}))
+    assert [line for line in capsys.readouterr().err.splitlines() if "code" in line] == [
+        "  its code  git_failed",
+        "  its code  -32000",
+    ]
+
+
+def test_which_of_several_manifests_was_taken_is_a_note(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    choice = Problem("several_manifests", "", "used as rune; …", severity="warning")
+    call_view.HumanView().warned([Found(tmp_path, "rune", None, (choice,))], ())
+    assert capsys.readouterr().err == "note:  used as rune; …\n"
+
+
 def test_a_message_of_several_lines_stays_in_its_block(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, Failure(Code.PLUGIN_ERROR, "first\nerror: forged\x1b[2K", origin=Origin.PLUGIN))
     assert "\n  first\n  error: forged\\x1b[2K\n" in text

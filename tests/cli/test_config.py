@@ -66,7 +66,7 @@ def test_the_json_of_the_settings_is_enough_to_draw_every_control(run: Run, plug
 def test_a_person_sees_values_bounds_and_what_keeps_the_plugin_from_starting(run: Run, plugin: Path) -> None:
     done = run("config", "show", "p")
     assert done.code == 3
-    for words in ("How many (1..20)", "Pace (slow, fast)", "not set", "a secret, required"):
+    for words in ("How many (1..20)", "Pace (slow, fast)", "  words  not set  array\n", "not set  a secret, required"):
         assert words in done.out
 
 
@@ -137,6 +137,15 @@ def test_a_plugin_is_found_by_its_id_in_a_folder_of_plugins(run: Run, cwd: Path)
     assert (missing.code, "there are: a, b" in missing.err) == (4, True)
 
 
+def test_a_plugin_is_found_by_its_id_where_its_folder_is_called_otherwise(run: Run, cwd: Path) -> None:
+    write_kaged_plugin(cwd, "a").rename(cwd / "folder")
+    assert run("config", "show", "a").out.startswith("a\n")
+    installed = cwd / "store" / "plugbay" / "plugins"
+    write_kaged_plugin(installed, "b")
+    assert run("config", "show", "b").code == 4
+    assert run("config", "show", "b", XDG_DATA_HOME=str(cwd / "store")).out.startswith("b\n")
+
+
 def test_what_was_set_reaches_the_plugin_with_its_next_start(run: Run, cwd: Path) -> None:
     body = "def tool(name, params, m):\n    reply(m, greeting['config'])\n"
     (cwd / "plugbay.toml").write_text('[host]\nstate_dir = "state"\n')
@@ -181,6 +190,11 @@ def test_no_secret_is_not_an_empty_one(run: Run, plugin: Path, cwd: Path) -> Non
     done = run("config", "secret", "p", "key", stdin=b"\n")
     assert (done.code != 0, "nothing was given for key" in done.err) == (True, True)
     assert not (cwd / "state" / "secrets" / "p.json").exists()
+
+
+def test_a_plugin_that_is_not_there_is_not_found(run: Run, cwd: Path) -> None:
+    done = run("config", "show", "nowhere")
+    assert (done.code, done.err.splitlines()[0]) == (4, "error: nowhere does not exist")
 
 
 def test_the_secret_slots_and_the_config_of_exports_are_settings_too(run: Run, cwd: Path) -> None:

@@ -99,6 +99,30 @@ def test_a_source_that_never_comes_to_its_end_is_ended_with_its_children(tmp_pat
     wait_until(lambda: not is_alive(int(pid.read_text())), "the child to end")
 
 
+@pytest.mark.parametrize("end", ["plugin.run()\n", "1 / 0\n"])
+def test_its_group_is_ended_while_its_id_is_still_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    ended: list[int] = []
+
+    def kill(group: int, number: int) -> None:
+        os.kill(group, 0)  # raises when it was reaped, and somebody else may have its id by now
+        ended.append(group)
+        os.kill(-group, number)
+
+    monkeypatch.setattr(os, "killpg", kill)
+    try:
+        read(write(tmp_path, SOURCE + end))
+    except Unusable as error:
+        assert "ZeroDivisionError" in error.message
+    assert len(ended) == 1
+
+
+def test_a_child_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
+    text = f"import subprocess\nsubprocess.Popen(['sleep', '3600'])\n{SOURCE}"
+    assert read(write(tmp_path, text)).id == "weather"
+
+
 def test_a_source_that_leaves_early_is_no_plugin(tmp_path: Path) -> None:
     error = refused(write(tmp_path, "import os\nos._exit(0)\n"))
     assert error.message.endswith("ended before anybody could ask what it declares")

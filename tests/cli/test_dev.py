@@ -85,7 +85,7 @@ def test_a_folder_without_a_plugin_and_a_broken_one_are_refused(run: Run, cwd: P
 
 def test_an_input_that_is_no_json_is_a_mistake_of_usage(run: Run, sdk_plugin: Path) -> None:
     done = run("dev", sdk_plugin, "--once", "--call", "greet", "{name: 1}")
-    assert done.code == 2 and "the input of greet cannot be used" in done.err
+    assert done.code == 2 and "the input of greet is not JSON: " in done.err
 
 
 # Saves.

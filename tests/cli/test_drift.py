@@ -104,6 +104,15 @@ def test_a_manifest_that_was_written_by_hand_cannot_drift(weather: Path) -> None
     assert drift.axis(found) is None
 
 
+def test_a_source_that_serves_nothing_is_noticed(weather: Path) -> None:
+    change(weather, "plugin.run()\n", "")
+    manifest.settle(declarations.read(weather / "plugin.py"), weather, ["rune"], write=True)
+    assert warnings(weather) == [
+        "plugin.py, which this was written from, never calls plugin.run(), so that a host would see it end at once; "
+        "make that its last line"
+    ]
+
+
 def test_a_source_that_is_gone_or_broken_is_said_to_be(weather: Path) -> None:
     (weather / "plugin.py").write_text("def")
     assert warnings(weather)[0].startswith("plugin.py, which this was written from, cannot be read: it is no Python: ")

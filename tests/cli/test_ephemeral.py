@@ -47,6 +47,18 @@ def test_an_unknown_id_is_refused_and_a_known_one_is_not(cwd: Path, make_plugin:
         ephemeral.check_id("example.ecko", found)
 
 
+def test_an_id_is_looked_for_where_somebody_says_or_among_what_is_installed(cwd: Path, make_plugin: MakePlugin) -> None:
+    plugin = cwd / make_plugin()
+    assert (ephemeral.home_of("example.echo", None), ephemeral.home_of("x", Path("there"))) == (None, Path("there"))
+    store = cwd / "xdg" / "data" / "plugbay" / "plugins"
+    store.mkdir(parents=True)
+    plugin.rename(store / "example.echo")
+    assert ephemeral.home_of("example.echo", None) == store
+    assert ephemeral.home_of("example.ecko", None) is None
+    found = ephemeral.installed("example.echo")
+    assert found is not None and found.root == store / "example.echo"
+
+
 def test_a_visit_ends_with_what_was_made_of_the_host_and_the_host_is_stopped(
     cwd: Path, make_plugin: MakePlugin
 ) -> None:

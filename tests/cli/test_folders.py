@@ -81,6 +81,14 @@ def test_a_refusal_lists_every_error_with_its_place(capsys: pytest.CaptureFixtur
     assert "unknown_key" not in said
 
 
+def test_a_source_without_a_manifest_is_told_the_way_to_one(capsys: pytest.CaptureFixture[str], cwd: Path) -> None:
+    folders.refuse(folders.look(cwd), "inspect")
+    assert "hint:  name the folder of one plugin" in capsys.readouterr().err
+    (cwd / "plugin.py").write_text("import plugbay.sdk\n")
+    folders.refuse(folders.look(cwd), "inspect")
+    assert f"hint:  plugbay manifest {cwd} writes one from its source\n" in capsys.readouterr().err
+
+
 def test_a_problem_of_an_unknown_contract_names_the_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert folders.manifest_name(found(contract="")) == ""
     assert folders.refuse(found(Problem("unreadable", "", "no permission"), contract=""), "conform") == 3

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import typer
 
+from plugbay.cli import main
 from plugbay.cli.help import paragraphs
 from tests.cli.conftest import Run
 
 COMMANDS = [
     "inspect call conform manifest new run render ps sandbox doctor tui tap replay dev attach",
     "pack keygen sign verify push pull install upgrade list rollback pin unpin uninstall",
-    "serve logs start stop restart reload grant revoke",
+    "serve dashboard logs start stop restart reload grant revoke",
     "paths",
 ]
 NAMES = " ".join(COMMANDS).split()
@@ -59,7 +63,54 @@ def test_the_page_of_call_names_its_arguments_options_and_examples(run: Run) -> 
 
 
 def test_options_stand_first_where_the_rest_of_the_line_belongs_to_a_plugin(run: Run) -> None:
-    assert "Usage: plugbay run [OPTIONS] NAMESPACE" in run("run", "--help").out
+    assert "Usage: plugbay run --plugins DIR [OPTIONS] NAMESPACE" in run("run", "--help").out
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["sandbox"], "sandbox PATH [OPTIONS] [-- CMD…]"),
+        (["mcp", "add"], "mcp add NAME [OPTIONS] -- CMD… | FILE.mcpb"),
+        (["conform"], "conform [PATH] [OPTIONS] [-- CMD…]"),
+        (["sign"], "sign PACKAGE --key FILE [OPTIONS]"),
+        (["trust", "add"], "trust add FILE --publisher NAME [OPTIONS]"),
+    ],
+)
+def test_the_usage_can_be_typed_as_it_stands(run: Run, words: list[str], usage: str) -> None:
+    assert f"Usage: plugbay {usage}\n" in run(*words, "--help").out
+
+
+def test_the_first_page_says_where_to_begin(run: Run) -> None:
+    assert "\n\nFirst steps\n  plugbay new weather " in run("--help").out
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_shows_examples_as_well(run: Run, group: str) -> None:
+    assert f"Examples\n  plugbay {group} " in run(group, "--help").out
+
+
+def examples() -> list[str]:
+    """Every line of every page that begins with a command of ours."""
+    epilogs = [main.FIRST_STEPS, *main.EXAMPLES.values()]
+    for group in main.GROUPS.values():
+        epilogs += [str(group.info.epilog), *(str(command.epilog) for command in group.registered_commands)]
+    lines = dict.fromkeys(line.strip() for epilog in epilogs for line in epilog.splitlines())
+    return [line for line in lines if line.startswith("plugbay ")]
+
+
+@pytest.mark.parametrize("line", examples())
+def test_every_example_is_understood(line: str) -> None:
+    words = shlex.split(line.partition("  ")[0].partition(" | ")[0].partition(" < ")[0])[1:]
+    command: Any = typer.main.get_command(main.app_for(words[0]))
+    context, rest = command.make_context("plugbay", list(words)), words
+    while hasattr(command, "commands"):
+        _, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(command.name, list(rest), parent=context)
+    assert context.command.callback is not None
+
+
+def test_there_are_examples() -> None:
+    assert len(examples()) > 60
 
 
 def test_on_a_terminal_the_page_is_coloured_and_fits(on_terminal: Callable[..., str]) -> None:

@@ -49,6 +49,16 @@ def test_the_store_is_in_the_data_folder_unless_one_is_named(
     assert shown["folder"] == str(tmp_path / ".local/share/plugbay/plugins/acme.notes")
 
 
+def test_what_is_installed_is_known_by_its_id(run: Run, releases: dict[str, str]) -> None:
+    assert run("call", "acme.notes", "t").code == 4
+    run("install", releases["1.0.0"])
+    assert run("call", "acme.notes", "t", "--grant-all").json == {"version": "1.0.0"}
+    assert "→ t " in run("tap", "acme.notes", "--call", "t", "--grant-all").out
+    assert run("inspect", "acme.notes", "--json").json["id"] == "acme.notes"
+    assert run("render", "acme.notes").err.startswith("error: acme.notes has no screen")
+    assert run("call", "acme.note", "t").code == 4
+
+
 def test_another_version_is_an_upgrade(run: Run, releases: dict[str, str]) -> None:
     first = run("upgrade", releases["1.0.0"], "--store", "store")
     assert (first.code, "plugbay install" in first.err) == (4, True)

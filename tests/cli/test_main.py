@@ -10,20 +10,8 @@ from pathlib import Path
 import pytest
 
 from plugbay import __version__
-from plugbay.cli.main import app_for, report, status_of
-from plugbay.model.errors import (
-    CallFailed,
-    Code,
-    ConfigInvalid,
-    Failure,
-    ManifestInvalid,
-    Origin,
-    PlugbayError,
-    Problem,
-)
+from plugbay.cli.main import app_for
 from tests.cli.conftest import Run, environment
-
-PROBLEM = Problem("missing_field", "process.command", "required, but missing", line=7)
 
 
 def test_the_version_is_the_packages(run: Run) -> None:
@@ -66,34 +54,6 @@ def test_only_the_command_that_is_asked_for_is_read() -> None:
     assert (names("call"), names("list"), names("mcp")) == (["call"], ["list"], ["mcp"])
     assert names("") == names("--help") == names("inspekt")
     assert {"call", "list", "inspect", "mcp"} < set(names(""))
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (ManifestInvalid("rterm-plugin.json", [PROBLEM]), 3),
-        (ConfigInvalid("plugbay.toml", [PROBLEM]), 3),
-        (CallFailed(Failure(Code.TIMEOUT, "too slow")), 8),
-        (CallFailed(Failure(Code.PLUGIN_ERROR, "no", origin=Origin.PLUGIN)), 10),
-        (PlugbayError("something else"), 1),
-    ],
-)
-def test_what_plugbay_raises_on_purpose_has_its_status(
-    capsys: pytest.CaptureFixture[str], error: PlugbayError, status: int
-) -> None:
-    assert status_of(error) == status
-    assert report(error) == status
-
-
-def test_a_failed_call_is_told_in_its_words_with_its_hint_and_what_the_plugin_wrote(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    detail = {"hint": "mend it", "stderr_tail": ["Traceback", "KeyError: 'x'"]}
-    report(CallFailed(Failure(Code.CRASHED, "it ended", plugin="weather", detail=detail)))
-    assert (
-        capsys.readouterr().err
-        == "error: weather: it ended (crashed)\n       Traceback\n       KeyError: 'x'\nhint:  mend it\n"
-    )
 
 
 BUG = """

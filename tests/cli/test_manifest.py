@@ -92,6 +92,32 @@ def test_an_annotation_that_nobody_understands_is_a_warning(run: Run, weather: P
     assert len(run("manifest", "weather", "--json").json["unchecked"]) == 1
 
 
+def test_a_plugin_that_is_never_served_is_a_warning(run: Run, weather: Path) -> None:
+    change(weather, "plugin.run()\n", "")
+    done = run("manifest", "weather", COLUMNS="200")
+    words = "plugin.py never calls plugin.run(), so that a host would see it end at once; make that its last line"
+    assert (done.code, f"warning {words}" in done.out) == (0, True)
+    assert run("manifest", "weather", "--json").json["served"] is False
+    shown = run("inspect", "weather/rterm-plugin.json", "--json").json["problems"]
+    assert [problem["code"] for problem in shown] == ["never_runs"]
+    change(weather, "import Plugin\n", "import Plugin\n# served below\n")
+    (weather / "plugin.py").write_text((weather / "plugin.py").read_text() + "plugin.run()\n")
+    run("manifest", "weather")
+    assert run("inspect", "weather/rterm-plugin.json", "--json").json["problems"] == []
+    assert run("manifest", "weather", "--json").json["served"] is True
+
+
+def test_a_default_that_is_not_what_its_annotation_says_is_a_warning(run: Run, weather: Path) -> None:
+    source = weather / "plugin.py"
+    source.write_text(
+        f"from __future__ import annotations\n{source.read_text()}".replace("city: str", "city: Literal['Oslo']")
+    )
+    done = run("manifest", "weather", COLUMNS="200")
+    assert done.code == 0
+    assert 'warning look: the default of city does not fit: city: must be "Oslo", not "Lima"' in done.out
+    assert len(run("manifest", "weather", "--json").json["misfits"]) == 1
+
+
 def test_to_write_again_changes_nothing(run: Run, weather: Path) -> None:
     run("manifest", "weather")
     before = contents(weather)
@@ -195,9 +221,10 @@ def test_what_a_contract_refuses_is_not_written(run: Run, weather: Path) -> None
 def test_a_source_that_cannot_be_loaded_is_shown_with_its_traceback(run: Run, weather: Path) -> None:
     change(weather, "plugin.run()", "boom()")
     done = run("manifest", "weather", "--json")
-    assert (done.code, done.out) == (3, "")
+    assert done.code == 3
+    assert "NameError: name 'boom' is not defined" in done.json["failure"]["message"]
     assert "boom()" in done.err
-    assert "NameError: name 'boom' is not defined" in done.err
+    assert "NameError: name 'boom' is not defined" in run("manifest", "weather").err
 
 
 @pytest.mark.parametrize(

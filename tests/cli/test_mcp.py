@@ -146,8 +146,12 @@ def test_servers_of_a_folder_are_listed_inspected_and_approved_too(run: Run, cwd
 
 def test_a_server_that_is_not_there_is_not_found(run: Run, child: Path) -> None:
     add(run, child, "--yes")
-    for command in ("approve", "diff", "remove"):
-        assert run("mcp", command, "nobody").code == 4
+    for command in (["approve"], ["diff"], ["remove"], ["secret", "KEY"]):
+        done = run("mcp", command[0], "nobody", *command[1:])
+        assert (done.code, "; there is srv" in done.err) == (4, True)
+        near = run("mcp", command[0], "sr", *command[1:])
+        assert (near.code, "; did you mean 'srv'?" in near.err) == (4, True)
+    assert run("mcp", "list", "--plugins", "nowhere").code == 4
     assert run("mcp", "add", "a/b", "--", "x").code == 2
     assert run("mcp", "add", "x", "--env", "broken", "--", "x").code == 2
 

@@ -54,7 +54,7 @@ def test_tools_are_listed_and_called_and_people_are_told_on_stderr(
     [
         (["nowhere"], 4, "nowhere"),
         (["plugins", "nowhere"], 4, "there is no folder nowhere"),
-        (["plugins", "--names", "pretty"], 2, "--names is full or short"),
+        (["plugins", "--names", "pretty"], 2, "for --names: it is full or short"),
         (["plugins", "--http", "8765"], 2, "is no HOST:PORT"),
         (["plugins", "--http", "0.0.0.0:8765"], 2, "--allow-host"),
         (["plugins", "--http", "127.0.0.1:0", "--token-file", "empty"], 2, "empty is empty"),

@@ -22,6 +22,35 @@ def test_a_folder_is_packed_and_its_digest_told(run: Run, cwd: Path) -> None:
     assert (shown["file"], shown["files"]) == ("x.tgz", ["rterm-plugin.json", "run.sh"])
 
 
+def test_what_has_no_ending_is_a_folder_and_is_made(run: Run, cwd: Path) -> None:
+    folder = plugin(cwd)
+    for place in ("dist", "dist/", "deep/er/", "v1.0/"):
+        run("pack", folder, "--out", place)
+        assert (cwd / place / "acme.notes-1.0.0.tar.gz").is_file()
+    run("pack", folder, "--out", "new/x.tgz")
+    assert (cwd / "new" / "x.tgz").is_file()
+
+
+def test_a_manifest_that_was_not_written_anew_is_remarked_upon(run: Run, cwd: Path) -> None:
+    folder = cwd / "weather"
+    folder.mkdir()
+    source = "from plugbay.sdk import Plugin\nplugin = Plugin('weather')\nplugin.tool('t')(lambda: 1)\nplugin.run()\n"
+    (folder / "plugin.py").write_text(source)
+    run("manifest", "weather", "--contract", "rune")
+    assert run("pack", "weather").err == ""
+    (folder / "plugin.py").write_text(source.replace("'t'", "'u'"))
+    done = run("pack", "weather", "--json")
+    assert (done.code, done.json["id"]) == (0, "weather")
+    assert done.err.startswith("note:  plugin.py declares something else now than when this was written from it; ")
+
+
+def test_a_signature_of_what_was_here_before_is_remarked_upon(run: Run, cwd: Path) -> None:
+    folder = plugin(cwd)
+    assert run("pack", folder).err == ""
+    (cwd / "acme.notes-1.0.0.tar.gz.signature.json").write_text("{}")
+    assert "plugbay sign makes one for this package" in run("pack", folder).err
+
+
 def test_a_folder_without_a_plugin_is_not_found(run: Run, cwd: Path) -> None:
     assert run("pack", ".").code == 4
 

@@ -53,5 +53,13 @@ def test_a_file_of_no_use_is_told_as_json_too(
     assert caught.value.exit_code == 3
     shown = json.loads(capfdbinary.readouterr().out)["refused"]
     assert (shown["reason"], shown["problems"]) == (reason, [problem.to_json()])
-    with pytest.raises(error), told(as_json=False):
-        raise error("x.tgz", [problem])
+
+
+def test_for_people_a_file_of_no_use_is_told_with_what_to_do(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    problem = Problem("missing_field", "id", "required, but missing")
+    with pytest.raises(typer.Exit) as caught, told(as_json=False):
+        raise ConfigInvalid("trust.json", [problem])
+    said = capfdbinary.readouterr().err
+    assert (caught.value.exit_code, b"trust.json cannot be used" in said, b"move it away" in said) == (3, True, True)
+    with pytest.raises(ManifestInvalid), told(as_json=False):  # said as in every other command
+        raise ManifestInvalid("x.tgz", [problem])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,21 +16,22 @@ import pytest
 
 from plugbay.cli import remote
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.remote import NoServer, Remote, RemoteRefused, plugin_path
+from plugbay.cli.remote import NoServer, Remote, RemoteRefused, might_be_meant, plugin_path
 from plugbay.control.occupancy import Found, announced
+from tests.cli.conftest import MakePlugin, Run
 
 
 class Handler(BaseHTTPRequestHandler):
     """Answers as a server would, by path."""
 
     def do_GET(self) -> None:
+        ASKED.append((self.path, self.headers["authorization"]))
         status, kind, body = ANSWERS[self.path.partition("?")[0]]
         self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-        ASKED.append((self.path, self.headers["authorization"]))
 
     do_POST = do_GET  # noqa: N815 - named by the standard library
 
@@ -117,3 +119,18 @@ def test_another_server_needs_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_id_with_odd_letters_is_one_path() -> None:
     assert plugin_path("acme/dev kit", ":stop") == "/api/v1/plugins/acme/dev%20kit:stop"
+
+
+def test_a_folder_with_the_name_of_a_plugin_is_not_taken_for_it_in_silence(
+    run: Run, make_plugin: MakePlugin, cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = cwd / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    (cwd / make_plugin()).rename(cwd / "echo")
+    assert not might_be_meant("echo")
+    with announced(state / "plugbay", Found("http://127.0.0.1:1", os.getpid(), "token", "data")):
+        assert might_be_meant("echo")
+        assert not any(map(might_be_meant, ("./echo", "plugins/echo", ".")))
+        words = "note:  echo is a folder here, so that a host of its own is asked, and not the running server\n"
+        assert words in run("call", "echo", "echo", XDG_STATE_HOME=str(state)).err
+        assert run("call", "./echo", "echo", "--json", XDG_STATE_HOME=str(state)).err == ""

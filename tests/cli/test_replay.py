@@ -155,7 +155,7 @@ def test_check_counts_errors_and_sees_an_end_that_is_missing(run: Run, make_plug
     [
         (["nowhere"], 4, "nowhere: No such file or directory"),
         (["notes.txt"], 3, "this is no recording"),
-        (["notes.txt", "--check"], 3, "plugbay tap ID --record FILE makes a recording"),
+        (["notes.txt", "--check"], 3, "plugbay tap PATH --call EXPORT --record FILE makes a recording"),
         (["."], 1, "Is a directory"),
         (["r.jsonl", "--as-host"], 2, "name what to talk to"),
         (["r.jsonl", "--json"], 2, "stdout is the wire"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import PATIENCE, Run, environment
 from tests.control.test_server import served
+from tests.support.commands import Command
 from tests.support.plugins import write_plugin
 
 
@@ -33,6 +37,38 @@ def test_a_database_of_another_kind_is_refused(run: Run) -> None:
     assert done.code == 1 and "SQLite or PostgreSQL" in done.err
 
 
+def test_a_database_that_does_not_answer_is_told_with_what_to_look_at(run: Run) -> None:
+    url = "postgresql+asyncpg://nobody@127.0.0.1:1/nothing"
+    done = run("serve", "--listen", "127.0.0.1:0", "--database", url)
+    assert (done.code, "no connection to it" in done.err) == (1, True)
+    assert "hint:  see that it is up, and that --database names it\n" in done.err
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_port_that_is_taken_is_told(run: Run, words: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run("serve", "--listen", address, *words)
+    assert done.code == 1
+    said = done.json["failure"]["message"] if words else done.err
+    assert f"cannot listen on {address}: Address already in use" in said
+
+
+def test_a_damaged_database_is_told_with_its_place_and_a_url_is_not_repeated(run: Run, cwd: Path) -> None:
+    (cwd / "kept").mkdir()
+    (cwd / "kept" / "plugbay.db").write_text("no database " * 100)
+    done = run("serve", "--listen", "127.0.0.1:0", "--data", "kept")
+    assert (done.code, f"the database in {cwd / 'kept'} cannot be used: " in done.err) == (1, True)
+    done = run("serve", "--listen", "127.0.0.1:0", "--database", "mysql://me:sesame@host/db")
+    assert (done.code, "sesame" in done.err) == (1, False)
+
+
+def test_a_file_is_no_place_for_data(run: Run, cwd: Path) -> None:
+    (cwd / "file").write_text("")
+    done = run("serve", "--data", "file")
+    assert (done.code, "file is a file; name a folder" in done.err) == (2, True)
+
+
 def test_the_line_for_programs_says_where_to_find_what(tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins", "p")
     with served(tmp_path, "plugins", "--data", "kept") as server:
@@ -41,3 +77,22 @@ def test_the_line_for_programs_says_where_to_find_what(tmp_path: Path) -> None:
         assert facts["data"] == str(tmp_path / "kept")
         assert (tmp_path / "kept/plugbay.db").exists()
         assert server.end() == 0
+
+
+def test_people_are_told_a_link_into_the_dashboard(cwd: Path, tmp_path: Path) -> None:
+    (out, say), (err, tell) = os.pipe(), os.pipe()
+    with open(os.devnull) as nothing, open(out), open(err) as told:
+        words = ["serve", "--listen", "127.0.0.1:0", "--data", "kept"]
+        process = Command(words, [nothing.fileno(), say, tell], cwd, environment(tmp_path))
+        for stream in (say, tell):
+            os.close(stream)
+        try:
+            line = next(line.split() for line in told if line.split()[:1] == ["dashboard"])
+            assert next(told).split()[-3:] == ["dashboard", "makes", "another"]
+            with httpx2.Client() as browser:
+                assert browser.get(line[1]).status_code == 303
+                assert browser.get(line[1]).status_code == 401
+        finally:
+            process.terminate()
+            told.read()
+        assert process.wait(PATIENCE) == 0

@@ -74,7 +74,7 @@ def test_a_call_that_fails_decides_the_status(run: Run, make_plugin: MakePlugin)
         (["nowhere"], 4, "there is no folder nowhere"),
         (["nowhere", "--plugins", "plugins"], 4, "no plugin has the id 'nowhere'"),
         (["plugins"], 2, "there are 2 plugins in plugins; name one"),
-        (["plugins/echo", "--call", "echo", "{oops}"], 2, "the input of echo cannot be used"),
+        (["plugins/echo", "--call", "echo", "{oops}"], 2, "the input of echo is not JSON: "),
         (["plugins/echo", "--call"], 2, "--call"),
     ],
 )

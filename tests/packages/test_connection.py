@@ -140,8 +140,10 @@ def test_a_registry_that_is_not_there_is_told_at_once() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    with connect(f"127.0.0.1:{port}") as connection, pytest.raises(PackageRefused, match="cannot be reached"):
+    with connect(f"127.0.0.1:{port}") as connection, pytest.raises(PackageRefused) as caught:
         connection.has_blob(DIGEST)
+    assert caught.value.message == f"127.0.0.1:{port} cannot be reached: Connection refused"
+    assert caught.value.hint == "see that its name is right and it is up"
 
 
 def test_credentials_go_to_the_registry_and_nowhere_else(logged_in: Callable[..., None]) -> None:

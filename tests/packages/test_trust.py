@@ -53,7 +53,9 @@ def test_a_key_signs_for_nobody_else(store: TrustStore, package_id: str) -> None
 def test_a_name_without_a_publisher_is_signed_by_whoever_is_named_for_it(store: TrustStore) -> None:
     store.add(replace(ACME, packages=("memory-notes",)))
     assert store.judge(ACME.key_id, "memory-notes", NOW).publisher == "acme"
-    assert refusal(store, ACME.key_id, "memory-note").reason is Reason.KEY_OF_OTHER_PUBLISHER
+    other = refusal(store, ACME.key_id, "memory-note")
+    assert other.reason is Reason.KEY_OF_OTHER_PUBLISHER
+    assert other.hint.endswith("plugbay trust add KEY.pub --publisher acme --package memory-note")
 
 
 @requirement("vai:package-unknown-key")

@@ -468,7 +468,9 @@ def test_logs_are_shown_on_a_key(run: Run, tmp_path: Path) -> None:
             assert not seen.app.query_one(LogView).display
             await seen.press("l")
             await seen.shows("talks")
-            await seen.press("enter", "x")
+            await seen.press("enter")
+            await seen.until(lambda: seen.canvas.has_focus)
+            await seen.press("x")
             await seen.until(lambda: "[red]the cheese is low[/]" in seen.whole())
             await seen.press("ctrl+o", "l")
             assert not seen.app.query_one(LogView).display

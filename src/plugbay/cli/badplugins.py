@@ -18,18 +18,19 @@ from plugbay.cli.help import HelpCommand, HelpGroup
 if TYPE_CHECKING:
     from plugbay.conformance.handouts import Handout
 
-badplugins = typer.Typer(
-    name="badplugins",
-    help="Plugins that misbehave on purpose: test a host with them.",
-    cls=HelpGroup,
-    no_args_is_help=True,
-)
-
 EXAMPLES = """\
 Examples
 plugbay badplugins list
 plugbay badplugins list nexo
 plugbay badplugins show nexo/initialize_never"""
+
+badplugins = typer.Typer(
+    name="badplugins",
+    help="Plugins that misbehave on purpose: test a host with them.",
+    cls=HelpGroup,
+    epilog=EXAMPLES,
+    no_args_is_help=True,
+)
 
 RUN_EXAMPLES = """\
 Examples

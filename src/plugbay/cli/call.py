@@ -19,6 +19,7 @@ from plugbay.cli.call_view import Ending, Question, Refusal
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import config_in_use
 from plugbay.cli.remote import Remote, Server, TokenFile
+from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.host.calls import CallResult
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from plugbay.host.discovery import Found
     from plugbay.host.host import Host
     from plugbay.host.ports import CallLog
+    from plugbay.wire.strict_json import Malformed
 
 LONGEST = 3600.0
 """Seconds; the host allows no more."""
@@ -41,16 +43,23 @@ def _seconds(value: float | None) -> float | None:
 
 
 Where = Annotated[str, typer.Argument(metavar="PATH", help="A plugin, a folder of plugins, or a plugin's id.")]
-What = Annotated[str, typer.Argument(metavar="EXPORT", help="What to call.")]
+What = Annotated[
+    str, typer.Argument(metavar="EXPORT", help="A tool, or what else it offers; plugbay inspect lists it.")
+]
 Given = Annotated[str, typer.Argument(metavar="JSON|-", help="The input, {} if left out; - reads stdin.")]
-Timeout = Annotated[float | None, typer.Option(metavar="S", callback=_seconds, help="Seconds for the whole call.")]
-Grant = Annotated[list[str] | None, typer.Option(metavar="CAP", help="Grant a capability; repeatable.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(metavar="S", callback=_seconds, help="Seconds for the call; otherwise its contract says how many."),
+]
+Grant = Annotated[
+    list[str] | None, typer.Option(metavar="CAP", help="Grant a capability, such as network=example.com; repeatable.")
+]
 GrantAll = Annotated[bool, typer.Option("--grant-all", help="Grant everything that is requested.")]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Run it unconfined, whatever its manifest asks for.")]
 Streamed = Annotated[bool, typer.Option("--stream", help="Show what it says before its answer, a line each.")]
 Context = Annotated[str, typer.Option(metavar="JSON", help="The context of the call, an object.")]
 ConfigFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of plugbay.toml in this directory.")]
-Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for a plugin id.")]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is not installed.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Show the steps of the call on stderr.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the whole outcome as JSON.")]
 
@@ -77,16 +86,9 @@ def call(
     The output goes to stdout, everything else to stderr, and the exit status tells failures apart.
     """
     view = call_view.JsonView() if as_json else call_view.HumanView()
-    try:
-        value, about = read_json(given, "the input"), _object(context)
-        settings = load_config(config)
-        there = _server(path, plugins, settings, server, token_file)
-        if there is None:
-            found, name = find(path, export, plugins, settings)
-            settings = ephemeral.settings_for(settings, path)
-    except Refusal as refusal:
-        view.refused(refusal)
-        raise typer.Exit(refusal.status) from None
+    value, about = read_json(given, "the input"), _object(context)
+    settings = load_config(config)
+    there = _server(path, plugins, settings, server, token_file)
     if there is not None:
         if grant or grant_all or no_sandbox or trace:
             text = (
@@ -99,6 +101,10 @@ def call(
         ending = remote_call.run(there, asked)
         view.ended(ending)
         raise typer.Exit(ending.status)
+    if not as_json and remote.might_be_meant(path):
+        output.note(f"{path} is a folder here, so that a host of its own is asked, and not the running server")
+    found, name = find(path, export, plugins, settings)
+    settings = ephemeral.settings_for(settings, path)
     view.warned(found, grant or ())
     options = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     host = functools.partial(_host, found, settings, options, trace)
@@ -126,7 +132,13 @@ def read_json(text: str, what: str) -> Any:
     try:
         return MsgspecCodec().decode(data)
     except Malformed as error:
-        raise Refusal(call_view.invalid_input(f"{where} cannot be used: {error}", _quoting(text))) from None
+        raise Refusal(call_view.invalid_input(f"{where} {_wrong(error)}", _quoting(text))) from None
+
+
+def _wrong(error: Malformed) -> str:
+    """What is wrong with it, as the end of a sentence."""
+    said = str(error)
+    return f"is {said}" if said.startswith("not ") else f"cannot be used: {said}"
 
 
 def _quoting(text: str) -> str:
@@ -174,9 +186,10 @@ def find(path: str, export: str, plugins: Path | None, config: Config | None = N
     full = _full(path, export)
     if ephemeral.declares(config, path):
         return ephemeral.found_in(plugins) if plugins is not None else [], full
-    if plugins is None:
+    home = ephemeral.home_of(path, plugins)
+    if home is None:
         raise Refusal(call_view.no_such_plugin(path))
-    found = ephemeral.found_in(plugins)
+    found = ephemeral.found_in(home)
     ephemeral.check_id(path, found)
     return found, full
 
@@ -186,11 +199,15 @@ def load_config(named: Path | None) -> Config | None:
     from plugbay.host import config
     from plugbay.model.errors import ConfigInvalid
 
+    if named is not None and (not named.exists() or named.is_dir()):
+        what = "is a folder" if named.is_dir() else "does not exist"
+        hint = "--config names a file like plugbay.toml; without it the one in this directory is read, if there is one"
+        raise Refusal(Failure(Code.UNAVAILABLE, f"{named} {what}", detail={"hint": hint}), status=Exit.INVALID)
     path = config_in_use(named)
     try:
         return config.load(path) if path else None
     except ConfigInvalid as error:
-        raise Refusal(call_view.bad_config(error), status=Exit.INVALID) from None
+        raise Refusal(call_view.bad_file(error), status=Exit.INVALID) from None
 
 
 def _host(found: list[Found], config: Config | None, options: dict[str, Any], trace: bool, log: CallLog) -> Host:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import difflib
 import shlex
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugbay.cli import exit_codes, folders, output
-from plugbay.model.errors import Code, Failure
+from plugbay.model.errors import Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
     from plugbay.host.discovery import Found
     from plugbay.host.ports import CallRecord
-    from plugbay.model.errors import ConfigInvalid
+    from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 
 STDERR_LINES = 10
 """Of the plugin's last words; the host keeps more, a screen has no room for them."""
@@ -58,7 +58,7 @@ class Ending:
         self.status = status if status is not None else exit_codes.for_failure(failure) if failure else 0
 
 
-class Refusal(Exception):
+class Refusal(PlugbayError):
     """No call was made. Carries the failure, the status to leave with, and the folders whose problems explain
     it.
     """
@@ -101,7 +101,7 @@ def nothing_usable(place: Path, found: Sequence[Found]) -> Failure:
     return Failure(Code.UNAVAILABLE, text, detail={"problems": [problem.to_json() for problem in errors]})
 
 
-def bad_config(error: ConfigInvalid) -> Failure:
+def bad_file(error: ConfigInvalid | ManifestInvalid) -> Failure:
     detail = {"problems": [problem.to_json() for problem in error.problems]}
     return Failure(Code.UNAVAILABLE, str(error), detail=detail)
 
@@ -189,9 +189,9 @@ class HumanView:
 def _show_folders(found: Sequence[Found]) -> None:
     """The problems of one plugin in full; of many, only which of them are left out."""
     if len(found) == 1 and not folders.is_absent(found[0]):
-        # A command that cannot run is told by the failure of the call, and told better.
-        problems = [problem for problem in found[0].problems if problem.code != "command_unusable"]
-        folders.show_problems(output.err(), found[0], problems)
+        folders.show_problems(output.err(), found[0], [each for each in found[0].problems if each.code not in TOLD])
+        for choice in (each for each in found[0].problems if each.code == SEVERAL):
+            output.note(choice.message)
         return
     for item in found:
         if item.errors and not folders.is_absent(item):
@@ -199,6 +199,12 @@ def _show_folders(found: Sequence[Found]) -> None:
             what = f"{name} is left out: its manifest has {folders.tally(item.errors)}"
             output.note(f"{what}; plugbay inspect {shlex.quote(str(item.root))} lists them")
 
+
+SEVERAL = "several_manifests"
+
+TOLD = frozenset({SEVERAL, "command_unusable"})
+"""Problems that are told otherwise: which contract was taken is no fault, and why a command cannot run is told by the
+failure of the call, and told better."""
 
 SHOWN = frozenset("hint cause exit exit_code signal stderr_tail errors candidates problems plugin_code command".split())
 """Details that have a field of their own, or are part of the message."""
@@ -210,8 +216,9 @@ def show_failure(failure: Failure) -> None:
     page.line(failure.message, indent=2)
     for error in detail.get("errors", [])[1:]:
         page.line(f"{error['path']}: {error['rule']}", indent=2)
-    if detail.get("plugin_code") not in (None, "", failure.code):
-        page.field("its code", str(detail["plugin_code"]))
+    code = _own_code(detail)
+    if code not in (None, "", failure.code):
+        page.field("its code", str(code))
     if detail.get("cause") and not str(detail["cause"]).endswith(f"({detail.get('exit')})"):
         page.field("cause", str(detail["cause"]))
     if detail.get("command"):
@@ -226,6 +233,12 @@ def show_failure(failure: Failure) -> None:
         page.field("hint", str(hint), label_style=output.CODE)
     if detail.get("stderr_tail"):
         page.field("stderr", "\n".join(detail["stderr_tail"][-STDERR_LINES:]))
+
+
+def _own_code(detail: Mapping[str, Any]) -> Any:
+    """What the plugin calls its error: its author's word, where a contract has only a number for it."""
+    data = detail.get("data")
+    return data.get("code", detail.get("plugin_code")) if isinstance(data, dict) else detail.get("plugin_code")
 
 
 class StepPrinter:

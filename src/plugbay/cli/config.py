@@ -18,32 +18,39 @@ from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.paths import directories
-from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid
+from plugbay.model.errors import CallFailed, Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.host.bindings import Bindings
     from plugbay.host.config import Config
+    from plugbay.host.discovery import Found
     from plugbay.model.spec import PluginSpec
 
 Where = Annotated[
     str,
-    typer.Argument(metavar="PATH|ID", help="The plugin's folder, a server of plugbay.toml, or an id with --plugins."),
+    typer.Argument(metavar="PATH|ID", help="The plugin's folder or its id, or a server of plugbay.toml."),
 ]
-Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for a plugin id.")]
+Plugins = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is neither here nor installed.")
+]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Instead of plugbay.toml in this directory.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-
-config = typer.Typer(
-    name="config", help="Show and change the settings of a plugin.", cls=HelpGroup, no_args_is_help=True
-)
 
 EXAMPLES = """\
 Examples
 plugbay config show plugins/memory
 plugbay config set plugins/memory max_results 20
 plugbay config secret plugins/memory api_key < key.txt"""
+
+config = typer.Typer(
+    name="config",
+    help="Show and change the settings of a plugin.",
+    epilog=EXAMPLES,
+    cls=HelpGroup,
+    no_args_is_help=True,
+)
 
 
 class Bench:
@@ -54,10 +61,7 @@ class Bench:
         from plugbay.host.config import Config
         from plugbay.host.export_settings import settings_of
 
-        try:
-            loaded = load_config(config_file) or Config()
-        except Refusal as refusal:
-            raise ConfigInvalid(str(config_file or "plugbay.toml"), []) from refusal
+        loaded = load_config(config_file) or Config()
         self.spec = _plugin(where, plugins, loaded)
         self.settings = settings_of(self.spec)
         self.state = Path(loaded.host.state_dir or directories()["state"]).absolute()
@@ -89,15 +93,25 @@ def _plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
 
     if plugins is None:
         declared = {item.entry: item for item in servers.declared(config)} if ephemeral.declares(config, where) else {}
-        found = declared.get(where) or folders.look(Path(where))
+        found = declared.get(where) or _by_id(where) or folders.look(Path(where))
         if found.spec is None:
-            raise ManifestInvalid(where, found.errors)
+            raise typer.Exit(folders.refuse(found, "config show"))
         return found.spec
     specs = {item.spec.id: item.spec for item in discover([plugins]) if item.spec}
     if where not in specs:
         known = ", ".join(specs) or "none"
         raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin has the id {where!r}; there are: {known}"))
     return specs[where]
+
+
+def _by_id(where: str) -> Found | None:
+    """The plugin of this id, unless something else is called that: in this directory, or among those installed."""
+    from plugbay.host.discovery import discover
+
+    if folders.folder_of(Path(where)).exists():
+        return None
+    here = next((item for item in discover([Path()]) if item.spec is not None and item.spec.id == where), None)
+    return here or ephemeral.installed(where)
 
 
 @config.command(cls=HelpCommand, epilog=EXAMPLES)
@@ -135,7 +149,8 @@ def set_(
         else:
             after = settings.set_field(bench.settings, before, knob, _value(value))
         if isinstance(after, Failure):
-            raise CallFailed(after.with_detail(bench.spec.id))
+            known = {"hint": f"plugbay config show {plugin} shows what can be set"}
+            raise CallFailed(after.with_detail(bench.spec.id, **(known if after.code == Code.NOT_FOUND else {})))
         kept = after[field or knob]
         saved = settings_files.load_config(bench.state, bench.spec.id)
         settings_files.save_config(bench.state, bench.spec.id, {**saved, field or knob: kept})
@@ -194,8 +209,9 @@ def _hidden(bench: Bench, name: str) -> str:
     else:
         typed = sys.stdin.read().removesuffix("\n")
     if not typed:
-        text = f"nothing was given for {name}; forget it with --remove"
-        raise CallFailed(Failure(Code.INVALID_INPUT, text, plugin=bench.spec.id))
+        hint = "type it, or pipe it in: … < FILE; --remove forgets the one that is kept"
+        text = f"nothing was given for {name}"
+        raise CallFailed(Failure(Code.INVALID_INPUT, text, plugin=bench.spec.id, detail={"hint": hint}))
     return typed
 
 
@@ -206,6 +222,7 @@ def _show(shown: dict[str, Any]) -> None:
     rows = [
         *((knob["name"], _text(knob["value"]), f"{knob['label']}{_bounds(knob)}") for knob in shown["knobs"]),
         *((name, _text(value), "") for name, value in shown["config"].items() if name not in bound),
+        *((name, "not set", about) for name, about in _unset(shown).items() if name not in bound),
         *((item["name"], "set" if item["set"] else "not set", _secret_note(item)) for item in shown["secrets"]),
     ]
     if not rows:
@@ -216,6 +233,18 @@ def _show(shown: dict[str, Any]) -> None:
     for problem in shown["problems"]:
         path = f"{problem['path']}: " if problem["path"] else ""
         page.line((output.BAD, output.BAD_STYLE), f" {path}{problem['message']}", indent=2)
+
+
+def _unset(shown: dict[str, Any]) -> dict[str, str]:
+    """Fields that could be set and have no value, each with what its schema says of it."""
+    schema = shown["config_schema"]
+    fields = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    described = {name: field if isinstance(field, dict) else {} for name, field in fields.items()}
+    return {
+        name: str(field.get("description") or field.get("type") or "")
+        for name, field in described.items()
+        if name not in shown["config"]
+    }
 
 
 def _text(value: Any) -> str:

@@ -17,6 +17,7 @@ from plugbay.cli import folders, output
 from plugbay.cli.conform_view import Files, conclude, show_axis
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand
+from plugbay.cli.versions import named
 
 if TYPE_CHECKING:
     from plugbay.conformance.report import OnAxis, Report
@@ -29,6 +30,8 @@ PROGRAM = "plugbay.conform.program"
 
 class ConformCommand(HelpCommand):
     """What follows `--` is a program to test."""
+
+    tail = "[-- CMD…]"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:
@@ -172,7 +175,7 @@ def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Rep
     from plugbay.conformance.report import Report
 
     spec = _spec(found)
-    _say(f"{spec.id} {spec.version}", spec, on_axis)
+    _say(named(spec.id, spec.version), spec, on_axis)
     wanted = None if only is None else [axis for axis in _of(only, spec.contract) if not axis.endswith(drift.AXIS)]
     report = Report(spec.contract, ()) if wanted == [] else run_conformance(spec, on_axis, only=wanted)
     own = drift.axis(found) if only is None or len(_of(only, spec.contract)) > len(wanted or ()) else None

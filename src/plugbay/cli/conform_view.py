@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugbay.cli import output
+from plugbay.cli.versions import known
 
 if TYPE_CHECKING:
     from plugbay.conformance.report import AxisResult, Report
@@ -48,8 +49,9 @@ def _page(report: Report, spec: PluginSpec, command: Sequence[str], program: Seq
     from plugbay import __version__
     from plugbay.conformance.page import About, page
 
+    version = known(spec.version) or output.SKIP
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    return page(report, About(spec.id, spec.version, tuple(command), tuple(program), day, f"plugbay {__version__}"))
+    return page(report, About(spec.id, version, tuple(command), tuple(program), day, f"plugbay {__version__}"))
 
 
 def show_axis(axis: AxisResult) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
 
 from plugbay.cli.exit_codes import Exit
 
@@ -25,6 +28,8 @@ MAX_SOURCE = 4 << 20
 
 LAST_LINES = 6
 """Of a traceback: the error, and where it was raised."""
+
+READ_SIZE = 65_536
 
 USUAL_SOURCE = "plugin.py"
 
@@ -51,6 +56,10 @@ class Declarations(NamedTuple):
     contracts: dict[str, dict[str, Any]]
     unchecked: list[str]
     """Annotations of tools that say nothing to anybody, so that what they are about is not checked."""
+    misfits: list[str]
+    """Defaults of tools that are not what their annotations say."""
+    served: bool
+    """Whether it calls `plugin.run()`."""
 
 
 def source_of(path: Path) -> Path:
@@ -77,29 +86,14 @@ def _uses_the_sdk(file: Path) -> bool:
 
 def read(source: Path, patience: float = PATIENCE) -> Declarations:
     """What this source declares; raises `Unusable`."""
-    command = [sys.executable, "-m", "plugbay.sdk.declared", source.name]
-    child = subprocess.Popen(
-        command,
-        cwd=source.parent,
-        env={**os.environ, "PYTHONPATH": _where_plugbay_is(), "PYTHONDONTWRITEBYTECODE": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        out, err = child.communicate(timeout=patience)
-    except subprocess.TimeoutExpired:
-        hint = "what a module does when it is imported counts; move slow work into the handlers"
-        text = f"{source} did not get to plugin.run() within {patience:g} s"
-        raise Unusable(text, hint=hint, status=Exit.TIMEOUT) from None
-    finally:
-        _end(child)
-    if child.returncode != 0:
-        raise _failed(source, err.decode("utf-8", "backslashreplace"))
+    with TemporaryFile() as said:  # which no child of its own can hold open
+        status, out = _asked(source, patience, said)
+        said.seek(0)
+        if status != 0 and not out:
+            raise _failed(source, said.read().decode("utf-8", "backslashreplace"))
     try:
         answer = json.loads(out)
-        return Declarations(source, answer["id"], answer["version"], answer["contracts"], answer["unchecked"])
+        return Declarations(source, *(answer[key] for key in Declarations._fields[1:]))
     except (ValueError, KeyError, TypeError):
         text = f"{source} ended before anybody could ask what it declares"
         raise Unusable(text, hint="does it call os._exit()?") from None
@@ -113,13 +107,39 @@ def _where_plugbay_is() -> str:
     return os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH", ""))))
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """With everything it has started."""
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    child.communicate()
+def _asked(source: Path, patience: float, stderr: IO[bytes]) -> tuple[int, bytes]:
+    """The status of the process and its answer; raises `Unusable` when that takes too long."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "plugbay.sdk.declared", source.name],
+        cwd=source.parent,
+        env={**os.environ, "PYTHONPATH": _where_plugbay_is(), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    with child.stdout as stdout:
+        try:
+            out = _all_of(stdout.fileno(), time.monotonic() + patience)
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)  # before it is reaped, as its id is its own only until then
+            status = child.wait()
+    if out is None:
+        hint = "what a module does when it is imported counts; move slow work into the handlers"
+        text = f"{source} did not get to plugin.run() within {patience:g} s"
+        raise Unusable(text, hint=hint, status=Exit.TIMEOUT)
+    return status, out
+
+
+def _all_of(stream: int, deadline: float) -> bytes | None:
+    """Everything up to its end; None when that does not come in time."""
+    parts = [b""]
+    while select.select([stream], [], [], max(deadline - time.monotonic(), 0.0))[0]:
+        parts.append(os.read(stream, READ_SIZE))
+        if not parts[-1]:
+            return b"".join(parts)
+    return None
 
 
 def _failed(source: Path, said: str) -> Unusable:

@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from plugbay.cli import call_view, folders
+from plugbay.cli import folders
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config
-from plugbay.cli.call_view import Refusal
 
 Where = Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder, or one manifest in it.")]
 Contract = Annotated[str | None, typer.Option(metavar="C", help="Which contract, where there are several manifests.")]
@@ -55,12 +54,8 @@ def dev(
     if folders.is_absent(found) or (once and found.spec is None):
         raise typer.Exit(folders.refuse(found, "dev"))
     view: View = JsonView() if as_json else HumanView()
-    try:
-        asks = [ask_of(words) for words in call or ()]
-        load_config(config)
-    except Refusal as refusal:
-        call_view.HumanView().refused(refusal)
-        raise typer.Exit(refusal.status) from None
+    asks = [ask_of(words) for words in call or ()]
+    load_config(config)
     options = {"grant_all": grant_all, "unconfined": no_sandbox or attach}
     wishes = Wishes(path, contract, asks, timeout, once, attach, config, grant or (), options)
     raise typer.Exit(Desk(wishes, view, typed=not as_json and not once and _is_terminal()).run())

@@ -17,6 +17,7 @@ import msgspec
 from plugbay.cli import call_view, folders, output, schema_text
 from plugbay.cli import dev_events as events
 from plugbay.cli.dev_prompt import WORDS
+from plugbay.cli.versions import known
 from plugbay.model.errors import Failure
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class HumanView:
     @_show.register
     def _(self, event: events.Watching) -> None:
         spec, page = event.spec, output.err()
-        tail = f"{output.DOT}{spec.version}{output.DOT}{spec.contract}{output.DOT}{spec.root}"
+        tail = "".join(f"{output.DOT}{fact}" for fact in (known(spec.version), spec.contract, spec.root) if fact)
         page.line((spec.id, output.NAME), (tail, output.DIM))
         _list(spec.exports)
 

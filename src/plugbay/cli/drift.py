@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from plugbay.cli import declarations, folders, generated
+from plugbay.cli import declarations, folders, generated, unserved
 from plugbay.cli.declarations import Unusable
 from plugbay.cli.generated import Mark, Plan
 
@@ -34,9 +34,31 @@ MAX_LINES = 40
 
 
 def noted(found: Found) -> Found:
-    """The same plugin, with a warning when the source of its manifest has changed since. Runs nothing."""
-    problem = _changed_since(found)
-    return found if problem is None else replace(found, problems=(*found.problems, problem))
+    """The same plugin, with warnings when the source of its manifest has changed since, or serves nothing.
+
+    Runs nothing.
+    """
+    problems = tuple(problem for problem in (_changed_since(found), _never_served(found)) if problem is not None)
+    return replace(found, problems=(*found.problems, *problems)) if problems else found
+
+
+def _never_served(found: Found) -> Problem | None:
+    from plugbay.model.errors import Problem
+
+    mark = _mark(found)
+    plugin = None if mark is None else unserved.unserved(_source(found.root / mark.source))
+    if mark is None or plugin is None:
+        return None
+    words = f"{mark.source}, which this was written from, {unserved.WORDS.format(plugin=plugin)}"
+    return Problem(unserved.CODE, "", words, severity="warning")
+
+
+def _source(file: Path) -> bytes:
+    """Nothing of what cannot be read, or is no source of ours."""
+    try:
+        return file.read_bytes() if file.stat().st_size <= declarations.MAX_SOURCE else b""
+    except OSError:
+        return b""
 
 
 def _changed_since(found: Found) -> Problem | None:

@@ -31,6 +31,9 @@ T = TypeVar("T")
 Visited = TypeVar("Visited", bound="AbstractAsyncContextManager[Any]")
 """A host, or whatever else holds children for as long as it is entered."""
 
+INSTALLED = "plugins"
+"""What plugbay install has put below the data folder."""
+
 INSISTING = 3
 """Signals after which we leave at once; the warden clears up what is left."""
 
@@ -61,6 +64,22 @@ def check_folder(place: Path) -> Path:
         hint = "name a plugin's folder, or a folder of such folders"
         raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {place}", detail={"hint": hint}))
     return folder
+
+
+def installed(plugin_id: str) -> Found | None:
+    """The plugin of this id that plugbay install has put in its place."""
+    from plugbay.host.discovery import discover
+
+    place = directories()["data"] / INSTALLED
+    found = discover([place]) if place.is_dir() else []
+    return next((item for item in found if item.spec and item.spec.id == plugin_id), None)
+
+
+def home_of(plugin_id: str, plugins: Path | None) -> Path | None:
+    """Where to look for the plugin of this id: in the folder that was named, or among those that are installed."""
+    if plugins is not None:
+        return plugins
+    return directories()["data"] / INSTALLED if installed(plugin_id) else None
 
 
 def declares(config: Config | None, named: str) -> bool:

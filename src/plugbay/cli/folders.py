@@ -78,7 +78,7 @@ def explain_absence(found: Found, command: str) -> None:
     """Say on stderr that there is no plugin, and which commands would find one."""
     inside = plugins_below(found.root)
     if not inside:
-        output.problem(_nothing_there(found), hint="name the folder of one plugin: the one that holds its manifest")
+        output.problem(_nothing_there(found), hint=_way_to_one(found.root))
         return
     output.problem(
         f"{found.root} is a folder of {output.count(len(inside), 'plugin')}, not a plugin; name one of them:"
@@ -87,6 +87,17 @@ def explain_absence(found: Found, command: str) -> None:
         output.err().line((f"plugbay {command} {shlex.quote(str(folder))}", output.CODE), indent=2)
     if len(inside) > MAX_LISTED:
         output.err().line(f"… and {len(inside) - MAX_LISTED} more", indent=2)
+
+
+def _way_to_one(folder: Path) -> str:
+    """A source without a manifest is what everybody has who has just written one."""
+    from plugbay.cli.declarations import Unusable, source_of
+
+    try:
+        source_of(folder)
+    except Unusable:
+        return "name the folder of one plugin: the one that holds its manifest"
+    return f"plugbay manifest {shlex.quote(str(folder))} writes one from its source"
 
 
 def _nothing_there(found: Found) -> str:

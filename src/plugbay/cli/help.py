@@ -22,6 +22,9 @@ GAP = 3
 class HelpCommand(TyperCommand):
     """A command whose help is this page."""
 
+    tail = ""
+    """What may follow everything else, where the command reads it in a way of its own."""
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(_rendered(self, ctx, {}))
 
@@ -51,7 +54,7 @@ def _show(page: output.Printer, command: Any, ctx: Any, subcommands: dict[str, A
     for paragraph in paragraphs(command.help):
         page.line(paragraph)
         page.blank()
-    words = ["COMMAND", "…"] if subcommands else _words(command, arguments)
+    words = ["COMMAND", "…"] if subcommands else _words(command, arguments, options)
     page.line(("Usage: ", output.NAME), " ".join([ctx.command_path, *words]))
     sections = getattr(command, "sections", {}) or {"Commands": " ".join(subcommands)}
     width = max(map(len, subcommands), default=0) + GAP
@@ -63,10 +66,13 @@ def _show(page: output.Printer, command: Any, ctx: Any, subcommands: dict[str, A
     _epilog(page, command.epilog)
 
 
-def _words(command: Any, arguments: Iterable[Any]) -> list[str]:
-    """What follows the name of a command; options stand first where what follows the arguments is not ours to read."""
+def _words(command: Any, arguments: Iterable[Any], options: Iterable[Any]) -> list[str]:
+    """What follows the name of a command; options stand before what is not ours to read."""
     named = [*map(_usage, arguments)]
-    return [*named, "[OPTIONS]"] if command.allow_interspersed_args else ["[OPTIONS]", *named]
+    said = [*(_option_name(option) for option in options if option.required), "[OPTIONS]"]
+    foreign = next((at for at, word in enumerate(named) if "--" in word), len(named))
+    at = foreign if command.allow_interspersed_args else 0
+    return [*named[:at], *said, *named[at:], *([command.tail] if command.tail else [])]
 
 
 def paragraphs(text: str | None) -> list[str]:
@@ -103,9 +109,9 @@ def _table(page: output.Printer, title: str, rows: Iterable[Row], width: int = 0
 
 
 def _epilog(page: output.Printer, text: str | None) -> None:
-    """Already laid out by its author: a title, and lines below it."""
-    if text:
-        title, *lines = text.split("\n")
+    """Already laid out by its author: for each block a title, and lines below it."""
+    for block in (text or "").split("\n\n") if text else ():
+        title, *lines = block.split("\n")
         page.blank()
         page.line((title, output.NAME))
         for line in lines:

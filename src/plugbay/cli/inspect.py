@@ -15,7 +15,7 @@ import typer
 
 from plugbay.cli import ephemeral, folders, output, policy_view, schema_text
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
-from plugbay.cli.call_view import HumanView, Refusal
+from plugbay.cli.versions import known
 
 if TYPE_CHECKING:
     from plugbay.host.config import Config
@@ -27,7 +27,12 @@ LIFETIMES = {"per_call": "one process per call", "resident": "stays running"}
 
 
 def inspect(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder, or a server of plugbay.toml.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", help="A plugin's folder, a manifest, an installed id, or a server of plugbay.toml."
+        ),
+    ],
     grant: Grant = None,
     grant_all: GrantAll = False,
     config: ConfigFile = None,
@@ -37,13 +42,8 @@ def inspect(
 
     Exits with 3 when the manifest or plugbay.toml has errors, with 4 when there is no plugin.
     """
-    try:
-        settings = load_config(config)
-        every = _found(path, settings)
-        views = [_View(item, settings, grant, grant_all) for item in every]
-    except Refusal as refusal:
-        HumanView().refused(refusal)
-        raise typer.Exit(refusal.status) from None
+    settings = load_config(config)
+    views = [_View(item, settings, grant, grant_all) for item in _found(path, settings)]
     if as_json:
         shown = [view.to_json() for view in views]
         output.print_json(shown[0] if len(shown) == 1 else {"plugins": shown})
@@ -64,7 +64,7 @@ def _found(path: Path, config: Config | None) -> list[Found]:
 
     if config is not None and ephemeral.declares(config, str(path)):
         return [item for item in declared(config) if item.entry == str(path)]
-    found = folders.look(path)
+    found = (None if path.exists() else ephemeral.installed(str(path))) or folders.look(path)
     several = any(problem.code == "several_plugins" for problem in found.problems)
     return [drift.noted(item) for item in (folders.look_at_all(path) if several else [found])]
 
@@ -143,7 +143,7 @@ def _show(view: _View) -> None:
 
 def _show_spec(page: output.Printer, view: _View, spec: PluginSpec, confinement: Confinement) -> None:
     lifetime = LIFETIMES.get(spec.lifetime, str(spec.lifetime))
-    page.line((spec.name or spec.id, output.NAME), f" {spec.version}")
+    page.line((spec.name or spec.id, output.NAME), f" {known(spec.version)}".rstrip())
     if spec.description:
         page.line(spec.description)
     page.blank()

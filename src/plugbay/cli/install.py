@@ -6,6 +6,7 @@ Owns the words, the question whether an upgrade may ask for more, and the JSON. 
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -140,6 +141,9 @@ def _told(installed: Installed, candidate: Candidate, as_json: bool) -> None:
     page.field("digest", release.digest[:SHORT_DIGEST])
     page.field("signed by", f"key {release.key_id}" if release.key_id else "nobody")
     page.field("requests", ", ".join(candidate.package.spec.capabilities) or ("no capabilities", output.DIM))
+    if output.err().console.is_terminal:  # for people only, so it is no data
+        serve = f"plugbay serve {shlex.quote(str(installed.folder.parent))}"
+        output.err().line(("try: ", output.DIM), (serve, output.CODE))
 
 
 def _to_json(installed: Installed, candidate: Candidate) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from plugbay.cli.operate import Id
 from plugbay.cli.remote import Server, TokenFile
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
-Tail = Annotated[int, typer.Option(metavar="N", min=0, max=1000, help="Lines of the past.")]
+Tail = Annotated[int, typer.Option(metavar="N", min=0, max=1000, help="Lines of the past, 100 if left out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each line.")]
 
 STYLES = {"warn": output.WARN_STYLE, "error": output.BAD_STYLE}

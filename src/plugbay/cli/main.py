@@ -1,8 +1,7 @@
-"""`plugbay`: the commands, and what is said when one of them cannot go on.
+"""`plugbay`: the commands.
 
-Owns the list of commands and the last line of defence: every error plugbay raises on purpose becomes a
-message and a status, everything else one line and the way to its traceback. What a command does is in the
-file of its name, and what it needs is imported when it runs, so `--help` is quick.
+Owns the list of them, and that whatever ends one has a status. What a command does is in the file of its name, and what
+it needs is imported when it runs, so `--help` is quick.
 """
 
 from __future__ import annotations
@@ -22,13 +21,15 @@ from plugbay.cli.badplugins import badplugins
 from plugbay.cli.call import call
 from plugbay.cli.config import config
 from plugbay.cli.conform import ConformCommand, conform
+from plugbay.cli.dashboard import dashboard
 from plugbay.cli.dev import dev
 from plugbay.cli.doctor import doctor
-from plugbay.cli.exit_codes import Exit, for_failure, for_signal
+from plugbay.cli.exit_codes import Exit, for_signal
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.inspect import inspect
 from plugbay.cli.install import install, upgrade
 from plugbay.cli.installed import list_, pin, rollback, uninstall, unpin
+from plugbay.cli.last_words import DEBUG_VARIABLE, conclude, report, wants_json
 from plugbay.cli.logs import logs
 from plugbay.cli.manifest import manifest
 from plugbay.cli.mcp import mcp
@@ -47,12 +48,13 @@ from plugbay.cli.tap import TapCommand, tap
 from plugbay.cli.transfer import pull, push
 from plugbay.cli.trust import trust
 from plugbay.cli.tui import tui
-from plugbay.model.errors import CallFailed, ConfigInvalid, ManifestInvalid, PlugbayError
+from plugbay.model.errors import PlugbayError
 
-DEBUG_VARIABLE = "PLUGBAY_DEBUG"
-
-STDERR_LINES = 5
-"""Of what a plugin wrote before it failed; a traceback ends with what counts."""
+FIRST_STEPS = """\
+First steps
+plugbay new weather     make a plugin; it says what to do next
+plugbay dev weather     run it while you write it
+plugbay serve plugins/  host all plugins of a folder, and operate them with ps, logs, grant, …"""
 
 STATUSES = """\
 Exit status
@@ -116,6 +118,10 @@ Examples
 plugbay serve plugins/
 plugbay serve plugins/ --listen 127.0.0.1:0 --data ./data --json
 plugbay serve plugins/ --database postgresql+asyncpg://plugbay@db/plugbay""",
+    dashboard: """\
+Examples
+plugbay dashboard
+plugbay dashboard --open""",
     ps: """\
 Examples
 plugbay ps
@@ -124,14 +130,24 @@ plugbay ps --plugins plugins/ --grant-all --json""",
     logs: """\
 Examples
 plugbay logs example.weather --follow""",
-    start: "",
-    stop: "",
-    restart: "",
-    reload: "",
+    start: """\
+Examples
+plugbay start example.weather""",
+    stop: """\
+Examples
+plugbay stop example.weather""",
+    restart: """\
+Examples
+plugbay restart example.weather""",
+    reload: """\
+Examples
+plugbay reload example.weather""",
     grant: """\
 Examples
 plugbay grant example.weather network=api.example.com""",
-    revoke: "",
+    revoke: """\
+Examples
+plugbay revoke example.weather network=api.example.com""",
     sandbox: """\
 Examples
 plugbay sandbox plugins/weather --show
@@ -170,12 +186,24 @@ plugbay install example.weather-1.0.0.tar.gz --store ./store""",
     upgrade: """\
 Examples
 plugbay upgrade oci://registry.example/acme/weather:1.1.0""",
-    list_: "",
-    rollback: "",
-    pin: "",
-    unpin: "",
-    uninstall: "",
-    paths: "",
+    list_: """\
+Examples
+plugbay list --json""",
+    rollback: """\
+Examples
+plugbay rollback example.weather""",
+    pin: """\
+Examples
+plugbay pin example.weather""",
+    unpin: """\
+Examples
+plugbay unpin example.weather""",
+    uninstall: """\
+Examples
+plugbay uninstall example.weather""",
+    paths: """\
+Examples
+plugbay paths --json""",
 }
 
 CLASSES = {run: RunCommand, tap: TapCommand, dev: TapCommand, attach: AttachCommand, conform: ConformCommand}
@@ -192,7 +220,7 @@ class Root(HelpGroup):
         "Write one": "new manifest dev attach conform tap replay badplugins",
         "Publish it": "pack keygen sign push",
         "Install": "trust pull verify install upgrade list rollback pin unpin uninstall",
-        "Serve and operate": "serve ps logs start stop restart reload grant revoke config mcp",
+        "Serve and operate": "serve dashboard ps logs start stop restart reload grant revoke config mcp",
         "This machine": "doctor sandbox paths",
     }
 
@@ -205,7 +233,7 @@ def app_for(word: str) -> typer.Typer:
     app = typer.Typer(
         name="plugbay",
         help="One host for every out-of-process plugin of AI agents.",
-        epilog=STATUSES,
+        epilog=f"{FIRST_STEPS}\n\n{STATUSES}",
         cls=Root,
         context_settings={"help_option_names": ["-h", "--help"]},
         invoke_without_command=True,
@@ -249,14 +277,19 @@ def main() -> None:
             reconfigure(errors="backslashreplace")
     # Like Ctrl-C: whatever runs clears up after itself on the way out.
     signal.signal(signal.SIGTERM, _terminated)
+    as_json = wants_json(sys.argv[1:])
+    if as_json:
+        output.keep_problems()
     try:
         app = app_for(sys.argv[1] if sys.argv[1:] else "")
-        sys.exit(app(prog_name="plugbay", standalone_mode=False) or Exit.OK)
+        status = app(prog_name="plugbay", standalone_mode=False) or Exit.OK
+        conclude(status)
     except Exception as error:
         expected = isinstance(error, PlugbayError | typer.TyperException)
         if os.environ.get(DEBUG_VARIABLE) and not expected:
             raise
-        sys.exit(report(error))
+        status = report(error, as_json)
+    sys.exit(status)
 
 
 def vai_plugin_sign() -> None:
@@ -267,49 +300,3 @@ def vai_plugin_sign() -> None:
 
 def _terminated(number: int, frame: object) -> None:
     sys.exit(for_signal(number))
-
-
-def report(error: Exception) -> int:
-    """Say on stderr what went wrong; the status to leave with."""
-    if isinstance(error, typer.TyperException):
-        _explain_usage(error)
-        return error.exit_code
-    if isinstance(error, CallFailed):
-        _explain_failure(error)
-        return status_of(error)
-    if isinstance(error, PlugbayError):
-        output.problem(str(error), hint=getattr(error, "hint", ""))
-        return status_of(error)
-    if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename else ""
-        output.problem(f"{where}{error.strerror}", hint=_more())
-        return Exit.FAILURE
-    output.problem(f"{type(error).__name__}: {error}", hint=f"this is a bug in plugbay; {_more()}")
-    return Exit.FAILURE
-
-
-def _explain_usage(error: typer.TyperException) -> None:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else "plugbay"
-    output.problem(error.format_message(), hint=f"{command} --help shows what there is")
-
-
-def _explain_failure(error: CallFailed) -> None:
-    """A call that failed on the way to what was asked for: its words, its hint, and what the plugin wrote."""
-    failure = error.failure
-    who = f"{failure.plugin}: " if failure.plugin else ""
-    wrote = "".join(f"\n{line}" for line in failure.detail.get("stderr_tail", ())[-STDERR_LINES:])
-    output.problem(f"{who}{failure.message} ({failure.code}){wrote}", hint=str(failure.detail.get("hint", "")))
-
-
-def _more() -> str:
-    return f"run with {DEBUG_VARIABLE}=1 for the traceback"
-
-
-def status_of(error: PlugbayError) -> int:
-    """The status for an error that plugbay raised on purpose."""
-    if isinstance(error, CallFailed):
-        return for_failure(error.failure)
-    if isinstance(error, ManifestInvalid | ConfigInvalid):
-        return Exit.INVALID
-    return int(getattr(error, "exit_status", Exit.FAILURE))

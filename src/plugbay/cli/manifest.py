@@ -87,7 +87,7 @@ def manifest(
         raise typer.Exit(error.status) from None
     if as_json:
         facts: dict[str, Any] = {"id": declared.id, "version": declared.version, "source": str(declared.source)}
-        facts["unchecked"] = declared.unchecked
+        facts |= {"unchecked": declared.unchecked, "misfits": declared.misfits, "served": declared.served}
         output.print_json({**facts, "contracts": [outcome.to_json() for outcome in outcomes]})
     else:
         _show(declared, outcomes)
@@ -174,14 +174,23 @@ def explain(error: Unusable) -> None:
 def _show(declared: Declarations, outcomes: list[Outcome]) -> None:
     page = output.out()
     page.line((declared.id, output.NAME), f" {declared.version}", (f", by {declared.source}", output.DIM))
-    for note in declared.unchecked:
-        page.line(("warning ", output.WARN_STYLE), f"not in any schema: {note}", indent=2)
+    for warning in _warnings(declared):
+        page.line(("warning ", output.WARN_STYLE), warning, indent=2)
     for outcome in outcomes:
         _show_outcome(page, outcome)
     if any(outcome.status == REFUSED for outcome in outcomes):
         output.problem("a file that nobody wrote from a source is in the way", hint="--force overwrites it")
     if any(outcome.status == DRIFTED for outcome in outcomes):
         output.err().field("hint:", "plugbay manifest without --check writes it", indent=0, width=output.MARGIN)
+
+
+def _warnings(declared: Declarations) -> list[str]:
+    """What is in the source and hardly meant."""
+    from plugbay.cli import unserved
+
+    never = f"{declared.source.name} {unserved.WORDS.format(plugin='plugin')}"
+    unchecked = [f"not in any schema: {note}" for note in declared.unchecked]
+    return [*unchecked, *declared.misfits, *([] if declared.served else [never])]
 
 
 def _show_outcome(page: output.Printer, outcome: Outcome) -> None:

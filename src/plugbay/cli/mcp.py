@@ -42,10 +42,6 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve what it offers w
 Replace = Annotated[bool, typer.Option("--replace", help="Put it in the place of one of the same name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
-mcp = typer.Typer(
-    name="mcp", help="Host MCP servers as plugins, and serve plugins over MCP.", cls=HelpGroup, no_args_is_help=True
-)
-
 EXAMPLES = """\
 Examples
 plugbay mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
@@ -53,6 +49,14 @@ plugbay mcp add github --env TOKEN=secret://token -- docker run -i --rm ghcr.io/
 plugbay mcp add notes notes.mcpb
 plugbay mcp import ~/.cursor/mcp.json
 plugbay mcp approve files"""
+
+mcp = typer.Typer(
+    name="mcp",
+    help="Host MCP servers as plugins, and serve plugins over MCP.",
+    epilog=EXAMPLES,
+    cls=HelpGroup,
+    no_args_is_help=True,
+)
 
 
 class State:
@@ -64,7 +68,7 @@ class State:
         self.file = mcp_file.place(named)
         self.config: Config | None = _loaded(self.file)
         self.folder = ephemeral.state_dir(self.config)
-        self.found: list[Found] = [] if plugins is None else discover([plugins])
+        self.found: list[Found] = [] if plugins is None else discover([ephemeral.check_folder(plugins)])
 
 
 def _loaded(file: Path) -> Config | None:
@@ -210,8 +214,7 @@ def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> No
     state = State(config)
     known = {} if state.config is None else state.config.mcp
     if name not in known:
-        listed = ", ".join(known) or "none"
-        raise CallFailed(Failure(Code.NOT_FOUND, f"{state.file} declares no server {name!r}; there is {listed}"))
+        raise CallFailed(mcp_approval.unknown(name, list(known), f"{state.file} declares no server {name!r}"))
     mcp_file.withdraw(state.file, name)
     was_approved = Pins(state.folder).forget(name)
     with settings_files.changing(state.folder):
@@ -240,11 +243,13 @@ def secret(
 
     state = State(config)
     if state.config is None or name not in state.config.mcp:
-        raise CallFailed(Failure(Code.NOT_FOUND, f"{state.file} declares no server {name!r}"))
+        known = [] if state.config is None else list(state.config.mcp)
+        raise CallFailed(mcp_approval.unknown(name, known, f"{state.file} declares no server {name!r}"))
     at_terminal = sys.stdin is not None and sys.stdin.isatty()
     typed = getpass.getpass(f"{key}: ") if at_terminal else sys.stdin.read().removesuffix("\n")
     if not typed:
-        raise CallFailed(Failure(Code.INVALID_INPUT, f"nothing was given for {key}", plugin=name))
+        hint = {"hint": "type it, or pipe it in: … < FILE"}
+        raise CallFailed(Failure(Code.INVALID_INPUT, f"nothing was given for {key}", plugin=name, detail=hint))
     _keep_secrets(name, {key: typed}, state.folder)
     output.note(f"{name}: {key} is kept")
 
@@ -278,7 +283,7 @@ def _approve(name: str, state: State, yes: bool, as_json: bool) -> None:
 def _check_name(state: State, name: str, replace: bool) -> None:
     problem = id_problem(name)
     if problem is not None:
-        raise typer.BadParameter(f"{name!r} cannot be the name of a server: it {problem}")
+        raise typer.BadParameter(f"{name!r} cannot be the name of a server: it {problem}", param_hint="NAME")
     if name in mcp_file.declared(state.file) and not replace:
         text = f"{state.file} declares a server {name!r} already"
         raise CallFailed(_denied(text, "--replace puts the new one in its place"))
@@ -288,7 +293,7 @@ def _variables(given: list[str] | tuple[str, ...]) -> dict[str, str]:
     pairs = [text.partition("=") for text in given]
     wrong = [name + sign for name, sign, _ in pairs if not name or not sign]
     if wrong:
-        raise typer.BadParameter(f"{wrong[0]!r} is not K=V")
+        raise typer.BadParameter(f"{wrong[0]!r} is not K=V", param_hint="--env")
     return {name: value for name, _, value in pairs}
 
 

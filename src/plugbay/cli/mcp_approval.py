@@ -67,12 +67,19 @@ def look(name: str, found: list[Found], config: Config | None) -> Look:
     host = ephemeral.make(found, config, grants=(), trusted=(name,))
     known = [status.spec.id for status in host.plugins() if status.needs_approval]
     if name not in known:
-        listed = ", ".join(known) or "none; plugbay mcp add begins with one"
-        raise CallFailed(Failure(Code.NOT_FOUND, f"no MCP server is called {name!r}; there is {listed}"))
+        raise CallFailed(unknown(name, known, f"no MCP server is called {name!r}"))
     problem = host.offers.problems.get(name)
     if problem is not None:
         output.note(f"{name} has to be approved again: {problem}")
     return ephemeral.visit(host, lambda running: _look(running, name))
+
+
+def unknown(name: str, known: Sequence[str], text: str) -> Failure:
+    """There is no such server, but perhaps one with nearly that name."""
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known) or 'none'}"
+    hint = "plugbay mcp list shows them all" if known else "plugbay mcp add begins with one"
+    return Failure(Code.NOT_FOUND, f"{text}; {meant}", detail={"hint": hint})
 
 
 async def _look(host: Host, name: str) -> Look:

@@ -32,8 +32,12 @@ MAX_FILE = 16 << 20
 
 Who = Annotated[str, typer.Argument(metavar="CLIENT", help="claude-code, claude-desktop, codex, cursor, …")]
 Where = Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="What to serve; this directory if left out.")]
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="What the client calls the server.")]
-Scope = Annotated[str | None, typer.Option("--scope", metavar="user|project", help="For you, or for this project.")]
+Name = Annotated[
+    str, typer.Option("--name", metavar="NAME", help="What the client calls the server; plugbay if left out.")
+]
+Scope = Annotated[
+    str | None, typer.Option("--scope", metavar="user|project", help="For you, as if left out, or for this project.")
+]
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The plugbay.toml to serve with.")]
 Grant = Annotated[list[str] | None, typer.Option(metavar="CAP", help="Grant a capability; repeatable.")]
 GrantAll = Annotated[bool, typer.Option("--grant-all", help="Grant everything that is requested.")]

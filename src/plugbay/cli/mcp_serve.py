@@ -15,7 +15,7 @@ import typer
 
 from plugbay.cli import ephemeral, folders, output
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config
-from plugbay.cli.call_view import HumanView, Refusal
+from plugbay.cli.call_view import HumanView
 from plugbay.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
@@ -40,14 +40,17 @@ AllowHost = Annotated[
 ]
 AllowOrigin = Annotated[list[str] | None, typer.Option(metavar="URL", help="A web page's origin; repeatable.")]
 Only = Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Serve only PLUGIN or PLUGIN/EXPORT; repeatable.")]
-NamesRule = Annotated[str, typer.Option("--names", metavar="full|short", help="With the plugin's name in it, or not.")]
+NamesRule = Annotated[
+    str,
+    typer.Option("--names", metavar="full|short", help="Tools with their plugin's name, as if left out, or without."),
+]
 
 
 def _rule(word: str) -> Callable[[str, str], str]:
     from plugbay.bridge.names import RULES
 
     if word not in RULES:
-        raise typer.BadParameter(f"--names is {' or '.join(RULES)}, not {word!r}")
+        raise typer.BadParameter(f"it is {' or '.join(RULES)}, not {word!r}", param_hint="--names")
     return RULES[word]
 
 
@@ -103,17 +106,12 @@ def _find(places: list[Path], config: Path | None) -> tuple[list[Found], Any]:
     """The plugins, and the operator's settings. A broken plugin is told of and left out, as long as one is left."""
     from plugbay.host.discovery import discover
 
-    view = HumanView()
-    try:
-        settings = load_config(config)
-        found = discover([place if place.is_file() else ephemeral.check_folder(place) for place in places])
-        if not any(item.spec for item in found) and not (settings and settings.mcp):
-            ephemeral.found_in(places[0])  # says what is wrong
-    except Refusal as refusal:
-        view.refused(refusal)
-        raise typer.Exit(refusal.status) from None
+    settings = load_config(config)
+    found = discover([place if place.is_file() else ephemeral.check_folder(place) for place in places])
+    if not any(item.spec for item in found) and not (settings and settings.mcp):
+        ephemeral.found_in(places[0])  # says what is wrong
     there = [item for item in found if not folders.is_absent(item)]
-    view.warned(there, ())
+    HumanView().warned(there, ())
     return there, settings
 
 

@@ -36,9 +36,11 @@ ABOUT = {
 
 Contracts = Annotated[
     list[str] | None,
-    typer.Option("--contract", metavar="C", help="rune, nexo, kaged, ainb, vai, mcp or all; repeatable."),
+    typer.Option(
+        "--contract", metavar="C", help="rune, nexo, kaged, ainb, vai, mcp or all; repeatable. rune if left out."
+    ),
 ]
-Language = Annotated[str | None, typer.Option(metavar="L", help="python, javascript or shell.")]
+Language = Annotated[str | None, typer.Option(metavar="L", help="python, javascript or shell; python if left out.")]
 Parent = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to make the folder NAME; here by default.")]
 
 
@@ -119,7 +121,8 @@ def _contracts(names: list[str]) -> tuple[str, ...]:
     unknown = [word for word in words if word not in (*CONTRACTS, ALL)]
     if unknown or not words:
         known = ", ".join(CONTRACTS)
-        raise typer.BadParameter(f"{' '.join(unknown) or 'nothing'} is no contract; there are {known}, and {ALL}")
+        text = f"{' '.join(unknown) or 'nothing'} is no contract; there are {known}, and {ALL}"
+        raise typer.BadParameter(text, param_hint="--contract")
     return CONTRACTS if ALL in words else tuple(name for name in CONTRACTS if name in words)
 
 
@@ -129,11 +132,13 @@ def _language(name: str, contracts: tuple[str, ...]) -> str:
     short = {"py": "python", "js": "javascript", "sh": "shell"}
     language = short.get(name.strip().lower(), name.strip().lower())
     if language not in LANGUAGES:
-        raise typer.BadParameter(f"there are templates in {', '.join(LANGUAGES)}, none in {name!r}")
+        text = f"there are templates in {', '.join(LANGUAGES)}, none in {name!r}"
+        raise typer.BadParameter(text, param_hint="--lang")
     if language != USUAL_LANGUAGE and len(contracts) > 1:
         raise typer.BadParameter(
             f"without the SDK a program speaks one contract, not {' and '.join(contracts)}; "
-            f"choose one of them, or {USUAL_LANGUAGE}"
+            f"choose one of them, or {USUAL_LANGUAGE}",
+            param_hint="--lang",
         )
     return language
 
@@ -143,7 +148,8 @@ def _description(text: str) -> str:
 
     said = text.strip()
     if not said or not said.isprintable() or len(said) > MAX_DESCRIPTION:
-        raise typer.BadParameter(f"a description is one line of at most {MAX_DESCRIPTION} characters")
+        text = f"a description is one line of at most {MAX_DESCRIPTION} characters"
+        raise typer.BadParameter(text, param_hint="--description")
     return said
 
 

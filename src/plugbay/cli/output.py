@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from plugbay.model.errors import PlugbayError
 
@@ -139,8 +139,40 @@ def safe(text: str) -> str:
     return printable(text.encode("utf-8", "surrogatepass"))
 
 
+class Said(NamedTuple):
+    """What went wrong and what to do next."""
+
+    message: str
+    hint: str
+
+
+_kept: list[Said] | None = None
+_printed = False
+
+
+def keep_problems() -> None:
+    """From now on problems are kept, for a document that says them to a program."""
+    global _kept
+    _kept = []
+
+
+def kept_problems() -> list[Said]:
+    """What was kept, which is said as ever from now on."""
+    global _kept
+    kept, _kept = _kept or [], None
+    return kept
+
+
+def has_printed() -> bool:
+    """Whether there is a document on stdout."""
+    return _printed
+
+
 def problem(message: str, *, hint: str = "") -> None:
     """Say on stderr what went wrong and what to do next."""
+    if _kept is not None:
+        _kept.append(Said(message, hint))
+        return
     err().field("error:", message, indent=0, width=MARGIN, label_style=BAD_STYLE)
     if hint:
         err().field("hint:", hint, indent=0, width=MARGIN, label_style=CODE)
@@ -167,6 +199,8 @@ def note_what_hosts_log(*, without: Container[str] = ()) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout: a single line for programs, indented for a person at a terminal."""
+    global _printed
+    _printed = True
     document = json_bytes(value)
     if _on_a_terminal():
         print_document(document)

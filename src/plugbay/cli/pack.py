@@ -14,12 +14,16 @@ from plugbay.cli import folders, output
 from plugbay.cli.package_view import AsJson, size_text, told
 
 if TYPE_CHECKING:
+    from plugbay.host.discovery import Found
     from plugbay.packages.archive import Packed
 
 
 def pack(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="The plugin's folder.")],
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of ID-VERSION.tar.gz here.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|DIR/", help="A file, or a folder for ID-VERSION.tar.gz; here by default."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Pack a plugin's folder into one file; the same files make the same digest.
@@ -33,12 +37,15 @@ def pack(
     found = folders.look(path)
     if found.spec is None:
         raise typer.Exit(folders.refuse(found, "pack"))
-    folder, place = folders.folder_of(path), out or Path()
-    if would_be_packed(folder, place / f"any{SUFFIX}" if place.is_dir() else place):
+    folder, place = folders.folder_of(path), Path(out or "")
+    is_folder = place.is_dir() or not place.suffix or (out or "").endswith("/")
+    if would_be_packed(folder, place / f"any{SUFFIX}" if is_folder else place):
         text = "the package would lie in the folder it is made of, and be a part of the next one"
         raise typer.BadParameter(f"{text}; name another place with --out")
+    (place if is_folder else place.parent).mkdir(parents=True, exist_ok=True)
     with told(as_json):
-        packed = make(folder, out)
+        packed = make(folder, place)
+    _warn(found, packed)
     if as_json:
         output.print_json(to_json(packed))
         return
@@ -47,6 +54,19 @@ def pack(
     page.field("file", str(packed.path))
     page.field("digest", packed.digest)
     page.field("size", f"{size_text(packed.size)}, {output.count(len(package.files), 'file')}")
+
+
+def _warn(found: Found, packed: Packed) -> None:
+    """What is easily overlooked: a manifest that was not written anew, and a signature of what was here before."""
+    from plugbay.cli import drift
+    from plugbay.packages.archive import signature_path
+    from plugbay.packages.folder import SIGNATURE_NAME
+
+    for problem in drift.noted(found).problems[len(found.problems) :]:
+        output.note(problem.message)
+    signature = signature_path(packed.path)
+    if signature.exists() and not (found.root / SIGNATURE_NAME).exists():
+        output.note(f"{signature} was there already; plugbay sign makes one for this package")
 
 
 def to_json(packed: Packed) -> dict[str, Any]:

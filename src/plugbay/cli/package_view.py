@@ -64,7 +64,7 @@ def told(as_json: bool) -> Iterator[None]:
     try:
         yield
     except (PackageRefused, ManifestInvalid, ConfigInvalid) as error:
-        if not as_json and not isinstance(error, PackageRefused):
+        if not as_json and isinstance(error, ManifestInvalid):
             raise  # said as in every other command
         refusal = error if isinstance(error, PackageRefused) else _unreadable(error)
         if as_json:
@@ -77,7 +77,8 @@ def told(as_json: bool) -> Iterator[None]:
 def _unreadable(error: ManifestInvalid | ConfigInvalid) -> PackageRefused:
     reason = Reason.INVALID_MANIFEST if isinstance(error, ManifestInvalid) else Reason.INVALID_CONFIG
     problems = [problem.to_json() for problem in error.problems]
-    return PackageRefused(reason, f"{error.source} cannot be used", problems=problems)
+    hint = "correct it, or move it away; what it says is forgotten then" if reason is Reason.INVALID_CONFIG else ""
+    return PackageRefused(reason, str(error), hint=hint, problems=problems)
 
 
 def size_text(size: int) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugbay.cli import ephemeral, folders, output, policy_view
 from plugbay.cli.checks import ERROR, OK, WARNING, Check, operator_config
+from plugbay.cli.versions import named
 
 if TYPE_CHECKING:
     from plugbay.host.config import Config, PluginConfig
@@ -146,7 +147,7 @@ def _answered(spec: PluginSpec, hello: Mapping[str, Any], took: str) -> Check:
     exposed = hello.get("exposed_tools") or [tool["name"] for tool in hello.get("tools", [])]
     missing = [export.name for export in spec.exports if export.kind == "tool" and export.name not in exposed]
     if not missing:
-        return Check("handshake", OK, "Handshake", f"{spec.id} {spec.version} answered within {took}")
+        return Check("handshake", OK, "Handshake", f"{named(spec.id, spec.version)} answered within {took}")
     detail = f"the running plugin does not offer {', '.join(missing)}; it offers {', '.join(exposed)}"
     return Check("handshake", ERROR, "Handshake", detail, "make the manifest's tools and the handshake agree")
 

@@ -14,7 +14,7 @@ import typer
 
 from plugbay.cli import ephemeral, output, policy_view, remote
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
-from plugbay.cli.call_view import HumanView, JsonView, Refusal
+from plugbay.cli.call_view import HumanView, JsonView
 from plugbay.cli.remote import Remote, Server, TokenFile
 
 if TYPE_CHECKING:
@@ -47,13 +47,9 @@ def ps(
     are started then.
     """
     view = JsonView() if as_json else HumanView()
-    try:
-        settings = load_config(config)
-        there = None if plugins is not None else _server(server, token_file, bool(settings and settings.mcp))
-        found = [] if plugins is None else ephemeral.found_in(plugins)
-    except Refusal as refusal:
-        view.refused(refusal)
-        raise typer.Exit(refusal.status) from None
+    settings = load_config(config)
+    there = None if plugins is not None else _server(server, token_file, bool(settings and settings.mcp))
+    found = [] if plugins is None else ephemeral.found_in(plugins)
     if there is not None:
         shown = there.get("/api/v1/plugins")["plugins"]
     else:

@@ -79,6 +79,13 @@ def find(server: str | None = None, token_file: Path | None = None) -> Remote:
     return Remote(url, _token(token_file))
 
 
+def might_be_meant(path: str) -> bool:
+    """Whether a word that names a folder here could just as well be an id, and there is a server to know it."""
+    from plugbay.control.occupancy import look
+
+    return "/" not in path and not path.startswith(".") and look(directories()["state"]) is not None
+
+
 def _token(file: Path | None) -> str:
     if file is None:
         token = os.environ.get(TOKEN_VARIABLE, "")
@@ -91,7 +98,8 @@ def _token(file: Path | None) -> str:
     try:
         return file.read_text(encoding="ascii", errors="replace").strip()
     except OSError as error:
-        raise NoServer(f"{file}: {error.strerror}") from None
+        hint = "--token-file names the file with the key; a server's own is operator.token in its --data folder"
+        raise NoServer(f"the key cannot be read: {file}: {error.strerror}", hint) from None
 
 
 def plugin_path(plugin_id: str, rest: str = "") -> str:

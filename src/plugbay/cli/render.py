@@ -50,7 +50,7 @@ def _key(text: str) -> dict[str, Any]:
         raise typer.BadParameter(str(error)) from None
 
 
-Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id with --plugins.")]
+Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id.")]
 What = Annotated[str | None, typer.Argument(metavar="SCREEN", help="Which screen; needless where there is one.")]
 InCells = Annotated[Any, typer.Option("--size", metavar="WxH", parser=_size, help="In cells; 80x24 if left out.")]
 Keys = Annotated[
@@ -59,7 +59,7 @@ Keys = Annotated[
 ]
 Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Save the picture instead of printing it.")]
 Plain = Annotated[bool, typer.Option("--text", help="Without colours, even on a terminal.")]
-Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for a plugin id.")]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is not installed.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print every cell as JSON.")]
 
 
@@ -82,28 +82,24 @@ def render(
 
     Plugins that start with their host are started too, since a screen may show what they publish.
     """
-    view = HumanView()
-    try:
-        place = folders.folder_of(Path(path))
-        plugin_id = None if place.is_dir() else path
-        found = ephemeral.found_in(Path(path) if plugin_id is None else _home_of(path, plugins), prefer="ainb")
-        if plugin_id is not None:
-            ephemeral.check_id(plugin_id, found)
-        output.note_what_hosts_log(without=output.FAILED_STARTS)
-        options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": True}
-        host = ephemeral.make(found, load_config(config), grants=grant, **options)
-        chosen = _choose(host.screens, plugin_id, screen)
-    except Refusal as refusal:
-        view.refused(refusal)
-        raise typer.Exit(refusal.status) from None
-    view.warned(found, grant or ())
+    place = folders.folder_of(Path(path))
+    plugin_id = None if place.is_dir() else path
+    found = ephemeral.found_in(Path(path) if plugin_id is None else _home_of(path, plugins), prefer="ainb")
+    if plugin_id is not None:
+        ephemeral.check_id(plugin_id, found)
+    output.note_what_hosts_log(without=output.FAILED_STARTS)
+    options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": True}
+    host = ephemeral.make(found, load_config(config), grants=grant, **options)
+    chosen = _choose(host.screens, plugin_id, screen)
+    HumanView().warned(found, grant or ())
     frame = ephemeral.visit(host, lambda host: _drawn(host, chosen, size, key or (), timeout))
     _show(frame, chosen, svg, text, as_json)
 
 
 def _home_of(plugin_id: str, plugins: Path | None) -> Path:
-    if plugins is not None:
-        return plugins
+    home = ephemeral.home_of(plugin_id, plugins)
+    if home is not None:
+        return home
     hint = "to name a plugin by its id, say where it is: --plugins DIR"
     raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {plugin_id}", detail={"hint": hint}))
 
@@ -122,7 +118,8 @@ def _choose(screens: Screens, plugin_id: str | None, wanted: str | None) -> Scre
         problem = f"name one of the screens: {names}"
     else:
         problem = f"{where} has no screen {wanted!r}; there is {names}"
-    raise Refusal(Failure(Code.NOT_FOUND, problem))
+    hint = "" if offered else "only plugins of ainb have screens; plugbay inspect shows what this one has"
+    raise Refusal(Failure(Code.NOT_FOUND, problem, detail={"hint": hint} if hint else {}))
 
 
 async def _drawn(

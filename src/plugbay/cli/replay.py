@@ -15,12 +15,15 @@ import typer
 
 from plugbay.cli import folders, output
 from plugbay.cli.exit_codes import Exit
+from plugbay.cli.versions import named
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
     from plugbay.conformance.mock_host import Finding, Outcome
     from plugbay.link.recording import Recording
     from plugbay.model.spec import PluginSpec
+
+HOW_TO_RECORD = "plugbay tap PATH --call EXPORT --record FILE makes a recording"
 
 SHOWN_DIFFERENCES = 8
 """Of one frame; more of them say no more."""
@@ -94,10 +97,10 @@ def _read(file: Path) -> Recording:
         with file.open("rb") as lines:
             return recording.read(lines)
     except OSError as error:
-        output.problem(f"{file}: {error.strerror}")
+        output.problem(f"{file}: {error.strerror}", hint=HOW_TO_RECORD)
         raise typer.Exit(Exit.NOT_FOUND if isinstance(error, FileNotFoundError) else Exit.FAILURE) from None
     except recording.BadRecording as error:
-        output.problem(f"{file}: {error}", hint="plugbay tap ID --record FILE makes a recording")
+        output.problem(f"{file}: {error}", hint=HOW_TO_RECORD)
         raise typer.Exit(Exit.INVALID) from None
 
 
@@ -176,7 +179,9 @@ def _show_outcome(recording: Recording, outcome: Outcome) -> None:
     talks = output.count(outcome.conversations, "conversation")
     mark = (output.BAD, output.BAD_STYLE) if outcome.findings else (output.OK, output.GOOD_STYLE)
     verdict = f"{len(outcome.findings)} not as recorded" if outcome.findings else "as recorded"
-    page.line(mark, " ", (f"{header.plugin_id} {header.plugin_version}", output.NAME), f" {verdict}", output.DOT, talks)
+    page.line(
+        mark, " ", (named(header.plugin_id, header.plugin_version), output.NAME), f" {verdict}", output.DOT, talks
+    )
     page.line((counts, output.DIM), indent=2)
     places = [each.path for finding in outcome.findings for each in finding.differences if each.path]
     if places:
@@ -213,7 +218,7 @@ def _show_contents(file: Path, recording: Recording, as_json: bool) -> None:
         output.print_json(held.to_json())
         return
     page, header = output.out(), recording.header
-    page.line((f"{header.plugin_id} {header.plugin_version}", output.NAME), f"{output.DOT}{header.contract}")
+    page.line((named(header.plugin_id, header.plugin_version), output.NAME), f"{output.DOT}{header.contract}")
     page.field("recorded", f"{header.began_at}, {output.duration(held.seconds * 1000)}")
     page.field("holds", f"{output.count(held.conversations, 'conversation')}, {output.count(held.frames, 'frame')}")
     for question in held.questions:

@@ -16,7 +16,7 @@ import typer
 
 from plugbay.cli import ephemeral, exit_codes, folders, output, policy_view
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
-from plugbay.cli.call_view import HumanView, Refusal
+from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
@@ -55,11 +55,7 @@ def sandbox(
         raise typer.Exit(folders.refuse(found, "sandbox"))
     if not show and not words:
         raise typer.BadParameter("name a command after --, or say --show")
-    try:
-        bindings = ephemeral.bindings(load_config(config), grant, grant_all)
-    except Refusal as refusal:
-        HumanView().refused(refusal)
-        raise typer.Exit(refusal.status) from None
+    bindings = ephemeral.bindings(load_config(config), grant, grant_all)
     confinement = _policy(bindings, found.spec)
     if show:
         _show(confinement, as_json)
@@ -72,8 +68,7 @@ def _policy(bindings: Bindings, spec: PluginSpec) -> Confinement:
     usual = bindings.confinement(spec)
     found = bindings.confinement(spec, certainly=True)
     if found.refusal is not None:
-        output.problem(found.refusal.message, hint=str(found.refusal.detail.get("hint", "")))
-        raise typer.Exit(exit_codes.for_failure(found.refusal))
+        raise Refusal(found.refusal)
     if usual.policy is None:
         output.note(f"a host runs {spec.id} {usual}; this is how it would be confined")
     return found

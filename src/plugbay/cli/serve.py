@@ -16,7 +16,7 @@ from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
 from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
-from plugbay.model.errors import PlugbayError
+from plugbay.model.errors import Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
     from plugbay.control.server import ServeSettings, Started
@@ -32,11 +32,16 @@ DATA_FOLDER = "gateway"
 """Below the user's data directory, unless told otherwise."""
 
 Folders = Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins.")]
-Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")]
+Listen = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help=f"Where to listen, not at {DEFAULT_LISTEN}; port 0 takes a free one.")
+]
 Public = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="A name under which it may be asked, beyond this machine.")
 ]
-Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Where records, packages and keys are kept.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where records, packages and keys are, not in plugbay's own data folder."),
+]
 DatabaseUrl = Annotated[str | None, typer.Option("--database", metavar="URL", help="PostgreSQL instead of SQLite.")]
 Unsigned = Annotated[bool, typer.Option("--allow-unsigned", help="Use packages that no trusted key has signed.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON line when it is up, and log JSON.")]
@@ -65,13 +70,11 @@ def serve(
         raise typer.BadParameter(
             f"{host} can be reached from other machines; name it with --public NAME", param_hint="--listen"
         )
+    if data is not None and data.exists() and not data.is_dir():
+        raise typer.BadParameter(f"{data} is a file; name a folder, or nothing yet", param_hint="--data")
     kept = Path(config_in_use(config) or CONFIG_NAME).absolute()
-    try:
-        settings = load_config(kept if config or kept.exists() else None)
-        found = [item for folder in folders or () for item in ephemeral.found_in(folder)]
-    except Refusal as refusal:
-        output.problem(refusal.failure.message, hint=str(refusal.failure.detail.get("hint", "")))
-        raise typer.Exit(refusal.status) from None
+    settings = load_config(kept if config or kept.exists() else None)
+    found = [item for folder in folders or () for item in ephemeral.found_in(folder)]
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     place = (data or directories()["data"] / DATA_FOLDER).absolute()
     options = {"require_signature": not allow_unsigned, "unconfined": no_sandbox, "config_file": kept}
@@ -100,6 +103,7 @@ def _run(
         from plugbay.control import logs
         from plugbay.control.server import ServeSettings, serve
         from plugbay.gateway.settings import GatewaySettings
+        from plugbay.store.failures import StoreRefused, StoreUnavailable
     except ImportError as error:
         hint = "pip install 'plugbay[serve]'"
         raise PlugbayError(f"plugbay serve needs the extra serve, for {error.name}; {hint}") from None
@@ -118,8 +122,15 @@ def _run(
     def make_host(calls: CallLog) -> Host:
         return ephemeral.make(found, config, eager=True, call_log=calls, **wanted)
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        number = runner.run(serve(settings, make_host, lambda started: _tell(started, settings, as_json)))
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            number = runner.run(serve(settings, make_host, lambda started: _tell(started, settings, as_json)))
+    except StoreRefused as error:
+        place = "" if database else f" in {data}"  # not the URL, in which there may be a password
+        raise Refusal(Failure(Code.UNAVAILABLE, f"the database{place} cannot be used: {error}")) from None
+    except StoreUnavailable as error:
+        hint = "see that it is up, and that --database names it" if database else f"it is in {data}; is there room?"
+        raise Refusal(Failure(Code.UNAVAILABLE, str(error), detail={"hint": hint})) from None
     # Being told to stop, and stopping in good order, is a success: that is what process managers expect.
     raise typer.Exit(Exit.OK if number else Exit.FAILURE)
 
@@ -146,6 +157,8 @@ def _tell(started: Started, settings: ServeSettings, as_json: bool) -> None:
         return
     page = output.err()
     page.line((output.OK, output.GOOD_STYLE), f" {output.count(plugins, 'plugin')} behind ", (started.url, output.NAME))
+    page.field("dashboard", started.dashboard)
+    page.field("", ("opens once, within ten minutes; plugbay dashboard makes another", output.DIM))
     page.field("API", f"{started.url}/openapi.json")
     page.field("health", f"{started.url}/readyz, {started.url}/metrics")
     page.field("data", str(data))

@@ -47,7 +47,7 @@ def keygen(
 
 def sign(
     target: Target,
-    key: Annotated[Path, typer.Option(metavar="FILE", help="The private key.")],
+    key: Annotated[Path, typer.Option(metavar="FILE", help="The private key, as plugbay keygen makes it.")],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write the signature.")] = None,
     as_json: AsJson = False,
 ) -> None:

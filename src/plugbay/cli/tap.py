@@ -32,8 +32,8 @@ CALL = "--call"
 JSON_BEGINS = tuple('{["-0123456789tfn')
 """How the input of a call begins; a word that does not is no input."""
 
-Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id with --plugins.")]
-Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for a plugin id.")]
+Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id.")]
+Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is not installed.")]
 Calls = Annotated[
     list[str] | None,
     typer.Option(CALL, metavar="EXPORT [JSON]", help="Make it talk; repeatable. Without it, watch until Ctrl-C."),
@@ -81,16 +81,11 @@ def tap(
     """
     from plugbay.cli import tap_view
 
-    view = call_view.HumanView()
-    try:
-        settings = load_config(config)
-        found, plugin_id = _find(path, plugins, settings)
-        settings = ephemeral.settings_for(settings, path)
-        questions = [_question(words) for words in call or ()]
-    except Refusal as refusal:
-        view.refused(refusal)
-        raise typer.Exit(refusal.status) from None
-    view.warned(found, grant or ())
+    settings = load_config(config)
+    found, plugin_id = _find(path, plugins, settings)
+    settings = ephemeral.settings_for(settings, path)
+    questions = [_question(words) for words in call or ()]
+    call_view.HumanView().warned(found, grant or ())
     output.note_what_hosts_log()
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": not questions}
     host = ephemeral.make(found, settings, grants=grant, **options)
@@ -120,10 +115,11 @@ def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[
         )
     if ephemeral.declares(config, path):
         return [] if plugins is None else ephemeral.found_in(plugins), path
-    if plugins is None:
+    home = ephemeral.home_of(path, plugins)
+    if home is None:
         hint = "to name a plugin by its id, say where it is: --plugins DIR"
         raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {path}", detail={"hint": hint}))
-    found = ephemeral.found_in(plugins)
+    found = ephemeral.found_in(home)
     ephemeral.check_id(path, found)
     return found, path
 

@@ -18,25 +18,27 @@ from plugbay.cli.package_view import AsJson, TrustFile, now, told, trust_in
 if TYPE_CHECKING:
     from plugbay.packages.trust import TrustedKey
 
-trust = typer.Typer(name="trust", help="Say whose keys may sign which plugins.", cls=HelpGroup, no_args_is_help=True)
-
 EXAMPLES = """\
 Examples
 plugbay trust add acme.pub --publisher acme
 plugbay trust add notes.pub --publisher notes --package memory-notes --until 2027-12-31
 plugbay trust revoke 0123456789abcdef"""
 
+trust = typer.Typer(
+    name="trust", help="Say whose keys may sign which plugins.", epilog=EXAMPLES, cls=HelpGroup, no_args_is_help=True
+)
+
 
 def _end_of(day: str | None) -> datetime | None:
     try:
         return None if day is None else datetime.strptime(day, "%Y-%m-%d").replace(hour=23, minute=59, tzinfo=UTC)
     except ValueError:
-        raise typer.BadParameter(f"{day!r} is no day such as 2027-12-31") from None
+        raise typer.BadParameter(f"{day!r} is no day such as 2027-12-31", param_hint="--until") from None
 
 
 @trust.command(cls=HelpCommand, epilog=EXAMPLES)
 def add(
-    key: Annotated[Path, typer.Argument(metavar="FILE", help="The public key.")],
+    key: Annotated[Path, typer.Argument(metavar="FILE", help="The public key, as plugbay keygen makes it.")],
     publisher: Annotated[str, typer.Option(metavar="NAME", help="Signs NAME/… and NAME.…, and nothing else.")],
     package: Annotated[list[str] | None, typer.Option(metavar="ID", help="May sign this too; repeatable.")] = None,
     until: Annotated[str | None, typer.Option(metavar="DAY", help="Its last day, as 2027-12-31.")] = None,

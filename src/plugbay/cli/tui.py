@@ -14,7 +14,6 @@ import typer
 
 from plugbay.cli import ephemeral, folders, output
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
-from plugbay.cli.call_view import HumanView, Refusal
 from plugbay.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
@@ -44,12 +43,7 @@ def tui(
     found = _find([*(places or ()), *([plugins] if plugins else ())] or [Path()])
     # What hosts log is in the journal too, and on stderr it would be written across the picture.
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
-    try:
-        settings = load_config(config)
-    except Refusal as refusal:
-        HumanView().refused(refusal)
-        raise typer.Exit(refusal.status) from None
-    host = ephemeral.make(found, settings, grants=grant, grant_all=grant_all, eager=True)
+    host = ephemeral.make(found, load_config(config), grants=grant, grant_all=grant_all, eager=True)
     ephemeral.visit(host, lambda host: _use(terminal(host)))
 
 

@@ -8,6 +8,7 @@ it names itself, and nowhere else, whatever it redirects to.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -200,10 +201,12 @@ class Connection:
         try:
             yield
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
-            raise self._failed(f"{what}: {str(error) or type(error).__name__}") from error
+            words = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+            raise self._failed(
+                f"{what}: {words or type(error).__name__}", "see that its name is right and it is up"
+            ) from error
 
-    def _failed(self, text: str) -> PackageRefused:
-        hint = ""
+    def _failed(self, text: str, hint: str = "") -> PackageRefused:
         if self._reference.is_local and self._scheme == "https":
             hint = "a registry on this machine that has no certificate is asked with --plain-http"
         return PackageRefused(Reason.REGISTRY_FAILED, f"{self._reference.registry} {text}", hint=hint)

@@ -129,4 +129,5 @@ def _decoded(text: str) -> bytes:
 
 
 def _unusable(text: str, **detail: Any) -> PackageRefused:
-    return PackageRefused(Reason.BAD_SIGNATURE_FILE, f"the signature file cannot be used: {text}", **detail)
+    text = f"the signature file cannot be used: {text}"
+    return PackageRefused(Reason.BAD_SIGNATURE_FILE, text, hint=AGAIN, **detail)

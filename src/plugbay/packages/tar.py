@@ -15,6 +15,8 @@ from typing import BinaryIO, NamedTuple, NoReturn
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.rules import Limits, Names
 
+AGAIN = "get the package from its publisher again; if it is your own, pack it again"
+
 BLOCK = 512
 CHUNK = 64 << 10
 """Bytes read or inflated at a time."""
@@ -183,7 +185,8 @@ class _Inflated:
         try:
             piece = self._inflater.decompress(data, CHUNK)
         except zlib.error as error:
-            raise PackageRefused(Reason.BAD_ARCHIVE, "the archive is no gzip file, or is damaged") from error
+            text = "the archive is no gzip file, or is damaged"
+            raise PackageRefused(Reason.BAD_ARCHIVE, text, hint=AGAIN) from error
         if not data and not piece and not self._inflater.eof:
             _broken("it ends in the middle")
         self._inflated += len(piece)
@@ -245,4 +248,4 @@ def _records(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _broken(text: str) -> NoReturn:
-    raise PackageRefused(Reason.BAD_ARCHIVE, f"the archive cannot be read: {text}")
+    raise PackageRefused(Reason.BAD_ARCHIVE, f"the archive cannot be read: {text}", hint=AGAIN)

@@ -150,7 +150,8 @@ class TrustStore:
             raise _refused(Reason.KEY_REVOKED, f"key {key_id} of {key.publisher} was revoked", expected)
         if not key.covers(package_id):
             text = f"key {key_id} is {key.publisher}'s, who does not publish {package_id}"
-            raise _refused(Reason.KEY_OF_OTHER_PUBLISHER, text, expected)
+            also = f"plugbay trust add KEY.pub --publisher {key.publisher} --package {package_id}"
+            raise _refused(Reason.KEY_OF_OTHER_PUBLISHER, text, expected, f"if it is theirs all the same: {also}")
         if not key.is_good(now):
             text = f"key {key_id} of {key.publisher} expired on {key.not_after:%Y-%m-%d}"
             raise _refused(Reason.KEY_EXPIRED, text, expected)
@@ -192,10 +193,10 @@ class TrustStore:
         return ConfigInvalid(str(self.path), [Problem("invalid_value", "", text)])
 
 
-def _refused(reason: Reason, text: str, expected: list[TrustedKey]) -> PackageRefused:
+def _refused(reason: Reason, text: str, expected: list[TrustedKey], hint: str = "") -> PackageRefused:
     listed = ", ".join(f"{key.key_id} ({key.publisher})" for key in expected)
     text += f"; expected was {listed}" if listed else "; no trusted key may sign it"
-    hint = "ask its publisher for a package signed with a key that counts"
+    hint = hint or "ask its publisher for a package signed with a key that counts"
     if reason is Reason.KEY_UNKNOWN:
         hint = "if the publisher has told you this key by another way: plugbay trust add KEY.pub --publisher NAME"
     return PackageRefused(reason, text, hint=hint, expected=[key.key_id for key in expected])

@@ -30,7 +30,7 @@ from plugbay.tui.canvas import Canvas
 from plugbay.tui.footer import KeysFooter
 from plugbay.tui.help import HelpScreen
 from plugbay.tui.logs import LogView
-from plugbay.tui.looks import GREY, INVALID, SIGNS, THEME, safe, words
+from plugbay.tui.looks import GREY, INVALID, SIGNS, THEME, kind, safe, words
 from plugbay.tui.painter import Painter
 from plugbay.tui.palette import Offer, offering
 from plugbay.tui.plugin_list import PluginList, Row
@@ -334,7 +334,7 @@ def _summary(rows: list[Row]) -> Text:
 
 
 def _subtitle(status: PluginStatus, canvas: Canvas | None) -> Text:
-    facts = [f"{status.spec.contract} {safe(status.spec.version)}", words(status.state)]
+    facts = [kind(status.spec), words(status.state)]
     if status.pid is not None:
         facts.append(f"pid {status.pid}")
     if canvas is not None:

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from rich.text import Text
 from textual.theme import Theme
 
+from plugbay.contracts.mcp.spec import UNKNOWN_VERSION
 from plugbay.model.lifecycle import State
+from plugbay.model.spec import PluginSpec
 from plugbay.model.text import printable
 
 
@@ -62,6 +64,11 @@ THEME = Theme(
 def words(state: str) -> str:
     """A state as people say it."""
     return state.replace("_", " ")
+
+
+def kind(spec: PluginSpec, between: str = " ") -> str:
+    """`rune 1.0.0`; a server of MCP says its version when it is greeted, and until then there is none."""
+    return spec.contract if spec.version == UNKNOWN_VERSION else f"{spec.contract}{between}{safe(spec.version)}"
 
 
 def safe(text: object) -> str:

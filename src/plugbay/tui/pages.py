@@ -15,7 +15,7 @@ from rich.text import Text
 from plugbay.host.discovery import Found
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import Code, Failure
-from plugbay.tui.looks import AMBER, BLUE, GREEN, GREY, RED, SIGNS, safe, words
+from plugbay.tui.looks import AMBER, BLUE, GREEN, GREY, RED, SIGNS, kind, safe, words
 
 LABEL_COLUMNS = 12
 """The longest label and a gap."""
@@ -40,7 +40,7 @@ def about(status: PluginStatus) -> RenderableType:
     look = SIGNS[status.state]
     facts = [
         ("state", Text.assemble((f"{look.symbol} {words(status.state)}", look.colour))),
-        ("contract", Text(f"{spec.contract}, version {safe(spec.version)}")),
+        ("contract", Text(kind(spec, ", version "))),
         ("process", Text(_process(status))),
         ("folder", Text(safe(spec.root))),
     ]
