@@ -12,7 +12,8 @@ WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 # package:command or package:file pairs; a package is installed only where that is missing. (perl-base, on every Debian,
 # has a perl without JSON::PP; json_pp tells the two apart.)
 SYSTEM_PACKAGES := perl:json_pp util-linux:setsid procps:ps nodejs:node postgresql:pg_ctlcluster \
-    docker-registry:docker-registry bubblewrap:bwrap linux-libc-dev:/usr/include/asm-generic/unistd.h npm:npm
+    docker-registry:docker-registry bubblewrap:bwrap linux-libc-dev:/usr/include/asm-generic/unistd.h npm:npm \
+    chromium:chromium
 
 VENV := .venv
 # What other people wrote for MCP, for the tests: see tests/peers.

@@ -19,7 +19,7 @@ from plugbay.control.caller import NEEDS, NEEDS_ONE
 from tests.docs.test_snippets import ROOT, pattern, snippets
 from tests.support.requirements import requirement
 
-PAGE, OPERATE = ROOT / "docs" / "control-plane.md", ROOT / "docs" / "operate.md"
+PAGE, OPERATE, DASHBOARD = (ROOT / "docs" / f"{name}.md" for name in ("control-plane", "operate", "dashboard"))
 SOURCES = [*(ROOT / "src/plugbay/gateway").glob("*.py"), *(ROOT / "src/plugbay/control").rglob("*.py")]
 TOUR, SERVER = "tour", "server"
 CODE = r"[a-z_]+\.[a-z_]+"
@@ -103,6 +103,11 @@ def test_the_tour_with_curl_does_what_the_page_says(tmp_path: Path) -> None:
 @pytest.mark.timeout(180)
 def test_the_commands_of_an_operator_talk_to_the_server(tmp_path: Path) -> None:
     assert follow(OPERATE, SERVER, tmp_path) > 8
+
+
+@pytest.mark.timeout(180)
+def test_a_link_into_the_dashboard_opens_once(tmp_path: Path) -> None:
+    assert follow(DASHBOARD, SERVER, tmp_path) == 7
 
 
 def follow(page: Path, kind: str, folder: Path) -> int:

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from plugbay.store.database import Database
 from plugbay.store.harnesses import HarnessExecution
 from plugbay.store.pages import Page
 from plugbay.store.runs import Run
+from plugbay.store.sqlite import Connection
 from tests.support.conversing import settled
 from tests.support.gateways import make_org
 from tests.support.packaged import Publisher, bind
@@ -101,6 +103,16 @@ def doomed(database: Database, kill_at: int) -> None:
     engine = database._engine.sync_engine
     event.listen(engine, "before_cursor_execute", count)
     event.listen(engine, "commit", count)
+    for name in ("_small", "commit"):  # what SQLite is told without SQLAlchemy
+        setattr(Connection, name, _counted(getattr(Connection, name), count))
+
+
+def _counted(method: Callable[..., Awaitable[Any]], count: Callable[[], None]) -> Callable[..., Awaitable[Any]]:
+    async def counted(*arguments: Any) -> Any:
+        count()
+        return await method(*arguments)
+
+    return counted
 
 
 async def life(url: str, folder: Path, model: str, number: int, kill_at: int) -> None:

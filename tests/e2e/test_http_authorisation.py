@@ -241,6 +241,7 @@ ASKS: dict[str, Callable[[World], Ask]] = {
     "POST /api/v1/plugins/{plugin_id:path}:reload": at("/api/v1/plugins/p:reload"),
     "POST /api/v1/plugins/{plugin_id:path}:grant": at("/api/v1/plugins/p:grant", body=GRANT),
     "POST /api/v1/plugins/{plugin_id:path}:revoke": revocation,
+    "POST /api/v1/dashboard-links": at("/api/v1/dashboard-links"),
     "POST /api/v1/calls": at("/api/v1/calls", body={"export": "p/t", "input": {}}),
     "GET /api/v1/calls": at("/api/v1/calls"),
     "GET /api/v1/events": at("/api/v1/events"),

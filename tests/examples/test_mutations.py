@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from plugbay.host.discovery import contracts_in, inspect
 from plugbay.model.spec import PluginSpec
 from plugbay.process.child import Spawner
 from plugbay.process.command import host_search_path, resolve
+from tests.conformance.company import AT_ONCE, together
 from tests.conformance.complete import assert_whole, scenarios_of
 
 MEDDLER = Path(__file__).with_name("meddler.py")
@@ -127,9 +127,6 @@ RULES: dict[str, dict[str, str]] = {
 WORDS = {"extra_stdout": "not one JSON object", "slow_init": "nothing came within", "dies_mid_call": "exit code 7"}
 """What is said, beside the rule, where that could be mistaken for something else."""
 
-AT_ONCE = 6
-"""More would be late for other reasons than the one in question."""
-
 WAITING = ("slow_init", "ignores_shutdown", "ignores_end_of_input")
 """What takes seconds in which nothing is done, so all can wait together."""
 
@@ -181,11 +178,10 @@ def tried(spec: PluginSpec, mutation: str, check: str) -> Verdict:
 def test_whatever_goes_wrong_with_the_examples_the_kit_names_the_rule(mutation: str) -> None:
     chosen = [(spec, check) for spec in EXAMPLES if (check := rule_for(mutation, spec))]
     assert len(chosen) > len(EXAMPLES) / 2
-    with ThreadPoolExecutor(len(chosen) if mutation in WAITING else AT_ONCE) as pool:
-        verdicts = pool.map(lambda each: tried(each[0], mutation, each[1]), chosen)
-        for (spec, check), verdict in zip(chosen, verdicts, strict=True):
-            found = verdict.finding
-            assert found is not None, (spec.root.name, verdict)
+    at_once = len(chosen) if mutation in WAITING else AT_ONCE
+    for (spec, check), verdict in together(lambda each: tried(each[0], mutation, each[1]), chosen, at_once):
+        assert verdict.findings, (spec.root.name, verdict)
+        for found in verdict.findings:
             assert found.check == check
             assert_whole(found)
             assert WORDS.get(mutation, "") in found.what, (spec.root.name, verdict.detail)

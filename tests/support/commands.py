@@ -27,7 +27,7 @@ PATIENCE = 50.0
 """Seconds for a command of which the test says nothing else."""
 ROOT = Path(__file__).parents[2]
 
-OPERATING = {"serve", "ps", "logs", "start", "stop", "restart", "reload", "grant", "revoke"}
+OPERATING = {"serve", "dashboard", "ps", "logs", "start", "stop", "restart", "reload", "grant", "revoke"}
 """Commands that are a control plane or ask one. They have a server of their own, which has loaded more: with all of
 that, every other command would take longer to fork."""
 
