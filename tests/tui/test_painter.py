@@ -33,7 +33,7 @@ class Easel:
         self.shown = 0
         (screen,) = host.screens.all()
         self.painter = Painter(host.screens, screen, lambda: host.plugins()[0], self._changed)
-        self.now = 1000.0
+        self.now = 0.0  # before any time of a loop, whose clock may have begun with the machine a minute ago
 
     def _changed(self, painter: Painter) -> None:
         self.shown += 1
