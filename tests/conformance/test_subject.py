@@ -38,7 +38,7 @@ def with_subject(script: str, story: Callable[[Subject], Awaitable[T]]) -> T:
         finally:
             await spawner.close()
 
-    return asyncio.run(tell())
+    return asyncio.run(asyncio.wait_for(tell(), PATIENCE))
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,12 @@ def test_toml_that_no_reader_should_meet_is_a_problem_and_no_crash(text: str) ->
     assert problem.message.startswith("not usable TOML")
 
 
+def test_a_key_that_would_take_minutes_to_read_is_not_read_at_all() -> None:
+    problem = parse_toml("[plugin]\nx = {\n" + "a . 'b' ." * 200_000 + "c = 1}")
+    assert isinstance(problem, Problem)
+    assert (problem.line, problem.message) == (3, "not usable TOML: a key of more than 64 parts")
+
+
 def test_tables_as_deep_as_anybody_writes_are_read() -> None:
     document = parse_toml("a." * 60 + "b = 1")
     assert not isinstance(document, Problem)

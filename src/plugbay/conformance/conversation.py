@@ -51,6 +51,9 @@ GONE_SECONDS = 0.5
 LINGER_SECONDS = 0.15
 """How long `every` looks on after its end: what a plugin does because of an event, it does a moment later."""
 
+ASTRAY_SECONDS = 1.0
+"""For an answer to what was asked, after one to something else."""
+
 STDERR_LINES = 50
 """Of a plugin's stderr, that are looked at for words."""
 
@@ -312,7 +315,8 @@ class Conversation:
     ) -> Frame:
         """The answer to the only request that is open; whatever comes is shown to `passing`.
 
-        If `strict`, no other answer may come.
+        If `strict`, no other answer may come. If not, the right one has to follow it soon: who answers under another id
+        has answered.
         """
         while True:
             frame = await self._next(until)
@@ -320,8 +324,10 @@ class Conversation:
             wrong = self._mismatches({"id": id, "method": "$absent"}, frame)
             if not wrong:
                 return frame
-            if strict and "method" not in frame.value and self._reaction(frame) is None:
-                raise Broken(_listed(wrong), frame)
+            if "method" not in frame.value and self._reaction(frame) is None:
+                if strict:
+                    raise Broken(_listed(wrong), frame)
+                until = Until(min(until.left(), ASTRAY_SECONDS))
 
     def _react(self, frame: Frame) -> bool:
         """Say what the host says to this line; False when it has nothing to do with it."""
