@@ -13,7 +13,7 @@ WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 # has a perl without JSON::PP; json_pp tells the two apart.)
 SYSTEM_PACKAGES := perl:json_pp util-linux:setsid procps:ps nodejs:node postgresql:pg_ctlcluster \
     docker-registry:docker-registry bubblewrap:bwrap linux-libc-dev:/usr/include/asm-generic/unistd.h npm:npm \
-    chromium:chromium
+    chromium:chromium nats-server:nats-server
 
 VENV := .venv
 # What other people wrote for MCP, for the tests: see tests/peers.

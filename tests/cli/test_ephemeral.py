@@ -9,7 +9,7 @@ import pytest
 from plugbay import Host
 from plugbay.cli import ephemeral
 from plugbay.cli.call_view import Refusal
-from plugbay.host.config import Config
+from plugbay.host.config import Config, parse
 from tests.cli.conftest import MakePlugin, write_manifest
 from tests.support.ainb import write_ainb_plugin
 
@@ -105,3 +105,10 @@ def test_logs_are_where_the_system_or_the_operator_wants_them(cwd: Path, make_pl
     assert not list((cwd / "xdg").rglob("*.log"))
     ephemeral.visit(ephemeral.make(found, None, grants=None, grant_all=False), work)
     assert list((cwd / "xdg").rglob("example.echo.log"))
+
+
+def test_only_a_host_that_stays_is_joined_with_others() -> None:
+    config = parse('[broker]\nurl = "nats://127.0.0.1:1"\ntopics = ["a"]')
+    assert ephemeral.make([], config, grants=()).broker is None
+    assert ephemeral.make([], config, grants=(), joins=True).broker is not None
+    assert config.broker is not None

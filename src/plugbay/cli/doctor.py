@@ -2,7 +2,7 @@
 mend it.
 
 Owns the order, the page and the public JSON shape. What is looked at, and how, is in `checks`,
-`sandbox_checks` and `plugin_checks`.
+`sandbox_checks`, `broker_checks` and `plugin_checks`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from plugbay.cli import checks, output
+from plugbay.cli.broker_checks import broker_checks
 from plugbay.cli.checks import Check
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.plugin_checks import plugin_checks
@@ -54,6 +55,7 @@ def doctor(
 def _all(path: Path | None, fix: bool) -> Iterator[Check]:
     yield from checks.machine_checks(fix)
     yield from sandbox_checks(checks.operator_config())
+    yield from broker_checks(checks.operator_config())
     if path is not None:
         yield from plugin_checks(path)
 

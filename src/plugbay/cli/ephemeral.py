@@ -99,13 +99,18 @@ def check_id(plugin_id: str, found: list[Found]) -> None:
         raise Refusal(call_view.unknown_id(plugin_id, known), found)
 
 
-def make(found: list[Found], config: Config | None, *, grants: Iterable[str] | None, **options: Any) -> Host:
+def make(
+    found: list[Found], config: Config | None, *, grants: Iterable[str] | None, joins: bool = False, **options: Any
+) -> Host:
     """A host for these plugins that keeps its files where plugbay.toml or the system says.
 
-    Options are those of `Host`; plugins start when they are needed, unless `eager` is one of them.
+    Options are those of `Host`; plugins start when they are needed, unless `eager` is one of them. With other hosts it
+    is joined only if it `joins`: one that is gone after a call has nothing to tell them, and hears nothing.
     """
     from plugbay.host.host import Host
 
+    if config is not None and not joins:
+        config = config.model_copy(update={"broker": None})
     logs = None if config and config.host.log_dir else directories()["log"]
     kept = {"log_dir": logs, "state_dir": state_dir(config)}
     return Host(found, config, grants=grants or (), **{"eager": False, **kept, **options})

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from plugbay.host.calls import Calls
-from plugbay.host.catalog import Entry
 from plugbay.host.config import Config, MemoryConfig
+from plugbay.host.joining import broker_for
 from plugbay.host.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
+from plugbay.host.ports import Broker
 from plugbay.host.reception import Services
 from plugbay.host.services.actions import Actions, Forward
 from plugbay.host.services.agent_memory import AgentMemory
@@ -27,9 +28,13 @@ from plugbay.host.services.vector_store import EmbeddedVectors
 from plugbay.host.services.vectors import VectorRegistry
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.operations import InvokeAction
+from plugbay.model.spec import PluginSpec
 
 STORAGE_FILE = "storage.db"
 """Below the state directory: what plugins keep through the host."""
+
+OFFERED = frozenset({"llm_provider", "vector_backend", "channel"})
+"""Kinds of exports that are found by a name of their own, whichever plugin has it."""
 
 OPERATOR = "plugbay.toml"
 """Who owns a name that no plugin has brought."""
@@ -43,21 +48,59 @@ class Backends:
     embedded: EmbeddedVectors
     vectors: VectorRegistry = field(default_factory=VectorRegistry)
     channels: Channels = field(default_factory=Channels)
+    broker: Broker | None = None
+    """Joins the bus with those of other hosts; None: it is this host's alone."""
+    storage_file: Path | None = None
+    """Where plugins keep what they keep through the host; None: they cannot."""
+    offered: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By kind and name: the plugin that has it."""
+    refusals: set[tuple[str, str]] = field(default_factory=set)
+    """Plugins that came second for a name, and what each was told."""
 
     async def open(self) -> None:
         """Open what lives on disk; raises `PlugbayError` when that cannot be used."""
         try:
             for store in self._stores():
                 await store.open()
+            if self.broker is not None:
+                self.broker.begin()
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
+        if self.broker is not None:
+            await self.broker.stop()
         self.services.files.close()
         await self.services.llm.close()
         for store in self._stores():
             await store.close()
+
+    def register(self, calls: Calls, kind: str, name: str, owner: str) -> str | None:
+        """Let a plugin have a name; the reason when somebody else has it."""
+        if kind == "llm_provider":
+            refusal = self.services.llm.register(name, PluginModel(calls, owner, name), owner)
+        elif kind == "vector_backend":
+            refusal = self.vectors.register(name, PluginVectors(calls, owner, name), owner)
+        else:
+            refusal = self.channels.register(name, PluginChannel(calls, owner, name), owner)
+        if refusal is None:
+            self.offered[kind, name] = owner
+        return refusal
+
+    def withdraw(self, kind: str, name: str) -> None:
+        """Take from a plugin a name that it has."""
+        del self.offered[kind, name]
+        registries = {"llm_provider": self.services.llm.withdraw, "vector_backend": self.vectors.withdraw}
+        registries.get(kind, self.channels.withdraw)(name)
+
+    async def open_storage(self, spec: PluginSpec) -> None:
+        """Have a storage for a plugin that wants one and has come while the host runs; raises `PlugbayError`."""
+        if self.storage_file is None or self.services.storage is not None or not _wants_storage(spec):
+            return
+        storage = PluginStorage(self.storage_file)
+        await storage.open()
+        self.services.storage = storage
 
     def _stores(self) -> list[AgentMemory | PluginStorage | EmbeddedVectors]:
         stores = (self.services.memory, self.services.storage, self.embedded)
@@ -68,22 +111,25 @@ def assemble(config: Config, calls: Calls, state_dir: Path | None = None) -> Bac
     """The services for these settings and these plugins; nothing is opened yet."""
     services = Services(network=Fetcher(config.network.allow_private), actions=Actions(_to_plugins(calls)))
     embedded = EmbeddedVectors(_vectors_path(config))
-    backends = Backends(services, embedded)
+    backends = Backends(services, embedded, storage_file=state_dir and state_dir / STORAGE_FILE)
     backends.vectors.register(EMBEDDED, embedded, OPERATOR)
     if config.memory is not None:
         services.memory = _memory(config.memory, backends)
-    if state_dir is not None and any(map(_wants_storage, calls.catalog.entries())):  # a grant may come later
-        services.storage = PluginStorage(state_dir / STORAGE_FILE)
+    if config.broker is not None:
+        backends.broker = broker_for(config.broker, services.bus, services.journal)
+    specs = (entry.spec for entry in calls.catalog.entries())
+    if backends.storage_file is not None and any(map(_wants_storage, specs)):  # a grant may come later
+        services.storage = PluginStorage(backends.storage_file)
     for name, settings in config.llm.providers.items():
         services.llm.register(name, settings.build(name, os.environ), OPERATOR)
     if config.llm.sampling is not None:
         services.llm.usual = (config.llm.sampling.provider, config.llm.sampling.model)
-    _offer(calls, backends)
+    offer_names(calls, backends)
     return backends
 
 
-def _wants_storage(entry: Entry) -> bool:
-    return any(access.kind in ("storage_read", "storage_write") for access in entry.spec.access)
+def _wants_storage(spec: PluginSpec) -> bool:
+    return any(access.kind in ("storage_read", "storage_write") for access in spec.access)
 
 
 def _vectors_path(config: Config) -> str:
@@ -104,22 +150,23 @@ def _memory(settings: MemoryConfig, backends: Backends) -> AgentMemory:
     return AgentMemory(LongTermMemory(settings.path), likeness, degraded)
 
 
-def _offer(calls: Calls, backends: Backends) -> None:
-    """Register what plugins offer; who comes second for a name is told so and left out.
+def offer_names(calls: Calls, backends: Backends) -> None:
+    """Register what plugins offer, as things are decided now; who comes second for a name is told so and left out.
 
-    A plugin that may not run takes no name from one that may.
+    A plugin that may not run takes no name from one that may, and loses those it had; all others keep theirs.
     """
-    for entry in filter(calls.admits, calls.catalog.entries()):
-        owner, name = entry.spec.id, entry.export.name
-        refusal: str | None = None
-        if entry.export.kind == "llm_provider":
-            refusal = backends.services.llm.register(name, PluginModel(calls, owner, name), owner)
-        elif entry.export.kind == "vector_backend":
-            refusal = backends.vectors.register(name, PluginVectors(calls, owner, name), owner)
-        elif entry.export.kind == "channel":
-            refusal = backends.channels.register(name, PluginChannel(calls, owner, name), owner)
+    entries = [entry for entry in calls.catalog.entries() if entry.export.kind in OFFERED and calls.admits(entry)]
+    wanted = [(entry.export.kind, entry.export.name, entry.spec.id) for entry in entries]
+    for (kind, name), owner in list(backends.offered.items()):
+        if (kind, name, owner) not in wanted:
+            backends.withdraw(kind, name)
+    told, backends.refusals = backends.refusals, set()
+    for kind, name, owner in wanted:
+        refusal = None if backends.offered.get((kind, name)) == owner else backends.register(calls, kind, name, owner)
         if refusal is not None:
-            backends.services.journal.note(owner, "name_taken", refusal)
+            backends.refusals.add((owner, refusal))
+    for owner, refusal in sorted(backends.refusals - told):
+        backends.services.journal.note(owner, "name_taken", refusal)
 
 
 def _to_plugins(calls: Calls) -> Forward:

@@ -11,6 +11,8 @@ from plugbay.host.assembly import Backends
 from plugbay.host.bus import Stream
 from plugbay.host.journal import Journal
 from plugbay.host.plugin_backends import Channels
+from plugbay.host.ports import BrokerStatus
+from plugbay.host.questions import Questions
 from plugbay.host.screens import Screens
 from plugbay.host.services.actions import Actions
 from plugbay.host.services.agent_memory import AgentMemory
@@ -36,6 +38,21 @@ class Facilities:
     def subscribe(self, *patterns: str, depth: int = 64) -> Stream:
         """Events of these topics as an async iterator, on the host's own loop. Try `plugin.lifecycle.>`."""
         return self._backends.services.bus.subscribe(*patterns, depth=depth)
+
+    @property
+    def broker(self) -> BrokerStatus | None:
+        """How this host is joined with others, and what went which way; None when it is not configured."""
+        broker = self._backends.broker
+        return None if broker is None else broker.status
+
+    @property
+    def questions(self) -> Questions | None:
+        """Who puts to a person what plugins ask; None: nobody does."""
+        return self._backends.services.questions
+
+    @questions.setter
+    def questions(self, questions: Questions | None) -> None:
+        self._backends.services.questions = questions
 
     @property
     def memory(self) -> AgentMemory | None:

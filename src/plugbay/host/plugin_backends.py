@@ -117,6 +117,10 @@ class Channels:
         self._owners[kind] = owner
         return None
 
+    def withdraw(self, kind: str) -> None:
+        """The channel of this kind is no longer offered."""
+        del self._channels[kind], self._owners[kind]
+
     def kinds(self) -> list[str]:
         return sorted(self._channels)
 

@@ -127,6 +127,42 @@ class Checkpoints(Protocol):
     async def load(self, execution_id: str) -> Journey | None: ...
 
 
+class BrokerStatus(msgspec.Struct, frozen=True):
+    """How a host stands with the broker that joins it with others, and how many events have gone which way."""
+
+    server: str
+    """Its URL; there is no secret in it."""
+    joined: bool
+    problem: str | None = None
+    """Why it is not joined, when it is not."""
+    sent: int = 0
+    received: int = 0
+    """Taken from others, and told here."""
+    dropped: int = 0
+    """Would have left, but the broker was away or slow for too long."""
+    refused: int = 0
+    """Came from the broker and were no events, or not of a shared topic, or too many."""
+
+
+class Broker(Protocol):
+    """Joins the bus of this host with those of others, at most once for each event.
+
+    Whatever happens to the broker, publishing here goes on as if there were none: it never blocks and never fails.
+    """
+
+    def begin(self) -> None:
+        """Join as soon as that is possible, on the running loop, and again whenever it was lost."""
+
+    async def joined(self, seconds: float) -> bool:
+        """Wait until it is joined, for so long at most; whether it is."""
+
+    async def stop(self) -> None:
+        """Send what waits, for a moment, and leave."""
+
+    @property
+    def status(self) -> BrokerStatus: ...
+
+
 class Trace(Protocol):
     """Told the name of each step a call takes; the names are the operator's log vocabulary."""
 

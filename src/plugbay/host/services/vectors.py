@@ -103,6 +103,10 @@ class VectorRegistry:
         self._offers[name] = (backend, owner)
         return None
 
+    def withdraw(self, name: str) -> None:
+        """The store is no longer offered; its name is free."""
+        del self._offers[name]
+
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._offers))
 

@@ -59,6 +59,10 @@ class LlmRegistry:
         self._owners[name] = owner
         return None
 
+    def withdraw(self, name: str) -> None:
+        """The provider is no longer offered; its name is free."""
+        del self._providers[name], self._owners[name]
+
     def names(self) -> list[str]:
         """Every provider there is, sorted."""
         return sorted(self._providers)

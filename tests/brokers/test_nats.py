@@ -1,0 +1,391 @@
+"""Hosts joined through a real server: what they tell each other, and what happens when it is away, slow or hostile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from plugbay.brokers import nats as module
+from plugbay.host.broker_config import BrokerConfig
+from plugbay.host.bus import BusEvent, Stream
+from plugbay.host.config import Config
+from plugbay.host.host import Host
+from tests.brokers.test_nats_client import say
+from tests.support.loops import Run, run_on, until
+from tests.support.nats_identities import decentralised, write_certificate
+from tests.support.nats_server import NatsServer, nats_server
+from tests.support.nexo import write_nexo_plugin
+
+ID = "11111111-2222-4333-8444-555555555555"
+LAST = "shared.last"
+"""The topic of the event after which a test has heard everything: a server keeps the order."""
+
+
+def joining(server: NatsServer, *topics: str, **more: Any) -> Config:
+    return Config(broker=BrokerConfig(**{"url": server.url, "topics": list(topics), **more}))
+
+
+async def joined(*hosts: Host) -> None:
+    await until(lambda: all(host.broker is not None and host.broker.joined for host in hosts))
+
+
+async def everything(stream: Stream) -> list[BusEvent]:
+    """What comes until the last."""
+    heard = []
+    async for event in stream:
+        if event.topic == LAST:
+            break
+        heard.append(event)
+    return heard
+
+
+def counts(host: Host) -> tuple[int, int, int, int]:
+    status = host.broker
+    assert status is not None
+    return status.sent, status.received, status.dropped, status.refused
+
+
+NEWS = '[plugin.capabilities.broker]\nsubscribe = ["plugin.p.>"]\npublish = ["plugin.p.>"]\n'
+
+
+def test_a_plugin_hears_what_a_plugin_of_another_host_publishes(run: Run, server: NatsServer, tmp_path: Path) -> None:
+    body = """
+        def tool_invoke(m):
+            publish(m["params"]["args"]["topic"], text="hi")
+            reply(m, "said")
+
+        def broker_event(m):
+            publish("plugin.inbound.k", heard=m["params"]["event"])
+    """
+    for name in ("one", "two"):
+        write_nexo_plugin(tmp_path / name, "p", body, tools=["say"], channels=["k"], more=NEWS)
+    config = joining(server, "plugin.p.>", "plugin.outbound.>", "shared.>")
+
+    async def main() -> None:
+        async with Host.load(tmp_path / "one") as alone:
+            assert alone.broker is None
+        one, two = (Host.load(tmp_path / name) for name in ("one", "two"))
+        one, two = Host(one.found, config), Host(two.found, config)
+        async with one, two, one.subscribe("plugin.p.>") as here, two.subscribe("plugin.inbound.k") as there:
+            await joined(one, two)
+            await one.settled()
+            await two.settled()
+            one.publish("plugin.outbound.other", {"not": "for p"})
+            assert await one.call("p_say", {"topic": "plugin.p.news"}) == "said"
+            said, heard = await anext(here), (await anext(there)).payload["heard"]
+            assert heard == said.to_json()
+            assert (heard["source"], heard["topic"], heard["payload"]) == ("p", "plugin.p.news", {"text": "hi"})
+            # What a plugin may not publish here does not leave either.
+            await one.call("p_say", {"topic": "plugin.outbound.k"})
+            assert one.plugins()[0].counters["publish_refused"] == 1
+            assert counts(one) == (2, 0, 0, 0) and counts(two) == (0, 2, 0, 0)
+
+    run(main)
+
+
+def test_every_host_hears_each_event_once_in_order_and_nobody_an_echo(run: Run, server: NatsServer) -> None:
+    async def main() -> None:
+        config = joining(server, "shared.>", "shared.*", ">")  # each event comes three times
+        one, two, three = (Host([], config) for _ in range(3))
+        async with one, two, three:
+            await joined(one, two, three)
+            streams = [host.subscribe("shared.>") for host in (one, two, three)]
+            for number in range(20):
+                one.publish("shared.n", number)
+                await until(lambda: (counts(two)[1], counts(three)[1]) == (number + 1, 2 * number + 1))  # noqa: B023
+                two.publish("shared.reply", number)
+                await until(lambda: (counts(one)[1], counts(three)[1]) == (number + 1, 2 * number + 2))  # noqa: B023
+            one.publish(LAST, None)
+            heard = [await everything(stream) for stream in streams]
+            assert heard[0] == heard[1] == heard[2]
+            assert [event.payload for event in heard[0]] == [number // 2 for number in range(40)]
+            assert [counts(host)[3] for host in (one, two, three)] == [0, 0, 0]
+
+    run(main)
+
+
+def test_nothing_leaves_that_is_not_named(run: Run, server: NatsServer) -> None:
+    async def main() -> None:
+        client = await nats.connect(server.url)
+        messages = await client.subscribe("quiet.>")
+        await client.flush()
+        silent = Host([], joining(server, prefix="quiet."))
+        async with silent, Host([], joining(server, "shared.>", prefix="quiet.")) as some:
+            await joined(some)
+            for host in (silent, some):
+                host.publish("private.x", {"secret": "hunter2"})
+                host.publish("shared.x", {"from": "silent" if host is silent else "some"})
+            message = await messages.next_msg(timeout=20)
+            assert (message.subject, json.loads(message.data)["payload"]) == ("quiet.shared.x", {"from": "some"})
+            assert silent.broker is not None and "names nothing" in (silent.broker.problem or "")
+        await client.flush()
+        assert messages.pending_msgs == 0
+        await client.close()
+
+    run(main)
+
+
+def test_hosts_with_another_prefix_do_not_hear_each_other(run: Run, server: NatsServer) -> None:
+    async def main() -> None:
+        here, there = (joining(server, "shared.>", prefix=prefix) for prefix in ("here.", "there."))
+        async with Host([], here) as one, Host([], here) as two, Host([], there) as other:
+            await joined(one, two, other)
+            async with two.subscribe(">") as heard:
+                other.publish("shared.theirs", 1)
+                await until(lambda: counts(other)[0] == 1)
+                one.publish(LAST, 1)
+                assert await everything(heard) == []
+
+    run(main)
+
+
+def test_without_its_server_a_host_goes_on_alone_and_is_joined_again(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "plugbay.broker")
+
+    async def main() -> None:
+        with nats_server(tmp_path) as own:
+            config = joining(own, "shared.>")
+            one, two = Host([], config), Host([], config)
+            async with one, two, one.subscribe("shared.>") as here, two.subscribe("shared.>") as there:
+                await joined(one, two)
+                own.kill()
+                await until(lambda: one.broker is not None and not one.broker.joined)
+                one.publish("shared.meanwhile", 1)
+                assert (await anext(here)).payload == 1
+                own.start()
+                await joined(one, two)
+                one.publish("shared.again", 2)
+                # What was published meanwhile comes too, if two was back before it was sent.
+                await anext(event async for event in there if event.payload == 2)
+                assert counts(one)[:3] == (2, 0, 0)
+
+    run(main)
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("goes on alone until it is back" in line for line in said) == 2
+    assert sum("joined with other hosts" in line for line in said) == 4
+
+
+def test_a_host_that_starts_before_its_server_is_joined_when_that_comes(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        with nats_server(tmp_path) as own:
+            own.kill()
+            async with Host([], joining(own, "shared.>")) as host:
+                await until(lambda: "refused" in str(host.broker and host.broker.problem))
+                host.publish("shared.x", 1)
+                own.start()
+                await joined(host)
+                await until(lambda: counts(host)[0] == 1)
+
+    run(main)
+
+
+def test_a_server_that_stands_still_delays_nobody(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEARTBEAT", 0.2)
+
+    async def main() -> None:
+        with nats_server(tmp_path) as own:
+            async with Host([], joining(own, "shared.>")) as host, host.subscribe("shared.>", depth=100) as here:
+                await joined(host)
+                own.freeze()
+                for number in range(100):
+                    host.publish("shared.x", "x" * 1_000_000)
+                    assert here.dropped == 0, number
+                await until(lambda: host.broker is not None and not host.broker.joined)
+                assert counts(host)[2] > 0
+                assert "broker_event_dropped" in host.journal.counts("host")
+
+    run(main)
+
+
+@pytest.mark.parametrize("when", ["joined", "at once"])
+def test_what_waits_is_sent_before_a_host_stops(run: Run, server: NatsServer, when: str) -> None:
+    async def main() -> None:
+        config = joining(server, "shared.>", prefix=f"stop.{when.replace(' ', '')}.")
+        async with Host([], config) as two, two.subscribe("shared.>", depth=500) as heard:
+            await joined(two)
+            async with Host([], config) as one:
+                if when == "joined":
+                    await joined(one)
+                for number in range(400):
+                    one.publish("shared.n", number)
+                one.publish(LAST, None)
+            assert [event.payload for event in await everything(heard)] == list(range(400))
+
+    run(main)
+
+
+def test_a_host_that_is_started_again_is_joined_again(server: NatsServer) -> None:
+    host = Host([], joining(server, "shared.>"))
+
+    async def main() -> None:
+        async with host:
+            await joined(host)
+        assert host.broker is not None and (host.broker.joined, host.broker.problem) == (False, "stopped")
+
+    for loop in ("asyncio", "uvloop"):
+        run_on(loop)(main)
+
+
+HOSTILE = [
+    (b"shared.x", b""),
+    (b"shared.x", b"\xff\x00not json"),
+    (b"shared.x", b"[" * 50_000),
+    (b"shared.x", b'{"payload":' + b"[" * 200 + b"]" * 200 + b"}"),
+    (b"shared.x", b"x" * 1_048_000),
+    (b"shared.x", b'{"source":{"not":"text"}}'),
+    (b"shared.\xff\xfe", b"{}"),
+    ("shared.\u202e".encode(), b"{}"),
+    (b"shared." + b"y" * 3_000, b"{}"),
+    (b"plugin.lifecycle.p.up", b'{"source":"plugin.supervisor"}'),
+]
+
+
+def test_hostile_messages_are_counted_remarked_and_end_nothing(run: Run, server: NatsServer) -> None:
+    async def main() -> None:
+        config = joining(server, "shared.>", "plugin.>", prefix="hostile.")
+        async with Host([], config) as host, host.subscribe(">") as heard:
+            await joined(host)
+            for subject, data in HOSTILE:
+                await say(server, b"hostile." + subject, data)
+            await say(server, b"hostile." + LAST.encode(), b"{}")
+            assert await everything(heard) == []
+            assert counts(host) == (0, 1, 0, len(HOSTILE))
+            assert host.journal.counts("host") == {"broker_event_refused": len(HOSTILE)}
+            assert host.broker is not None and host.broker.joined
+
+    run(main)
+
+
+def test_what_comes_under_our_own_name_is_not_heard_again(run: Run, server: NatsServer) -> None:
+    async def main() -> None:
+        client = await nats.connect(server.url)
+        messages = await client.subscribe("plugbay.events.shared.mine")
+        await client.flush()
+        async with Host([], joining(server, "shared.>")) as host, host.subscribe("shared.>") as heard:
+            await joined(host)
+            host.publish("shared.mine", 1)
+            message = await messages.next_msg(timeout=20)
+            assert message.headers is not None
+            for headers in (message.headers, {**message.headers, module.HEADER: ID}):
+                await client.publish(message.subject, message.data, headers=headers)
+            await client.publish(f"plugbay.events.{LAST}", b"{}")
+            await client.flush()
+            first, again = await everything(heard)
+            assert first == again and counts(host)[1] == 2
+        await client.close()
+
+    run(main)
+
+
+def test_an_event_that_the_server_does_not_take_is_dropped_and_the_next_one_is_not(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        with nats_server(tmp_path, max_payload=10_000) as own:
+            config = joining(own, "shared.>")
+            async with Host([], config) as one, Host([], config) as two, two.subscribe(">") as heard:
+                await joined(one, two)
+                one.publish("shared.large", "x" * 20_000)
+                one.publish(LAST, None)
+                assert await everything(heard) == []
+                assert counts(one)[2] == 1
+                assert "at most 10,000 bytes" in one.journal.recent("host")[-1].text
+
+    run(main)
+
+
+def test_what_a_server_says_before_it_hangs_up_cannot_move_a_cursor(run: Run) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"max_payload": 1000}\r\n')
+        await reader.readline()
+        writer.write(b"-ERR '\x1b[2J" + b"x" * 1_000 + b"'\r\n")
+        await reader.read()
+        writer.close()
+
+    async def main() -> None:
+        listening = await asyncio.start_server(greet, "127.0.0.1", 0)
+        url = f"nats://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        async with Host([], Config(broker=BrokerConfig(url=url, topics=["a"]))) as host:
+            await until(lambda: "xxx" in str(host.broker and host.broker.problem))
+            assert host.broker is not None and host.broker.problem is not None
+            assert host.broker.problem.isprintable() and len(host.broker.problem) < 300
+        listening.close()
+
+    run(main)
+
+
+def test_what_the_server_forbids_is_remarked(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NATS_PASSWORD", "hunter2")
+    user = {"user": "me", "password": "hunter2", "permissions": {"publish": "elsewhere.>", "subscribe": "elsewhere.>"}}
+
+    async def main() -> None:
+        with nats_server(tmp_path, authorization={"users": [user]}) as own:
+            async with Host([], joining(own, "shared.>", user="me", password_env="NATS_PASSWORD")) as host:
+                await until(lambda: bool(host.journal.recent("host")))
+                host.publish("shared.x", 1)
+                await until(lambda: host.journal.counts("host")["broker_forbidden"] == 2)
+                notes = {note.text for note in host.journal.recent("host")}
+                assert any("plugbay.events.shared.x" in text for text in notes)
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", ["token", "password", "credentials"])
+def test_a_server_lets_in_who_can_say_who_he_is_and_no_secret_is_told(
+    run: Run, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("RIGHT", "hunter2hunter2")
+    monkeypatch.setenv("WRONG", "hunter3hunter3")
+    creds, others = tmp_path / "right.creds", tmp_path / "wrong.creds"
+    decentralised(others)
+    settings: dict[str, Any] = {
+        "token": {"authorization": {"token": "hunter2hunter2"}},
+        "password": {"authorization": {"user": "me", "password": "hunter2hunter2"}},
+        "credentials": decentralised(creds),
+    }[way]
+    right, wrong = {
+        "token": ({"token_env": "RIGHT"}, {"token_env": "WRONG"}),
+        "password": ({"user": "me", "password_env": "RIGHT"}, {"user": "me", "password_env": "WRONG"}),
+        "credentials": ({"credentials": str(creds)}, {"credentials": str(others)}),
+    }[way]
+
+    async def main() -> None:
+        with nats_server(tmp_path, **settings) as own:
+            for login in (wrong, {}):
+                async with Host([], joining(own, "shared.>", **login)) as stranger:
+                    await until(lambda: "uthorization" in str(stranger.broker))
+            async with Host([], joining(own, "shared.>", **right)) as host:
+                await joined(host)
+                told.append(repr(host.broker))
+
+    told: list[str] = []
+    run(main)
+    said = " ".join([*told, *(record.getMessage() for record in caplog.records)])
+    seeds = [path.read_text().split()[-2] for path in (creds, others) if path.exists()]
+    assert "cannot join through" in said
+    assert not any(secret in said for secret in ("hunter", *seeds))
+
+
+def test_an_encrypted_server_is_joined_when_it_can_prove_who_it_is(run: Run, tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path)
+    tls = {"cert_file": str(certificate), "key_file": str(key)}
+
+    async def main() -> None:
+        with nats_server(tmp_path, tls=tls) as own:
+            url = own.url.replace("nats://", "tls://")
+            config = joining(own, "shared.>", url=url, ca_file=str(certificate))
+            async with Host([], config) as one, Host([], config) as two, two.subscribe(">") as heard:
+                await joined(one, two)
+                one.publish("shared.x", 1)
+                assert (await anext(heard)).payload == 1
+            async with Host([], joining(own, "shared.>", url=url)) as wary:
+                await until(lambda: "certificate" in str(wary.broker and wary.broker.problem).lower())
+
+    run(main)
