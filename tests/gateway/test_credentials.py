@@ -77,7 +77,8 @@ def test_a_token_is_somebody_until_it_is_revoked_or_expires_and_only_its_hash_is
             assert await refused(gateway, other) == "auth.token_expired"
             assert await refused(gateway, "vai_dlg_invented") == "auth.key_unknown"
             clock.turn(KEPT_EXPIRED + 1)
-            assert await gateway.credentials.forget_expired() == 2
+            assert (await gateway.retention.remove())["tokens"].number == 2
+            assert await refused(gateway, other) == "auth.key_unknown"
 
     run(main)
 

@@ -115,11 +115,6 @@ class Credentials:
             if await rows.spend(tx, org_id, execution_id, what, limit, self._clock.now()) is None:
                 raise _exceeded(name, limit)
 
-    async def forget_expired(self) -> int:
-        """Remove tokens that have been worth nothing for long; how many."""
-        async with self._database.transaction() as tx:
-            return await rows.forget(tx, self._clock.now() - KEPT_EXPIRED)
-
 
 async def _is_active(tx: Tx, binding_id: str | None) -> bool:
     """Whether the binding still is; what runs without one has nothing that could be disabled."""

@@ -11,7 +11,6 @@ to `tasks` and is over before any area is stopped.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from contextlib import AsyncExitStack
@@ -41,6 +40,7 @@ from plugbay.gateway.plugin_logs import PluginLogs
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.releases import Releases
 from plugbay.gateway.repeats import Repeats
+from plugbay.gateway.retention import Retention
 from plugbay.gateway.runner import Runner, RunnerSettings
 from plugbay.gateway.secrets import Secrets
 from plugbay.gateway.settings import GatewaySettings
@@ -50,9 +50,6 @@ from plugbay.host.operating import is_running
 from plugbay.host.records import TOKEN_PREFIX
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
-
-EXPIRE_EVERY = 600.0
-"""Seconds between two looks for what is too old to be repeated."""
 
 
 class Area(Protocol):
@@ -92,6 +89,7 @@ class Gateway:
         self.orgs = Orgs(database, self.audit, clock)
         self.keys = Keys(database, self.orgs, self.audit, clock)
         self.repeats = Repeats(database, clock)
+        self.retention = Retention(database, settings.retention, self.audit, self.meters, clock)
 
         # The plugins in the host's own folders.
         self.hosted = Hosted(host, database, self.audit, settings.config_file)
@@ -118,6 +116,7 @@ class Gateway:
             self.checkpoints,
             self.credentials,
             clock,
+            host.tracer,
         )
         self.invocations = Invocations(
             database,
@@ -125,8 +124,6 @@ class Gateway:
             self.secrets,
             self.runner,
             self.invocation_log,
-            self.checkpoints,
-            self.credentials,
             self.live,
             self.tasks,
             clock,
@@ -162,7 +159,7 @@ class Gateway:
         await self.repeats.recover()
         self.calls.begin(self.tasks)
         self.tasks.start("host events", self.host_events.run)
-        self.tasks.start("old answers", self._expire)
+        self.tasks.start("removal of old records", self.retention.run)
         for area in self._areas:
             await area.start()
 
@@ -177,13 +174,6 @@ class Gateway:
     async def _flush(self) -> None:
         with contextlib.suppress(StoreUnavailable):
             await self.calls.flush()
-
-    async def _expire(self) -> None:
-        """Forget what nobody will ask for again, every now and then."""
-        while True:
-            with contextlib.suppress(StoreUnavailable):
-                await self.repeats.expire()
-            await asyncio.sleep(EXPIRE_EVERY)
 
     async def checks(self) -> dict[str, str]:
         """What requests need to be answered well: `ok` for each, or why it is not."""

@@ -117,8 +117,3 @@ class SqlCheckpoints:
     async def load(self, execution_id: str) -> Journey | None:
         async with self._database.reading() as tx:
             return await journey_rows.load(tx, execution_id)
-
-    async def forget_old(self) -> int:
-        """Remove what nobody will go on with; how many that were."""
-        async with self._database.transaction() as tx:
-            return await journey_rows.forget(tx, self._clock.now() - KEPT_JOURNEYS)

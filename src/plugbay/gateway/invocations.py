@@ -17,9 +17,8 @@ from typing import Any
 from plugbay.gateway import rollout
 from plugbay.gateway.bindings import ACTIVE, Bindings, Bound
 from plugbay.gateway.clock import Clock
-from plugbay.gateway.credentials import Credentials
 from plugbay.gateway.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
-from plugbay.gateway.invocation_log import SqlCheckpoints, SqlInvocationLog
+from plugbay.gateway.invocation_log import SqlInvocationLog
 from plugbay.gateway.live import EVENT, Live, LiveEvent
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.runner import Reach, Runner
@@ -37,9 +36,6 @@ from plugbay.store.invocations import Wanted
 from plugbay.store.pages import Page, Part
 
 BINDING_DISABLED = "binding_disabled"
-
-CLEANING = 3600.0
-"""Seconds between two removals of what has expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +118,6 @@ class Invocations:
         secrets: Secrets,
         runner: Runner,
         log: SqlInvocationLog,
-        checkpoints: SqlCheckpoints,
-        credentials: Credentials,
         live: Live,
         tasks: Tasks,
         clock: Clock,
@@ -133,8 +127,6 @@ class Invocations:
         self._secrets = secrets
         self._runner = runner
         self._log = log
-        self._checkpoints = checkpoints
-        self._credentials = credentials
         self._live = live
         self._tasks = tasks
         self._clock = clock
@@ -147,7 +139,6 @@ class Invocations:
         await self._log.recover()
         self._tasks.start("closing of invocations", self._log.catch_up)
         self._tasks.start("stopping of idle plugins", lambda: self._runner.reap(self._bindings.digests_in_use))
-        self._tasks.start("forgetting of expired tokens", self._clean)
 
     async def stop(self) -> None:
         """Call off what runs, let it end in good order, and write down how it ended."""
@@ -156,12 +147,6 @@ class Invocations:
             await asyncio.wait({task})
         await self._log.close_rest()
         self._live.close()
-
-    async def _clean(self) -> None:
-        while True:
-            await self._credentials.forget_expired()
-            await self._checkpoints.forget_old()
-            await asyncio.sleep(CLEANING)
 
     # Doing.
 

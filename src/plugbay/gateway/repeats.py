@@ -57,11 +57,6 @@ class Repeats:
         async with self._database.transaction() as tx:
             await rows.lose(tx)
 
-    async def expire(self) -> int:
-        """Forget what is too old; how much that was."""
-        async with self._database.transaction() as tx:
-            return await rows.expire(tx, self._clock.now())
-
 
 def _in_progress() -> GatewayError:
     return conflict("idempotency.in_progress", "the first request with this key is being answered", retryable=True)

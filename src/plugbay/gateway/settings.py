@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from plugbay.host.retention_config import RetentionConfig
 
 DATABASE_FILE = "plugbay.db"
 
@@ -31,6 +33,8 @@ class GatewaySettings:
     """Where the host's plugins have what they write to stderr."""
     calls_kept: int = 100_000
     """Records of calls of the host's plugins; older ones are forgotten."""
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
+    """How long records are kept of what is over."""
 
     @property
     def database_url(self) -> str:

@@ -10,11 +10,11 @@ import hashlib
 import os
 import re
 
-PREFIX = "tr_"
+from plugbay.host.invocation_context import TRACE_PREFIX, trace_digits
+
 TRACE_BYTES = 16
 
 _PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
-_TRACE = re.compile(r"tr_([0-9a-f]{32})", re.ASCII)
 
 
 def from_parent(header: str | None) -> str | None:
@@ -25,18 +25,18 @@ def from_parent(header: str | None) -> str | None:
     version, trace, span, _, more = found.groups()
     if version == "ff" or (version == "00" and more) or set(trace) == {"0"} or set(span) == {"0"}:
         return None
-    return f"{PREFIX}{trace}"
+    return f"{TRACE_PREFIX}{trace}"
 
 
 def new_trace() -> str:
     """A trace that begins here."""
-    return PREFIX + os.urandom(TRACE_BYTES).hex()
+    return TRACE_PREFIX + os.urandom(TRACE_BYTES).hex()
 
 
 def parent(trace_id: str, invocation_id: str) -> str | None:
     """The `traceparent` for whoever follows an invocation; None: its trace id is somebody else's kind of id."""
-    found = _TRACE.fullmatch(trace_id)
-    if found is None:
+    digits = trace_digits(trace_id)
+    if digits is None:
         return None
     span = hashlib.sha256(invocation_id.encode()).hexdigest()[:16]
-    return f"00-{found[1]}-{span}-01"
+    return f"00-{digits}-{span}-01"

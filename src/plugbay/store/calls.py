@@ -69,6 +69,13 @@ async def page(
     return await select_page(tx, query, CALLS.c.started_at, CALLS.c.id, page, _call)
 
 
+def shown(record: CallRecord) -> StoredCall:
+    """A call as it will be read once it is written down."""
+    values = _values(record)
+    del values["retryable"]
+    return StoredCall(**values)
+
+
 def _values(record: CallRecord) -> dict[str, Any]:
     return {
         "id": record.call_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.host.ports import Journey
@@ -21,8 +21,3 @@ async def load(tx: AsyncConnection, key: str) -> Journey | None:
     columns = (JOURNEYS.c.trigger, JOURNEYS.c.checkpoint, JOURNEYS.c.summary)
     found = (await tx.execute(select(*columns).where(JOURNEYS.c.key == key))).first()
     return None if found is None else Journey(*found)
-
-
-async def forget(tx: AsyncConnection, before: float) -> int:
-    """Remove what nobody has touched since this moment; how many that was."""
-    return (await tx.execute(delete(JOURNEYS).where(JOURNEYS.c.updated_at < before))).rowcount

@@ -64,8 +64,6 @@ async def forget(tx: AsyncConnection, key: bytes) -> None:
     await _FORGET.run(tx, {"of": key})
 
 
-async def expire(tx: AsyncConnection, now: float, key: bytes | None = None) -> int:
-    """Forget what is too old to be repeated, of one key or of all; how many those were."""
-    if key is not None:
-        return (await _FORGET_OLD.run(tx, {"of": key, "now": now})).changed
-    return (await tx.execute(delete(IDEMPOTENCY).where(IDEMPOTENCY.c.expires_at <= now))).rowcount
+async def expire(tx: AsyncConnection, now: float, key: bytes) -> bool:
+    """Forget a request that is too old to be repeated; whether it was."""
+    return bool((await _FORGET_OLD.run(tx, {"of": key, "now": now})).changed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store.prepared import Prepared
@@ -70,11 +70,6 @@ async def revoke_all(tx: AsyncConnection, at: float) -> int:
 async def _revoke(tx: AsyncConnection, which: ColumnElement[bool], at: float) -> int:
     statement = update(TOKENS).where(which, _ALIVE).values(revoked_at=at)
     return (await tx.execute(statement)).rowcount
-
-
-async def forget(tx: AsyncConnection, before: float) -> int:
-    """Remove what expired before this moment; how many that was."""
-    return (await tx.execute(delete(TOKENS).where(TOKENS.c.expires_at < before))).rowcount
 
 
 async def spend(

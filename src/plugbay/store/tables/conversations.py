@@ -30,6 +30,9 @@ ID = String(64)
 UNENDED = text("status IN ('queued', 'running')")
 """What has not come to its end. The same words in every index that speaks of it."""
 
+INVOKED = text("invocation_id IS NOT NULL")
+"""What an invocation has made, or tried: that one is kept as long as this is."""
+
 SESSIONS = Table(
     "sessions",
     METADATA,
@@ -119,6 +122,7 @@ RUNS = Table(
     CheckConstraint("status IN ('queued', 'running', 'completed', 'cancelled', 'failed', 'timed_out')", name="status"),
     Index(None, "org_id", "created_at", "id"),
     Index(None, "chain_id", "created_at"),
+    Index("ix_runs_invocation_id", "invocation_id", sqlite_where=INVOKED, postgresql_where=INVOKED),
     Index("uq_runs_unended", "chain_id", unique=True, sqlite_where=UNENDED, postgresql_where=UNENDED),
 )
 """`input_through` is the last block before the model is asked; `cause_depth` how many events led to it."""
@@ -188,6 +192,7 @@ COMPACTIONS = Table(
         name="status",
     ),
     Index(None, "org_id", "created_at", "id"),
+    Index("ix_compactions_invocation_id", "invocation_id", sqlite_where=INVOKED, postgresql_where=INVOKED),
     Index("ix_compactions_unended", "status", sqlite_where=UNENDED, postgresql_where=UNENDED),
 )
 """`source_digest` is the chain's digest when it was asked for: the same at the end, or nothing is made of it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint
 
 from plugbay.store.metadata import METADATA, Instant, Json
-from plugbay.store.tables.conversations import ID
+from plugbay.store.tables.conversations import ID, INVOKED
 
 EVENTS = Table(
     "events",
@@ -30,6 +30,7 @@ EVENTS = Table(
     Column("occurred_at", Instant, nullable=False),
     UniqueConstraint("type", "cause_id"),
     Index(None, "org_id", "occurred_at", "id"),
+    Index(None, "occurred_at", "id"),
 )
 """`cause_id` is the run or the compaction that made it true: each makes an event of one type once at most."""
 
@@ -59,6 +60,7 @@ DELIVERIES = Table(
     Index(None, "org_id", "created_at", "id"),
     Index(None, "status", "due_at"),
     Index(None, "binding_id", "status"),
+    Index(None, "completed_at", "id"),
 )
 """`due_at` is when the next attempt may begin, `lease_until` when one that never came back counts as lost."""
 
@@ -72,5 +74,6 @@ DELIVERY_ATTEMPTS = Table(
     Column("invocation_id", ID),
     Column("started_at", Instant, nullable=False),
     Column("ended_at", Instant),
+    Index("ix_delivery_attempts_invocation_id", "invocation_id", sqlite_where=INVOKED, postgresql_where=INVOKED),
 )
 """An attempt without an outcome is under way, or its server was killed."""

@@ -138,6 +138,7 @@ SPENDING = Table(
     Column("what", String(32), primary_key=True),
     Column("spent", Integer, nullable=False),
     Column("updated_at", Instant, nullable=False),
+    Index(None, "updated_at"),
 )
 """What the tokens of one piece of work have used of their limits, over all its attempts."""
 
