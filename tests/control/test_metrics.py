@@ -7,6 +7,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from plugbay.control.metrics import rendered
+from plugbay.host.config import parse
 from plugbay.host.host import Host
 from tests.store.test_calls import record
 from tests.support.gateways import gateway_at
@@ -41,5 +42,17 @@ def test_an_empty_gateway_has_metrics_too(sqlite_url: str, tmp_path: Path, run: 
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             assert b"plugbay_call_records_lost_total 0.0" in rendered(gateway)
+
+    run(main)
+
+
+def test_a_host_with_a_broker_says_how_it_stands_with_it(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        host = Host([], parse('[broker]\nurl = "nats://127.0.0.1:1"\ntopics = ["a"]'))
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:
+            families = {each.name: each for each in text_string_to_metric_families(rendered(gateway).decode())}
+            assert families["plugbay_broker_joined"].samples[0].value == 0
+            counts = {sample.labels["what"]: sample.value for sample in families["plugbay_broker_events"].samples}
+            assert counts == {"sent": 0, "received": 0, "dropped": 0, "refused": 0}
 
     run(main)

@@ -11,7 +11,7 @@ import pytest
 from plugbay.gateway import runner as runners
 from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.runner import IDLE, Reach, _configured, _reaching
-from plugbay.host.config import Config
+from plugbay.host.config import Config, parse
 from plugbay.host.discovery import inspect
 from plugbay.model.spec import Access
 from tests.support.clocks import TurnedClock
@@ -35,6 +35,11 @@ def test_a_gateway_on_this_machine_is_the_one_private_address_that_plugins_reach
     base_url: str | None, private: list[str]
 ) -> None:
     assert _configured(Config(), base_url).network.allow_private == private
+
+
+def test_hosts_of_packages_are_joined_with_nobody() -> None:
+    shared = parse('[broker]\nurl = "nats://127.0.0.1:1"\ntopics = [">"]')
+    assert _configured(shared, None).broker is None
 
 
 def test_a_policy_takes_hosts_away_from_the_process_itself(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Role
@@ -155,5 +156,22 @@ def test_with_a_call_of_ours_what_was_asked_because_of_it_is_over(run: Run) -> N
         assert (sorted(let_go), machine.answers, len(answers)) == (["1", "4"], [], 2)
         answers.abandoned(7)
         answers.stop()
+
+    run(main)
+
+
+def test_a_handler_knows_nothing_of_whoever_happens_to_be_served_meanwhile(run: Run) -> None:
+    whose: ContextVar[str] = ContextVar("whose", default="nobody's")
+
+    async def main() -> None:
+        async def handler(op: Operation, progress: Callable[[Any], None]) -> Any:
+            return whose.get()
+
+        machine = Recorder()
+        answers = Answers(machine, handler, lambda _: None)
+        whose.set("somebody's")
+        answers.arrived(asked(1))
+        await until(lambda: len(machine.answers) == 1)
+        assert machine.answers == [(1, "nobody's")] and whose.get() == "somebody's"
 
     run(main)

@@ -37,6 +37,7 @@ from plugbay.cli.new import new
 from plugbay.cli.operate import grant, reload, restart, revoke, start, stop
 from plugbay.cli.pack import pack
 from plugbay.cli.paths import paths
+from plugbay.cli.prune import prune
 from plugbay.cli.ps import ps
 from plugbay.cli.render import render
 from plugbay.cli.replay import replay
@@ -148,6 +149,10 @@ plugbay grant example.weather network=api.example.com""",
     revoke: """\
 Examples
 plugbay revoke example.weather network=api.example.com""",
+    prune: """\
+Examples
+plugbay prune --dry-run
+plugbay prune --json""",
     sandbox: """\
 Examples
 plugbay sandbox plugins/weather --show
@@ -220,7 +225,7 @@ class Root(HelpGroup):
         "Write one": "new manifest dev attach conform tap replay badplugins",
         "Publish it": "pack keygen sign push",
         "Install": "trust pull verify install upgrade list rollback pin unpin uninstall",
-        "Serve and operate": "serve dashboard ps logs start stop restart reload grant revoke config mcp",
+        "Serve and operate": "serve dashboard ps logs start stop restart reload grant revoke prune config mcp",
         "This machine": "doctor sandbox paths",
     }
 

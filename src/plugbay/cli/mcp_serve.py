@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import ephemeral, folders, output
+from plugbay.cli import ephemeral, folders, output, tracing
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config
 from plugbay.cli.call_view import HumanView
 from plugbay.cli.exit_codes import Exit
@@ -87,7 +87,6 @@ def serve(
 
     desk = Desk()
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "questions": desk.ask}
-    host = ephemeral.make(found, settings, grants=grant, eager=True, **options)
 
     async def work(host: Host) -> None:
         async with Bridge(host, desk, rule=rule, only=only or (), timeout=timeout) as bridge:
@@ -99,7 +98,9 @@ def serve(
             elif door is not None:
                 await door.serve(bridge)
 
-    ephemeral.visit(host, work)
+    with tracing.exporting(os.environ, output.note) as tracer:
+        host = ephemeral.make(found, settings, grants=grant, eager=True, joins=True, tracer=tracer, **options)
+        ephemeral.visit(host, work)
 
 
 def _find(places: list[Path], config: Path | None) -> tuple[list[Found], Any]:

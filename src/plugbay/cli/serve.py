@@ -6,12 +6,13 @@ Owns the words on the command line and what is said when the server is up. How i
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import ephemeral, output
+from plugbay.cli import ephemeral, output, tracing
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
 from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
@@ -78,6 +79,8 @@ def serve(
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     place = (data or directories()["data"] / DATA_FOLDER).absolute()
     options = {"require_signature": not allow_unsigned, "unconfined": no_sandbox, "config_file": kept}
+    if settings is not None:
+        options["retention"] = settings.retention
     _run(found, settings, wanted, place, (host, port, tuple(public or ()), database), options, as_json)
 
 
@@ -99,6 +102,7 @@ def _run(
 ) -> None:
     try:
         import asyncio
+        import logging
 
         from plugbay.control import logs
         from plugbay.control.server import ServeSettings, serve
@@ -120,10 +124,13 @@ def _run(
     )
 
     def make_host(calls: CallLog) -> Host:
-        return ephemeral.make(found, config, eager=True, call_log=calls, **wanted)
+        return ephemeral.make(found, config, eager=True, joins=True, call_log=calls, tracer=tracer, **wanted)
 
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with (
+            tracing.exporting(os.environ, logging.getLogger("plugbay.server").warning) as tracer,
+            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+        ):
             number = runner.run(serve(settings, make_host, lambda started: _tell(started, settings, as_json)))
     except StoreRefused as error:
         place = "" if database else f" in {data}"  # not the URL, in which there may be a password
@@ -145,8 +152,7 @@ def _loop_factory() -> Any:
 
 
 def _tell(started: Started, settings: ServeSettings, as_json: bool) -> None:
-    import os
-
+    from plugbay.control.mcp import PATH as MCP_PATH
     from plugbay.gateway.keys import TOKEN_FILE
 
     token, data = started.gateway.made_operator_token, settings.gateway.data
@@ -160,6 +166,7 @@ def _tell(started: Started, settings: ServeSettings, as_json: bool) -> None:
     page.field("dashboard", started.dashboard)
     page.field("", ("opens once, within ten minutes; plugbay dashboard makes another", output.DIM))
     page.field("API", f"{started.url}/openapi.json")
+    page.field("MCP", f"{started.url}{MCP_PATH}, with the token")
     page.field("health", f"{started.url}/readyz, {started.url}/metrics")
     page.field("data", str(data))
     page.field("token", f"in {data / TOKEN_FILE}")

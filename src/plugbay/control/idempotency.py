@@ -29,6 +29,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response, StreamingResponse
 
 from plugbay.control.caller import authenticate, gateway_of
+from plugbay.control.errors import ERRORS
 from plugbay.gateway.errors import GatewayError, invalid
 from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.repeats import KEPT_CREATES, KEPT_UPDATES
@@ -81,10 +82,15 @@ class Once(APIRoute):
 
 
 class Router(APIRouter):
-    """Routes of one area."""
+    """Routes of one area, complete: an application takes them as they are."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(route_class=Once, **options)
+        super().__init__(
+            route_class=Once,
+            responses=ERRORS,
+            generate_unique_id_function=lambda route: route.name,
+            **options,
+        )
 
 
 class _Claim(msgspec.Struct, frozen=True):

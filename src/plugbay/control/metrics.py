@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.meters import BOUNDS, Labels, Meters
+from plugbay.host.ports import BrokerStatus
 from plugbay.host.status import PluginStatus
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -34,6 +35,8 @@ _HELP = {
     "invocations": "Invocations that are over.",
     "invocation_seconds": "How long those invocations took.",
     "deliveries": "Attempts to deliver an event to a hook.",
+    "records_removed": "Records that were too old to be kept.",
+    "record_removals_failed": "Times that old records could not be removed; that is tried again.",
 }
 
 
@@ -45,6 +48,7 @@ class _Gateway(Collector):
         yield from _meters(self._gateway.meters)
         yield from _plugins(self._gateway.host.plugins())
         yield from _tasks(self._gateway)
+        yield from _broker(self._gateway.host.broker)
 
 
 def rendered(gateway: Gateway) -> bytes:
@@ -112,3 +116,16 @@ def _tasks(gateway: Gateway) -> Iterator[Metric]:
     lost = CounterMetricFamily(PREFIX + "call_records_lost", "Records of calls that could not be kept.")
     lost.add_metric([], gateway.calls.lost)
     yield from (crashes, lost)
+
+
+def _broker(status: BrokerStatus | None) -> Iterator[Metric]:
+    if status is None:
+        return
+    joined = GaugeMetricFamily(PREFIX + "broker_joined", "1: this host is joined with others through the broker.")
+    joined.add_metric([], int(status.joined))
+    events = CounterMetricFamily(
+        PREFIX + "broker_events", "Events between hosts, by what became of them.", labels=["what"]
+    )
+    for what in ("sent", "received", "dropped", "refused"):
+        events.add_metric([what], getattr(status, what))
+    yield from (joined, events)

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from plugbay.gateway.clock import Clock
@@ -29,6 +29,9 @@ from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
 from plugbay.model.addresses import clean_host, is_address
 from plugbay.model.spec import Access, PluginSpec
 from plugbay.store.packages import PackageRow
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 IDLE = 600.0
 """Seconds without an invocation after which a host goes; its plugins' own processes go sooner."""
@@ -92,7 +95,9 @@ class Runner:
         checkpoints: Checkpoints,
         tokens: TokenIssuer,
         clock: Clock,
+        tracer: Tracer | None = None,
     ) -> None:
+        self._tracer = tracer
         self._packages = packages
         self._settings = settings
         self._config = config
@@ -174,6 +179,7 @@ class Runner:
             checkpoints=self._checkpoints,
             state_dir=self._settings.state_dir,
             log_dir=self._settings.log_dir,
+            tracer=self._tracer,
         )
         if self._settings.base_url is not None:
             host.invocations.gateway = WayBack(self._settings.base_url, self._tokens)
@@ -194,7 +200,12 @@ def _configured(config: Config, base_url: str | None) -> Config:
     private = [*config.network.allow_private]
     if door is not None and is_address(door[0]):
         private.append(f"[{door[0]}]:{door[1]}" if ":" in door[0] else f"{door[0]}:{door[1]}")
-    update: dict[str, Any] = {"network": NetworkConfig(allow_private=private), "memory": None, "agents": {}}
+    update: dict[str, Any] = {
+        "network": NetworkConfig(allow_private=private),
+        "memory": None,
+        "agents": {},
+        "broker": None,
+    }
     return config.model_copy(update=update)
 
 

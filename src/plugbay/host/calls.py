@@ -10,6 +10,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +18,7 @@ import msgspec
 from plugbay.host import policy
 from plugbay.host.asking import operation
 from plugbay.host.catalog import Catalog, Entry
-from plugbay.host.invocation_context import Order
+from plugbay.host.invocation_context import ID_BYTES, Order, new_id
 from plugbay.host.invocations import Invocations
 from plugbay.host.policy import Decision
 from plugbay.host.ports import CallLog, CallRecord, Trace
@@ -162,6 +163,14 @@ class Calls:
         """Tell a plugin something; False when it is not running, because nothing is started for this."""
         supervisor = self.supervisors.get(plugin_id)
         return supervisor is not None and supervisor.tell(op)
+
+    def following(self, carrier: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """While this lasts, calls belong to the trace that `carrier` names, where anybody keeps traces."""
+        return nullcontext()
+
+    def new_trace(self) -> str:
+        """The id of a trace, for work of which nobody says what it belongs to."""
+        return new_id("tr", os.urandom(ID_BYTES))
 
     def _begin(
         self,

@@ -22,7 +22,7 @@ from plugbay.host.agents import PRIMARY, Agents
 from plugbay.host.assembly import Backends, assemble
 from plugbay.host.bindings import Bindings, Options
 from plugbay.host.call_log import MemoryCallLog
-from plugbay.host.calls import CallResult, Calls
+from plugbay.host.calls import CallResult
 from plugbay.host.catalog import Catalog
 from plugbay.host.discovery import Found, discover, without_twins
 from plugbay.host.eras import Eras
@@ -46,12 +46,15 @@ from plugbay.host.strangers import Strangers
 from plugbay.host.streaming import CallStream
 from plugbay.host.supervisor import Supervisor, supervise
 from plugbay.host.taps import Taps
+from plugbay.host.tracing import calls_with
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
 from plugbay.model.spec import Export, PluginSpec
 from plugbay.wire.fast_json import MsgspecCodec
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
     from plugbay.model.operations import PluginOp
 
 T = TypeVar("T")
@@ -78,17 +81,20 @@ class Host(Facilities):
         record: str | Path | None = None,
         questions: Questions | None = None,
         trusted: Iterable[str] = (),
+        tracer: Tracer | None = None,
     ) -> None:
         """`eager=False` starts no plugin before it is needed; `unconfined` ignores that some ask for a sandbox.
 
         `questions` puts what plugins ask to a person; without it they are told that nobody answers. Plugins that are
-        `trusted` may offer what they like, approved or not, for as long as this host lives.
+        `trusted` may offer what they like, approved or not, for as long as this host lives. With a `tracer` of
+        OpenTelemetry's each call is a span.
         """
         self.config = config or configuration.Config()
         self.found = without_twins([*found, *declared(self.config)])
         self.call_log: CallLog = call_log or MemoryCallLog()
         self._eager = eager
         self._trace = trace
+        self.tracer = tracer
         self._log_dir = _absolute(log_dir or self.config.host.log_dir)
         self._codec = MsgspecCodec()
         granted, trusts = (frozenset([one] if isinstance(one, str) else one) for one in (grants, trusted))
@@ -99,11 +105,12 @@ class Host(Facilities):
         self._specs = self.offers.learn(item.spec for item in self.found if item.spec)
         self._bindings = Bindings(self.config, options, state, self.offers.approved)
         self.decisions = {plugin_id: self._bindings.decide(plugin_id) for plugin_id in self._specs}
-        self.calls = Calls(Catalog(self._specs.values()), self.decisions, self.call_log, self._codec, trace)
+        catalog = Catalog(self._specs.values())
+        self.calls = calls_with(tracer)(catalog, self.decisions, self.call_log, self._codec, trace)
         self._strangers = Strangers(self.calls.catalog, lambda: self.calls.supervisors, self._unknown)
         self.calls.meet = self._strangers.look_for
         self._backends: Backends = assemble(self.config, self.calls, state)
-        self._backends.services.questions = questions
+        self.questions = questions
         self._backends.services.offered = self._offered
         self.invocations = self.calls.invocations = Invocations(
             self._codec,
@@ -113,6 +120,7 @@ class Host(Facilities):
             log=invocation_log,
             checkpoints=checkpoints,
             scratch=self._bindings.scratch,
+            new_trace=self.calls.new_trace,
         )
         self._agents = Agents(self.config.agents, self._specs, self.calls)
         self._screens = Screens(self.calls)
@@ -236,10 +244,11 @@ class Host(Facilities):
         timeout: float | None = None,
         context: Mapping[str, Any] | None = None,
         on_progress: Callable[[Any], None] | None = None,
+        kind: str = "",
     ) -> CallResult:
-        """Call an export and return how it ended; a failure is a value here."""
+        """Call an export and return how it ended; a failure is a value here. `kind` tells exports of one name apart."""
         ask = self.calls.with_input({} if input is None else input, context or {}, stream=on_progress is not None)
-        return await self._carry(self.calls.attempt(name, ask, timeout, on_progress))
+        return await self._carry(self.calls.attempt(name, ask, timeout, on_progress, kind))
 
     async def ask(
         self,
@@ -351,7 +360,8 @@ class Host(Facilities):
             return
         self.calls.supervisors[plugin_id] = fresh = self._supervise(self._specs[plugin_id], runtime)
         retired = asyncio.ensure_future(old.retire())
-        fresh.begin(after=retired)
+        if policy.admit(self._specs[plugin_id], self.decisions[plugin_id]) is None:
+            fresh.begin(after=retired)
         await asyncio.shield(retired)
 
     # Details.

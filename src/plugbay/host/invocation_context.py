@@ -7,6 +7,7 @@ invocation may do is requested ∩ granted ∩ policy ∩ what its caller may, a
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,6 +33,17 @@ NO_ACCESS = "none"
 
 DEFAULT_ORG = "default"
 """The org of a host that serves nobody else."""
+
+
+TRACE_PREFIX = "tr_"
+
+_W3C_TRACE = re.compile(f"{TRACE_PREFIX}([0-9a-f]{{32}})", re.ASCII)
+
+
+def trace_digits(trace_id: str) -> str | None:
+    """The hex digits of a trace id that is one of W3C's too; None: it is somebody else's kind of id."""
+    found = _W3C_TRACE.fullmatch(trace_id)
+    return None if found is None or set(found[1]) == {"0"} else found[1]
 
 
 def new_id(prefix: str, entropy: bytes) -> str:

@@ -91,8 +91,10 @@ class Invocations:
         log: InvocationLog | None = None,
         checkpoints: Checkpoints | None = None,
         scratch: Scratch | None = None,
+        new_trace: Callable[[], str] | None = None,
     ) -> None:
         self._bind = bind
+        self._new_trace = new_trace or (lambda: _make_id("tr"))
         rooms = scratch or Scratch(state_dir)
         # Without a place of its own, what harnesses left lasts as long as the host.
         artifacts = Artifacts(lambda: (state_dir or rooms.home()) / ARTIFACTS)
@@ -200,7 +202,7 @@ class Invocations:
         on_progress: Callable[[Any], None] | None,
     ) -> CallFinished:
         """One attempt after the other, as long as another one may help and there is time."""
-        trace_id, attempts = work.order.trace_id or _make_id("tr"), 0
+        trace_id, attempts = work.order.trace_id or self._new_trace(), 0
         while True:
             supervisor = None if self._stopping else find()
             if supervisor is None:

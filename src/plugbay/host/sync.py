@@ -107,9 +107,10 @@ class SyncHost:
         *,
         timeout: float | None = None,
         context: Mapping[str, Any] | None = None,
+        kind: str = "",
     ) -> CallResult:
         """As `Host.attempt`."""
-        return self._run(self.host.attempt(name, input, timeout=timeout, context=context))
+        return self._run(self.host.attempt(name, input, timeout=timeout, context=context, kind=kind))
 
     def stream(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Machine
@@ -57,7 +58,10 @@ class Answers:
             why = f"{MAX_HANDLERS} requests of this plugin are being answered already"
             self._finish(event.id, Failure(Code.OVERLOADED, why, retryable=True))
         else:
-            self._tasks[event.id] = asyncio.get_running_loop().create_task(self._answer(event, self._handler))
+            # In a context of its own: ours is that of whoever made the peer start, and has nothing to do with this.
+            self._tasks[event.id] = asyncio.get_running_loop().create_task(
+                self._answer(event, self._handler), context=Context()
+            )
             if event.within is not None:
                 self._within[event.id] = event.within
 

@@ -1,0 +1,135 @@
+"""Whether a server of ours sends traces, and where to: OpenTelemetry's own variables say.
+
+    OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 plugbay serve plugins/
+
+Owns which of them are understood here, what is said when nothing can be sent, and that the last spans are sent before
+the end, within a bound. Everything of OpenTelemetry is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from plugbay import __version__
+
+if TYPE_CHECKING:
+    import logging
+
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Tracer
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+EXPORTER, DISABLED = "OTEL_TRACES_EXPORTER", "OTEL_SDK_DISABLED"
+PROTOCOL = "http/protobuf"
+INSTALL = "pip install 'plugbay[otel]'"
+
+HEADER_READER = "opentelemetry.util.re"
+"""Logs headers that it cannot read, and they hold the collector's key."""
+
+FLUSH_SECONDS = 5.0
+"""That a stop waits for the last spans to be sent; a collector that is down must not hold up a restart."""
+
+Warn = Callable[[str], object]
+
+
+@contextmanager
+def exporting(environ: Mapping[str, str], warn: Warn) -> Iterator[Tracer | None]:
+    """A tracer whose spans are sent as the variables say; None when nothing is, with a warning if that is not meant.
+
+    `environ` are the variables of this process: OpenTelemetry reads most of them itself.
+    """
+    problem = _problem(environ)
+    if problem:
+        warn(f"no traces are sent: {problem}")
+    provider = None if problem or not _is_wanted(environ) else _provider(environ, warn)
+    if provider is None:
+        yield None
+        return
+    try:
+        yield provider.get_tracer("plugbay", __version__)
+    finally:
+        _flush(provider, warn)
+
+
+def _is_wanted(environ: Mapping[str, str]) -> bool:
+    exporter = environ.get(EXPORTER, "").strip()
+    if environ.get(DISABLED, "").strip().lower() == "true" or exporter == "none":
+        return False
+    return bool(exporter or _first(environ, ENDPOINTS)[1])
+
+
+def _problem(environ: Mapping[str, str]) -> str | None:
+    """What of the variables cannot be followed. Their values are not quoted: a URL may hold a password."""
+    if not _is_wanted(environ):
+        return None
+    if environ.get(EXPORTER, "otlp").strip() not in ("", "otlp"):
+        return f"{EXPORTER} must be otlp or none"
+    name, protocol = _first(environ, PROTOCOLS)
+    if protocol not in ("", PROTOCOL):
+        return f"{name} must be {PROTOCOL}; a collector takes that at a port of its own, usually 4318"
+    name, endpoint = _first(environ, ENDPOINTS)
+    if endpoint and not _is_url(endpoint):
+        return f"{name} is no URL such as http://127.0.0.1:4318"
+    return None
+
+
+def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str]:
+    """The first of these variables that says something; the last one, and nothing, when none does."""
+    said = ((name, environ.get(name, "").strip()) for name in names)
+    return next(((name, value) for name, value in said if value), (names[-1], ""))
+
+
+def _is_url(text: str) -> bool:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _provider(environ: Mapping[str, str], warn: Warn) -> TracerProvider | None:
+    import logging
+
+    logging.getLogger(HEADER_READER).addFilter(_unquoted)
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        provider = TracerProvider(resource=Resource.create(_about(environ)), shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    except ImportError as error:
+        warn(f"no traces are sent: that needs the extra otel, for {error.name}; {INSTALL}")
+        return None
+    except (ValueError, OSError) as error:  # a variable with a number that is none
+        warn(f"no traces are sent: an OTEL_ variable cannot be used: {error}")
+        return None
+    return provider
+
+
+def _about(environ: Mapping[str, str]) -> dict[str, str]:
+    """Who we are, unless the operator has another name for us."""
+    named = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return {"service.version": __version__, **({} if named else {"service.name": "plugbay"})}
+
+
+def _unquoted(record: logging.LogRecord) -> bool:
+    record.msg, record.args = "OTEL_EXPORTER_OTLP_HEADERS is not name=value,…, URL-encoded; a header is left out", ()
+    return True
+
+
+def _flush(provider: TracerProvider, warn: Warn) -> None:
+    """Send what is left. In a thread, because nothing bounds how long that takes."""
+    import threading
+
+    sending = threading.Thread(target=provider.shutdown, name="plugbay-traces", daemon=True)
+    sending.start()
+    sending.join(FLUSH_SECONDS)
+    if sending.is_alive():
+        warn(f"the last traces are lost: the collector did not take them within {FLUSH_SECONDS:g} seconds")
