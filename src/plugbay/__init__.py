@@ -9,12 +9,14 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from plugbay.bridge.model_tools import ModelTools, SyncModelTools, ToolAnswer
     from plugbay.host.calls import CallResult
     from plugbay.host.host import Host
     from plugbay.host.sync import SyncHost
     from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, PlugbayError
 
 _HOMES = {
+    **dict.fromkeys(("ModelTools", "SyncModelTools", "ToolAnswer"), "plugbay.bridge.model_tools"),
     "Host": "plugbay.host.host",
     "CallResult": "plugbay.host.calls",
     "SyncHost": "plugbay.host.sync",
@@ -32,8 +34,11 @@ __all__ = [
     "Failure",
     "Host",
     "ManifestInvalid",
+    "ModelTools",
     "PlugbayError",
     "SyncHost",
+    "SyncModelTools",
+    "ToolAnswer",
     "__version__",
 ]
 

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from opentelemetry.trace import Tracer
+
 from plugbay.bridge import names
 from plugbay.bridge.bridge import Bridge
 from plugbay.bridge.desk import Desk
@@ -27,9 +29,10 @@ def declare(folder: Path, **eras: str) -> Path:
 
 
 @asynccontextmanager
-async def house(folder: Path, **options: Any) -> AsyncIterator[tuple[Host, Bridge]]:
+async def house(folder: Path, tracer: Tracer | None = None, **options: Any) -> AsyncIterator[tuple[Host, Bridge]]:
     """Everything in a folder, granted and served under the names its authors chose."""
     desk = Desk()
-    host = Host(discover([folder]), grant_all=True, state_dir=folder.parent / "state", questions=desk.ask)
+    state = folder.parent / "state"
+    host = Host(discover([folder]), grant_all=True, state_dir=state, questions=desk.ask, tracer=tracer)
     async with host, Bridge(host, desk, **{"rule": names.short, **options}) as bridge:
         yield host, bridge

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from plugbay.bridge import bridge as bridging
 from plugbay.bridge import names
 from plugbay.bridge.bridge import Bridge
 from plugbay.bridge.conversation import Conversation
@@ -22,6 +21,7 @@ from tests.support.loops import Run, until
 from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
+from tests.support.spans import PARENT, SPAN, TRACE, Spans, parent_of, trace_of
 
 DESCRIBES = """
 def initialize(m):
@@ -126,6 +126,9 @@ def test_names_that_collide_keep_a_bridge_from_opening(run: Run, tmp_path: Path)
                 pass
         async with house(tmp_path / "plugins", only=["two"]) as (_, bridge):
             assert list(bridge.offering.tools) == ["t"]
+        async with house(tmp_path / "plugins", strict=False) as (host, bridge):
+            assert [entry.full_name for entry in bridge.offering.tools.values()] == ["one/t"]
+            assert "two/t would both be served" in host.journal.recent("mcp serve")[-1].text
 
     run(main)
 
@@ -144,13 +147,9 @@ def test_plugins_that_describe_their_tools_when_greeted_are_greeted_first(run: R
 
 
 @requirement("mcp:serve-list-changed")
-def test_a_server_that_takes_long_to_start_comes_later(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bridging, "FIRST_LOOK", 0.0)
-
+def test_a_server_that_takes_long_to_start_comes_later(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all="modern")) as (_, bridge):
+        async with house(declare(tmp_path / "plugins", all="modern"), patience=0) as (_, bridge):
             client = Client(bridge)
             await until(lambda: bool(client.told("notifications/tools/list_changed")), 20)
             assert len((await client.ask("tools/list"))["tools"]) == 14
@@ -271,5 +270,21 @@ def test_leaving_ends_what_clients_still_wait_for(run: Run, tmp_path: Path) -> N
         assert client.conversation.closed
         assert client.conversation.busy == 0
         waiting.cancel()
+
+    run(main)
+
+
+def test_what_plugins_do_for_a_client_belongs_to_the_trace_it_names(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins", "echo")
+    spans = Spans()
+
+    async def main() -> None:
+        async with house(tmp_path / "plugins", tracer=spans.tracer) as (_, bridge):
+            client = Client(bridge)
+            await client.ask("tools/call", name="t", arguments={}, _meta={"traceparent": PARENT})
+            await client.ask("tools/call", name="t", arguments={}, _meta={"traceparent": "no such thing"})
+            named, unnamed = spans.all()
+            assert (named.name, trace_of(named), parent_of(named)) == ("execute_tool t", TRACE, SPAN)
+            assert unnamed.parent is None
 
     run(main)

@@ -27,7 +27,7 @@ class Wire:
         self.body = b""
         self.done = False
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def send(self, message: exchange.Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.headers = {name.decode(): value.decode() for name, value in message["headers"]}

@@ -63,6 +63,7 @@ def test_the_operator_may_allow_more() -> None:
     assert status(guard, host="plugins.example:443", origin="https://app.example") is None
     assert status(guard, host="localhost") == 421
     assert status(Guard(None), authorization="") is None
+    assert status(Guard(TOKEN, frozenset({"*"})), host="whatever.example") is None
 
 
 @requirement("mcp:http-headers")

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from plugbay.bridge.bridge import Bridge
+from plugbay.bridge.http_protocol import BoundedHttp
 from plugbay.bridge.http_server import Door, NotAllowed
 from tests.bridge.houses import house
 from tests.support.loops import Run, until
@@ -127,3 +128,16 @@ def test_no_answer_waits_for_an_acknowledgement() -> None:
         accepted, _ = listening.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_client_that_sends_nothing_does_not_stay(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BoundedHttp, "head_seconds", 0.2)
+
+    async def main() -> None:
+        async with house(tmp_path) as (_, bridge), listening(bridge) as (url, _):
+            port = int(url.rpartition(":")[2].removesuffix("/mcp"))
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+            writer.close()
+
+    run(main)

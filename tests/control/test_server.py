@@ -16,6 +16,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from plugbay.bridge.http_protocol import BoundedHttp
 from plugbay.control.server import _config, bound
 from tests.cli.conftest import is_alive
 from tests.support.commands import Command, plugbay
@@ -203,4 +204,4 @@ def test_a_server_with_other_data_and_the_same_database_is_refused(tmp_path: Pat
 
 
 def test_requests_are_read_by_what_bounds_their_head_whatever_is_installed() -> None:
-    assert _config(FastAPI()).http == "h11"
+    assert _config(FastAPI()).http is BoundedHttp

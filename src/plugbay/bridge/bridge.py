@@ -24,6 +24,7 @@ from plugbay.contracts.base import Role
 from plugbay.contracts.mcp import errors
 from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import Server, as_text
+from plugbay.contracts.mcp.requests import CONTEXT
 from plugbay.host import policy
 from plugbay.host.catalog import Entry
 from plugbay.host.host import Host
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
     from plugbay.model.operations import Operation, PluginOp
 
 FIRST_LOOK = 5.0
-"""Seconds that clients wait, at the start, for plugins that say only when greeted what they offer. Who takes longer
-comes later: clients are told that the lists have changed."""
+"""Seconds that clients usually wait, at the start, for plugins that say only when greeted what they offer. Who takes
+longer comes later: clients are told that the lists have changed."""
 
 MAX_EVENTS = 4096
 """Events that may wait while we are busy with others; each takes microseconds."""
@@ -79,8 +80,13 @@ class Bridge:
         timeout: float | None = None,
         name: str = "plugbay",
         instructions: str = "",
+        patience: float = FIRST_LOOK,
+        strict: bool = True,
     ) -> None:
-        """`timeout`: seconds for a call, instead of those of each plugin."""
+        """`timeout`: seconds for a call, instead of those of each plugin.
+
+        Who is not `strict` begins although two exports have one name, and leaves the second out.
+        """
         self._host = host
         self._desk = desk or Desk()
         self._rule = rule
@@ -88,6 +94,8 @@ class Bridge:
         self._timeout = timeout
         self._name = name
         self._instructions = instructions
+        self._patience = patience
+        self._strict = strict
         self._clients: set[Conversation] = set()
         self._watches = Watches(self._watch, self._later)
         self._gone: set[str] = set()
@@ -105,9 +113,9 @@ class Bridge:
         met = self._later(self._meet())
         self._later(self._follow(events))
         try:
-            await asyncio.wait({met}, timeout=FIRST_LOOK)
+            await asyncio.wait({met}, timeout=self._patience)
             self.offering = self._gathered()
-            if self.offering.collisions:
+            if self.offering.collisions and self._strict:
                 raise self.offering.collisions[0]
             self._complain()
         except BaseException:
@@ -168,7 +176,12 @@ class Bridge:
     # What clients ask.
 
     async def answer(self, call: Call) -> Any:
-        """The value for a call of a client, or a `Failure`."""
+        """The value for a call of a client, or a `Failure`; what plugins do for it belongs to the client's trace."""
+        beside = getattr(call.op, "context", {}).get(CONTEXT, {})
+        with self._host.calls.following(beside):
+            return await self._answer(call)
+
+    async def _answer(self, call: Call) -> Any:
         match call.op:
             case InvokeTool():
                 return await self._tool(call, call.op)

@@ -7,7 +7,7 @@ leaves. Whoever mounts it chooses the address. Refuses to know what is behind th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 from plugbay.bridge import http_rules
@@ -30,7 +30,7 @@ NO_SESSION = "the session is over or never was; begin again with initialize"
 SESSION_GONE = -32001
 """The error for it; the status says the same."""
 
-Scope = dict[str, Any]
+Scope = MutableMapping[str, Any]
 
 
 class Posted(NamedTuple):

@@ -52,14 +52,14 @@ class Guard:
     token: str | None
     """None: whoever let the request through has checked."""
     hosts: frozenset[str] = field(default=LOOPBACK)
-    """The names we are reached by, without a port."""
+    """The names we are reached by, without a port; `*`: any."""
     origins: frozenset[str] = frozenset()
     """Web pages that may ask, besides those of this machine."""
 
     def refusal(self, headers: Mapping[str, str]) -> Refused | None:
         """Why this request may not be made; None when it may."""
         host = headers.get("host", "")
-        if _name(host) not in self.hosts:
+        if "*" not in self.hosts and _name(host) not in self.hosts:
             return Refused(421, f"this server is not called {host[:100]!r}; allow the name with --allow-host")
         origin = headers.get("origin")
         if origin is not None and not self._trusts(origin):

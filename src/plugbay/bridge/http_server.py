@@ -19,6 +19,7 @@ import uvicorn
 from plugbay.bridge.bridge import Bridge
 from plugbay.bridge.exchange import Receive, Send, refuse
 from plugbay.bridge.http_app import McpApp, Scope
+from plugbay.bridge.http_protocol import BoundedHttp
 from plugbay.bridge.http_rules import LOOPBACK, Guard, Refused
 from plugbay.model.errors import PlugbayError
 
@@ -71,6 +72,7 @@ class Door:
         server = _Server(
             uvicorn.Config(
                 only_at(PATH, app),
+                http=BoundedHttp,
                 lifespan="off",
                 access_log=False,
                 log_config=None,

@@ -22,8 +22,11 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
+from plugbay.bridge.http_protocol import BoundedHttp
 from plugbay.control.app import create_app
+from plugbay.control.mcp import mcp_beside
 from plugbay.control.occupancy import Found, announced, occupied
 from plugbay.control.settings import LOOPBACK, EdgeSettings
 from plugbay.gateway.call_history import CallHistory
@@ -103,7 +106,8 @@ async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[
         gateway = await _opened(stack, replace(settings.gateway, base_url=url), database, make_host)
         names = (*LOOPBACK, settings.host, *settings.names)
         app = create_app(gateway, settings=EdgeSettings(hosts=names))
-        server = _Uvicorn(_config(app))
+        token = operator_token(settings.gateway.data)[0]
+        server = _Uvicorn(_config(await stack.enter_async_context(mcp_beside(app, gateway.host, token, names))))
         stop.listen(app, server, gateway)
         stack.callback(stop.forget)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -115,7 +119,7 @@ async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[
             )
             if settings.runtime is not None:
                 stack.enter_context(announced(settings.runtime, found))
-            link = app.state.dashboard.link(url, operator_token(settings.gateway.data)[0])
+            link = app.state.dashboard.link(url, token)
             started(Started(url, gateway, link))
             await serving
         finally:
@@ -202,10 +206,11 @@ async def _until_started(server: _Uvicorn, serving: asyncio.Task[None]) -> None:
         serving.result()
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
+def _config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",  # also where httptools is installed: that is faster, and reads a head that never ends for ever
+        http=BoundedHttp,  # h11, also where httptools is installed: that is faster, and reads an endless head for ever
+        ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,

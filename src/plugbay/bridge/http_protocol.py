@@ -1,0 +1,110 @@
+"""`BoundedHttp`: uvicorn's HTTP/1.1 for clients that take their time, or bring too many connections.
+
+Owns how long a request may be on its way and how many connections there are. Without it a few hundred sockets that
+send nothing, or a byte now and then, hold a server for as long as they like. Refuses to know what is asked, and leaves
+alone who waits for an answer, and the rest between two requests, which is uvicorn's (5 s).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any, ClassVar
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+HEAD_SECONDS = 10.0
+"""From a connection, or the first byte of a further request, to the end of the head: seconds even on a bad line."""
+
+BODY_SECONDS = 90.0
+"""Without a byte of the body. More than any application here waits, so that its own word comes first."""
+
+MAX_CONNECTIONS = 512
+"""Half of the 1,024 files that a process usually may have open: plugins and the database need theirs."""
+
+_TURNS = itertools.count()
+"""No clock: a loop tells all connections of one moment the same time."""
+
+
+class BoundedHttp(H11Protocol):
+    """One connection. Where there are too many, one makes room that is not served, the one for longest so."""
+
+    head_seconds: ClassVar[float] = HEAD_SECONDS
+    body_seconds: ClassVar[float] = BODY_SECONDS
+    max_connections: ClassVar[int] = MAX_CONNECTIONS
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._late: asyncio.TimerHandle | None = None
+        """Ends the connection when the part of a request that is on its way has not come by then."""
+        self._expects: Any = None
+        """The state of h11 in which it was set: which part that is."""
+        self._turn = next(_TURNS)
+        """Grows with every request that comes to its end: who has the lowest has been without one for longest."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections and not self._make_room():
+            self._end(b"503 Service Unavailable")
+            return
+        self._expect(h11.IDLE, self.head_seconds)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        state = self.conn.their_state
+        if state is h11.IDLE:
+            self._expect(state, self.head_seconds)
+        elif state is h11.SEND_BODY:
+            if not self.cycle.response_complete:  # who has an answer already gains no time with what nobody reads
+                self._expect_nothing()
+            self._expect(state, self.body_seconds)
+        else:
+            self._expect_nothing()
+
+    def on_response_complete(self) -> None:
+        self._turn = next(_TURNS)
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def _expect(self, part: Any, seconds: float) -> None:
+        """Begin to wait for a part; bytes of it that come meanwhile buy it no time."""
+        if self._expects is not part:
+            self._expect_nothing()
+            self._expects = part
+            self._late = self.loop.call_later(seconds, self._waited, part, seconds)
+
+    def _waited(self, part: Any, seconds: float) -> None:
+        self._expect_nothing()
+        if part is h11.SEND_BODY and self.flow.read_paused:  # it is us: the application does not read it
+            self._expect(part, seconds)
+        else:
+            self._end(b"408 Request Timeout")
+
+    def _expect_nothing(self) -> None:
+        self._expects = None
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _make_room(self) -> bool:
+        """Whether somebody had to go: of those without a request, else of those whose body is still on its way."""
+        others = [other for other in self.connections if other is not self and isinstance(other, BoundedHttp)]
+        for state in (h11.IDLE, h11.SEND_BODY):
+            found = [other for other in others if other.conn.their_state is state and not other.transport.is_closing()]
+            if found:
+                min(found, key=lambda other: other._turn)._end(b"503 Service Unavailable")
+                return True
+        return False
+
+    def _end(self, status: bytes) -> None:
+        """Say why, unless an answer has begun already, and hang up."""
+        self._expect_nothing()
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        self.connections.discard(self)
+        self.transport.close()
