@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.control.test_server import served
+from tests.packages.builders import key, pack, sign, trust
 from tests.support.plugins import write_plugin
 
 
@@ -41,3 +42,28 @@ def test_without_a_server_it_is_said_how_to_have_one(run: Run) -> None:
     for command in (("ps",), ("logs", "p"), ("start", "p"), ("grant", "p", "x")):
         done = run(*command)
         assert done.code == 4 and "plugbay serve" in done.err
+
+
+def test_after_an_upgrade_a_reload_runs_the_new_release_which_has_to_be_granted_more(
+    run: Run, cwd: Path, tmp_path: Path
+) -> None:
+    acme = key()
+    trust(tmp_path / ".config" / "plugbay" / "trust.json", (acme, "acme"))
+    wants = {"1.0.0": ["files"], "2.0.0": ["files", "mail"]}
+    first, second = (str(sign(pack(cwd, version, capabilities=wants[version]), acme)) for version in wants)
+    assert run("install", first, "--store", "store").code == 0
+    with served(cwd, "store/plugins") as server:
+        there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        assert run("grant", "acme.notes", "files", *there).code == 0
+        assert run("call", "acme.notes", "t", "{}", "--json", *there).json["output"] == {"version": "1.0.0"}
+        assert run("upgrade", second, "--store", "store", "--yes").code == 0
+        assert run("reload", "acme.notes", *there).code == 0
+        assert run("ps", *there).out.splitlines()[1].split()[:4] == ["acme.notes", "rune", "idle", "2.0.0"]
+        denied = run("call", "acme.notes", "t", "{}", *there)
+        assert denied.code == 5 and "mail" in denied.err
+        assert run("grant", "acme.notes", "mail", *there).code == 0
+        assert run("call", "acme.notes", "t", "{}", "--json", *there).json["output"] == {"version": "2.0.0"}
+        assert run("rollback", "acme.notes", "--store", "store").code == 0
+        assert run("restart", "acme.notes", *there).code == 0
+        assert run("call", "acme.notes", "t", "{}", "--json", *there).json["output"] == {"version": "1.0.0"}
+        assert server.end() == 0

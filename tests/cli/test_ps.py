@@ -24,12 +24,12 @@ def test_every_plugin_has_its_line_and_eager_ones_run(run: Run, cwd: Path, make_
     done = run("ps", "--plugins", "plugins")
     assert done.code == 0
     head, *rows = [line.split() for line in done.out.splitlines()]
-    assert head == ["PLUGIN", "CONTRACT", "STATE", "PID", "SANDBOX", "AND", "GRANTS"]
+    assert head == ["PLUGIN", "CONTRACT", "STATE", "VERSION", "PID", "SANDBOX", "AND", "GRANTS"]
     by_id = {row[0]: row for row in rows}
-    assert by_id["example.echo"][1:4] == ["rune", "idle", "unconfined:"]
-    assert by_id["panel"][1:4] == ["ainb", "idle", "confined"]
+    assert by_id["example.echo"][1:5] == ["rune", "idle", "1.0.0", "unconfined:"]
+    assert by_id["panel"][1:5] == ["ainb", "idle", "1.0.0", "confined"]
     assert by_id["notes"][1:3] == ["kaged", "running"]
-    assert " ".join(by_id["notes"][4:]) == "confined · keeps state · network none · granted nothing"
+    assert " ".join(by_id["notes"][5:]) == "confined · keeps state · network none · granted nothing"
 
 
 def test_the_json_has_the_public_shape(run: Run, cwd: Path) -> None:
@@ -87,18 +87,19 @@ def test_a_narrow_terminal_breaks_the_last_column_only(capsys: pytest.CaptureFix
     facts: dict[str, Any] = {
         "contract": "rune",
         "state": "idle",
+        "version": "1.0",
         "pid": None,
         "refused": None,
         "granted": [],
         "limits": "",
     }
-    page = output.Printer(Console(width=60, force_terminal=True, color_system=None))
+    page = output.Printer(Console(width=69, force_terminal=True, color_system=None))
     show(page, [{"id": "example.echo", "sandbox": sandbox, **facts}])
     assert capsys.readouterr().out.splitlines() == [
-        "PLUGIN        CONTRACT  STATE  PID  SANDBOX AND GRANTS",
-        "example.echo  rune      idle        unconfined: its manifest",
-        "                                    does not ask for it ·",
-        "                                    granted nothing",
+        "PLUGIN        CONTRACT  STATE  VERSION  PID  SANDBOX AND GRANTS",
+        "example.echo  rune      idle   1.0           unconfined: its manifest",
+        "                                             does not ask for it ·",
+        "                                             granted nothing",
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.contracts.schemas import compile_schema, schema_problem
+from plugbay.contracts.schemas import Preview, compile_schema, schema_problem
 
 
 def test_a_schema_becomes_a_validator_that_names_path_and_rule() -> None:
@@ -59,3 +59,21 @@ def test_a_pattern_that_takes_long_to_compile_is_not_and_neither_are_many() -> N
     assert problem is not None and "ways lead through it" in problem
     problem = schema_problem({"patternProperties": {f"^{n}": {} for n in range(101)}})
     assert problem is not None and "ways lead through it" in problem
+
+
+def test_a_schema_of_very_many_values_is_not_counted_to_the_end() -> None:
+    assert schema_problem({"$defs": {"unused": {"enum": list(range(49_000))}}}) is None
+    assert schema_problem({"enum": [[0]] * 25_001}) == "it has more than 50,000 values"
+    deep: dict[str, Any] = {}
+    for _ in range(50_001):
+        deep = {"not": deep}
+    assert schema_problem(deep) == "it has more than 50,000 values"
+
+
+def test_few_schemas_are_looked_at_ahead_and_of_many_only_the_first() -> None:
+    bad, preview = {"type": "nonsense"}, Preview(10)
+    assert preview.problem({"type": "object"}) is None
+    assert preview.problem(bad) is not None
+    assert preview.problem({"enum": list(range(10))}) is None, "too large for what is left"
+    assert preview.problem(bad) is None, "and no more after that"
+    assert preview.passed_over == 2

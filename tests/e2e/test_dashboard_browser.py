@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urljoin
 
 import httpx2
 import pytest
@@ -17,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.control.test_server import Served, served
 from tests.support.dashboards import PATIENT
+from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import ECHO_SH, write_plugin
 
@@ -84,6 +84,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (folder / "plugbay.toml").write_text(
         "".join(PATIENT % name for name in ("calm", "chatty", "hostile", "stays", "wants"))
     )
+    write_server(plugins, "srv", f"TOOLS[0]['description'] = {HOSTILE!r}")
     with served(folder, "plugins") as server:
         yield server
 
@@ -114,16 +115,6 @@ def test_a_link_opens_the_list_and_a_row_follows_its_plugin(window: Window) -> N
     assert window.complaints == []
 
 
-def recorded(page: Page, link: str) -> None:
-    """Wait until the call that is linked to is written down, which takes a second."""
-    address = urljoin(page.url, page.locator(link).get_attribute("href") or "")
-    for _ in range(150):
-        if page.request.get(address).status == 200:
-            return
-        page.wait_for_timeout(100)
-    raise AssertionError(f"{address} was never written down")
-
-
 def test_what_a_plugin_asks_for_is_granted_and_then_it_can_be_tried(window: Window) -> None:
     page = window.page
     page.click("text=wants")
@@ -144,9 +135,29 @@ def test_what_a_plugin_asks_for_is_granted_and_then_it_can_be_tried(window: Wind
     page.fill("#json", '{"name": 7}')
     page.click("button.primary")
     expect(page.locator(".answer code").first).to_have_text("invalid_input")
-    recorded(page, ".answer a")
     page.click(".answer a")
     expect(page.locator("main")).to_contain_text("invalid_input")
+    assert window.complaints == []
+
+
+def test_a_server_is_looked_at_and_what_was_seen_is_approved(window: Window) -> None:
+    page = window.page
+    page.click("text=srv")
+    expect(page.locator("#standing .badge")).to_have_text("pending")
+    page.click("text=Look at what it offers")
+    expect(page.locator("#approval .offers")).to_contain_text("echo")
+    expect(page.locator("#approval .offers")).to_contain_text("<script>window.hacked=1</script>")
+    page.click("#approval summary")
+    expect(page.locator("#approval pre.json")).to_contain_text('"inputSchema"')
+    page.click("text=Approve exactly this")
+    expect(page.locator(".notice.good")).to_contain_text("srv may offer what you have seen")
+    expect(page.locator("#standing .badge")).to_have_text("idle")
+    expect(page.locator("#approval")).to_have_count(0)
+    page.click("#offers >> text=Try")
+    page.fill("#json", '{"tea": 1}')
+    page.click("button.primary")
+    expect(page.locator(".answer .badge")).to_have_text("succeeded")
+    assert page.evaluate("window.hacked") is None
     assert window.complaints == []
 
 

@@ -142,9 +142,19 @@ def compaction(world: World) -> Ask:
     return Ask("/v1/compactions", "project", {**body, "target": {"max_input_tokens": 1000}})
 
 
-def revocation(world: World) -> Ask:
-    world.ask("bootstrap", "POST", "/api/v1/plugins/p:grant", json=GRANT)
-    return Ask("/api/v1/plugins/p:revoke", None, GRANT)
+def once_granted(path: str, body: Any = None) -> Callable[[World], Ask]:
+    """To a plugin that may run: another request may have taken its grant away."""
+
+    def ask(world: World) -> Ask:
+        world.ask("bootstrap", "POST", "/api/v1/plugins/p:grant", json=GRANT)
+        return Ask(path, None, body)
+
+    return ask
+
+
+def approval(world: World) -> Ask:
+    seen = world.ask("bootstrap", "POST", "/api/v1/plugins/srv:look").json()
+    return Ask("/api/v1/plugins/srv:approve", None, {"digest": seen["digest"]})
 
 
 GRANT = {"capabilities": ["tool.execute"]}
@@ -235,12 +245,15 @@ ASKS: dict[str, Callable[[World], Ask]] = {
     "GET /api/v1/exports": at("/api/v1/exports"),
     "GET /api/v1/plugins/{plugin_id:path}/logs": at("/api/v1/plugins/p/logs"),
     "GET /api/v1/plugins/{plugin_id:path}": at("/api/v1/plugins/p"),
-    "POST /api/v1/plugins/{plugin_id:path}:start": at("/api/v1/plugins/p:start"),
+    "POST /api/v1/plugins/{plugin_id:path}:start": once_granted("/api/v1/plugins/p:start"),
     "POST /api/v1/plugins/{plugin_id:path}:stop": at("/api/v1/plugins/p:stop"),
-    "POST /api/v1/plugins/{plugin_id:path}:restart": at("/api/v1/plugins/p:restart"),
-    "POST /api/v1/plugins/{plugin_id:path}:reload": at("/api/v1/plugins/p:reload"),
+    "POST /api/v1/plugins/{plugin_id:path}:restart": once_granted("/api/v1/plugins/p:restart"),
+    "POST /api/v1/plugins/{plugin_id:path}:reload": once_granted("/api/v1/plugins/p:reload"),
     "POST /api/v1/plugins/{plugin_id:path}:grant": at("/api/v1/plugins/p:grant", body=GRANT),
-    "POST /api/v1/plugins/{plugin_id:path}:revoke": revocation,
+    "POST /api/v1/plugins/{plugin_id:path}:revoke": once_granted("/api/v1/plugins/p:revoke", GRANT),
+    "POST /api/v1/plugins/{plugin_id:path}:look": at("/api/v1/plugins/srv:look"),
+    "POST /api/v1/plugins/{plugin_id:path}:approve": approval,
+    "POST /api/v1/records:prune": at("/api/v1/records:prune", body={"dry_run": True}),
     "POST /api/v1/dashboard-links": at("/api/v1/dashboard-links"),
     "POST /api/v1/calls": at("/api/v1/calls", body={"export": "p/t", "input": {}}),
     "GET /api/v1/calls": at("/api/v1/calls"),

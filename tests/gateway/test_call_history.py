@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -99,11 +100,15 @@ def test_one_call_can_be_had_by_its_id(sqlite_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
         history = CallHistory(database, Meters())
-        history.finished(record(1))
+        history.finished(record(1, Failure(Code.TIMEOUT, "late")))
         with pytest.raises(GatewayError, match=r"call\.not_found"):
-            await history.get("call_1")
-        await history.flush()
-        assert (await history.get("call_1")).export == "t"
+            await history.get("call_2")
+        waiting = await history.get("call_1")
+        flushing = asyncio.ensure_future(history.flush())
+        while not flushing.done():
+            assert await history.get("call_1") == waiting, "wherever it is on its way"
+            await asyncio.sleep(0)
+        assert await history.get("call_1") == waiting and not history._writing
         await database.close()
 
     run(main)

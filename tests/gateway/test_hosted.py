@@ -13,6 +13,7 @@ from plugbay.store.pages import Page
 from tests.gateway.test_orgs import code_of
 from tests.support.gateways import gateway_at
 from tests.support.loops import Run
+from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import write_plugin
 
 
@@ -43,6 +44,26 @@ def test_a_plugin_waits_for_its_grant_has_it_at_once_and_loses_it_again(
             assert await code_of(hosted.grant(OPERATOR, "q", ["root"])) == "plugin.not_found"
             actions = [entry.action for entry in (await gateway.audit.page(OPERATOR, Page())).items]
             assert actions == ["plugin.revoke", "plugin.grant"]
+
+    run(main)
+
+
+def test_a_channel_carries_messages_as_soon_as_its_plugin_is_granted(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    body = "def channel_send_outbound(m):\n    reply(m, {'message_id': '1', 'sent_at_unix': 1})"
+    wants = '[plugin.requires]\nnexo_capabilities = ["mail"]\n'
+    write_nexo_plugin(tmp_path / "plugins", "p", body, extends={"channels": ["post"]}, channels=["post"], more=wants)
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins")
+        async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
+            assert host.channels.kinds() == []
+            await gateway.hosted.grant(OPERATOR, "p", ["mail"])
+            assert (await host.channels["post"].send({"kind": "text", "to": "a", "body": "b"}))["message_id"] == "1"
+            (tmp_path / "plugbay.toml").write_text("[plugins.p]\nenabled = false\n")
+            await gateway.hosted.reload_config()
+            assert host.channels.kinds() == []
+            assert gateway.hosted.plugin("p")["pid"] is None, "what may not run is not started by a reload"
+            assert await code_of(gateway.hosted.operate(OPERATOR, "p", "restart")) == "plugin.not_started"
 
     run(main)
 

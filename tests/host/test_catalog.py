@@ -187,3 +187,17 @@ def test_an_export_that_may_be_used_goes_before_one_of_its_name_that_may_not() -
 def _spec(plugin_id: str, *tools: str) -> PluginSpec:
     exports = tuple(Export("tool", name, input_schema={"type": "object"}) for name in tools)
     return PluginSpec(plugin_id, "1", "mcp", Path("/"), ("run",), exports=exports)
+
+
+def test_a_schema_is_compiled_at_its_first_use_and_one_that_cannot_be_checks_nothing() -> None:
+    unlooked = {"type": "nonsense"}
+    catalog = Catalog([spec("a", Export("tool", "t", input_schema=SCHEMA), Export("tool", "u", input_schema=unlooked))])
+    good, bad = catalog.resolve("t"), catalog.resolve("u")
+    assert isinstance(good, Entry) and isinstance(bad, Entry)
+    assert good.check._validator is None, "nobody has used it"
+    assert good.check_input(b"{}", CODEC) is not None
+    assert good.check._validator is good.check.validator() is not None
+    assert bad.check_input(b"{}", CODEC) is None
+    catalog.offer(good.spec, {})
+    again = catalog.resolve("t")
+    assert isinstance(again, Entry) and again.check is good.check

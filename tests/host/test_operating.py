@@ -11,6 +11,7 @@ from plugbay.host.host import Host
 from plugbay.model.errors import CallFailed, Code
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
+from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import write_plugin
 
 
@@ -64,5 +65,34 @@ def test_what_a_new_host_would_read_is_told_and_what_is_about_plugins_is_taken_o
             await host.reload("p")
             assert await host.call("p/t", {}) == {}
             assert operating.apply(host, other).plugins == ()
+
+    run(main)
+
+
+OFFERS = {"channels": ["post"], "llm_providers": ["toy"], "memory_backends": ["shelf"]}
+
+
+def test_what_a_plugin_offers_by_name_is_there_while_it_may_run(tmp_path: Path, run: Run) -> None:
+    wants = '[plugin.requires]\nnexo_capabilities = ["mail"]\n'
+    write_nexo_plugin(tmp_path, "p", extends=OFFERS, channels=["post"], more=wants)
+    write_nexo_plugin(tmp_path, "q", extends={"channels": ["post"]}, channels=["post"])
+
+    def names(host: Host) -> tuple[list[str], list[str], list[str]]:
+        return host.channels.kinds(), host.llm.names(), [name for name in host.vectors.names() if name != "embedded"]
+
+    async def main() -> None:
+        host = Host.load(tmp_path, eager=False)
+        assert names(host) == (["post"], [], [])
+        host.llm.register("mine", host.llm, "the application")  # type: ignore[arg-type]
+        granted = config.parse('[plugins.p]\ngrants = ["mail"]\n')
+        operating.apply(host, granted)
+        assert names(host) == (["post"], ["mine", "toy"], ["shelf"])
+        assert host.journal.counts("p") == {"name_taken": 1}, "who has a name keeps it"
+        operating.apply(host, granted)
+        assert host.journal.counts("p") == {"name_taken": 1}, "nothing is told twice"
+        operating.apply(host, config.parse('[plugins.p]\ngrants = ["mail"]\n[plugins.q]\nenabled = false\n'))
+        assert names(host)[0] == ["post"] and host.journal.counts("q") == {}
+        operating.apply(host, config.parse("[plugins.p]\nenabled = false\n"))
+        assert names(host) == (["post"], ["mine"], [])
 
     run(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ def spec(*capabilities: str) -> PluginSpec:
     return PluginSpec("p", "1", "rune", Path("/p"), ("x",), capabilities=capabilities)
 
 
+MODEST = replace(spec("net:[]"), access=(Access("no_network", capability="net:[]"),))
+"""Says that it does without the network, and asks for nothing."""
+
 TOOL = Export("tool", "t")
 NEEDY = Export("tool", "t", capabilities=("a",))
 
@@ -26,6 +30,8 @@ NEEDY = Export("tool", "t", capabilities=("a",))
     ("plugin", "export", "decision", "code"),
     [
         (spec(), TOOL, Decision(), None),
+        (MODEST, TOOL, Decision(), None),
+        (replace(MODEST, capabilities=("net:[]", "a")), TOOL, Decision(), Code.CAPABILITY_NOT_ALLOWED),
         (spec("a"), TOOL, Decision(), Code.CAPABILITY_NOT_ALLOWED),
         (spec("a"), TOOL, Decision(grants=frozenset()), None),
         (spec("a"), TOOL, Decision(grants=frozenset({"a"})), None),
@@ -38,6 +44,8 @@ NEEDY = Export("tool", "t", capabilities=("a",))
     ],
     ids=[
         "asks for nothing",
+        "renounces something",
+        "renounces something and asks for something else",
         "asks, nobody has decided",
         "the operator decided to grant nothing",
         "granted",
@@ -56,6 +64,14 @@ def test_whether_a_call_may_happen(plugin: PluginSpec, export: Export, decision:
         assert failure.origin == Origin.POLICY
         assert failure.plugin == "p"
         assert failure.detail["hint"]
+
+
+def test_what_a_plugin_does_without_is_not_asked_for_and_needs_no_grant() -> None:
+    plugin = replace(MODEST, capabilities=("net:[]", "a"))
+    failure = authorize(plugin, TOOL, Decision())
+    assert failure is not None
+    assert failure.message == "pending: it requests a, and nobody has granted that yet"
+    assert effective(plugin, Decision(grants=frozenset())) == ("net:[]",)
 
 
 def test_a_pending_plugin_is_told_how_it_could_be_granted() -> None:

@@ -36,7 +36,7 @@ def tool(name, params, m):
 def loaded(root: Path, toml: str = "", **options: Any) -> Host:
     config = root.parent / "plugbay.toml"
     config.write_text(toml)
-    return Host.load(root, config=config, grant_all=True, **options)
+    return Host.load(root, config=config, **{"grant_all": True, **options})
 
 
 def notes(host: Host, kind: str) -> list[str]:
@@ -94,6 +94,28 @@ def test_a_refused_connection_is_noted_with_its_reason(run: Run, tmp_path: Path)
             assert host.plugins()[0].counters["egress_refused"] == 1
             (text,) = notes(host, "egress_refused")
             assert text.startswith("other.example:443: the network is not granted for other.example")
+
+    run(main)
+
+
+def test_who_follows_the_advice_of_a_refusal_has_opened_what_was_refused(run: Run, tmp_path: Path) -> None:
+    wanted = ["net:api.example:443", "net:other.example:443"]
+    asking = write_kaged_plugin(tmp_path / "asking", body=CONNECTS, capabilities=wanted)
+    silent = write_kaged_plugin(tmp_path / "silent", body=CONNECTS, capabilities=wanted[:1])
+    granted, opened = '[plugins.p]\ngrants = ["net:api.example:443"{}]\n', "[plugins.p.sandbox]\nnetwork = [{}]\n"
+    ways = [
+        (asking, "; grant net:other.example:443", granted.format(', "net:other.example:443"')),
+        (silent, '; add "other.example:443" to network', granted.format("") + opened.format('"other.example:443"')),
+    ]
+
+    async def main() -> None:
+        for root, advice, followed in ways:
+            async with loaded(root, granted.format(""), grant_all=False) as host:
+                await host.call("echo", {})
+                assert advice in notes(host, "egress_refused")[0]
+            async with loaded(root, followed, grant_all=False) as host:
+                await host.call("echo", {})
+                assert "is not granted" not in "".join(notes(host, "egress_refused"))
 
     run(main)
 

@@ -41,6 +41,7 @@ from tests.store.test_invocations import record
 from tests.support.conversing import says, settled
 from tests.support.databases import sqlite_database
 from tests.support.gateways import gateway_at, make_key, make_org
+from tests.support.mcp_servers import write_server
 from tests.support.openai_server import OpenAiServer
 from tests.support.packaged import Publisher, bind
 from tests.support.plugins import write_plugin
@@ -117,6 +118,7 @@ class World:
         data = self.folder / "data"
         data.mkdir()
         write_plugin(self.folder / "plugins", "p", capabilities=["tool.execute"])
+        write_server(self.folder / "plugins", "srv")
         async with AsyncExitStack() as stack:
             model = await stack.enter_async_context(OpenAiServer(says("ok")))
             toml = f'[llm.providers.local]\nkind = "openai"\nbase_url = "{model.url}"\nmax_retries = 0\n'

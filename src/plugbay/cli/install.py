@@ -143,7 +143,8 @@ def _told(installed: Installed, candidate: Candidate, as_json: bool) -> None:
     page.field("requests", ", ".join(candidate.package.spec.capabilities) or ("no capabilities", output.DIM))
     if output.err().console.is_terminal:  # for people only, so it is no data
         serve = f"plugbay serve {shlex.quote(str(installed.folder.parent))}"
-        output.err().line(("try: ", output.DIM), (serve, output.CODE))
+        reload = f"plugbay reload {shlex.quote(installed.id)}"  # a server that runs keeps what it has until then
+        output.err().line(("try: ", output.DIM), (serve if candidate.before is None else reload, output.CODE))
 
 
 def _to_json(installed: Installed, candidate: Candidate) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 START_SECONDS = 20.0
 """How long to wait for plugins that start with the host."""
 
-COLUMNS = ("PLUGIN", "CONTRACT", "STATE", "PID")
+COLUMNS = ("PLUGIN", "CONTRACT", "STATE", "VERSION", "PID")
 LAST = ("SANDBOX AND GRANTS", output.DIM)
 GAP = "  "
 
@@ -93,7 +93,7 @@ def show(page: output.Printer, plugins: Sequence[dict[str, Any]]) -> None:
 
 def _row(plugin: dict[str, Any]) -> tuple[str, ...]:
     pid = "" if plugin["pid"] is None else str(plugin["pid"])
-    return plugin["id"], plugin["contract"], plugin["state"], pid
+    return plugin["id"], plugin["contract"], plugin["state"], plugin["version"], pid
 
 
 def _rights(plugin: dict[str, Any]) -> list[output.Part]:

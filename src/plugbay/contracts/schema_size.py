@@ -13,6 +13,9 @@ from urllib.parse import unquote
 MAX_WAYS = 10_000
 """A validator takes some 80 us for each way that ends in an error, so the worst input takes it 0.8 s."""
 
+MAX_VALUES = 50_000
+"""In one schema, used or not: so many take half a second to count ways through and to compile."""
+
 PATTERN_WAYS = 100
 """Ways that a pattern counts for: the largest takes as long to compile as 150 ways to walk."""
 
@@ -24,6 +27,8 @@ _ANCHORS = ("$anchor", "$dynamicAnchor")
 
 def size_problem(schema: Any) -> str | None:
     """Why no input should ever be held against this schema; None when that is fine."""
+    if values_in(schema, MAX_VALUES) > MAX_VALUES:
+        return f"it has more than {MAX_VALUES:,} values"
     try:
         ways = _Ways(schema).through(schema)
     except RecursionError:
@@ -31,6 +36,17 @@ def size_problem(schema: Any) -> str | None:
     except LookupError as error:
         return str(error.args[0])
     return f"more than {MAX_WAYS:,} ways lead through it, references followed" if ways > MAX_WAYS else None
+
+
+def values_in(schema: Any, limit: int) -> int:
+    """How many values a schema has; who has more than the limit is not counted to the end."""
+    count, nodes = 1, [schema]
+    while nodes and count <= limit:
+        node = nodes.pop()
+        inside = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        count += len(inside)
+        nodes += [value for value in inside if isinstance(value, dict | list)] if count <= limit else []
+    return count
 
 
 class _Ways:

@@ -7,6 +7,7 @@ cannot keep up, the oldest of those that wait are lost and counted. A stop write
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 
 from plugbay.gateway.errors import not_found
@@ -44,6 +45,8 @@ class CallHistory:
         self._kept = kept
         self._pause = pause
         self._waiting: deque[CallRecord] = deque(maxlen=MAX_WAITING)
+        self._writing: list[list[CallRecord]] = []
+        """Batches that are on their way into the database: several, when somebody asks for a flush meanwhile."""
         self._arrived = asyncio.Event()
         self._untrimmed = TRIM_EVERY
         self.lost = 0
@@ -84,7 +87,12 @@ class CallHistory:
             return await rows.page(tx, page, plugin=plugin, export=export, status=status, since=since, until=until)
 
     async def get(self, call_id: str) -> StoredCall:
-        """One call that is written down; raises `not_found`."""
+        """One call, written down or not yet; raises `not_found`."""
+        for record in itertools.chain(
+            *self._writing, self._waiting
+        ):  # before the database: it is here until it is there
+            if record.call_id == call_id:
+                return rows.shown(record)
         async with self._database.reading() as tx:
             found = await rows.get(tx, call_id)
         if found is None:
@@ -95,12 +103,15 @@ class CallHistory:
         """Write what waits; raises `StoreUnavailable`, and then it still waits."""
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            self._writing.append(batch)
             try:
                 async with self._database.transaction() as tx:
                     await rows.insert(tx, batch)
             except BaseException:
                 self._waiting.extendleft(reversed(batch))
                 raise
+            finally:
+                self._writing.remove(batch)
             self._untrimmed += len(batch)
         if self._untrimmed >= TRIM_EVERY:
             self._untrimmed = 0

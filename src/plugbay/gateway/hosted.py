@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.gateway.audit import Audit
-from plugbay.gateway.errors import conflict, not_found, unavailable, unprocessable
+from plugbay.gateway.errors import GatewayError, conflict, not_found, unavailable, unprocessable
 from plugbay.gateway.plugbay_toml import change_grants
 from plugbay.gateway.principal import Principal
+from plugbay.host import approval, operating
 from plugbay.host import config as configuration
-from plugbay.host import operating
+from plugbay.host.approval import Look
 from plugbay.host.host import Host
 from plugbay.host.operating import Applied
 from plugbay.host.status import PluginStatus
@@ -30,7 +31,7 @@ _OPERATIONS: dict[str, Callable[[Host, str], Awaitable[None]]] = {
     "start": operating.start,
     "stop": operating.stop,
     "restart": operating.restart,
-    "reload": Host.reload,
+    "reload": operating.reload,
 }
 
 
@@ -43,6 +44,9 @@ class Hosted:
         self._audit = audit
         self._config_file = config_file
         self._changing = asyncio.Lock()
+        self._looking = asyncio.Lock()
+        self._looks: dict[str, Look] = {}
+        """By plugin: what was last shown of it, until somebody approves it; as many as there are plugins."""
 
     def plugins(self) -> list[dict[str, Any]]:
         """Every plugin, in the public shape."""
@@ -91,6 +95,40 @@ class Hosted:
         await self._regrant(caller, "plugin.revoke", plugin_id, lambda _: rest, sorted(unwanted))
         return self.plugin(plugin_id)
 
+    async def look(self, caller: Principal, plugin_id: str) -> Look:
+        """What a plugin offers that has to be approved: it is started once for that; raises `conflict`."""
+        if not self._status(plugin_id).needs_approval:
+            text = f"{plugin_id} says in its manifest what it offers; nothing of it has to be approved"
+            raise unprocessable("plugin.no_approval", text)
+        async with self._looking:
+            try:
+                seen = self._looks[plugin_id] = await approval.look(self._host, plugin_id)
+            except CallFailed as error:
+                raise _not_started(plugin_id, error) from None
+        await self._note(caller, "plugin.look", plugin_id, digest=seen.digest)
+        return seen
+
+    def looked(self, plugin_id: str) -> Look | None:
+        """What was last shown of a plugin, and is not approved yet."""
+        return self._looks.get(plugin_id)
+
+    async def approve(self, caller: Principal, plugin_id: str, digest: str) -> dict[str, Any]:
+        """Let a plugin offer exactly what was last shown of it, which the digest names; how it is then."""
+        self._status(plugin_id)
+        seen = self._looks.get(plugin_id)
+        if seen is None or seen.digest != digest:
+            text = f"this is not what was last shown of {plugin_id}; look at it again, then approve that"
+            raise conflict("plugin.not_shown", text)
+        async with self._changing:
+            try:
+                await approval.approve(self._host, seen)
+            except (ConfigInvalid, OSError) as error:
+                raise unavailable("plugin.approval_unwritable", str(error)) from None
+            self._looks.pop(plugin_id, None)
+            await self._done(plugin_id, self._host.reload(plugin_id))
+        await self._note(caller, "plugin.approve", plugin_id, digest=digest)
+        return self.plugin(plugin_id)
+
     async def reload_config(self) -> Applied:
         """Read plugbay.toml again and reload the plugins for which it says something else; raises `ConfigInvalid`."""
         if self._config_file is None or not self._config_file.exists():
@@ -133,8 +171,7 @@ class Hosted:
         except TimeoutError:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         except CallFailed as error:
-            text = f"{plugin_id} does not start: {error.failure.message}"
-            raise conflict("plugin.not_started", text, failure=error.failure.to_json()) from None
+            raise _not_started(plugin_id, error) from None
 
     async def _note(self, caller: Principal, action: str, plugin_id: str, **details: Any) -> None:
         async with self._database.transaction() as tx:
@@ -145,6 +182,11 @@ class Hosted:
         if found is None:
             raise not_found("plugin", plugin_id)
         return found
+
+
+def _not_started(plugin_id: str, error: CallFailed) -> GatewayError:
+    text = f"{plugin_id} does not start: {error.failure.message}"
+    return conflict("plugin.not_started", text, failure=error.failure.to_json())
 
 
 def _names(capability: str) -> tuple[str, str]:

@@ -1,4 +1,5 @@
-"""What can be called: every export of every plugin, by full and by short name, with its input schema compiled once.
+"""What can be called: every export of every plugin, by full and by short name, with its input schema, compiled when it
+is first needed.
 
 Where a contract leaves descriptions and schemas to the greeting, they are learned then; where it leaves everything to
 it, all exports of a plugin are replaced at once. A leaf of the walk: no I/O.
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from plugbay.contracts.schemas import compile_schema, schema_problem
+from plugbay.contracts.schemas import Preview, compile_schema
 from plugbay.host.asking import INPUTS
 from plugbay.host.fleet import has_class
 from plugbay.model.errors import Code, Failure
@@ -24,13 +25,32 @@ MAX_LISTED = 12
 """Names shown in an error; more help nobody."""
 
 
+class InputCheck:
+    """An input schema. It is compiled at its first use: of a plugin with thousands of tools, few are ever called."""
+
+    __slots__ = ("_schema", "_validator")
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self._validator: Any = None
+
+    def validator(self) -> Any:
+        """None when nothing can be checked: readers have replaced what cannot be compiled, of what they looked at."""
+        if self._validator is None and self._schema is not None:
+            try:
+                self._validator = compile_schema(self._schema)
+            except ValueError:
+                self._schema = None
+        return self._validator
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One export and the plugin it belongs to."""
 
     spec: PluginSpec
     export: Export
-    validator: Any
+    check: InputCheck
     full_name: str = field(init=False)
     by_invocation: bool = field(init=False)
     """Whether its work is done in invocations."""
@@ -41,14 +61,15 @@ class Entry:
 
     def check_input(self, payload: bytes, codec: MsgspecCodec) -> Failure | None:
         """Why the JSON that will be sent does not fit the input schema, naming the path and the rule."""
-        if self.validator is None:
+        validator = self.check.validator()
+        if validator is None:
             return None
         value = codec.load(payload)
-        if self.validator.is_valid(value):
+        if validator.is_valid(value):
             return None
         errors = [
             {"path": "/".join(map(str, error.instance_path)) or "input", "rule": error.message}
-            for error in islice(self.validator.iter_errors(value), MAX_LISTED)
+            for error in islice(validator.iter_errors(value), MAX_LISTED)
         ]
         first = errors[0]
         return Failure(
@@ -126,18 +147,19 @@ class Catalog:
     def learn(self, plugin_id: str, tools: Iterable[Mapping[str, Any]]) -> list[str]:
         """Take over what a plugin said about its tools in its greeting; the reasons why something was not usable."""
         unusable = []
+        preview = Preview()
         for tool in tools:
             entry = self._all.get(("tool", full_name(plugin_id, tool["name"])))
             if entry is None:
                 continue
             schema = tool.get("input_schema")
-            problem = None if schema is None else schema_problem(schema)
+            problem = None if schema is None else preview.problem(schema)
             if problem is not None:
                 unusable.append(f"the schema of {tool['name']} cannot be enforced, so inputs go unchecked: {problem}")
                 schema = None
             if (schema, tool["description"]) != (entry.export.input_schema, entry.export.description):
                 export = replace(entry.export, description=tool["description"], input_schema=schema)
-                self._replace(entry, Entry(entry.spec, export, _compile(schema)))
+                self._replace(entry, Entry(entry.spec, export, InputCheck(schema)))
         self._index_names()  # once: it looks at every name there is
         return unusable
 
@@ -200,7 +222,7 @@ def _entries(spec: PluginSpec, before: Iterable[Entry] = ()) -> list[Entry]:
             export = replace(export, input_schema=INPUTS[export.kind])
         same = known.get((export.kind, export.name))
         is_same = same is not None and same.export.input_schema == export.input_schema
-        entries.append(Entry(spec, export, same.validator if same and is_same else _compile(export.input_schema)))
+        entries.append(Entry(spec, export, same.check if same and is_same else InputCheck(export.input_schema)))
     return entries
 
 
@@ -213,8 +235,3 @@ def _unknown(nobody: str, name: str, full: list[str], short: list[str]) -> Failu
     elif listed:
         text += f"; there is {', '.join(listed)}"
     return Failure(Code.NOT_FOUND, text, detail={"candidates": listed})
-
-
-def _compile(schema: Any) -> Any:
-    """None when there is nothing to check; manifest readers have replaced what cannot be compiled."""
-    return None if schema is None else compile_schema(schema)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ def _planned(
         write=tuple(path for path in paths.write if state is None or not path.is_relative_to(state)),
         run=tuple(paths.run),
         state=state,
-        network=_network(granted, request, operator, paths),
+        network=replace(_network(granted, request, operator, paths), closed=_closed(spec, granted)),
         limits=operator.own.limits.over(operator.common.limits.over(Limits())),
         hidden=places.host,
     )
@@ -186,6 +186,14 @@ def _network(granted: tuple[Access, ...], request: SandboxRequest, operator: Ope
             doors[Door(host, item.port)] = None
     doors |= dict.fromkeys(more.doors)
     return Network(Reach.LISTED, tuple(doors), operator.private) if doors else Network()
+
+
+def _closed(spec: PluginSpec, granted: tuple[Access, ...]) -> tuple[tuple[Door | None, str], ...]:
+    """What of the network the plugin asks for and was not granted."""
+    asked = [item for item in spec.access if item.kind == "network" and item not in granted]
+    everything = [(None, item.capability) for item in asked if not item.target]
+    hosts = [(clean_host(item.target), item) for item in asked if item.target]
+    return (*((Door(host, item.port), item.capability) for host, item in hosts if host is not None), *everything)
 
 
 def _targets(granted: Iterable[Access], kind: str) -> list[str]:

@@ -69,6 +69,11 @@ class Offers:
         """All these plugins by id, those that are approved with what was approved."""
         return {spec.id: self._known(spec) if tells(spec) else spec for spec in specs}
 
+    def forget(self, plugin_id: str) -> None:
+        """Another program stands in the plugin's place: nothing that the one before has said holds for it."""
+        for known in (self._tellers, self._approved, self._stamps, self._told, self._drifted, self.problems):
+            known.pop(plugin_id, None)
+
     def _known(self, spec: PluginSpec) -> PluginSpec:
         self._tellers[spec.id] = launch_of(spec)
         pin = self._read(spec.id)
@@ -124,6 +129,10 @@ class Offers:
         launch = self._tellers[plugin_id]
         return Pin(hello["offer"], str(hello.get("era", "")), program, server, utc_now(), launch)
 
+    def approve(self, plugin_id: str, pin: Pin) -> None:
+        """Keep an approval; raises `ConfigInvalid`. Whoever has the plugin learn again takes it over."""
+        self._pins.save(plugin_id, pin)
+
     # What plugins say.
 
     def greeted(self, plugin_id: str, hello: Mapping[str, Any]) -> None:
@@ -162,13 +171,19 @@ class Offers:
 
 def update(offers: Offers, spec: PluginSpec, catalog: Catalog, services: Services) -> PluginSpec:
     """Take a plugin's word into the catalogue, tell whoever listens what has changed, and note what is odd."""
-    before = {entry.full_name: entry.export for entry in catalog.entries() if entry.spec.id == spec.id}
-    was_barred = catalog.barred(spec.id)
     fresh, barred, remarks = offers.judged(spec)
-    catalog.offer(fresh, barred)
-    after = {entry.full_name: entry.export for entry in catalog.entries() if entry.spec.id == spec.id}
+    replace_exports(fresh, barred, catalog, services)
     for text in remarks:
         services.journal.note(spec.id, "offer", text)
+    return fresh
+
+
+def replace_exports(spec: PluginSpec, barred: Mapping[str, Failure], catalog: Catalog, services: Services) -> None:
+    """Let the catalogue have what a plugin offers from now on, and tell whoever listens what has changed."""
+    before = {entry.full_name: entry.export for entry in catalog.entries() if entry.spec.id == spec.id}
+    was_barred = catalog.barred(spec.id)
+    catalog.offer(spec, barred)
+    after = {entry.full_name: entry.export for entry in catalog.entries() if entry.spec.id == spec.id}
     if after != before or barred.keys() != was_barred.keys():
         payload = {
             "plugin_id": spec.id,
@@ -178,7 +193,6 @@ def update(offers: Offers, spec: PluginSpec, catalog: Catalog, services: Service
             "disabled": [f"{spec.id}/{name}" for name in barred],
         }
         services.tell(CHANGED, SOURCE, payload)
-    return fresh
 
 
 def _exports(spec: PluginSpec, offer: Offer) -> tuple[tuple[Export, ...], list[str]]:

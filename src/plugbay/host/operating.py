@@ -1,7 +1,8 @@
 """What an operator does to a host that runs: stop one plugin, start it again, give it other grants or settings.
 
-Owns what of plugbay.toml takes effect without a new host, and that a plugin somebody stopped stays stopped until it is
-started. A friend of `Host`: it changes what the host was made of, on the host's own loop, and nobody else does.
+Owns what of plugbay.toml takes effect without a new host, that what starts is what the plugin's folder holds now, and
+that a plugin somebody stopped stays stopped until it is started. A friend of `Host`: it changes what the host was made
+of, on the host's own loop, and nobody else does.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.host import policy
+from plugbay.host.assembly import offer_names
 from plugbay.host.config import Config
 from plugbay.host.host import Host
+from plugbay.host.renewal import renew
 from plugbay.host.seat import Deadline
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervisor import Supervisor
@@ -20,8 +23,8 @@ from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Lifetime
 
-FIXED = ("host", "network", "sandbox", "project", "agents", "memory", "llm", "mcp")
-"""Sections of plugbay.toml that a host reads once, when it is made."""
+FIXED = ("host", "network", "sandbox", "project", "broker", "agents", "memory", "llm", "mcp", "retention")
+"""Sections of plugbay.toml that are read once, when a host or a server is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ def apply(host: Host, config: Config) -> Applied:
     host.config = host._bindings._config = merged
     for plugin_id in host._specs:
         host.decisions[plugin_id] = host._bindings.decide(plugin_id)
+    offer_names(host.calls, host._backends)
     return Applied(changed, restart)
 
 
@@ -96,19 +100,38 @@ async def start(host: Host, plugin_id: str) -> None:
 
     Raises `CallFailed` when it does not start.
     """
-    supervisor = _supervisor(host, plugin_id)
-    if supervisor.state in (State.STOPPED, State.SHUTTING_DOWN, State.QUARANTINED):
-        supervisor = _renew(host, plugin_id)
+    is_over = _supervisor(host, plugin_id).state in (State.STOPPED, State.SHUTTING_DOWN, State.QUARANTINED)
+    if is_over:
+        await renew(host, plugin_id)
+    _require_admission(host, plugin_id)
+    supervisor = _fresh(host, plugin_id) if is_over else _supervisor(host, plugin_id)
     await _warm(supervisor)
 
 
 async def restart(host: Host, plugin_id: str) -> None:
     """End a plugin's children at once, whatever they are doing, and start afresh; raises `CallFailed`."""
+    _supervisor(host, plugin_id)
+    await renew(host, plugin_id)
+    _require_admission(host, plugin_id)
     await _supervisor(host, plugin_id).stop()
-    await _warm(_renew(host, plugin_id))
+    await _warm(_fresh(host, plugin_id))
 
 
-def _renew(host: Host, plugin_id: str) -> Supervisor:
+async def reload(host: Host, plugin_id: str) -> None:
+    """Start afresh what the plugin's folder holds now, after the calls that run or wait. Raises `CallFailed`."""
+    _supervisor(host, plugin_id)
+    await renew(host, plugin_id)
+    await host.reload(plugin_id)
+
+
+def _require_admission(host: Host, plugin_id: str) -> None:
+    """Nobody starts by hand what may not run; raises `CallFailed`."""
+    refused = refusal(host, plugin_id)
+    if refused is not None:
+        raise CallFailed(refused)
+
+
+def _fresh(host: Host, plugin_id: str) -> Supervisor:
     assert host._runtime is not None
     fresh = host.calls.supervisors[plugin_id] = host._supervise(host._specs[plugin_id], host._runtime)
     return fresh

@@ -5,6 +5,7 @@ Deny by default: effective = requested ∩ granted. A manifest only requests; th
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from plugbay.model.errors import Code, Failure, Origin
@@ -32,8 +33,13 @@ def effective(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
     possible = tuple(dict.fromkeys((*spec.capabilities, *spec.optional_capabilities)))
     if decision.grant_all:
         return possible
-    granted = decision.grants or frozenset()
+    granted = (decision.grants or frozenset()) | renounced(spec)
     return tuple(name for name in possible if name in granted or name.partition("=")[0] in granted)
+
+
+def renounced(spec: PluginSpec) -> frozenset[str]:
+    """Capabilities that say what a plugin does without, as kaged's `net:[]` does. Nobody has to grant them."""
+    return frozenset(item.capability for item in spec.access if item.kind == "no_network")
 
 
 def access(spec: PluginSpec, granted: tuple[str, ...]) -> tuple[Access, ...]:
@@ -50,14 +56,10 @@ def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
         hint = f"plugbay mcp approve {spec.id} shows what it offers and asks; --grant-all approves it for this run"
         return _denied(spec, Code.CAPABILITY_NOT_ALLOWED, text, hint)
     undecided = decision.grants is None and not decision.grant_all
-    if undecided and spec.capabilities:
-        wanted = ", ".join(spec.capabilities)
-        return _denied(
-            spec,
-            Code.CAPABILITY_NOT_ALLOWED,
-            f"pending: it requests {wanted}, and nobody has granted that yet",
-            _how_to_grant(spec, spec.capabilities),
-        )
+    wanted = tuple(name for name in spec.capabilities if name not in renounced(spec)) if undecided else ()
+    if wanted:
+        text = f"pending: it requests {', '.join(wanted)}, and nobody has granted that yet"
+        return _denied(spec, Code.CAPABILITY_NOT_ALLOWED, text, _how_to_grant(spec, wanted))
     return None
 
 
@@ -77,8 +79,11 @@ def authorize(spec: PluginSpec, export: Export, decision: Decision) -> Failure |
 
 
 def _how_to_grant(spec: PluginSpec, names: tuple[str, ...]) -> str:
-    flags = " ".join(f"--grant {name}" for name in names)
-    lasting = f"with grants = [...] in plugbay.toml; on a server: plugbay grant {spec.id} {' '.join(names)}"
+    words = [shlex.quote(name) for name in names]  # `net:*` is a pattern to a shell
+    flags = " ".join(f"--grant {word}" for word in words)
+    lasting = (
+        f"with grants = [...] in plugbay.toml; on a server: plugbay grant {shlex.quote(spec.id)} {' '.join(words)}"
+    )
     return f"grant it for this run with {flags}, or for good {lasting}"
 
 

@@ -19,6 +19,7 @@ from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
+from plugbay.host import operating
 from plugbay.host.bus import BusEvent
 from plugbay.host.discovery import Found
 from plugbay.host.host import Host
@@ -267,7 +268,7 @@ class Terminal(App[None], inherit_bindings=False):
         for painter in painters:
             painter.hold()
         try:
-            await self.host.reload(plugin_id)
+            await operating.reload(self.host, plugin_id)
         except CallFailed as error:
             self.notify(str(error), title="not reloaded", severity="error", markup=False)
         finally:

@@ -176,3 +176,15 @@ def test_a_prompt_takes_its_arguments(arguments: Any, schema: dict[str, Any]) ->
 def test_an_export_says_what_its_definition_says(definition: dict[str, Any], text: str) -> None:
     exports, _ = exports_of(offer(tools=[{"name": "t", **definition}]))
     assert exports[0].description == text
+
+
+def test_of_very_many_schemas_most_are_judged_later_and_kept_as_they_are() -> None:
+    schema = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(100)}}
+    tools = [{"name": f"t{n}", "inputSchema": schema} for n in range(99)]
+    unusable = {"name": "last", "inputSchema": {"type": "nonsense"}}
+    exports, warnings = exports_of(offer(tools=[*tools, unusable]))
+    assert [export.input_schema for export in exports[:99]] == [schema] * 99
+    assert exports[99].input_schema == unusable["inputSchema"]
+    assert warnings == ["51 of its schemas, too many or too large, are judged at their first use"]
+    exports, warnings = exports_of(offer(tools=[*tools[:9], unusable]))
+    assert exports[9].input_schema is None and "cannot be enforced" in warnings[0]

@@ -13,6 +13,7 @@ from plugbay.store.database import Database
 from tests.control.test_edge import code
 from tests.support.gateways import client_of, gateway_at, make_key, make_org
 from tests.support.loops import Run
+from tests.support.mcp_servers import write_server
 from tests.support.plugins import write_plugin
 
 
@@ -43,6 +44,32 @@ def test_plugins_are_shown_and_handled(sqlite_url: str, tmp_path: Path, run: Run
             assert (odd.status_code, code(odd)) == (422, "plugin.not_requested")
             lines = (await client.get("/api/v1/plugins/p/logs", params={"tail": 5})).json()["lines"]
             assert isinstance(lines, list)
+
+    run(main)
+
+
+def test_a_server_is_approved_as_it_was_last_seen(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_server(tmp_path / "plugins", "srv")
+    write_plugin(tmp_path / "plugins", "p")
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins", state_dir=tmp_path / "state")
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway, client_of(gateway) as client:
+            digest = {"digest": f"sha256:{'0' * 64}"}
+            unseen = await client.post("/api/v1/plugins/srv:approve", json=digest)
+            assert (unseen.status_code, code(unseen)) == (409, "plugin.not_shown")
+            seen = (await client.post("/api/v1/plugins/srv:look")).json()
+            assert [tool["name"] for tool in seen["definitions"]["tools"]] == ["echo"]
+            assert (seen["approved_before"], seen["changes"]) == (False, [])
+            other = await client.post("/api/v1/plugins/srv:approve", json=digest)
+            assert (other.status_code, code(other)) == (409, "plugin.not_shown")
+            approved = await client.post("/api/v1/plugins/srv:approve", json={"digest": seen["digest"]})
+            assert (approved.json()["refused"], approved.json()["exports"][0]["name"]) == (None, "echo")
+            again = await client.post("/api/v1/plugins/srv:approve", json={"digest": seen["digest"]})
+            assert again.status_code == 409, "once"
+            plain = await client.post("/api/v1/plugins/p:look")
+            assert (plain.status_code, code(plain)) == (422, "plugin.no_approval")
+            assert (await client.post("/api/v1/plugins/nobody:look")).status_code == 404
 
     run(main)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from plugbay.contracts.mcp.messages import LISTS, as_object, as_text, empty_offer
 from plugbay.contracts.mcp.templates import expanded, variables
-from plugbay.contracts.schemas import schema_problem
+from plugbay.contracts.schemas import Preview
 from plugbay.model.spec import Export
 
 KINDS = {"tools": "tool", "resources": "resource", "resource_templates": "resource", "prompts": "prompt"}
@@ -31,6 +31,7 @@ def exports_of(offer: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[list[E
     Where two would have one name a tool keeps it, a resource is called by its address, and a prompt `prompt:NAME`.
     """
     warnings: list[str] = []
+    preview = Preview()
     names = Counter(wished_name(name, entry) for name, entry in _entries(offer))
     taken: set[str] = set()
     exports: list[Export] = []
@@ -43,7 +44,9 @@ def exports_of(offer: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[list[E
             warnings.append(f"{name} has {wished!r}, a name that another export has already; it cannot be called")
             continue
         taken.add(chosen)
-        exports.append(_export(name, chosen, dict(entry), warnings))
+        exports.append(_export(name, chosen, dict(entry), preview, warnings))
+    if preview.passed_over:
+        warnings.append(f"{preview.passed_over} of its schemas, too many or too large, are judged at their first use")
     return exports, warnings
 
 
@@ -83,20 +86,20 @@ def _identity(name: str, entry: Mapping[str, Any]) -> str:
     return as_text(entry.get(identity))
 
 
-def _export(name: str, chosen: str, entry: dict[str, Any], warnings: list[str]) -> Export:
+def _export(name: str, chosen: str, entry: dict[str, Any], preview: Preview, warnings: list[str]) -> Export:
     return Export(
         kind=KINDS[name],
         name=chosen,
         description=as_text(entry.get("description")) or as_text(entry.get("title")),
-        input_schema=_input_schema(name, chosen, entry, warnings),
-        output_schema=_usable(chosen, "outputSchema", entry, warnings) if name == "tools" else None,
+        input_schema=_input_schema(name, chosen, entry, preview, warnings),
+        output_schema=_usable(chosen, "outputSchema", entry, preview, warnings) if name == "tools" else None,
         facts={FACT: entry, LIST: name},
     )
 
 
-def _input_schema(name: str, chosen: str, entry: dict[str, Any], warnings: list[str]) -> Any:
+def _input_schema(name: str, chosen: str, entry: dict[str, Any], preview: Preview, warnings: list[str]) -> Any:
     if name == "tools":
-        return _usable(chosen, "inputSchema", entry, warnings)
+        return _usable(chosen, "inputSchema", entry, preview, warnings)
     if name == "resource_templates":
         return _object_of(variables(as_text(entry.get("uriTemplate"))), {})
     if name == "prompts":
@@ -119,12 +122,12 @@ def _object_of(names: Iterable[str], about: Mapping[str, Mapping[str, Any]]) -> 
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def _usable(chosen: str, key: str, entry: dict[str, Any], warnings: list[str]) -> Any:
+def _usable(chosen: str, key: str, entry: dict[str, Any], preview: Preview, warnings: list[str]) -> Any:
     """A schema that can be enforced; None accepts anything."""
     schema = entry.get(key)
     if schema is None:
         return None
-    why = schema_problem(schema) if isinstance(schema, dict | bool) else "it is no schema"
+    why = preview.problem(schema) if isinstance(schema, dict | bool) else "it is no schema"
     if why is None:
         return schema
     warnings.append(f"{chosen}: its {key} cannot be enforced, so nothing is checked against it: {why}")

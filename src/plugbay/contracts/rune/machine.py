@@ -345,10 +345,10 @@ def _capability_problem(granted: tuple[str, ...], identity: messages.Identity) -
             what = "declared twice" if name in seen else "blank or padded"
             return Failure(Code.CAPABILITY_NOT_DECLARED, f"capability {name!r} is {what} in the handshake")
         if name not in granted:
-            return Failure(
-                Code.CAPABILITY_NOT_ALLOWED,
-                f"the plugin wants {name!r}, which was not granted",
-                detail={"hint": f"grant it with --grant {name}, or in plugbay.toml"},
+            hint = (
+                f"if its manifest requests it: --grant {name}, or grants in plugbay.toml; else its author adds it there"
             )
+            text = f"the plugin wants {name!r}, which was not granted"
+            return Failure(Code.CAPABILITY_NOT_ALLOWED, text, detail={"hint": hint})
         seen.add(name)
     return None

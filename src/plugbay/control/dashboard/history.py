@@ -49,7 +49,6 @@ async def follow_calls(visit: Visit) -> Response:
 @visitors(HOST)
 async def show_call(visit: Visit) -> Response:
     """One call with everything that was written down of it, and what its plugin wrote meanwhile."""
-    await visit.gateway.calls.flush()  # it may be over since a moment, and wait to be written down
     call = await visit.gateway.calls.get(visit.request.path_params["call_id"])
     hosted = {status.spec.id for status in visit.gateway.host.plugins()}
     lines = visit.gateway.host_logs.tail(call.plugin, MAX_TAIL) if call.plugin in hosted else []

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from plugbay.control.dashboard import forms
+from plugbay.control.dashboard.approval import approval_of
 from plugbay.control.dashboard.door import AS_PERSON, Visit, visitors
 from plugbay.control.dashboard.known import exports_of
 from plugbay.control.dashboard.live import (
@@ -45,6 +46,8 @@ DONE = {
     "reload": "{id} was reloaded.",
     "grant": "{id} may use {names} from now on; plugbay.toml keeps it.",
     "revoke": "{id} may not use {names} any more.",
+    "look": "This is what {id} offers. Nothing of it is approved yet.",
+    "approve": "{id} may offer what you have seen.",
 }
 """What can be done to a plugin, and what is said then."""
 
@@ -93,7 +96,7 @@ async def _plugin_page(visit: Visit, plugin_id: str, status: int = 200, notice: 
         standing=standing_of(known),
         wishes=wishes_of(known),
         offers=offers_of(exports_of(gateway, plugin_id)),
-        unapproved=known.status.disabled,
+        approval=approval_of(known, gateway.hosted.looked(plugin_id)),
         facts=facts_of(known),
         calls=(await RecentCalls(gateway, SHOWN_OF_PLUGIN, plugin_id).found(), False),
         lines=[log_row(line) for line in gateway.host_logs.tail(plugin_id, SHOWN_LINES)],
@@ -134,6 +137,12 @@ async def operate_plugin(visit: Visit) -> Response:
 
 async def _operate(visit: Visit, plugin_id: str, operation: str, names: tuple[str, ...]) -> None:
     hosted = visit.gateway.hosted
+    if operation == "look":
+        await hosted.look(visit.principal, plugin_id)
+        return
+    if operation == "approve":
+        await hosted.approve(visit.principal, plugin_id, visit.filled("digest"))
+        return
     if operation not in ("grant", "revoke"):
         await hosted.operate(visit.principal, plugin_id, operation)
         return

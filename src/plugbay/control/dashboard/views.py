@@ -279,7 +279,7 @@ def wishes_of(known: Known) -> Wishes:
         return Wish(name, name in granted, entry, name not in granted and kept is not None)
 
     optional = [name for name in spec.optional_capabilities if name not in spec.capabilities]
-    undecided = kept is None and not granted and bool(spec.capabilities)
+    undecided = kept is None and not granted.issuperset(spec.capabilities)
     return Wishes(tuple(map(wish, spec.capabilities)), tuple(map(wish, optional)), undecided)
 
 

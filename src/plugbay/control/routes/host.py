@@ -89,6 +89,22 @@ class GrantIn(Body):
     capabilities: list[Capability] = Field(min_length=1, max_length=100)
 
 
+class ApproveIn(Body):
+    digest: str = Field(pattern="^sha256:[0-9a-f]{64}$", description="Of what was looked at, as the answer said it.")
+
+
+class LookOut(Answer):
+    id: str
+    digest: str = Field(description="Names everything that is here; an approval is of exactly that.")
+    era: str | None
+    protocol_version: str | None
+    info: dict[str, Any] | None
+    definitions: dict[str, list[dict[str, Any]]]
+    warnings: list[str]
+    approved_before: bool
+    changes: list[dict[str, Any]] = Field(description="Against what was approved before.")
+
+
 class CallIn(Body):
     export: str = Field(min_length=1, max_length=500)
     input: Any = None
@@ -208,6 +224,22 @@ async def grant_host_plugin(plugin_id: PluginId, body: GrantIn, caller: Caller, 
 async def revoke_host_plugin(plugin_id: PluginId, body: GrantIn, caller: Caller, gateway: TheGateway) -> OnePluginOut:
     """Take away what plugbay.toml grants it."""
     return OnePluginOut.model_validate(await gateway.hosted.revoke(caller, plugin_id, body.capabilities))
+
+
+@router.post("/api/v1/plugins/{plugin_id:path}:look", **needs(HOST))
+@apart
+async def look_at_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> LookOut:
+    """Start an MCP server once, and see what it offers and what of that was not approved."""
+    return LookOut.model_validate((await gateway.hosted.look(caller, plugin_id)).to_json())
+
+
+@router.post("/api/v1/plugins/{plugin_id:path}:approve", **needs(HOST))
+@apart
+async def approve_host_plugin(
+    plugin_id: PluginId, body: ApproveIn, caller: Caller, gateway: TheGateway
+) -> OnePluginOut:
+    """Let an MCP server offer exactly what was last seen of it, and start it."""
+    return OnePluginOut.model_validate(await gateway.hosted.approve(caller, plugin_id, body.digest))
 
 
 # What they do.

@@ -36,6 +36,9 @@ class Door:
     port: int | None = None
     """None: every port."""
 
+    def leads_to(self, host: str, port: int) -> bool:
+        return self.host == host and self.port in (None, port)
+
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{'*' if self.port is None else self.port}"
@@ -50,6 +53,13 @@ class Network:
     """For `LISTED`: an empty list opens nothing."""
     private: tuple[str, ...] = ()
     """Exact `address:port` pairs that are not public and may be reached nevertheless, by the operator's word."""
+    closed: tuple[tuple[Door | None, str], ...] = ()
+    """What a grant would open, None for everything, and the capability to grant: for the words of a refusal."""
+
+    def key_to(self, host: str, port: int) -> str | None:
+        """The capability that would open this host and port, if the plugin asks for one that does."""
+        fitting = (name for door, name in self.closed if door is None or door.leads_to(host, port))
+        return next(fitting, None)
 
     @property
     def proxied(self) -> bool:

@@ -232,7 +232,7 @@ def test_a_library_shows_why_a_tunnel_was_refused(run: Run) -> None:
 
     async def main() -> None:
         async with way_out(Network(Reach.LISTED, (Door("a.test"),))) as way:
-            with pytest.raises(OSError, match=r"403 the network is not granted for evil\.test, port 443; grant"):
+            with pytest.raises(OSError, match=r"403 the network is not granted for evil\.test, port 443; add"):
                 await asyncio.to_thread(fetch, way.port)
 
     run(main())

@@ -35,13 +35,22 @@ def test_the_corpus_is_large_and_goes_both_ways() -> None:
     assert len(ROWS) - len(refused) >= 25
 
 
-def test_what_is_missing_is_named_in_the_words_of_a_grant() -> None:
-    refusal = not_granted(Network(Reach.LISTED, (Door("a.test", 1),)), "a.test", 2)
-    assert refusal == Refusal(
-        403,
-        "the network is not granted for a.test, port 2; grant network=a.test, or add a.test:2 to network in the "
-        "plugin's sandbox settings",
-    )
+@pytest.mark.parametrize(
+    ("closed", "advice"),
+    [
+        ((), 'add "a.test:2" to network in the plugin\'s sandbox settings in plugbay.toml'),
+        (((Door("a.test", 3), "net:a.test:3"),), 'add "a.test:2" to network'),
+        (((Door("a.test", 2), "net:a.test:2"), (None, "net:*")), "grant net:a.test:2"),
+        (((Door("a.test"), "network=a.test"),), "grant network=a.test"),
+        (((Door("b.test"), "network=b.test"), (None, "network")), "grant network"),
+    ],
+)
+def test_what_would_open_a_host_is_named_in_the_words_of_the_plugins_own_contract(
+    closed: tuple[tuple[Door | None, str], ...], advice: str
+) -> None:
+    refusal = not_granted(Network(Reach.LISTED, (Door("a.test", 1),), closed=closed), "a.test", 2)
+    assert refusal is not None and refusal.status == 403
+    assert refusal.why.startswith(f"the network is not granted for a.test, port 2; {advice}")
 
 
 def test_an_address_that_the_operator_opened_is_open_on_that_port_alone() -> None:

@@ -52,11 +52,15 @@ def not_granted(network: Network, host: str, port: int) -> Refusal | None:
     if network.reach is Reach.ANY:
         return None
     doors = network.doors if network.reach is Reach.LISTED else ()
-    if any(door.host == host and door.port in (None, port) for door in doors):
+    if any(door.leads_to(host, port) for door in doors):
         return None
     where = addresses.pair(host, port)
     why = f"the network is not granted for {host}, port {port}"
-    return Refusal(403, f"{why}; grant network={host}, or add {where} to network in the plugin's sandbox settings")
+    key = network.key_to(host, port)
+    opener = (
+        f'add "{where}" to network in the plugin\'s sandbox settings in plugbay.toml' if key is None else f"grant {key}"
+    )
+    return Refusal(403, f"{why}; {opener}")
 
 
 def not_public(network: Network, host: str, port: int, found: Sequence[str], ours: Collection[str]) -> Refusal | None:
@@ -72,7 +76,11 @@ def not_public(network: Network, host: str, port: int, found: Sequence[str], our
             continue
         kind = why.rpartition(": ")[2]  # without the address that another one contains
         text = f"{host} is at an address that no plugin is connected to ({kind})"
-        return Refusal(403, f"{text}; the operator can open an address and port with allow_private", address)
+        return Refusal(
+            403,
+            f"{text}; the operator can open an address and port with allow_private in [network] of plugbay.toml",
+            address,
+        )
     return None if found else Refusal(502, f"{host} has no address")
 
 
