@@ -44,10 +44,9 @@ grants = ["tool.execute"]
 grants = ["memory.recall", "llm.complete"]
 
 [plugins.session-memory]
-grants = ["kaged:storage:read", "kaged:storage:write", "net:[]"]
+grants = ["kaged:storage:read", "kaged:storage:write"]
 
 [plugins.price-notifier]
-grants = ["net:[]"]
 config = { seconds = 0.1 }
 
 [plugins.window-compactor]

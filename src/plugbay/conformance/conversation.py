@@ -41,7 +41,7 @@ from plugbay.conformance.steps import (
     Tour,
     good_bye_of,
 )
-from plugbay.conformance.subject import Ended, Frame, Late, Subject
+from plugbay.conformance.subject import Ended, Frame, Late, Subject, Until
 from plugbay.conformance.template import Generator, at, fill
 from plugbay.process.command import LaunchFailed
 
@@ -62,17 +62,6 @@ MISMATCHES = 5
 
 LOOK_SECONDS = 0.01
 """Between two looks at stderr, which tells nobody that it has grown."""
-
-
-class Until:
-    """A moment, so many seconds from now."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._end = asyncio.get_running_loop().time() + seconds
-
-    def left(self) -> float:
-        return max(0.0, self._end - asyncio.get_running_loop().time())
 
 
 Start = Callable[[], Awaitable[Subject]]

@@ -18,12 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from plugbay.conformance.conversation import GONE_SECONDS, Until
+from plugbay.conformance.conversation import GONE_SECONDS
 from plugbay.conformance.differences import Difference, Passed, differences
 from plugbay.conformance.exchanges import Said
 from plugbay.conformance.renewal import RENEWED, Setting, renewed, swapped, swaps_of
 from plugbay.conformance.speech import ANSWER, GREETING, PIECE, REQUEST, SPEECHES, Speech, Turn
-from plugbay.conformance.subject import Ended, Frame, Late, Subject
+from plugbay.conformance.subject import Ended, Frame, Late, Subject, Until
 from plugbay.conformance.trial import launch_of
 from plugbay.conformance.truth import Lie, check
 from plugbay.contracts.base import Role

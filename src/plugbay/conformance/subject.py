@@ -57,6 +57,17 @@ class Late:
     """Nothing came in time."""
 
 
+class Until:
+    """A moment, so many seconds from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = asyncio.get_running_loop().time() + seconds
+
+    def left(self) -> float:
+        return max(0.0, self._end - asyncio.get_running_loop().time())
+
+
 class Subject:
     """A running plugin and everything said so far. A listener of its own stream."""
 
