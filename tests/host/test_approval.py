@@ -86,3 +86,27 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path, run: Run) -> None
                 await approval.look(host, "srv")
 
     run(main)
+
+
+BROKER = """\
+[broker]
+url = "nats://127.0.0.1:1"
+topics = ["a.>"]
+token_env = "TOKEN_OF_THE_BROKER"
+"""
+
+
+def test_a_look_does_not_join_the_hosts_of_other_machines(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_server(tmp_path / "plugins", "srv")
+    (tmp_path / "plugbay.toml").write_text(BROKER)
+    monkeypatch.setenv("TOKEN_OF_THE_BROKER", "secret")
+
+    async def main() -> None:
+        async with loaded(tmp_path, config=tmp_path / "plugbay.toml") as host:
+            assert host.broker is not None
+            monkeypatch.delenv("TOKEN_OF_THE_BROKER")  # without it nobody is joined, and that would be an error
+            assert (await approval.look(host, "srv")).definitions
+
+    run(main)

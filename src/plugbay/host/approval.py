@@ -61,7 +61,7 @@ async def look(host: Host, plugin_id: str) -> Look:
     only = {plugin_id: host.config.mcp[plugin_id]} if is_declared else {}
     beside = Host(
         [] if is_declared else found,
-        host.config.model_copy(update={"mcp": only}),
+        host.config.model_copy(update={"mcp": only, "broker": None, "memory": None}),  # these are the host's own
         trusted=(plugin_id,),
         eager=False,
         unconfined=host._bindings._options.unconfined,
