@@ -591,3 +591,14 @@ def test_a_proxy_may_be_closed_before_it_began(run: Run) -> None:
                 await way.open()
 
     run(main())
+
+
+def test_from_the_moment_it_is_closed_nobody_gets_in(run: Run) -> None:
+    async def main() -> None:
+        async with way_out(Network()) as way:
+            socket.create_connection(("127.0.0.1", way.port)).close()
+            way.proxy.close()
+            with pytest.raises(ConnectionRefusedError):  # without a turn of the loop in between
+                socket.create_connection(("127.0.0.1", way.port))
+
+    run(main())

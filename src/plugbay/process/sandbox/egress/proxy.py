@@ -14,7 +14,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from plugbay.model import addresses
@@ -92,6 +92,7 @@ class Proxy:
         self._resolve = resolver or Resolver()
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._visits: set[asyncio.Task[None]] = set()
+        self._listening = listening
         listening.setblocking(False)
         self._accepting = loop.create_task(self._accept(listening))
         # A task that is cancelled before its first step never gets to its own `finally`.
@@ -103,7 +104,9 @@ class Proxy:
         return len(self._visits)
 
     def close(self) -> None:
-        """Stop, and cut every connection: all of it at the loop's next turn."""
+        """Take no connection from now on, and cut those that are open at the loop's next turns."""
+        with suppress(OSError):  # it was closed before
+            self._listening.shutdown(socket.SHUT_RDWR)
         for task in (self._accepting, *self._visits):
             task.cancel()
 
