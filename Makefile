@@ -7,8 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-# Half of what the tests do is wait for processes, so there are more of them at a time than cores.
-WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
+# Half of what the tests do is wait for processes, so there are twice as many of them at a time as cores.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 # package:command or package:file pairs; a package is installed only where that is missing. (perl-base, on every Debian,
 # has a perl without JSON::PP; json_pp tells the two apart.)
 SYSTEM_PACKAGES := perl:json_pp util-linux:setsid procps:ps nodejs:node postgresql:pg_ctlcluster \

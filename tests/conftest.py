@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -42,6 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("alone") and not _names(item.path):
             raise pytest.UsageError(f"{item.nodeid} is marked alone, but its file does not say `mark.alone`")
+
+
+def pytest_collection_finish() -> None:
+    """What 25,000 tests were made of stays: not to look through it again and again saves a tenth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 def _names(file: Path) -> bool:
