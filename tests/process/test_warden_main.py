@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from plugbay.process import warden_main
-from plugbay.process.warden_main import Search, Sweeper, environ_of, kill_all, kill_if, marks, start_of
+from plugbay.process.warden_main import Search, Sweeper, environ_of, is_bare, kill_all, kill_if, marks, start_of
 from tests.process.helpers import eventually_blocking, exists, state
 
 MARK = f"{os.getpid()}.1.test-warden-main"
@@ -204,17 +205,17 @@ def test_only_a_process_that_still_has_the_mark_is_killed() -> None:
 
 
 class Looks(Search):
-    """Stands for the looks through /proc: what each finds, and how many there were."""
+    """Stands for the looks through /proc: what each finds, who is in an exec in each, and how many there were."""
 
-    def __init__(self, *found: list[tuple[int, bytes]], unsure_looks: int = 0) -> None:
+    def __init__(self, *found: list[tuple[int, bytes]], blank: Iterable[set[int]] = ()) -> None:
         super().__init__()
         self.found = list(found)
-        self.unsure_looks = unsure_looks
+        self.blanks = iter(blank)
         self.count = 0
 
     def kill(self, wanted: object, spared: object) -> list[tuple[int, bytes]]:
         self.count += 1
-        self.unsure = self.count <= self.unsure_looks
+        self.blank = {(pid, b"1") for pid in next(self.blanks, set())}
         return self.found.pop(0) if self.found else []
 
 
@@ -263,47 +264,76 @@ def test_an_answer_waits_for_processes_that_may_be_in_the_middle_of_an_exec(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     sweeper = Sweeper(os.getpid())
-    sweeper.search = Looks([], [(50, b"a")], unsure_looks=2)
+    sweeper.search = Looks(*[[]] * 30, [(50, b"a")], blank=[{50}] * 30)
     sweeper._hear(b"sweep a\n")
-    for _ in range(3):
+    for _ in range(32):
         assert capfdbinary.readouterr().out == b""
         sweeper._look()
     assert capfdbinary.readouterr().out == b"swept a 1\n"
 
 
 def test_a_last_look_is_repeated_while_a_process_may_be_in_the_middle_of_an_exec() -> None:
-    looks = Looks(unsure_looks=3)
+    looks = Looks(blank=[{50}] * 3)
     assert kill_all(lambda host, child: True, 1, looks) == 0
     assert looks.count == 4
 
 
-def test_doubts_end_after_the_looks_that_settle_them(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Other programs may start all the time; who was in doubt at the first look is known by the fifth."""
-    doubtful = Looks(unsure_looks=1000)
-    assert kill_all(lambda host, child: True, 1, doubtful) == 0
-    assert doubtful.count == warden_main.BLANK_LOOKS + 1
+def test_who_comes_into_an_exec_later_is_not_waited_for(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Other programs start all the time; whoever has the mark was in doubt at the first look, or was found."""
+    looks = Looks(blank=({number, number + 1} for number in itertools.count()))
+    assert kill_all(lambda host, child: True, 1, looks) == 0
+    assert looks.count == 3
 
     sweeper = Sweeper(os.getpid())
-    sweeper.search = Looks(unsure_looks=1000)
+    sweeper.search = Looks(blank=({number, number + 1} for number in itertools.count()))
     sweeper._hear(b"sweep a\n")
-    for _ in range(warden_main.BLANK_LOOKS):
+    for _ in range(3):
         assert capfdbinary.readouterr().out == b""
         sweeper._look()
     assert capfdbinary.readouterr().out == b"swept a 0\n"
 
 
-def test_an_empty_environment_is_believed_only_after_several_looks() -> None:
+def test_what_a_killed_process_has_just_started_is_in_doubt_anew(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    sweeper = Sweeper(os.getpid())
+    sweeper.search = Looks([], [(50, b"a")], [], [(51, b"a")], blank=[{50}, {51}, {51}])
+    sweeper._hear(b"sweep a\n")
+    for _ in range(5):
+        assert capfdbinary.readouterr().out == b""
+        sweeper._look()
+    assert capfdbinary.readouterr().out == b"swept a 2\n"
+
+
+def test_a_process_that_never_comes_out_of_its_exec_does_not_hold_up_the_answer_for_ever(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    sweeper = Sweeper(os.getpid())
+    sweeper.search = Looks(blank=itertools.repeat({50}))
+    sweeper._hear(b"sweep a\n")
+    for _ in range(warden_main.PATIENCE):
+        assert capfdbinary.readouterr().out == b""
+        sweeper._look()
+    assert capfdbinary.readouterr().out == b"swept a 0\n"
+
+
+def test_a_program_without_any_environment_is_in_no_doubt() -> None:
     with subprocess.Popen(["/bin/sleep", "600"], env={}) as process:
         try:
             search = Search()
-            doubts = []
-            for _ in range(warden_main.BLANK_LOOKS + 1):
-                search.kill(lambda host, child: False, set())
-                doubts.append(search.unsure)
-            assert doubts[: warden_main.BLANK_LOOKS - 1] == [True] * (warden_main.BLANK_LOOKS - 1)
-            assert (process.pid, start_of(process.pid)) in search._blank
+            search.kill(lambda host, child: False, set())
+            assert environ_of(process.pid) == b""
+            assert is_bare(process.pid) and not is_bare(os.getpid())
+            assert (process.pid, start_of(process.pid)) not in search.blank
         finally:
             process.kill()
+
+
+def test_who_has_the_mark_and_cannot_be_killed_at_once_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the middle of an exec when its mark is read again before the kill."""
+    monkeypatch.setattr(warden_main, "kill_if", lambda pid, wanted: False)
+    with marked("aa") as process:
+        search = Search()
+        assert search.kill(lambda host, child: child == b"aa", set()) == []
+        assert search.blank >= {(process.pid, start_of(process.pid))}
 
 
 def test_kernel_threads_are_not_taken_for_programs() -> None:

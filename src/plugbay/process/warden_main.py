@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     Wanted = Callable[[bytes, bytes], bool]
     """Is a process with this host mark and this child token to be killed?"""
 
+    Blank = tuple[int, bytes]
+    """The number of a process, and when it was started."""
+
 HOST_MARK = b"PLUGBAY_HOST="
 CHILD_MARK = b"PLUGBAY_CHILD="
 
@@ -57,13 +60,9 @@ LISTS = 4
 """Of all processes in one look, each after what is new in the one before was looked at. On a machine that starts
 processes all the time there always is something new."""
 
-BLANK_LOOKS = 5
-"""Looks in which a process must show an empty environment before that is believed: in the middle of exec every
-process shows one, for microseconds or for as long as a busy machine makes it wait."""
-
 PATIENCE = 200
-"""Looks after which a token is answered and a dead host is given up even though something still has the mark:
-a process in an uninterruptible wait must not hold up the others. At least two seconds."""
+"""Looks after which a token is answered and a dead host is given up even though something still has the mark, or may
+have: a process in an uninterruptible wait must not hold up the others. At least two seconds."""
 
 
 def main(arguments: list[str]) -> None:
@@ -84,7 +83,18 @@ def main(arguments: list[str]) -> None:
 class Sweeper:
     """The part of the helper's life in which the host lives."""
 
-    __slots__ = ("_alive", "_buffer", "_host", "_looks", "_orderly", "_poll", "_wanted", "search", "starting")
+    __slots__ = (
+        "_alive",
+        "_buffer",
+        "_doubts",
+        "_host",
+        "_looks",
+        "_orderly",
+        "_poll",
+        "_wanted",
+        "search",
+        "starting",
+    )
 
     def __init__(self, host: int) -> None:
         self._host = host
@@ -94,6 +104,8 @@ class Sweeper:
         self.starting: set[bytes] = set()
         self.search = Search()
         self._looks: dict[bytes, int] = {}
+        self._doubts: dict[bytes, set[Blank]] = {}
+        """For each token, who has shown nothing in all looks since the last that found something of it."""
         self._wanted: dict[bytes, set[int]] = {}
         """For each token that is asked for, the processes killed so far."""
         self._poll = select.poll()
@@ -150,13 +162,14 @@ class Sweeper:
         busy = {child for _, child in found}
         for token in list(self._wanted):
             looks = self._looks[token] = self._looks.get(token, 0) + 1
-            doubt = self.search.unsure and looks < BLANK_LOOKS
-            if looks >= PATIENCE or not (doubt or token in busy):
+            before = self.search.blank if token in busy else self._doubts.get(token, self.search.blank)
+            doubts = self._doubts[token] = before & self.search.blank
+            if looks >= PATIENCE or not (doubts or token in busy):
                 self._answer(token)
         return bool(self._wanted)
 
     def _answer(self, token: bytes) -> None:
-        del self._looks[token]
+        del self._looks[token], self._doubts[token]
         killed = self._wanted.pop(token)
         # To a host that is process 1 the dead were handed down: it must collect them, so it is told their numbers.
         pids = b"".join(b" %d" % pid for pid in killed) if self._host == 1 else b""
@@ -170,12 +183,13 @@ class Sweeper:
 def kill_all(wanted: Wanted, calm_looks: int, search: Search) -> int:
     """Kill until `calm_looks` looks in a row find nothing; how many processes were killed."""
     killed: set[int] = set()
+    doubts: set[Blank] | None = None
     calm = 0
-    for look in range(PATIENCE):
+    for _ in range(PATIENCE):
         found = search.kill(wanted, {os.getpid()})
         killed.update(pid for pid, _ in found)
-        doubt = search.unsure and look < BLANK_LOOKS
-        calm = 0 if found or doubt else calm + 1
+        doubts = search.blank if found or doubts is None else doubts & search.blank
+        calm = 0 if found or doubts else calm + 1
         if calm >= calm_looks:
             break
         _rest(SETTLE_MS if calm else AGAIN_MS)
@@ -183,30 +197,32 @@ def kill_all(wanted: Wanted, calm_looks: int, search: Search) -> int:
 
 
 class Search:
-    """Looks through all processes. `unsure`: some showed an empty environment, as during exec."""
+    """Looks through all processes.
 
-    __slots__ = ("_blank", "unsure")
+    In the middle of exec a process shows no environment, for microseconds or for as long as a busy machine makes it
+    wait; `blank` has those that were seen so in the last look. Others may be in an exec by the next look, but whoever
+    has a mark and was in none has shown it.
+    """
+
+    __slots__ = ("blank",)
 
     def __init__(self) -> None:
-        self.unsure = False
-        self._blank: dict[tuple[int, bytes], int] = {}
-        """How often in a row a process, named by pid and start time, showed an empty environment."""
+        self.blank: set[Blank] = set()
 
     def kill(self, wanted: Wanted, spared: set[int]) -> list[tuple[int, bytes]]:
         """One look at every process; pid and child token of each that was sent SIGKILL."""
         found = []
-        blank: dict[tuple[int, bytes], int] = {}
+        self.blank = set()
         for pid in _processes():
             if pid in spared:
                 continue
             environ = environ_of(pid)
             host, child = marks(environ)
-            if wanted(host, child) and kill_if(pid, wanted):
+            is_wanted = wanted(host, child)
+            if is_wanted and kill_if(pid, wanted):
                 found.append((pid, child))
-            elif environ == b"" and (started := start_of(pid)):
-                blank[pid, started] = self._blank.get((pid, started), 0) + 1
-        self._blank = blank
-        self.unsure = any(looks < BLANK_LOOKS for looks in blank.values())
+            elif (is_wanted or environ == b"") and (started := start_of(pid)) and not is_bare(pid):
+                self.blank.add((pid, started))  # it is in an exec, or was when it should have been killed
         return found
 
 
@@ -284,11 +300,22 @@ def _inode(path: str) -> int:
         return 0
 
 
+def is_bare(pid: int) -> bool:
+    """Whether the program was started without any environment. In the middle of exec there is not even a place for it,
+    and right after it there may be one with something in it.
+    """
+    begin, end = _stat(pid)[47:49] or (b"0", b"0")
+    return begin == end != b"0"
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What the kernel says of a process, from its third field on: the second is its name and may contain anything."""
+    return (_read(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
+
+
 def start_of(pid: int) -> bytes:
     """When a program was started, in clock ticks since boot; empty for the dead and for kernel threads."""
-    stat = _read(f"/proc/{pid}/stat") or b""
-    # The second field is the program's name and may contain anything, also spaces and brackets.
-    fields = stat.rpartition(b")")[2].split()
+    fields = _stat(pid)
     if not fields or fields[0] in (b"Z", b"X") or int(fields[6]) & PF_KTHREAD:
         return b""
     return fields[19]
