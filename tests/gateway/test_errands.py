@@ -29,6 +29,35 @@ def test_work_is_finished_with_its_own_end(run: Run) -> None:
     run(story)
 
 
+def test_whoever_has_read_an_end_can_wait_until_it_is_closed(run: Run) -> None:
+    async def story() -> None:
+        errands = Errands[str](lambda reason: reason)
+        over, written, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def drive() -> str:
+            await over.wait()
+            return "done"
+
+        async def finish(end: str) -> None:
+            written.set()
+            await closed.wait()
+
+        errands.launch("a", drive, finish)
+        await errands.closed("a")
+        assert errands.running == {"a"}, "nobody waits for what is being done"
+        over.set()
+        await written.wait()
+        waiting = asyncio.create_task(errands.closed("a"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        closed.set()
+        await waiting
+        assert not errands.running
+        await errands.closed("a")
+
+    run(story)
+
+
 @pytest.mark.parametrize("reason", [USER, SHUTDOWN])
 def test_work_that_is_cut_off_is_finished_with_the_reason(run: Run, reason: str) -> None:
     async def story() -> None:

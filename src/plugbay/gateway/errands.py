@@ -34,7 +34,8 @@ class Errands(Generic[E]):
         self._cut_off = cut_off
         self._driving: dict[str, asyncio.Task[E]] = {}
         self._reasons: dict[str, str] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """Who sees each of them to its end."""
         self._stopping = False
 
     @property
@@ -53,9 +54,7 @@ class Errands(Generic[E]):
             return
         loop = asyncio.get_running_loop()
         driving = self._driving[id] = loop.create_task(drive())
-        task = loop.create_task(self._perform(id, driving, finish))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[id] = loop.create_task(self._perform(id, driving, finish))
         if self._stopping:
             self.cancel(id, SHUTDOWN)
 
@@ -66,13 +65,19 @@ class Errands(Generic[E]):
             self._reasons.setdefault(id, reason)
             task.cancel()
 
+    async def closed(self, id: str) -> None:
+        """Wait while the end of something that is over is being written; whoever reads it is sooner than we are."""
+        driving = self._driving.get(id)
+        if driving is not None and driving.done():
+            await asyncio.wait({self._tasks[id]}, timeout=self._patience)
+
     async def stop(self) -> None:
         """Cut everything off, and wait until every end is written; not for ever where the database is away."""
         self._stopping = True
         for id in self.running:
             self.cancel(id, SHUTDOWN)
         if self._tasks:
-            _, late = await asyncio.wait(set(self._tasks), timeout=self._patience)
+            _, late = await asyncio.wait(set(self._tasks.values()), timeout=self._patience)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
@@ -91,7 +96,7 @@ class Errands(Generic[E]):
         except Exception:
             LOG.exception("%s could not be closed; it is closed when the gateway starts again", id)
         finally:
-            del self._driving[id]
+            del self._driving[id], self._tasks[id]
             self._reasons.pop(id, None)
 
     def _end(self, id: str, driven: asyncio.Task[E]) -> E:

@@ -154,6 +154,7 @@ class Harnesses:
 
     async def resume(self, caller: Principal, id: str) -> HarnessExecution:
         """Have it go on from where it was."""
+        await self._errands.closed(id)
         async with self._database.transaction() as tx:
             execution = await self._existing(tx, caller, id, lock=True)
             if execution.status in rows.UNENDED or id in self._errands.running:
