@@ -13,6 +13,7 @@ runs on the threads of `Starts`.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import signal
 import subprocess
@@ -199,14 +200,28 @@ class Child:
         self._gone(self)
 
 
+_spawners: weakref.WeakSet[Spawner] = weakref.WeakSet()
+
+
+@atexit.register
+def _abandon_all() -> None:
+    """End the children of loops that were closed without `Spawner.close`, while the interpreter still has everything
+    that takes: in `__del__` of the last moment even `open` is gone.
+    """
+    for spawner in list(_spawners):
+        spawner.abandon()
+
+
 class Spawner:
     """Starts children, at most `threads` at a time, and answers for every one of them until it is gone."""
 
     __slots__ = (
+        "__weakref__",
         "_closing",
         "_egress_told",
         "_empty",
         "_logs",
+        "_owner",
         "_slots",
         "_starting",
         "_starts",
@@ -243,11 +258,18 @@ class Spawner:
         self._empty = asyncio.Event()
         self._empty.set()
         self._closing = False
+        self._owner = os.getpid()
+        _spawners.add(self)
 
     def __del__(self) -> None:
-        """A loop that was closed without `close` can watch nothing any more: end what it watched."""
-        for child in list(self.children.values()):
-            child.abandon()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """End every child without a loop. A forked copy of the host has no children, so there this does nothing."""
+        if os.getpid() != self._owner:
+            return
+        while self.children:
+            self.children.popitem()[1].abandon()
         self.warden.abandon()
 
     @property
