@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from plugbay.host.config import Config
     from plugbay.process.child import Child
+    from plugbay.process.sandbox.facts import Fact
     from plugbay.process.sandbox.settings import SandboxSettings
 
 ANSWER = b"reached"
@@ -48,28 +49,47 @@ EXPECTED = "allowed True other True no way but through the host"
 
 def sandbox_checks(config: Config) -> Iterator[Check]:
     """Every check, one after the other; the last ones only where the first hold."""
-    from concurrent.futures import ThreadPoolExecutor
-
     from plugbay.host.bindings import Bindings, Options
-    from plugbay.process.sandbox.facts import preflight
-    from plugbay.process.sandbox.launcher import Sandbox
 
     if platform.system() != "Linux":
-        fix = "run on Linux; here plugins that ask to be confined are refused unless you let them off one by one"
-        yield Check("sandbox", WARNING, "Sandbox", "not possible here", fix)
+        yield _elsewhere()
         return
     settings = Bindings(config, Options(), None).sandbox
     usable = True
-    # On a thread: one that starts something confined leaves the view of the mounts that all others share.
-    with ThreadPoolExecutor(1) as thread:
-        facts = thread.submit(preflight, Sandbox(settings)).result()
-    for fact in facts:
+    for fact in _facts(settings):
         status = OK if fact.ok else ERROR if fact.vital else WARNING
         usable = usable and status != ERROR
         title = f"Sandbox: {fact.name}"
         yield Check(f"sandbox_{fact.name.replace(' ', '_')}", status, title, fact.text, fact.fix)
     if usable:
         yield egress(settings)
+
+
+def confinement_problem(config: Config) -> Check | None:
+    """Why no plugin can be confined here; None when they can."""
+    from plugbay.host.bindings import Bindings, Options
+
+    if platform.system() != "Linux":
+        return _elsewhere()
+    settings = Bindings(config, Options(), None).sandbox
+    failed = [fact for fact in _facts(settings) if fact.vital and not fact.ok]
+    return Check("sandbox", ERROR, "Sandbox", failed[0].text, failed[0].fix) if failed else None
+
+
+def _elsewhere() -> Check:
+    fix = "run on Linux; here plugins that ask to be confined are refused unless you let them off one by one"
+    return Check("sandbox", WARNING, "Sandbox", "confinement needs Linux", fix)
+
+
+def _facts(settings: SandboxSettings) -> list[Fact]:
+    """On a thread: one that starts something confined leaves the view of the mounts that all others share."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from plugbay.process.sandbox.facts import preflight
+    from plugbay.process.sandbox.launcher import Sandbox
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(preflight, Sandbox(settings)).result()
 
 
 def egress(settings: SandboxSettings) -> Check:

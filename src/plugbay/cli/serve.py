@@ -17,6 +17,7 @@ from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
 from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
+from plugbay.cli.readiness import readiness
 from plugbay.model.errors import Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
@@ -155,14 +156,16 @@ def _tell(started: Started, settings: ServeSettings, as_json: bool) -> None:
     from plugbay.control.mcp import PATH as MCP_PATH
     from plugbay.gateway.keys import TOKEN_FILE
 
-    token, data = started.gateway.made_operator_token, settings.gateway.data
-    plugins = len(started.gateway.host.plugins())
+    token, data, host = started.gateway.made_operator_token, settings.gateway.data, started.gateway.host
+    found = readiness(host.plugins(), host.config)
+    plugins = len(host.plugins())
     if as_json:
         facts = {"url": started.url, "pid": os.getpid(), "data": str(data), "token_file": str(data / TOKEN_FILE)}
-        output.print_line({**facts, "plugins": plugins, "token": token})
+        output.print_line({**facts, "plugins": plugins, **found.to_json(), "token": token})
         return
     page = output.err()
     page.line((output.OK, output.GOOD_STYLE), f" {output.count(plugins, 'plugin')} behind ", (started.url, output.NAME))
+    found.show(page)
     page.field("dashboard", started.dashboard)
     page.field("", ("opens once, within ten minutes; plugbay dashboard makes another", output.DIM))
     page.field("API", f"{started.url}/openapi.json")
