@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture import ROOT, write_tree
+from tests.support.patience import PATIENCE
 
 RULES = ".importlinter"
 COUNT_TYPE_IMPORTS = ("exclude_type_checking_imports = True", "exclude_type_checking_imports = False")
@@ -41,7 +42,7 @@ def lint_imports(tree: Path, rules: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
         check=False,
     )
     assert "Contracts: " in report.stdout, report.stdout + report.stderr

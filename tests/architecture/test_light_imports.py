@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture import SOURCE, write_tree
+from tests.support.patience import PATIENCE
 
 HEAVY_IN_SOURCE = frozenset({"asyncio", "dataclasses", "inspect", "logging", "msgspec", "pydantic", "typing"})
 HEAVY_IN_PROCESS = HEAVY_IN_SOURCE | {"socket", "subprocess"}
@@ -48,7 +49,7 @@ print(*sorted(set(sys.modules) - before), sep="\\n")
 def modules_loaded_by(module: str, source_root: Path) -> set[str]:
     """The modules that a bare interpreter has after importing `module` and had not before."""
     command = [sys.executable, "-I", "-S", "-c", CHILD, str(source_root), module]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    child = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert child.returncode == 0, child.stderr
     return set(child.stdout.split())
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.patience import PATIENCE
+
 OURS = "io.modelcontextprotocol/"
-PATIENCE = 20.0
-"""Seconds a test waits for what should take a fraction of one."""
 
 ERA_ONLY = ("resultType", "ttlMs", "cacheScope")
 

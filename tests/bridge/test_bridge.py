@@ -17,8 +17,9 @@ from plugbay.host.discovery import discover
 from plugbay.host.host import Host
 from plugbay.model.errors import Code
 from tests.bridge.houses import declare, house
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 from tests.support.spans import PARENT, SPAN, TRACE, Spans, parent_of, trace_of

@@ -17,7 +17,8 @@ from plugbay.contracts.mcp.messages import Server
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.operations import AskUser, OfferExports, WatchResource, WriteLog
 from plugbay.wire.fast_json import MsgspecCodec
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}

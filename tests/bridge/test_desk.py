@@ -10,7 +10,8 @@ from plugbay.bridge.desk import Desk
 from plugbay.host.questions import Question
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import AskUser, InvokeTool
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 

@@ -11,7 +11,8 @@ import pytest
 from plugbay.bridge import exchange
 from plugbay.bridge.exchange import Exchange, accept, frames, refuse
 from plugbay.bridge.http_rules import Refused
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'

@@ -17,7 +17,8 @@ from plugbay.bridge.http_app import McpApp
 from plugbay.bridge.http_rules import Guard
 from tests.bridge.houses import declare, house
 from tests.bridge.test_http_server import listening
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import PATIENCE, until
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 
@@ -94,7 +95,7 @@ async def served(tmp_path: Path, inner: str = "handshake") -> AsyncIterator[Clie
     async with (
         house(declare(tmp_path / "plugins", all=inner)) as (_, bridge),
         listening(bridge, TOKEN) as (url, _),
-        httpx2.AsyncClient(timeout=20) as http,
+        httpx2.AsyncClient(timeout=PATIENCE) as http,
     ):
         yield Client(http, url)
 

@@ -14,7 +14,8 @@ from fastapi import FastAPI
 
 from plugbay.bridge.http_protocol import BoundedHttp
 from plugbay.control.server import _config, bound
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 UPLOAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\n"

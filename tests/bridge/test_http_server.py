@@ -16,7 +16,8 @@ from plugbay.bridge.bridge import Bridge
 from plugbay.bridge.http_protocol import BoundedHttp
 from plugbay.bridge.http_server import Door, NotAllowed
 from tests.bridge.houses import house
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import PATIENCE, until
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 
@@ -93,7 +94,7 @@ def test_a_stream_that_is_open_when_it_stops_ends_in_good_order(run: Run, tmp_pa
     named = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge), httpx2.AsyncClient(timeout=20) as client:
+        async with house(tmp_path / "plugins") as (_, bridge), httpx2.AsyncClient(timeout=PATIENCE) as client:
             said: list[str] = []
             door = Door("127.0.0.1:0", say=said.append)
             serving = asyncio.ensure_future(door.serve(bridge))

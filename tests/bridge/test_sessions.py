@@ -14,7 +14,8 @@ from plugbay.bridge.exchange import Exchange
 from plugbay.bridge.sessions import Clients, Session
 from plugbay.model.operations import OfferExports
 from tests.bridge.houses import declare, house
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 

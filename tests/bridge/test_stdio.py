@@ -17,6 +17,7 @@ from plugbay.bridge import stdio
 from plugbay.bridge.stdio import Wire, serve
 from tests.bridge.houses import declare, house
 from tests.support.loops import Run
+from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 
@@ -180,7 +181,7 @@ assert not os.get_inheritable(wire.read_fd) and not os.get_inheritable(wire.writ
 @pytest.mark.parametrize("shell", ["exec {python} -c '{program}'", "exec {python} -c '{program}' 2>&-"])
 def test_nothing_that_is_printed_reaches_the_wire(shell: str) -> None:
     command = shell.format(python=sys.executable, program=NOISY)
-    done = subprocess.run(["sh", "-c", command], input=b"hello", capture_output=True, timeout=30, check=False)
+    done = subprocess.run(["sh", "-c", command], input=b"hello", capture_output=True, timeout=PATIENCE, check=False)
     assert done.stdout == b"the wire: hello"
 
 
@@ -188,5 +189,7 @@ def test_the_same_program_without_the_swap_would_have_spoiled_it() -> None:
     program = NOISY.replace(
         "wire = take_wire()", "from plugbay.bridge.stdio import Wire; wire = Wire(os.dup(0), os.dup(1))"
     )
-    done = subprocess.run([sys.executable, "-c", program], input=b"hello", capture_output=True, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=b"hello", capture_output=True, timeout=PATIENCE, check=False
+    )
     assert b"noise" in done.stdout

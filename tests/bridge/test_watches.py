@@ -11,7 +11,8 @@ import pytest
 from plugbay.bridge.watches import Watches
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import ChangeResource, WatchResource
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 

@@ -17,10 +17,11 @@ from plugbay.host.bus import BusEvent, Stream
 from plugbay.host.config import Config
 from plugbay.host.host import Host
 from tests.brokers.test_nats_client import say
-from tests.support.loops import Run, run_on, until
+from tests.support.loops import Run, run_on
 from tests.support.nats_identities import decentralised, write_certificate
 from tests.support.nats_server import NatsServer, nats_server
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import PATIENCE, until
 
 ID = "11111111-2222-4333-8444-555555555555"
 LAST = "shared.last"
@@ -121,7 +122,7 @@ def test_nothing_leaves_that_is_not_named(run: Run, server: NatsServer) -> None:
             for host in (silent, some):
                 host.publish("private.x", {"secret": "hunter2"})
                 host.publish("shared.x", {"from": "silent" if host is silent else "some"})
-            message = await messages.next_msg(timeout=20)
+            message = await messages.next_msg(timeout=PATIENCE)
             assert (message.subject, json.loads(message.data)["payload"]) == ("quiet.shared.x", {"from": "some"})
             assert silent.broker is not None and "names nothing" in (silent.broker.problem or "")
         await client.flush()
@@ -272,7 +273,7 @@ def test_what_comes_under_our_own_name_is_not_heard_again(run: Run, server: Nats
         async with Host([], joining(server, "shared.>")) as host, host.subscribe("shared.>") as heard:
             await joined(host)
             host.publish("shared.mine", 1)
-            message = await messages.next_msg(timeout=20)
+            message = await messages.next_msg(timeout=PATIENCE)
             assert message.headers is not None
             for headers in (message.headers, {**message.headers, module.HEADER: ID}):
                 await client.publish(message.subject, message.data, headers=headers)

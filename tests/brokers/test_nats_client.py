@@ -13,8 +13,9 @@ from nats.aio.client import Client
 from nats.errors import Error
 
 from plugbay.brokers.nats_client import NatsClient
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.nats_server import NatsServer, nats_server
+from tests.support.patience import until
 
 
 class Heard:

@@ -19,11 +19,13 @@ import pytest
 
 import plugbay as package
 from tests.support.commands import Command, command, plugbay, started
+from tests.support.loops import LOOPS, run_on
+from tests.support.loops import Run as RunOnLoop
+from tests.support.patience import PATIENCE
+from tests.support.tiers import first_alone
 
 __all__ = ["command"]
 
-PATIENCE = 50.0
-"""Seconds a test waits for what should take a fraction of one."""
 
 SHELL = """\
 #!/bin/sh
@@ -102,6 +104,12 @@ def run(cwd: Path, tmp_path: Path) -> Run:
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run
+
+
+@pytest.fixture(params=first_alone(LOOPS))
+def on_loop(request: pytest.FixtureRequest) -> RunOnLoop:
+    """Run one coroutine function; `run` is the command line's here."""
+    return run_on(request.param)
 
 
 @pytest.fixture

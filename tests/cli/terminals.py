@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import PATIENCE, environment, wait_until
+from tests.cli.conftest import environment, wait_until
 from tests.support.commands import Command
+from tests.support.patience import PATIENCE
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|.)")
 

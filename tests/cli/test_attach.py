@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import MakePlugin, Run, command, environment
 from tests.cli.terminals import EventStream
+from tests.support.patience import PATIENCE
 
 
 def test_a_program_is_started_anew_for_each_conversation_until_dev_ends(
@@ -41,7 +42,7 @@ def test_a_program_is_started_anew_for_each_conversation_until_dev_ends(
         ]
     finally:
         dev.close()
-        out, err = wrapper.communicate(timeout=20)
+        out, err = wrapper.communicate(timeout=PATIENCE)
     assert wrapper.returncode == 0
     assert [json.loads(line) for line in out.splitlines()] == [{"command": ["./run.sh"], "status": 0}] * 4
     assert err.decode().count("so it goes") == 2
@@ -61,10 +62,10 @@ def test_how_it_left_is_passed_on_to_the_host(cwd: Path, tmp_path: Path, make_pl
         failure = dev.next("result")["failure"]
         assert (failure["code"], failure["detail"]["exit_code"]) == ("crashed", 9)
         assert dev.left() == 1
-        assert wrapper.wait(20) == 0
+        assert wrapper.wait(PATIENCE) == 0
     finally:
         wrapper.kill()
-        wrapper.wait(20)
+        wrapper.wait(PATIENCE)
         dev.close()
 
 
@@ -81,7 +82,7 @@ def test_a_program_that_cannot_be_run_is_said_on_both_sides(cwd: Path, tmp_path:
         assert dev.next("result")["failure"]["code"] == "crashed"
         assert dev.left() == 1
     finally:
-        _, err = wrapper.communicate(timeout=20)
+        _, err = wrapper.communicate(timeout=PATIENCE)
         dev.close()
     assert b"./no-such-program cannot be run: No such file or directory" in err
 

@@ -17,7 +17,6 @@ from plugbay.cli.call_view import Refusal
 from plugbay.model.errors import CODES, ORIGINS
 from tests.cli.conftest import (
     ECHO,
-    PATIENCE,
     REFUSE,
     MakePlugin,
     Run,
@@ -30,6 +29,7 @@ from tests.cli.conftest import (
 )
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import PATIENCE
 
 SHAPE = {"status", "output", "failure", "plugin", "call_id", "duration_ms"}
 FAILURE_SHAPE = {"code", "origin", "message", "detail", "retry_after_ms"}

@@ -13,7 +13,6 @@ import pytest
 from plugbay.cli import output
 from plugbay.conformance.canaries import FOLDER, load_canaries, prepare_canary, prepare_vai_canary
 from tests.cli.conftest import (
-    PATIENCE,
     MakePlugin,
     Run,
     command,
@@ -24,6 +23,7 @@ from tests.cli.conftest import (
     write_manifest,
 )
 from tests.conformance.nexo_plugins import BARE, nexo_folder
+from tests.support.patience import PATIENCE
 
 TOOLS = [{"name": "echo", "input_schema": {"type": "object"}}]
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from plugbay.cli import dev_bridge
+from tests.support.patience import PATIENCE
 
 
 def test_it_hands_over_its_pipes_and_leaves_with_the_status_it_is_told(tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_it_hands_over_its_pipes_and_leaves_with_the_status_it_is_told(tmp_path:
         process.stdout.close()
         line.sendall(b'{"left": 7}\n')
         line.close()
-        assert process.wait(20) == 7
+        assert process.wait(PATIENCE) == 7
 
 
 def test_a_plugin_that_goes_without_a_word_is_a_failure(tmp_path: Path) -> None:
@@ -57,4 +58,4 @@ def test_a_plugin_that_goes_without_a_word_is_a_failure(tmp_path: Path) -> None:
         line, _ = listening.accept()
         line.recv(65536)
         line.close()
-        assert process.wait(20) == dev_bridge.GONE
+        assert process.wait(PATIENCE) == dev_bridge.GONE

@@ -19,6 +19,7 @@ from plugbay.cli.call_view import Refusal
 from plugbay.cli.dev_desk import ask_of
 from tests.cli.conftest import GREETER, command, environment
 from tests.cli.terminals import EventStream, Terminal
+from tests.support.patience import PATIENCE
 
 Window = Callable[..., Terminal]
 
@@ -145,13 +146,13 @@ def test_a_process_that_comes_back_gets_the_last_call_again(
     stream.next("changed")
     assert "restart the plugin in its terminal" in stream.next("remark")["text"]
     os.kill(first.pid, signal.SIGKILL)
-    first.wait(20)
+    first.wait(PATIENCE)
     assert stream.next("detached")["pid"] == first.pid
     second = start()
     result = stream.next("result")
     assert (result["output"], len(result["differences"])) == ({"twice": 40}, 1)
     stream.close()
-    assert second.wait(20) == 0
+    assert second.wait(PATIENCE) == 0
 
 
 def test_a_plugin_for_one_call_stays_for_the_next_one(
@@ -165,7 +166,7 @@ def test_a_plugin_for_one_call_stays_for_the_next_one(
     texts = {stream.next("result")["output"]["text"] for _ in range(2)}
     assert texts == {f"Hello, {plugin.pid}"}
     assert stream.left() == 0
-    out, _ = plugin.communicate(timeout=20)
+    out, _ = plugin.communicate(timeout=PATIENCE)
     assert (plugin.returncode, out.count(b"called")) == (0, 2)
 
 
@@ -199,7 +200,7 @@ def test_a_terminal_that_is_closed_leaves_neither_a_process_nor_a_socket(cwd: Pa
         assert list((tmp_path / "tmp").glob("plugbay-dev-*"))
         window.hang_up()
         # Whichever it hears of first: that nobody types any more, or the signal.
-        assert window.process.wait(20) in (0, 128 + signal.SIGHUP)
+        assert window.process.wait(PATIENCE) in (0, 128 + signal.SIGHUP)
         assert not list((tmp_path / "tmp").glob("plugbay-dev-*"))
     finally:
         window.close()

@@ -17,7 +17,7 @@ import pytest
 
 from plugbay.cli.dev_lobby import Lobby
 from plugbay.sdk.attach import Assignment, NotAttached, Place, parse_address
-from tests.support.loops import LOOPS, run_on, until
+from tests.support.patience import until
 
 Main = Callable[[], Coroutine[Any, Any, None]]
 
@@ -39,11 +39,6 @@ class Guestbook:
 
     def turned_away(self, why: str) -> None:
         self.lines.append(("turned away", why))
-
-
-@pytest.fixture(params=list(LOOPS))
-def on_loop(request: pytest.FixtureRequest) -> Callable[[Main], None]:
-    return run_on(request.param)
 
 
 @asynccontextmanager

@@ -21,7 +21,6 @@ from plugbay.host.dev import under_development
 from plugbay.host.discovery import Found
 from plugbay.model.errors import Failure
 from plugbay.model.spec import Export
-from tests.support.loops import LOOPS, run_on
 from tests.support.nexo import write_nexo_plugin
 
 Main = Callable[[], Coroutine[Any, Any, None]]
@@ -63,11 +62,6 @@ class Fixture:
 
     async def call(self, *asks: Ask) -> None:
         await asyncio.wait({self.session.call(asks)})
-
-
-@pytest.fixture(params=list(LOOPS))
-def on_loop(request: pytest.FixtureRequest) -> Callable[[Main], None]:
-    return run_on(request.param)
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli.dev_watch import OwnFiles, matters, saves
-from tests.support.loops import run_on, until
+from tests.support.loops import run_on
+from tests.support.patience import until
 
 ROOT = Path("/plugins/weather")
 

@@ -13,7 +13,8 @@ import pytest
 from plugbay.cli import checks, output
 from plugbay.cli.checks import Check
 from plugbay.cli.doctor import show
-from tests.cli.conftest import PATIENCE, Done, MakePlugin, Run, environment
+from tests.cli.conftest import Done, MakePlugin, Run, environment
+from tests.support.patience import PATIENCE
 
 MACHINE = [
     "python",

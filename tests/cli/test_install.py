@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import PATIENCE, Run, command, environment
+from tests.cli.conftest import Run, command, environment
 from tests.packages.builders import key, pack, sign, tarball, trust
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 

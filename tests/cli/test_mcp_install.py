@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import PATIENCE, Run, command, environment
+from tests.cli.conftest import Run, command, environment
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 OTHERS = """\

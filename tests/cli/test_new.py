@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli.scaffold import CONTRACTS
-from tests.cli.conftest import PATIENCE, Run, command, environment
+from tests.cli.conftest import Run, command, environment
+from tests.support.patience import PATIENCE
 
 
 def test_flags_say_it_all(run: Run, cwd: Path) -> None:

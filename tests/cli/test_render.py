@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PATIENCE, Run, command, descendants_of, environment, wait_until
+from tests.cli.conftest import Run, command, descendants_of, environment, wait_until
 from tests.support.ainb import write_ainb_plugin
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 RED = """

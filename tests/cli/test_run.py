@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PATIENCE, Run, command, descendants_of, environment, wait_until, write_manifest
+from tests.cli.conftest import Run, command, descendants_of, environment, wait_until, write_manifest
 from tests.support.ainb import write_ainb_plugin
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 DISPATCH = "def cli_dispatch(params, m):\n    "

@@ -15,9 +15,10 @@ from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.cgroup import Cgroups
 from plugbay.process.sandbox.launcher import Program, Sandbox
 from plugbay.process.sandbox.policy import Policy
-from tests.cli.conftest import PATIENCE, MakePlugin, Run, command, descendants_of, environment, wait_until
+from tests.cli.conftest import MakePlugin, Run, command, descendants_of, environment, wait_until
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
+from tests.support.patience import PATIENCE
 
 
 def test_a_command_has_the_terminals_streams_and_gives_back_its_status(run: Run, cwd: Path) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.cli.conftest import PATIENCE, Run, environment
+from tests.cli.conftest import Run, environment
 from tests.control.test_server import served
 from tests.support.commands import Command
+from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PATIENCE, REFUSE, MakePlugin, Run, command, environment
+from tests.cli.conftest import REFUSE, MakePlugin, Run, command, environment
 from tests.support.kaged import write_kaged_plugin
+from tests.support.patience import PATIENCE
 
 CALL = ("--call", "echo", '{"text": "tea"}')
 

@@ -15,10 +15,11 @@ import pytest
 from plugbay import Host
 from plugbay.cli import tracing
 from plugbay.cli.tracing import exporting
-from tests.cli.conftest import PATIENCE, environment
+from tests.cli.conftest import environment
 from tests.control.test_server import served
 from tests.support.collectors import collecting, said
 from tests.support.commands import plugbay
+from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
 from tests.support.spans import PARENT, SPAN, TRACE
 

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 import plugbay
-from tests.cli.conftest import PATIENCE, Run, command, descendants_of, environment, wait_until
+from tests.cli.conftest import Run, command, descendants_of, environment, wait_until
 from tests.support.ainb import write_ainb_plugin
+from tests.support.patience import PATIENCE
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[PX^_][^\x1b]*\x1b\\|.)")
 

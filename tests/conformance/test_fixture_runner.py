@@ -17,6 +17,7 @@ from plugbay.conformance.scenario import load_all
 from plugbay.model.errors import PlugbayError
 from plugbay.model.spec import PluginSpec
 from tests.support.requirements import requirement
+from tests.support.tiers import few
 
 FIXTURE = Path(__file__).parents[1] / "sdk" / "nexo_fixture.py"
 SCENARIOS = [scenario.id for scenario in load_all("nexo/fixture")]
@@ -77,7 +78,7 @@ CHANGES = {
 
 
 @requirement("nexo:kit-fixture-scenarios")
-@pytest.mark.parametrize("axis_id", SCENARIOS)
+@pytest.mark.parametrize("axis_id", few(SCENARIOS))
 def test_each_scenario_catches_an_sdk_that_says_it_differently(axis_id: str, tmp_path: Path) -> None:
     (tmp_path / "between.py").write_text(BETWEEN)
     old, new = CHANGES[axis_id.removeprefix("nexo.fixture.")]

@@ -15,6 +15,7 @@ from plugbay.contracts.ainb.messages import ABI_VERSION
 from plugbay.contracts.vai.messages import PROTOCOL
 from plugbay.link.framings import Lengths
 from plugbay.model.errors import CODES
+from tests.support.patience import PATIENCE
 
 ALL = [each for contract in CONTRACTS for each in handouts(contract)]
 
@@ -69,7 +70,7 @@ def test_the_good_one_answers_whoever_greets_it(contract: str, tmp_path: Path) -
         env=command[1],
         cwd=tmp_path,
         capture_output=True,
-        timeout=20,
+        timeout=PATIENCE,
         check=False,
     ).stdout
     answer = json.loads(said.partition(b"\r\n\r\n")[2] if by_length else said.splitlines()[0])

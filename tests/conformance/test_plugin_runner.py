@@ -22,6 +22,7 @@ from tests.conformance import nexo_plugins as nexo
 from tests.conformance.complete import assert_complete
 from tests.conformance.plugins import MANIFEST, PYTHON, SDK, SHELL, SOURCE, mutated, plugin_spec
 from tests.support.requirements import requirement
+from tests.support.tiers import few
 
 EVERY_AXIS = [scenario.id for scenario in load_all("rune")]
 SDK_PROCESS = {**MANIFEST["process"], "args": ["plugin.py"], "env": [f"PYTHONPATH={SOURCE}"]}
@@ -190,7 +191,7 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("axis_id", EVERY_AXIS)
+@pytest.mark.parametrize("axis_id", few(EVERY_AXIS))
 def test_each_axis_catches_a_plugin_that_breaks_its_rule(axis_id: str, tmp_path: Path) -> None:
     old, new, words = MUTATIONS[axis_id]
     axis = run_conformance(plugin_spec(tmp_path, mutated(old, new)), only=[axis_id]).axis(axis_id)
@@ -219,7 +220,7 @@ BREAKS_ONLY = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(BREAKS_ONLY))
+@pytest.mark.parametrize("name", few(sorted(BREAKS_ONLY)))
 def test_a_broken_rule_does_not_make_others_fail(name: str, tmp_path: Path) -> None:
     old, new, expected = BREAKS_ONLY[name]
     report = run_conformance(plugin_spec(tmp_path, mutated(old, new)))
@@ -390,7 +391,7 @@ def axes_of(area: str) -> list[str]:
 
 
 @requirement("nexo:kit-plugin-axes")
-@pytest.mark.parametrize("area", sorted(AREAS))
+@pytest.mark.parametrize("area", few(sorted(AREAS)))
 def test_a_good_nexo_plugin_passes_every_axis_that_concerns_it(area: str, tmp_path: Path) -> None:
     report = run_conformance(nexo.nexo_spec(tmp_path), only=axes_of(area))
     assert [(axis.id, axis.detail) for axis in report.axes if axis.status is Status.FAILED] == []
@@ -630,7 +631,7 @@ NEXO_MUTATIONS: dict[str, tuple[str, str, str]] = {
 
 
 @requirement("nexo:kit-axes-catch")
-@pytest.mark.parametrize("axis_id", [axis_id for axis_id in NEXO_AXES if axis_id != "nexo.tool.none"])
+@pytest.mark.parametrize("axis_id", few(axis_id for axis_id in NEXO_AXES if axis_id != "nexo.tool.none"))
 def test_each_nexo_axis_catches_a_plugin_that_breaks_its_rule(axis_id: str, tmp_path: Path) -> None:
     old, new, words = NEXO_MUTATIONS[axis_id]
     spec = nexo.nexo_spec(tmp_path, mutated(old, new, nexo.SOURCE))

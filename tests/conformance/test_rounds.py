@@ -14,7 +14,8 @@ from plugbay.conformance.rounds import AT_ONCE, Rounds
 from plugbay.conformance.scenario import Scenario
 from plugbay.conformance.steps import ExpectNoOrphans, ExpectRunning
 from plugbay.conformance.trial import Verdict
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 PASSED, FAILED, SKIPPED = Verdict(Status.PASSED), Verdict(Status.FAILED, "broken"), Verdict(Status.SKIPPED, "not here")
 

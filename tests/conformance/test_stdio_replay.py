@@ -14,6 +14,7 @@ import pytest
 from plugbay.conformance.mock_plugin import MockPlugin
 from plugbay.conformance.stdio_replay import serve
 from tests.conformance.recordings import call, recording, result, tell
+from tests.support.patience import PATIENCE
 
 LARGE = "x" * 300_000
 """More than a pipe takes at once."""
@@ -43,7 +44,7 @@ class Served:
         return json.loads(self.read.readline())
 
     def left(self) -> int:
-        self._thread.join(20)
+        self._thread.join(PATIENCE)
         return self.status[0]
 
 

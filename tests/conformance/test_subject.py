@@ -15,9 +15,8 @@ from plugbay.link.framings import Lines
 from plugbay.process.child import Spawner
 from plugbay.process.command import Launch
 from plugbay.process.status import ExitStatus
-from tests.support.loops import until
+from tests.support.patience import PATIENCE, until
 
-PATIENCE = 20.0
 MAX_LINE = 1000
 T = TypeVar("T")
 

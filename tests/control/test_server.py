@@ -21,11 +21,9 @@ from plugbay.control.server import _config, bound
 from tests.cli.conftest import is_alive
 from tests.support.commands import Command, plugbay
 from tests.support.databases import KINDS, postgresql, sqlite_database
+from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin, write_python_plugin
 from tests.support.requirements import requirement
-
-PATIENCE = 30.0
-"""Seconds for what should take one."""
 
 
 class Served:

@@ -20,7 +20,6 @@ WRITTEN = "localhost:5000"
 
 
 @requirement("vai:package-transcript")
-@pytest.mark.timeout(180)
 def test_pack_sign_push_pull_verify_install_call_upgrade_and_rollback_do_what_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

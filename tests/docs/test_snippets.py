@@ -105,7 +105,6 @@ def run_together(found: list[tuple[str, str]], folder: Path) -> None:
         assert output == expected, body
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_snippet_of_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)  # as a reader's own folder is: plugins with a user of their own are shown what is in it

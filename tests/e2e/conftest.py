@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,10 @@ from plugbay.conformance.host_runner import Entry, Observed, Situation, load_cat
 from plugbay.host.call_log import MemoryCallLog
 from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import discover
+from tests.support.patience import PATIENCE
+from tests.support.tiers import one_of_each
 
-PATIENCE = 25.0
-"""How long a condition may take before a test fails; far more than it ever needs."""
-
-GENEROUS = {"launch": 10.0, "handshake": 10.0, "call": 30.0, "teardown": 5.0}
+GENEROUS = {"launch": PATIENCE, "handshake": PATIENCE, "call": PATIENCE, "teardown": 5.0}
 """For every timeout that a case is not about, so that a busy machine changes no verdict."""
 
 NOT_JSON: tuple[Any, ...] = (
@@ -89,8 +88,8 @@ class PlugbayPort:
         """Why the last call failed."""
         self.next_output: Any = None
         """What the good plugin said after it."""
-        self.seconds = 0.0
-        """How long the last call took."""
+        self.timeouts: Mapping[str, float] = {}
+        """These hold over those of a case."""
 
     async def call(
         self, folder: Path, tool: str, input: Any, *, grants: Sequence[str], timeouts: Mapping[str, float]
@@ -98,9 +97,7 @@ class PlugbayPort:
         async with self._host(folder, grants, timeouts) as host:
             if self._before is not None:
                 await self._before(host)
-            began = time.monotonic()
             result = await host.attempt(tool, input)
-            self.seconds = time.monotonic() - began
             return await self._observed(host, result.failure, result.value() if not result.failure else None)
 
     async def call_in(
@@ -167,7 +164,9 @@ class PlugbayPort:
         self._steps.clear()
         found = discover([folder])
         specs = [item.spec for item in found if item.spec is not None]
-        settings = PluginConfig(grants=list(grants), timeouts=TimeoutOverrides.model_validate({**GENEROUS, **timeouts}))
+        settings = PluginConfig(
+            grants=list(grants), timeouts=TimeoutOverrides.model_validate({**GENEROUS, **timeouts, **self.timeouts})
+        )
         beside = PluginConfig(timeouts=TimeoutOverrides.model_validate(GENEROUS))
         config = Config(plugins={"good.plugin": beside, **{spec.id: settings for spec in specs}})
         if all(spec.id != "good.plugin" for spec in specs):
@@ -188,6 +187,11 @@ async def left_running(host: Host) -> tuple[str, ...]:
     held = [f"pid {pid}, which the host still counts" for pid in spawner.children]
     busy = [f"{status.spec.id}: {status.busy} busy" for status in host.plugins() if status.busy]
     return (*held, *busy, *carrying(mark))
+
+
+def sampled(entries: Iterable[Entry]) -> list[Any]:
+    """Rows of a catalogue, of which `make test` takes one for each way to end."""
+    return one_of_each(entries, lambda entry: (entry.expect.code, entry.expect.outcome, entry.expect.next))
 
 
 def entry_named(name: str) -> Entry:

@@ -41,6 +41,7 @@ from plugbay.store.sqlite import Connection
 from tests.support.conversing import settled
 from tests.support.gateways import make_org
 from tests.support.packaged import Publisher, bind
+from tests.support.patience import PATIENCE
 from tests.support.vai import export
 
 EVENTS = ["run.completed", "run.failed", "run.cancelled", "chain.compacted"]
@@ -213,7 +214,7 @@ def main() -> None:
         number, kill_at = map(int, line.split())
         child = os.fork()
         if child == 0:
-            asyncio.run(asyncio.wait_for(life(url, folder, model, number, kill_at), 50))
+            asyncio.run(asyncio.wait_for(life(url, folder, model, number, kill_at), PATIENCE))
             os._exit(0)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)

@@ -18,12 +18,13 @@ from plugbay.host.calls import CallResult
 from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery import discover
 from plugbay.host.status import PluginStatus
-from tests.e2e.conftest import PATIENCE, eventually, still_carrying
+from tests.e2e.conftest import eventually, still_carrying
+from tests.support.patience import PATIENCE
 
-GENEROUS = {"launch": 10.0, "handshake": 10.0, "farewell": 10.0, "teardown": 5.0}
+GENEROUS = {"launch": PATIENCE, "handshake": PATIENCE, "farewell": PATIENCE, "teardown": 5.0}
 """For every timeout that a case is not about, so that a busy machine changes no verdict."""
 
-CALL_SECONDS = 20.0
+CALL_SECONDS = PATIENCE
 DEPTH = 1000
 """Events looked at; a plugin that publishes more is judged by what it does next."""
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from plugbay.process.child import Spawner
 from plugbay.process.command import Launch
 from plugbay.process.sandbox.policy import Policy
-from tests.process.helpers import PATIENCE, read_until
+from tests.process.helpers import read_until
+from tests.support.patience import PATIENCE
 
 PLUGINS = 20
 

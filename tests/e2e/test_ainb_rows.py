@@ -18,13 +18,14 @@ from plugbay.conformance.catalogue import FOLDER, Entry, prepare
 from plugbay.conformance.host_runner import verdict
 from plugbay.host.discovery import discover
 from tests.e2e.ainb_port import AinbPort, ainb_entries, good_ainb_folder, hurried
-from tests.e2e.conftest import PATIENCE, eventually
+from tests.e2e.conftest import eventually, sampled
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 
 @requirement("ainb:kit-bad-plugins", "ainb:kit-framing", "ainb:kit-envelope", "ainb:kit-identity", "ainb:kit-errors")
 @requirement("ainb:kit-pictures", "ainb:kit-gates", "ainb:kit-publishing", "ainb:kit-farewell", "ainb:kit-crash")
-@pytest.mark.parametrize("entry", ainb_entries(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", sampled(ainb_entries()), ids=lambda entry: entry.name)
 def test_row(entry: Entry, tmp_path: Path) -> None:
     port = AinbPort(good_ainb_folder(tmp_path))
     observed = asyncio.run(port.visit(prepare(entry, tmp_path, FOLDER / "ainb"), entry))

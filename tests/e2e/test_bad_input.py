@@ -21,7 +21,8 @@ import pytest
 from plugbay import CallFailed, Host
 from plugbay.conformance.host_runner import Entry, load_catalog, observe, prepare, verdict
 from plugbay.host.discovery import Found, discover, inspect
-from tests.e2e.conftest import PATIENCE, PlugbayPort, entry_named, good_folder, left_running
+from tests.e2e.conftest import PlugbayPort, entry_named, good_folder, left_running
+from tests.support.patience import PATIENCE
 
 MAX_GROWTH_KIB = 16 * 1024
 """A line may have 1 MiB and is held a few times over while it is judged; a gibibyte is 64 times this."""
@@ -76,7 +77,7 @@ def in_a_process_of_its_own(task: str) -> Any:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
         check=False,
     )
     assert child.returncode == 0, child.stderr

@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 
 from tests.control.test_server import served
 from tests.support.conversing import says
-from tests.support.databases import KINDS, postgresql, sqlite_database
+from tests.support.databases import database_url
 from tests.support.openai_server import OpenAiServer
 from tests.support.packaged import Publisher
 from tests.support.requirements import requirement
 from tests.support.vai import export
+
+__all__ = ["database_url"]
 
 ASKS = 24
 """Child runs that the harness wants, all at once."""
@@ -80,16 +80,6 @@ def harness(body, m):
     checkpoint = {{"kind": "checkpoint", "data": data}}
     succeed(m, {{"checkpoint": checkpoint, "summary": {{"text": "done"}}, "artifacts": []}})
 """
-
-
-@pytest.fixture(params=KINDS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield sqlite_database(tmp_path)
-        return
-    name = postgresql().create()
-    yield postgresql().url(name)
-    postgresql().drop(name)
 
 
 def made(answer: httpx2.Response, status: int = 201) -> dict[str, Any]:
@@ -154,13 +144,14 @@ def judge(client: httpx2.Client, execution_id: str, seen: dict[str, Any]) -> Non
 
 
 @requirement("vai:control-harness-limits")
-@pytest.mark.timeout(120)
-def test_a_harness_in_its_sandbox_is_stopped_by_the_gateway_and_not_by_itself(url: str, tmp_path: Path) -> None:
+def test_a_harness_in_its_sandbox_is_stopped_by_the_gateway_and_not_by_itself(
+    database_url: str, tmp_path: Path
+) -> None:
     async def story() -> None:
         async with OpenAiServer(says("a draft")) as model:
             provider = f'[llm.providers.local]\nkind = "openai"\nbase_url = "{model.url}"\nmax_retries = 0\n'
             (tmp_path / "plugbay.toml").write_text(provider)
-            await asyncio.to_thread(acted, tmp_path, url)
+            await asyncio.to_thread(acted, tmp_path, database_url)
 
     with asyncio.Runner() as runner:
         runner.run(asyncio.wait_for(story(), 100))

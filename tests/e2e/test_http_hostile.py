@@ -18,8 +18,9 @@ from plugbay.control.bodies import received
 from plugbay.control.settings import MAX_JSON, EdgeSettings
 from plugbay.gateway.errors import GatewayError
 from tests.support.loops import Run
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
-from tests.support.worlds import PATIENCE, World, world_at
+from tests.support.worlds import World, world_at
 
 ENVELOPE = {"type", "code", "message", "param", "request_id", "retryable", "retry_after", "details"}
 

@@ -20,8 +20,9 @@ from schemathesis.specs.openapi import checks as conformance
 
 from plugbay.control.app import ROUTERS
 from plugbay.control.sse import MEDIA_TYPE
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
-from tests.support.worlds import PATIENCE, World, world_at
+from tests.support.worlds import World, world_at
 
 EXAMPLES = int(os.environ.get("PLUGBAY_FUZZ", "12"))
 

@@ -12,6 +12,7 @@ import pytest
 
 from plugbay.conformance.catalogue import FOLDER, Entry, prepare
 from plugbay.conformance.host_runner import verdict
+from tests.e2e.conftest import sampled
 from tests.e2e.kaged_port import KagedPort, good_kaged_folder, kaged_entries
 from tests.support.requirements import requirement
 
@@ -21,7 +22,7 @@ from tests.support.requirements import requirement
 )
 @requirement("kaged:kit-notifications", "kaged:kit-hooks", "kaged:kit-compaction", "kaged:kit-health")
 @requirement("kaged:kit-storage", "kaged:kit-farewell", "kaged:kit-crash", "kaged:kit-context")
-@pytest.mark.parametrize("entry", kaged_entries(), ids=lambda entry: f"{entry.row}_{entry.name}")
+@pytest.mark.parametrize("entry", sampled(kaged_entries()), ids=lambda entry: f"{entry.row}_{entry.name}")
 def test_row(entry: Entry, tmp_path: Path) -> None:
     port = KagedPort(good_kaged_folder(tmp_path), tmp_path / "state")
     observed = asyncio.run(port.visit(prepare(entry, tmp_path, FOLDER / "kaged"), entry))

@@ -23,8 +23,9 @@ from plugbay.host.sandbox_config import PluginSandbox
 from plugbay.host.services.llm.chat import ChatReply, ChatRequest
 from plugbay.link.recording import Frame
 from plugbay.model.errors import Code
-from tests.support.loops import PATIENCE, Run, until
+from tests.support.loops import Run
 from tests.support.mcp_servers import MODERN, declare, write_server
+from tests.support.patience import PATIENCE, until
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 
@@ -131,7 +132,7 @@ def test_one_call_is_enough_for_a_server_that_is_approved_for_this_run(run: Run,
     async def main() -> None:
         async with host_of(tmp_path, grant_all=True) as host:
             assert host.exports() == {}
-            assert said(await host.call("other", {"n": 1}, timeout=20)) == {"n": 1}
+            assert said(await host.call("other", {"n": 1}, timeout=PATIENCE)) == {"n": 1}
             assert said(await host.call("one/echo", {"n": 2})) == {"n": 2}
             assert await code_of(host, "one/nothing") == Code.NOT_FOUND
         assert not (tmp_path / "state" / "mcp").exists()
@@ -464,7 +465,7 @@ def test_a_server_that_crashed_is_started_again_by_the_next_call(run: Run, tmp_p
     async def main() -> None:
         async with host_of(tmp_path, grant_all=True) as host:
             assert await code_of(host, "srv/echo", {"die": True}) == Code.CRASHED
-            assert (await host.call("srv/echo", timeout=20))["content"][0]["text"] == "up"
+            assert (await host.call("srv/echo", timeout=PATIENCE))["content"][0]["text"] == "up"
             (status,) = host.plugins()
             assert status.generation == 2
 
@@ -496,7 +497,7 @@ def test_a_server_that_nobody_uses_is_stopped_and_started_by_the_next_call(run: 
         async with Host([quick], grant_all=True, state_dir=tmp_path / "state") as host:
             await host.call("srv/echo")
             await until(lambda: host.plugins()[0].state == "idle", seconds=20)
-            await host.call("srv/echo", timeout=20)
+            await host.call("srv/echo", timeout=PATIENCE)
             assert host.plugins()[0].generation == 2
 
     run(main)
@@ -521,7 +522,7 @@ def tools_call(m):
             assert said(await host.call("srv/echo")) == "words"
         confined = Config(plugins={"srv": PluginConfig(sandbox=PluginSandbox(on=True))})
         async with host_of(server, confined, grant_all=True) as host:
-            assert said(await host.call("srv/echo", timeout=20)) == "No such file or directory"
+            assert said(await host.call("srv/echo", timeout=PATIENCE)) == "No such file or directory"
 
     run(main)
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.bridge.raw import Client
-from tests.cli.conftest import PATIENCE, command, environment, is_alive, wait_until
+from tests.cli.conftest import command, environment, is_alive, wait_until
 from tests.sdk.everywhere import REACHES, loaded
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 SOURCE = """

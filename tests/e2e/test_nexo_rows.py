@@ -12,6 +12,7 @@ import pytest
 
 from plugbay.conformance.catalogue import FOLDER, Entry, prepare
 from plugbay.conformance.host_runner import verdict
+from tests.e2e.conftest import sampled
 from tests.e2e.nexo_port import NexoPort, good_folder, nexo_entries
 from tests.support.requirements import requirement
 
@@ -19,7 +20,7 @@ from tests.support.requirements import requirement
 @requirement("nexo:kit-bad-children", "nexo:kit-identity", "nexo:kit-catalogue-drift", "nexo:kit-early-words")
 @requirement("nexo:kit-envelope", "nexo:kit-noise", "nexo:kit-allow-list", "nexo:kit-backpressure", "nexo:kit-farewell")
 @requirement("nexo:kit-services-refused", "nexo:kit-shapes", "nexo:kit-stream", "nexo:kit-crash")
-@pytest.mark.parametrize("entry", nexo_entries(), ids=lambda entry: f"{entry.row}_{entry.name}")
+@pytest.mark.parametrize("entry", sampled(nexo_entries()), ids=lambda entry: f"{entry.row}_{entry.name}")
 def test_row(entry: Entry, tmp_path: Path) -> None:
     port = NexoPort(good_folder(tmp_path))
     observed = asyncio.run(port.visit(prepare(entry, tmp_path, FOLDER / "nexo"), entry))

@@ -17,6 +17,7 @@ import pytest
 from plugbay import CallFailed, Code, Host
 from tests.support.commands import plugbay
 from tests.support.loops import Run, run_on
+from tests.support.patience import PATIENCE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -209,7 +210,7 @@ def test_plugins_that_talk_through_their_host_do_so_from_recordings(tmp_path: Pa
         async with Host.load(*folders, config=config, grant_all=True, unconfined=True, **options) as host:
             assert host.memory is not None
             await host.memory.remember("demo", "Ada drinks tea.")
-            answers.append(await host.call("memory_notes_ask", question, timeout=25))
+            answers.append(await host.call("memory_notes_ask", question, timeout=PATIENCE))
 
     real = [EXAMPLES / name for name in ("memory-notes", "toy-model")]
     run(lambda: ask_them(*real, record=tmp_path / "rec"))

@@ -12,7 +12,8 @@ import pytest
 
 from plugbay import Host
 from plugbay.conformance.host_runner import Entry, Observed, load_catalog, observe, prepare, verdict
-from tests.e2e.conftest import PlugbayPort
+from tests.e2e.conftest import PlugbayPort, sampled
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 SAID = {"said": "hello"}
@@ -26,13 +27,13 @@ def row_id(entry: Entry) -> str:
 
 
 def run(entry: Entry, port: PlugbayPort, tmp: Path) -> Observed:
-    return asyncio.run(observe(port, entry, prepare(entry, tmp)))
+    return asyncio.run(asyncio.wait_for(observe(port, entry, prepare(entry, tmp)), PATIENCE))
 
 
 @requirement("rune:codes:nine", "rune:timeout:hard", "rune:crash:exit", "rune:exit:zero")
 @requirement("rune:handshake:first", "rune:tool:exposed", "rune:frame:object", "rune:frame:limit")
 @requirement("rune:capability:declared", "rune:capability:subset", "rune:capability:form")
-@pytest.mark.parametrize("entry", ROWS, ids=row_id)
+@pytest.mark.parametrize("entry", sampled(ROWS), ids=row_id)
 def test_row(entry: Entry, port: PlugbayPort, tmp_path: Path) -> None:
     observed = run(entry, port, tmp_path)
     assert verdict(entry.expect, observed) == ""
@@ -46,8 +47,8 @@ def test_row(entry: Entry, port: PlugbayPort, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["error_then_hang", "grandchild_holds_stdout", "stdout_closed_before_response"])
 def test_an_answer_is_not_held_up_by_a_process_that_stays(name: str, port: PlugbayPort, tmp_path: Path) -> None:
-    run(BY_NAME[name], port, tmp_path)
-    assert port.seconds < 3, "a teardown timeout of 5 s was waited for"
+    port.timeouts = {"teardown": 10 * PATIENCE}
+    run(BY_NAME[name], port, tmp_path)  # with a wait for the teardown it would not end in time
 
 
 def test_a_plugin_that_leaves_before_the_request_has_crashed_whoever_is_faster(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,8 @@ import pytest
 import plugbay as package
 from plugbay.cli.scaffold import CONTRACTS, LANGUAGES
 from tests.support.commands import plugbay
-
-PATIENCE = 100.0
-"""Seconds for one command; on a quiet machine the slowest takes 10."""
-
-pytestmark = pytest.mark.timeout(3 * PATIENCE)
+from tests.support.patience import PATIENCE
+from tests.support.tiers import first_alone, one_of_each
 
 OWN_TESTS = {
     "python": [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis"],
@@ -63,9 +61,9 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-@pytest.mark.parametrize("contract", CONTRACTS)
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_new_plugin_keeps_its_contract_and_passes_its_own_tests(desk: Desk, language: str, contract: str) -> None:
+@pytest.mark.parametrize("template", one_of_each(product(LANGUAGES, CONTRACTS), lambda pair: pair[0]), ids="-".join)
+def test_a_new_plugin_keeps_its_contract_and_passes_its_own_tests(desk: Desk, template: tuple[str, str]) -> None:
+    language, contract = template
     made = desk.plugbay("new", "sky-map", "--lang", language, "--contract", contract)
     assert made.returncode == 0, made.stderr
     held = desk.plugbay("conform", ".", "--json", cwd="sky-map")
@@ -89,7 +87,7 @@ def test_one_source_for_all_contracts_keeps_them_and_passes_its_tests(desk: Desk
     assert [axis["status"] for axis in json.loads(held.stdout)["axes"]] == ["passed"] * 3
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", first_alone(LANGUAGES))
 def test_a_plugin_that_was_broken_afterwards_does_not_pass_its_own_tests(desk: Desk, language: str) -> None:
     desk.plugbay("new", "sky-map", "--lang", language, "--contract", "rune")
     source = next((desk.folder / "sky-map").glob("plugin.*"))

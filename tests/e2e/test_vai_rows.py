@@ -14,6 +14,7 @@ import pytest
 
 from plugbay.conformance.catalogue import FOLDER, Entry, prepare
 from plugbay.conformance.host_runner import verdict
+from tests.e2e.conftest import sampled
 from tests.e2e.vai_port import SECRET, VaiPort, good_vai_folder, vai_entries
 from tests.support.requirements import requirement
 
@@ -34,7 +35,7 @@ STATUSES = {
 
 @requirement("vai:kit-bad-plugins", "vai:kit-hello", "vai:kit-frames", "vai:kit-responses", "vai:kit-deadline")
 @requirement("vai:kit-kinds", "vai:kit-crash", "vai:kit-secrets")
-@pytest.mark.parametrize("entry", vai_entries(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", sampled(vai_entries()), ids=lambda entry: entry.name)
 def test_row(entry: Entry, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     port = VaiPort(good_vai_folder(tmp_path))

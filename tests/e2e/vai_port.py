@@ -20,8 +20,9 @@ from plugbay.host.invocation_result import InvocationResult
 from tests.e2e.ainb_port import hurried
 from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
 from tests.e2e.nexo_port import CALL_SECONDS, NexoPort, beside
+from tests.support.patience import PATIENCE
 
-GENEROUS = {"launch": 10.0, "handshake": 10.0, "grace": 10.0, "teardown": 5.0}
+GENEROUS = {"launch": PATIENCE, "handshake": PATIENCE, "grace": 10.0, "teardown": 5.0}
 """For every timeout that a case is not about, so that a busy machine changes no verdict."""
 
 SECRET = "the-secret-of-the-operators"

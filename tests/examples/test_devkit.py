@@ -26,7 +26,8 @@ from plugbay.host.seeds import token_estimate
 from plugbay.sdk.manifests import vai_manifest, vai_program
 from plugbay.sdk.vai_manifest import schemas_of
 from tests.support import commands
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 DEVKIT = Path(__file__).parents[2] / "examples" / "devkit"
@@ -109,7 +110,6 @@ def test_its_files_are_what_its_code_declares() -> None:
 
 
 @requirement("vai:examples-conform")
-@pytest.mark.timeout(180)
 def test_it_conforms() -> None:
     spec = inspect(DEVKIT).spec
     assert spec is not None

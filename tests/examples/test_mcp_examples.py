@@ -15,6 +15,7 @@ from plugbay.conformance.plugin_runner import Status, run_conformance
 from plugbay.host.discovery import inspect
 from tests.examples import EVERY_CONTRACT
 from tests.support.loops import Run
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -44,7 +45,7 @@ def test_the_notebook_keeps_notes_finds_them_and_refuses_what_makes_no_sense(run
         async with Host.load(NOTEBOOK, grant_all=True, unconfined=True) as host:
 
             async def call(name: str, **given: Any) -> Any:
-                answer: Any = await host.call(f"notebook-js/{name}", given, timeout=20)
+                answer: Any = await host.call(f"notebook-js/{name}", given, timeout=PATIENCE)
                 return answer
 
             written = await call("write_note", title="mate", text="Mate wants 75 °C.")
@@ -62,7 +63,7 @@ def test_the_notebook_keeps_notes_finds_them_and_refuses_what_makes_no_sense(run
 def test_the_commands_of_the_readme_work() -> None:
     words = ["call", str(NOTEBOOK), "search_notes", '{"query": "tea"}', "--grant-all", "--no-sandbox", "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "plugbay", *words], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-m", "plugbay", *words], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["output"]["structuredContent"] == {"found": ["tea"]}

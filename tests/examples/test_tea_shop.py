@@ -16,6 +16,8 @@ from plugbay.conformance.plugin_runner import run_conformance
 from plugbay.host.discovery import inspect
 from tests.sdk.everywhere import CONTRACTS, REACHES, Outcome, Reach, hosted, loaded
 from tests.support.commands import plugbay
+from tests.support.patience import PATIENCE
+from tests.support.tiers import few
 
 SHOP = Path(__file__).parents[2] / "examples" / "tea-shop"
 
@@ -248,7 +250,7 @@ def test_a_caller_that_is_cancelled_leaves_the_plugin_to_others(contract: str) -
 
             def call(seconds: float) -> Any:
                 words = {"argv": ["sit", json.dumps({"seconds": seconds})]}
-                return host.call(name, words if contract == "ainb" else {"seconds": seconds}, timeout=20)
+                return host.call(name, words if contract == "ainb" else {"seconds": seconds}, timeout=PATIENCE)
 
             await call(0)
             waiting = asyncio.ensure_future(call(60))
@@ -270,7 +272,7 @@ def test_progress_is_told_where_the_contract_has_a_word_for_it(contract: str) ->
             found = (name for name in host.exports() if name.endswith(("brew", "/tea-shop")))
             name = next(found, "tea-shop/brew")
             given = {"argv": ["brew", '{"kind": "green"}']} if contract == "ainb" else {"kind": "green"}
-            result = await host.attempt(name, given, timeout=20, on_progress=told.append)
+            result = await host.attempt(name, given, timeout=PATIENCE, on_progress=told.append)
         assert result.failure is None
         return told
 
@@ -293,8 +295,7 @@ def test_every_manifest_is_good_and_written_from_the_source(contract: str) -> No
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("contract", CONTRACTS)
-@pytest.mark.timeout(180)
+@pytest.mark.parametrize("contract", few(CONTRACTS))
 def test_it_conforms_to_every_contract(contract: str) -> None:
     spec = inspect(SHOP, contract).spec
     assert spec is not None

@@ -18,7 +18,8 @@ from plugbay.store.compactions import Compaction
 from plugbay.store.pages import Page
 from plugbay.store.rows import EVERYBODY
 from tests.support.conversing import CALLER, STRANGER, ScriptedWorkers, Talk, conversing, delegated, settled
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 TARGET = {"max_input_tokens": 1000}

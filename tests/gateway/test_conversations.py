@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.support.conversing import CALLER, conversing, stuck
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 
 def test_a_stopped_area_can_be_followed_by_another_at_once(run: Run, sqlite_url: str) -> None:

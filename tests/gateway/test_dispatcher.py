@@ -19,7 +19,8 @@ from plugbay.store.pages import Page
 from plugbay.store.rows import EVERYBODY
 from tests.support.clocks import TurnedClock
 from tests.support.conversing import ScriptedWorkers, Talk, conversing, settled
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 NOT_NOW = Failure(Code.PLUGIN_ERROR, "later", origin=Origin.PLUGIN, retryable=True)

@@ -9,7 +9,8 @@ import pytest
 
 from plugbay.gateway.errands import INTERNAL, SHUTDOWN, USER, Errands
 from plugbay.store.failures import StoreUnavailable
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 
 def test_work_is_finished_with_its_own_end(run: Run) -> None:

@@ -17,7 +17,8 @@ from plugbay.store import checkpoints
 from plugbay.store.harnesses import HarnessExecution
 from plugbay.store.pages import Page
 from tests.support.conversing import CALLER, STRANGER, ScriptedWorkers, Talk, conversing, settled
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 TRIGGER = {"type": "user_request", "input": [{"type": "text", "text": "triage"}]}

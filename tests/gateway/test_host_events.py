@@ -6,7 +6,8 @@ import asyncio
 
 from plugbay.gateway.host_events import KEPT, HostEvents
 from plugbay.host.host import Host
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 
 def test_whoever_was_away_goes_on_after_the_last_event_it_saw(run: Run) -> None:

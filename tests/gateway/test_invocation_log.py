@@ -23,7 +23,8 @@ from tests.gateway.test_credentials import claims, refused
 from tests.store.test_invocations import ended, record
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 ROOT = Path(__file__).parents[2]

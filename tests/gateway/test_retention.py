@@ -27,7 +27,8 @@ from tests.store.conversing_rows import event
 from tests.store.test_calls import record
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 DEFAULTS = RetentionConfig()
 

@@ -26,7 +26,7 @@ from tests.support.conversing import (
     stuck,
 )
 from tests.support.loops import Run as RunLoop
-from tests.support.loops import until
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from plugbay.gateway.tasks import Tasks
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 
 def test_work_that_crashes_is_started_again_and_counted(run: Run, caplog: pytest.LogCaptureFixture) -> None:

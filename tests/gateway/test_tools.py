@@ -10,7 +10,8 @@ from plugbay.gateway.workers import Job
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.store import runs as rows
 from tests.support.conversing import CALLER, ScriptedWorkers, calls, conversing, result_of, says
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 

@@ -12,7 +12,8 @@ from plugbay.host.seat import Binding, Deadline, Runtime, Seat, open_seat
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Code, Failure
 from plugbay.process.child import Spawner
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
 from tests.support.supervision import CODEC
 

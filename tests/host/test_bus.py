@@ -10,7 +10,8 @@ import pytest
 
 from plugbay.host.bus import DEPTH, REMEMBERED_TOPICS, Bus, BusEvent, Subscription
 from plugbay.wire.strict_json import Unencodable
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 ID = "01940000-0000-0000-0000-000000000001"

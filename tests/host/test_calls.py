@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from plugbay import Code, Host
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import PATIENCE, until
 from tests.support.requirements import requirement
 
 STRICT = """
@@ -143,7 +144,7 @@ def test_a_call_that_is_not_answered_in_time_is_a_timeout_and_the_child_lives(
             await host.settled()
             failure = (await host.attempt("p_t", {}, timeout=0.2 if by == "caller" else None)).failure
             assert failure is not None and failure.code == Code.TIMEOUT
-            assert await host.call("p_t", {"answer": True}, timeout=5) == host.plugins()[0].pid
+            assert await host.call("p_t", {"answer": True}, timeout=PATIENCE) == host.plugins()[0].pid
 
     run(main)
 

@@ -15,7 +15,8 @@ from plugbay.host import settings_files
 from plugbay.host.discretion import HIDDEN, PASSING, Discretion
 from plugbay.model.errors import Code, Failure
 from tests.support.kaged import write_kaged_plugin
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 KEY = "sk-0123456789"

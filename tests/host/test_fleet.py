@@ -16,7 +16,8 @@ from plugbay.model.errors import Code
 from plugbay.model.operations import Shutdown
 from plugbay.model.spec import Export, PluginSpec
 from tests.support.invoking import alive, raw_host_of, records, with_host
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 from tests.support.vai import export, write_vai_plugin
 

@@ -11,7 +11,8 @@ from plugbay.link.link import Link
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
 from plugbay.model.operations import CheckHealth
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 
 class Patient:

@@ -13,9 +13,10 @@ from plugbay import CallFailed, Host, ManifestInvalid, PlugbayError
 from plugbay.host.call_log import MemoryCallLog
 from plugbay.host.catalog import Entry
 from plugbay.model.errors import Code, Failure
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
 from tests.support.plugins import ECHO_SH, write_plugin
 from tests.support.requirements import requirement
 

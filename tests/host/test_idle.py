@@ -16,8 +16,9 @@ from plugbay.link.deadlines import Deadlines
 from plugbay.model.lifecycle import State
 from plugbay.model.operations import DeliverEvent
 from tests.host.test_resident import hosting_changed
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 

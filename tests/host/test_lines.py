@@ -8,7 +8,8 @@ from plugbay.host import lines as module
 from plugbay.host.lines import Lines
 from plugbay.host.turns import Turns
 from plugbay.model.errors import Code, Failure
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 
 async def entered(lines: Lines, *key: str, limit: int = 1, seconds: float = 5) -> Turns:

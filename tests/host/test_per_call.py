@@ -12,7 +12,8 @@ from plugbay.host.seat import Deadline
 from plugbay.model.errors import Code, Failure
 from plugbay.model.lifecycle import State
 from plugbay.model.operations import DeliverEvent
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
 from tests.support.supervision import Bench, answer
 

@@ -13,8 +13,9 @@ from plugbay import CallFailed, Code, Host
 from plugbay.host.services.llm.chat import ChatRequest
 from plugbay.host.services.vectors import VectorQuery, VectorRecord
 from plugbay.model.errors import Failure
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 REQUEST = ChatRequest("m", [{"role": "user", "content": "hi"}])

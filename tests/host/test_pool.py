@@ -10,7 +10,8 @@ from plugbay.host.seat import Deadline
 from plugbay.model.errors import Code
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import RestartPolicy
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
 from tests.support.supervision import Bench, answer
 

@@ -22,8 +22,9 @@ from plugbay.host.snapshots import Snapshot
 from plugbay.model.operations import ChangeResource, OfferExports
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 ASKS = """

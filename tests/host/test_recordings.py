@@ -17,6 +17,7 @@ from plugbay.host.recordings import END_ROOM, Recorder, header_of, moment, recor
 from plugbay.link.recording import Frame, Header, Recording, StderrLine, encode, read
 from plugbay.model.errors import PlugbayError
 from plugbay.model.spec import PluginSpec
+from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
 
 HEADER = Header("rune", "p", "1")
@@ -93,7 +94,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_what_was_taken_survives_the_death_of_the_host(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
-    done = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, timeout=30)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, timeout=PATIENCE)
     assert done.returncode == -signal.SIGKILL
     recording = load(file)
     assert len(recording.items) == 100 and recording.end is None and not recording.torn

@@ -25,8 +25,9 @@ from plugbay.model.operations import DeliverEvent, DeliverSnapshot, DispatchCli,
 from plugbay.model.spec import PluginSpec, RestartPolicy, Timeouts
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 FAST = "[plugin.supervisor]\nrespawn = true\nmax_attempts = 3\nbackoff_ms = 100\n"

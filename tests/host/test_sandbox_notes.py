@@ -14,7 +14,8 @@ from plugbay.host.sandbox_notes import connections, out_of_memory, too_much_stat
 from plugbay.process.sandbox.egress.verdict import Verdict
 from plugbay.process.status import ExitStatus
 from tests.support.kaged import write_kaged_plugin
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 EATS = """
 def tool(name, params, m):

@@ -14,7 +14,8 @@ import pytest
 
 from plugbay.host.scratch import FOLDER, Scratch
 from plugbay.model.errors import Code, Failure
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 CRASHES = """

@@ -16,7 +16,8 @@ from plugbay.host.frames import MAX_CELLS
 from plugbay.host.keys import parse_key
 from plugbay.host.screens import MAX_REDRAWS, REDRAW_SECONDS, Screen, Screens
 from tests.support.ainb import write_ainb_plugin
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import PATIENCE, until
 from tests.support.requirements import requirement
 
 LATE = """
@@ -143,7 +144,7 @@ def test_a_picture_that_is_none_fails_its_call_and_nothing_else(
     async def main() -> None:
         async with Host.load(tmp_path) as host:
             with pytest.raises(CallFailed) as caught:
-                await text(host, timeout=20)
+                await text(host, timeout=PATIENCE)
             assert caught.value.code == Code.MALFORMED_RESPONSE
             assert path in str(caught.value) and caught.value.failure.plugin == "p"
             assert await text(host) == "well", "by the same process"

@@ -16,7 +16,8 @@ from plugbay.model.errors import Code
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch
 from tests.support.kaged import write_kaged_plugin
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 MIB = 1 << 20
 

@@ -9,6 +9,7 @@ from plugbay.host.discovery import discover
 from plugbay.model.errors import Code
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
+from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
 
 
@@ -18,7 +19,7 @@ def test_a_full_name_starts_nobody_but_its_own_plugin(run: Run, tmp_path: Path) 
 
     async def main() -> None:
         async with Host(discover([tmp_path]), grant_all=True, state_dir=tmp_path / "s") as host:
-            await host.call("two/echo", timeout=20)
+            await host.call("two/echo", timeout=PATIENCE)
             assert {status.spec.id: status.generation for status in host.plugins()} == {"one": 0, "two": 1}
 
     run(main)
@@ -30,10 +31,10 @@ def test_what_a_plugin_that_is_known_does_not_have_is_looked_for_nowhere_else(ru
 
     async def main() -> None:
         async with Host(discover([tmp_path]), grant_all=True, state_dir=tmp_path / "s") as host:
-            failure = (await host.attempt("known/nothing", timeout=20)).failure
+            failure = (await host.attempt("known/nothing", timeout=PATIENCE)).failure
             assert failure is not None and failure.code == Code.NOT_FOUND and "hint" not in failure.detail
             assert {status.spec.id: status.generation for status in host.plugins()}["stranger"] == 0
-            assert (await host.attempt("nothing", timeout=20)).failure is not None
+            assert (await host.attempt("nothing", timeout=PATIENCE)).failure is not None
             assert {status.spec.id: status.generation for status in host.plugins()}["stranger"] == 1
 
     run(main)
@@ -56,8 +57,8 @@ def test_one_that_is_away_hides_nobody(run: Run, tmp_path: Path) -> None:
 
     async def main() -> None:
         async with Host(discover([tmp_path]), grant_all=True, state_dir=tmp_path / "s") as host:
-            assert await host.call("echo", {"n": 1}, timeout=20)
-            failure = (await host.attempt("nothing", timeout=20)).failure
+            assert await host.call("echo", {"n": 1}, timeout=PATIENCE)
+            failure = (await host.attempt("nothing", timeout=PATIENCE)).failure
             assert failure is not None and failure.code == Code.NOT_FOUND
             assert "away: " in failure.detail["hint"]
 

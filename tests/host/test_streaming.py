@@ -15,7 +15,8 @@ from plugbay.host.ports import CallRecord
 from plugbay.host.streaming import CallStream
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.wire.fast_json import MsgspecCodec
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 CODEC = MsgspecCodec()
 

@@ -13,6 +13,7 @@ from plugbay import CallFailed, Code, PlugbayError, SyncHost
 from plugbay.host.keys import parse_key
 from plugbay.host.namespaces import CliOutput
 from tests.support.ainb import write_ainb_plugin
+from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
 from tests.support.vai import write_vai_plugin
 
@@ -86,8 +87,8 @@ def test_a_script_draws_types_clicks_and_runs_command_lines(tmp_path: Path) -> N
         assert host.screens.mouse("main", scroll)
         assert host.screens.act("p", "go")
         assert host.screens.dirty("main") and not host.screens.wedged("p")
-        assert host.screens.render("main", 30, 2, timeout=20).lines() == ["p 30x2", "keys a scroll_up go"]
-        assert host.run_cli("n", ["x"], timeout=20) == CliOutput(b"n x\n", b"", 0)
+        assert host.screens.render("main", 30, 2, timeout=PATIENCE).lines() == ["p 30x2", "keys a scroll_up go"]
+        assert host.run_cli("n", ["x"], timeout=PATIENCE) == CliOutput(b"n x\n", b"", 0)
         with pytest.raises(CallFailed, match="no screen is called"):
             host.screens.press("nope", parse_key("a"))
 

@@ -14,7 +14,8 @@ from plugbay.host.disguises import forms
 from plugbay.host.tap_stream import TapStream
 from plugbay.link.recording import Frame, Happening, Item, Recording, read
 from tests.support.kaged import write_kaged_plugin
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.plugins import ECHO_SH, write_plugin
 
 KEY = "correct horse battery"

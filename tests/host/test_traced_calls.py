@@ -18,9 +18,10 @@ from plugbay.host.invocation_context import trace_digits
 from plugbay.host.traced_calls import LONGEST_NAME, LONGEST_PARENT, parent_in
 from plugbay.model.operations import GetPrompt, ReadResource
 from tests.support.invoking import raw_host_of, records, with_host
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
 from tests.support.spans import PARENT, SPAN, TRACE, Spans, facts, id_of, parent_of, trace_of
 from tests.support.vai import export, write_vai_plugin

@@ -7,6 +7,7 @@ import asyncio
 from plugbay.host.turns import Turns
 from plugbay.model.errors import Code
 from tests.support.loops import Run
+from tests.support.patience import PATIENCE
 
 
 def test_free_turns_are_taken_at_once_and_given_back() -> None:
@@ -24,7 +25,7 @@ def test_whoever_waits_longest_is_next_and_nobody_jumps_the_line(run: Run) -> No
         assert turns.take()
 
         async def one(number: int) -> None:
-            assert await turns.wait(5) is None
+            assert await turns.wait(PATIENCE) is None
             order.append(number)
             turns.give()
 
@@ -55,8 +56,8 @@ def test_a_turn_given_to_somebody_who_is_cancelled_in_the_same_moment_goes_on(ru
     async def main() -> None:
         turns = Turns(1)
         turns.take()
-        first = asyncio.ensure_future(turns.wait(5))
-        second = asyncio.ensure_future(turns.wait(5))
+        first = asyncio.ensure_future(turns.wait(PATIENCE))
+        second = asyncio.ensure_future(turns.wait(PATIENCE))
         await asyncio.sleep(0)
         turns.give()
         first.cancel()
@@ -72,7 +73,7 @@ def test_somebody_cancelled_in_line_takes_no_turn(run: Run) -> None:
     async def main() -> None:
         turns = Turns(1)
         turns.take()
-        waiting = asyncio.ensure_future(turns.wait(5))
+        waiting = asyncio.ensure_future(turns.wait(PATIENCE))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait({waiting})
@@ -87,7 +88,7 @@ def test_draining_waits_for_those_in_line_and_lets_nobody_in_afterwards(run: Run
         turns = Turns(2)
         turns.take()
         turns.take()
-        waiting = asyncio.ensure_future(turns.wait(5))
+        waiting = asyncio.ensure_future(turns.wait(PATIENCE))
         await asyncio.sleep(0)
         draining = asyncio.ensure_future(turns.drain())
         await asyncio.sleep(0)

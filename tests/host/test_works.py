@@ -17,7 +17,8 @@ from plugbay.host.records import MemoryCheckpoints, MemoryTokens
 from plugbay.host.works import MAX_CHECKPOINT, MAX_INLINE
 from plugbay.model.errors import Code
 from tests.support.invoking import COUNTS, SCRATCH, host_of, raw_host_of, records, rooms, with_host
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 from tests.support.vai import export, write_vai_plugin
 

@@ -14,7 +14,8 @@ from plugbay.model.events import CallArrived, CancelArrived
 from plugbay.model.operations import WriteLog
 from plugbay.wire.strict_json import stdlib_codec
 from tests.support.echo import EchoMachine
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 if TYPE_CHECKING:
     from plugbay.model.events import CallId

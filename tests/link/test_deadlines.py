@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from plugbay.link.deadlines import Deadlines
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 
 class Alarm:

@@ -7,7 +7,8 @@ import asyncio
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.in_flight import InFlight
 from plugbay.model.events import CallFinished
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 HOUR = 3600.0
 

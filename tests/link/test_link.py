@@ -22,7 +22,8 @@ from plugbay.model.operations import DeliverEvent, InvokeTool, WriteLog
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
 from tests.support.echo import EchoMachine
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import PATIENCE, until
 
 if TYPE_CHECKING:
     from plugbay.model.events import CallId, Event
@@ -122,7 +123,7 @@ def test_a_call_that_is_not_answered_in_time_is_a_timeout_and_is_cancelled_at_th
 
         pair = await Pair(plugin_hooks=Hooks(handler=stubborn)).open()
         assert await pair.ask(1, timeout=0.03) == Code.TIMEOUT
-        await asyncio.wait_for(cancelled.wait(), 5)
+        await asyncio.wait_for(cancelled.wait(), PATIENCE)
         assert pair.host.waiting == 0
 
     run(main)
@@ -148,7 +149,7 @@ def test_a_cancelled_caller_cancels_the_peer_and_the_link_lives_on(run: Run) -> 
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(cancelled.wait(), 5)
+        await asyncio.wait_for(cancelled.wait(), PATIENCE)
         assert await pair.ask("next") == "next"
         assert pair.host.waiting == 0
 

@@ -6,7 +6,8 @@ import asyncio
 
 from plugbay.link.memory import memory_pair
 from tests.link.test_stream import Ear
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 
 def test_what_one_end_writes_the_other_hears_and_the_end_comes_last(run: Run) -> None:

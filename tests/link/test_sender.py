@@ -26,7 +26,8 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.lines import encode
 from tests.link.test_stream import Ear, Pipes
 from tests.support.echo import EchoMachine
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 CODEC = MsgspecCodec()

@@ -12,7 +12,8 @@ from plugbay.link.memory import memory_pair
 from plugbay.link.stall import StallWatch
 from plugbay.model.errors import Code, Failure
 from tests.link.test_stream import Ear
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 
 def test_silence_is_reported_and_movement_is_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from plugbay.link import stream
 from plugbay.link.stream import FINAL_SECONDS, MOMENT, READ_SIZE, SMALLEST_READ, PipeStream
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 
 class Ear:

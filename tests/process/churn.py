@@ -7,21 +7,11 @@ import gc
 import itertools
 import os
 import random
-import time
 from dataclasses import dataclass
 
 from plugbay.process.child import Child, Spawner
-from tests.process.helpers import (
-    DETACHED,
-    PATIENCE,
-    SHELL,
-    carrying,
-    open_fds,
-    read_until,
-    rss_kib,
-    spawn,
-    threads,
-)
+from tests.process.helpers import DETACHED, SHELL, carrying, open_fds, read_until, rss_kib, spawn, threads
+from tests.support.patience import PATIENCE
 
 SCRIPTS = {
     "direct": "echo up; read line",
@@ -44,7 +34,6 @@ WARM_UP = 30
 class Residue:
     """What a churn left behind, next to nothing; only the pool may have grown to its number of threads."""
 
-    seconds: float
     orphans: int
     children: int
     fds: int
@@ -60,13 +49,12 @@ async def churn(count: int) -> Residue:
     try:
         await asyncio.gather(*(_once(spawner, *next(plan)) for _ in range(WARM_UP)))
         gc.collect()
-        fds, running, rss, began = open_fds(), threads(), rss_kib(), time.monotonic()
+        fds, running, rss = open_fds(), threads(), rss_kib()
         for _ in range(count):
             await _once(spawner, *next(plan))
         assert await spawner.swept(PATIENCE)
         gc.collect()
         return Residue(
-            seconds=time.monotonic() - began,
             orphans=len(carrying(spawner.warden.mark)),
             children=len(spawner.children),
             fds=open_fds() - fds,

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,11 +14,10 @@ from typing import Any
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch
 from plugbay.process.limits import Rlimits
+from tests.support.patience import PATIENCE, until
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
-PATIENCE = 10.0
-"""How long a condition may take before a test fails; far more than it ever needs."""
 
 ROOT = Path(__file__).parents[2]
 PYTHON = (sys.executable, "-I", "-S", "-c")
@@ -47,22 +45,6 @@ async def open_spawner(log_dir: Path | None = None, **options: Any) -> AsyncIter
 
 async def spawn(spawner: Spawner, *argv: str, **options: Any) -> Child:
     return await spawner.spawn(launch(*argv, **options), PATIENCE)
-
-
-async def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """Return as soon as the condition holds; fail when it does not within the time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        await asyncio.sleep(0.005)
-
-
-def eventually_blocking(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """The same for a test without a loop."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.005)
 
 
 async def read_until(fd: int, end: bytes = b"\n", seconds: float = PATIENCE) -> bytes:
@@ -107,7 +89,7 @@ async def detached(spawner: Spawner, last: str = "") -> tuple[Child, set[int]]:
         escaped.update(pid for pid in carrying(child.token) if session(pid) not in (0, child.pid))
         return bool(escaped)
 
-    await eventually(is_seen)
+    await until(is_seen)
     return child, escaped
 
 

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 
 from plugbay.process.child import Child, Spawner
-from tests.process.helpers import PATIENCE, close_pipes, eventually, open_fds, read_until, rss_kib, spawn, threads
+from tests.process.helpers import close_pipes, open_fds, read_until, rss_kib, spawn, threads
+from tests.support.patience import PATIENCE, until
 
 WARM_UP = 20
 """Children before the first measurement: threads, caches and allocator pools reach their size."""
@@ -27,7 +28,7 @@ async def main(count: int) -> dict[str, float]:
     spawner = Spawner()
     for _, *pipes in await asyncio.gather(*(_idle_child(spawner) for _ in range(WARM_UP))):
         assert await _answers(*pipes)
-    await eventually(lambda: not spawner.children)
+    await until(lambda: not spawner.children)
     gc.collect()
     before = (rss_kib(), open_fds(), threads())
     began = time.monotonic()

@@ -30,14 +30,12 @@ from plugbay.process.stderr import LOG_BURST, LOG_RATE, StderrDrain
 from plugbay.process.warden import Warden
 from tests.process.churn import SCRIPTS, churn, end_child
 from tests.process.helpers import (
-    PATIENCE,
     ROOT,
     SHELL,
     Run,
     carrying,
     close_pipes,
     detached,
-    eventually,
     exists,
     launch,
     open_fds,
@@ -49,10 +47,8 @@ from tests.process.helpers import (
     state,
     threads,
 )
-
-PROMPT = 1.0
-"""Seconds within which an exit must be known on the slowest machine of a test; it takes milliseconds."""
-
+from tests.support.patience import PATIENCE, until, until_blocking
+from tests.support.tiers import first_alone
 
 # Pipes.
 
@@ -100,7 +96,7 @@ def test_pipes_that_nobody_took_are_closed(run: Run, how: str) -> None:
     async def main() -> None:
         async with open_spawner() as spawner:
             close_pipes(await spawn(spawner, "/bin/cat"))
-            await eventually(lambda: not spawner.children)
+            await until(lambda: not spawner.children)
             before = open_fds()
             child: Child | None = await spawn(spawner, *SHELL, "exit 0")
             assert child is not None
@@ -176,7 +172,7 @@ def test_callbacks_run_once_each_also_when_they_come_late_or_one_raises(run: Run
             child.kill()
             await child.wait(PATIENCE)
             child.on_exit(lambda status: seen.append(("late", status)))
-            await eventually(lambda: len(seen) == 2)
+            await until(lambda: len(seen) == 2)
             assert seen == [("early", ExitStatus(signal=9)), ("late", ExitStatus(signal=9))]
             assert ["exit callback of test failed" in context["message"] for context in complaints] == [True]
 
@@ -207,7 +203,7 @@ def test_the_end_goes_in_order(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
             child.on_exit(lambda status: steps.append(status))
             child.on_exit(lambda _: asyncio.get_running_loop().call_soon(steps.append, "next tick"))
             close_pipes(child)
-            await eventually(lambda: "next tick" in steps)
+            await until(lambda: "next tick" in steps)
             monkeypatch.undo()
             expected = ["kill group", "collect", "drain", ExitStatus(code=4), "sweep", "next tick"]
             assert steps == expected
@@ -239,7 +235,7 @@ def test_a_grandchild_that_holds_the_pipes_does_not_delay_the_exit(run: Run) -> 
             holders: list[set[int]] = []
             child.on_exit(lambda _: holders.append(carrying(child.token)))
             os.write(stdin, b"go\n")
-            assert await child.wait(PROMPT) == ExitStatus(code=3)
+            assert await child.wait(PATIENCE) == ExitStatus(code=3)
             assert holders == [escaped], "the holder of the pipes should have been alive at that moment"
             os.close(stdout)
             os.close(stdin)
@@ -258,11 +254,11 @@ def test_nothing_of_a_tree_is_left(run: Run, kind: str, end: str) -> None:
             child = await spawn(spawner, *SHELL, SCRIPTS[kind])
             stdout, stdin = child.take_pipes()
             await read_until(stdout)
-            await eventually(lambda: len(carrying(child.token)) == (1 if kind == "direct" else 2))
+            await until(lambda: len(carrying(child.token)) == (1 if kind == "direct" else 2))
             family = carrying(child.token)
             await end_child(child, end, stdin)
             assert await spawner.swept(PATIENCE)
-            await eventually(lambda: not any(map(exists, family)))
+            await until(lambda: not any(map(exists, family)))
             os.close(stdout)
             os.close(stdin)
 
@@ -304,7 +300,7 @@ def test_a_stopped_process_is_killed_all_the_same(run: Run) -> None:
         async with open_spawner() as spawner:
             child = await spawn(spawner, "/bin/cat")
             os.kill(child.pid, signal.SIGSTOP)
-            await eventually(lambda: state(child.pid) == "T")
+            await until(lambda: state(child.pid) == "T")
             assert await child.stop(0.05, PATIENCE) == ExitStatus(signal=signal.SIGKILL)
 
     run(main())
@@ -360,7 +356,7 @@ def test_the_last_words_are_in_the_tail_when_the_exit_is_told(run: Run) -> None:
                 child = await spawn(spawner, *SHELL, "echo one >&2; printf 'last words' >&2; exit 1")
                 tails: list[list[str]] = []
                 child.on_exit(partial(_note_tail, child, tails))
-                await eventually(partial(bool, tails))
+                await until(partial(bool, tails))
                 assert tails == [["one", "last words"]]
                 child.close()
 
@@ -376,7 +372,7 @@ def test_a_flood_of_stderr_keeps_memory_and_log_bounded(run: Run, tmp_path: Path
         async with open_spawner(tmp_path / "logs") as spawner:
             child = await spawn(spawner, *SHELL, f"echo warm >&2; read go; yes 0123456789 | head -c {STDERR_FLOOD} >&2")
             stdout, stdin = child.take_pipes()
-            await eventually(lambda: child.stderr.tail() == ["warm"])
+            await until(lambda: child.stderr.tail() == ["warm"])
             memory, began = rss_kib(), time.monotonic()
             os.write(stdin, b"go\n")
             assert await child.wait(60) == ExitStatus(code=0)
@@ -396,15 +392,11 @@ def test_a_flood_of_empty_lines_does_not_stall_the_loop(run: Run, tmp_path: Path
     async def main() -> None:
         async with open_spawner(tmp_path) as spawner:
             child = await spawn(spawner, *SHELL, "exec tr '\\0' '\\n' < /dev/zero >&2")
-            await eventually(lambda: len(child.stderr.tail(500)) == 200)
-            worst = 0.0
-            for _ in range(50):
-                began = time.monotonic()
+            await until(lambda: len(child.stderr.tail(500)) == 200)
+            for _ in range(50):  # it never ends, so a loop that read to its end would never turn
                 await asyncio.sleep(0)
-                worst = max(worst, time.monotonic() - began)
             child.kill()
             await child.wait(PATIENCE)
-            assert worst < 0.5
 
     run(main())
 
@@ -452,9 +444,9 @@ class Gate:
 
 
 async def _nothing_left(spawner: Spawner, before: int) -> None:
-    await eventually(lambda: not spawner.children and not carrying(spawner.warden.mark))
+    await until(lambda: not spawner.children and not carrying(spawner.warden.mark))
     # What an earlier child had may have been counted `before` and is closed only now.
-    await eventually(lambda: open_fds() <= before)
+    await until(lambda: open_fds() <= before)
 
 
 async def _warm(spawner: Spawner, gate: Gate) -> int:
@@ -488,7 +480,7 @@ def test_a_cancelled_start_leaves_nothing(run: Run, moment: str) -> None:
         async with open_spawner(popen=gate.popen) as spawner:
             before = await _warm(spawner, gate)
             task = asyncio.create_task(spawner.spawn(launch("/bin/cat"), PATIENCE))
-            await eventually(lambda: gate.waiting == 2)
+            await until(lambda: gate.waiting == 2)
             if moment == "before it exists":
                 task.cancel()
                 gate.open.set()
@@ -530,7 +522,7 @@ def test_no_more_starts_at_a_time_than_threads_and_waiting_does_not_count(run: R
         gate = Gate()
         async with open_spawner(threads=2, popen=gate.popen) as spawner:
             tasks = [asyncio.create_task(spawner.spawn(launch("/bin/cat"), 5)) for _ in range(6)]
-            await eventually(lambda: gate.waiting == 2)
+            await until(lambda: gate.waiting == 2)
             assert not any(task.done() for task in tasks)
             gate.open.set()
             children = await asyncio.gather(*tasks)
@@ -545,11 +537,10 @@ def test_the_loop_runs_while_a_start_is_stuck(run: Run) -> None:
         gate = Gate()
         async with open_spawner(popen=gate.popen) as spawner:
             task = asyncio.create_task(spawner.spawn(launch("/bin/cat"), PATIENCE))
-            await eventually(lambda: gate.waiting == 1)
-            began = time.monotonic()
+            await until(lambda: gate.waiting == 1)
             for _ in range(1000):
                 await asyncio.sleep(0)
-            assert time.monotonic() - began < PROMPT
+            assert gate.waiting == 1 and not task.done()
             gate.open.set()
             close_pipes(await task)
 
@@ -606,7 +597,7 @@ def test_when_descriptors_run_out_starts_fail_cleanly_and_work_again_later(run: 
     async def main() -> None:
         async with open_spawner() as spawner:
             close_pipes(await spawn(spawner, "/bin/cat"))
-            await eventually(lambda: not spawner.children)
+            await until(lambda: not spawner.children)
             before = open_fds()
             children: list[Child] = []
             with few_descriptors(40), pytest.raises(LaunchFailed, match="too many open files"):
@@ -665,7 +656,7 @@ def test_close_ends_starts_that_are_on_their_way(run: Run) -> None:
         gate = Gate()
         spawner = Spawner(popen=gate.popen)
         tasks = [asyncio.create_task(spawner.spawn(launch("/bin/cat"), PATIENCE)) for _ in range(8)]
-        await eventually(lambda: gate.waiting == 4)
+        await until(lambda: gate.waiting == 4)
         closing = asyncio.create_task(spawner.close())
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(result, LaunchFailed) for result in results)
@@ -697,7 +688,7 @@ def test_everything_works_with_the_timer_too(run: Run, monkeypatch: pytest.Monke
             child = await spawn(spawner, *SHELL, SCRIPTS["detached"])
             assert open_fds() - before == 3
             child.kill()
-            assert await child.wait(PROMPT) == ExitStatus(signal=9)
+            assert await child.wait(PATIENCE) == ExitStatus(signal=9)
             assert await spawner.swept(PATIENCE)
             assert carrying(child.token) == set()
 
@@ -707,10 +698,9 @@ def test_everything_works_with_the_timer_too(run: Run, monkeypatch: pytest.Monke
 # Many.
 
 
-@pytest.mark.timeout(120)
-def test_a_thousand_starts_and_ends_leave_nothing(run: Run) -> None:
-    residue = run(churn(1000))
-    assert residue.seconds < 60
+@pytest.mark.parametrize("count", first_alone([100, 1000]))
+def test_many_starts_and_ends_leave_nothing(run: Run, count: int) -> None:
+    residue = run(churn(count))
     assert (residue.orphans, residue.children, residue.fds) == (0, 0, 0)
     assert residue.threads < THREADS
     assert residue.rss_kib < 2048
@@ -727,7 +717,7 @@ def test_five_hundred_idle_children_are_cheap_and_all_there(loop: str) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
         command = [sys.executable, "-m", "tests.process.scale", "500", loop]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=50, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=PATIENCE, check=False)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert done.returncode == 0, done.stderr
@@ -737,7 +727,6 @@ def test_five_hundred_idle_children_are_cheap_and_all_there(loop: str) -> None:
     assert measured["kib_per_child"] <= 16
     assert measured["fds_per_child"] == 4
     assert measured["threads"] < THREADS
-    assert measured["blocked_ms_median"] < 20
 
 
 def test_a_confined_child_whose_network_cannot_be_served_is_killed(
@@ -753,7 +742,7 @@ def test_a_confined_child_whose_network_cannot_be_served_is_killed(
             child = await spawner.spawn(confined, PATIENCE)
             assert child.exit is None
             await child.stop(0, PATIENCE)
-            await eventually(lambda: not spawner.children)
+            await until(lambda: not spawner.children)
             before = open_fds()
             with monkeypatch.context() as patch:
                 patch.setattr(Cell, "serve", refuse)
@@ -762,3 +751,35 @@ def test_a_confined_child_whose_network_cannot_be_served_is_killed(
             await _nothing_left(spawner, before)
 
     run(main())
+
+
+FORGETFUL = """
+import asyncio, os, sys
+from pathlib import Path
+from plugbay.process.child import Spawner
+from plugbay.process.command import Launch
+from plugbay.process.sandbox.policy import Policy
+
+async def main():
+    spawner = Spawner()
+    launch = Launch(("/bin/cat",), Path(sys.argv[1]), {"PATH": "/usr/bin:/bin"}, policy=Policy(Path(sys.argv[1])))
+    children = [await spawner.spawn(launch, 60) for _ in range(2)]
+    print(*(child.pid for child in children), flush=True)
+    return spawner
+
+spawner = asyncio.run(main())
+if not os.fork():
+    sys.exit()  # a forked copy leaves the children alone
+os.wait()
+print([Path(f"/proc/{pid}").exists() for pid in spawner.children])
+"""
+
+
+def test_a_program_that_never_closes_its_spawner_leaves_nothing_and_no_word(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", FORGETFUL, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    pids, alive = done.stdout.splitlines()
+    assert (done.returncode, done.stderr, alive) == (0, "", "[True, True]")
+    until_blocking(lambda: not any(exists(int(pid)) for pid in pids.split()))

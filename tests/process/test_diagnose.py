@@ -23,6 +23,7 @@ from plugbay.process.diagnose import (
     not_found,
 )
 from plugbay.process.status import ExitStatus
+from tests.support.patience import PATIENCE
 
 ELF_64_LITTLE = b"\x7fELF\x02\x01\x01" + bytes(11)
 
@@ -295,7 +296,7 @@ def test_a_real_missing_loader_is_explained(tmp_path: Path) -> None:
 
 def real_exit(program: str, *arguments: str) -> tuple[str, str]:
     argv = [program, *arguments]
-    done = subprocess.run(argv, capture_output=True, env={"PATH": os.environ["PATH"]}, timeout=30, check=False)
+    done = subprocess.run(argv, capture_output=True, env={"PATH": os.environ["PATH"]}, timeout=PATIENCE, check=False)
     tail = [printable(line) for line in done.stderr.split(b"\n") if line][-20:]
     return early_exit(argv, ExitStatus(code=done.returncode), tail)
 

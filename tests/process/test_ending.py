@@ -8,6 +8,7 @@ from typing import Any
 from plugbay.process.ending import Ending
 from plugbay.process.status import ExitStatus
 from tests.process.helpers import Run
+from tests.support.patience import PATIENCE
 
 GONE = ExitStatus(code=3)
 
@@ -33,8 +34,8 @@ def test_waiting_ends_with_the_end_or_with_the_time(run: Run) -> None:
     async def main() -> None:
         ending = Ending(asyncio.get_running_loop(), "x")
         assert await ending.wait(0.001) is None
-        waiting = asyncio.create_task(ending.wait(10))
-        cancelled = asyncio.create_task(ending.wait(10))
+        waiting = asyncio.create_task(ending.wait(PATIENCE))
+        cancelled = asyncio.create_task(ending.wait(PATIENCE))
         await asyncio.sleep(0)
         cancelled.cancel()
         await asyncio.gather(cancelled, return_exceptions=True)

@@ -17,7 +17,8 @@ from plugbay.process import limits, pidfd
 from plugbay.process.command import Launch, LaunchFailed
 from plugbay.process.launch import Newborn, start
 from plugbay.process.limits import Rlimits
-from tests.process.helpers import PYTHON, SHELL, carrying, eventually_blocking, exists, launch, open_fds
+from tests.process.helpers import PYTHON, SHELL, carrying, exists, launch, open_fds
+from tests.support.patience import until_blocking
 
 MARKS = {"PLUGBAY_HOST": "1.2.test-launch", "PLUGBAY_CHILD": "test-launch"}
 
@@ -155,7 +156,7 @@ def test_a_discarded_child_is_dead_with_its_group(newborns: list[Newborn]) -> No
     sleeper = int(os.read(child.stdout, 100))
     assert exists(sleeper)
     child.discard()
-    eventually_blocking(lambda: not exists(sleeper))
+    until_blocking(lambda: not exists(sleeper))
     with pytest.raises(ChildProcessError):
         os.waitpid(child.pid, os.WNOHANG)
 

@@ -10,6 +10,7 @@ import pytest
 
 from plugbay.process import limits
 from plugbay.process.limits import CPU_GRACE_SECONDS, Rlimits
+from tests.support.patience import PATIENCE
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_a_limit_above_the_hard_limit_is_clamped_to_it(process: subprocess.Popen
 
 def test_a_process_that_is_gone_is_not_an_error() -> None:
     with subprocess.Popen(["/bin/true"]) as process:
-        process.wait(10)
+        process.wait(PATIENCE)
     limits.apply(process.pid, Rlimits())
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from plugbay.process import pidfd
 from plugbay.process.status import ExitStatus
-from tests.process.helpers import Run, eventually, open_fds, threads
+from tests.process.helpers import Run, open_fds, threads
+from tests.support.patience import PATIENCE, until
 
 
 @pytest.fixture(params=["pidfd", "timer"])
@@ -45,7 +46,7 @@ def test_an_exit_is_reported_once_and_leaves_the_status_to_be_collected(run: Run
         calls: list[ExitStatus | None] = []
         pid = start(started, "/bin/sh", "-c", "exit 7")
         pidfd.watch_exit(asyncio.get_running_loop(), pid, lambda: calls.append(pidfd.reap(pid)))
-        await eventually(lambda: bool(calls))
+        await until(lambda: bool(calls))
         assert calls == [ExitStatus(code=7)]
 
     run(main())
@@ -55,9 +56,9 @@ def test_a_process_that_ended_before_the_watch_is_reported(run: Run, way: str, s
     async def main() -> None:
         calls: list[bool] = []
         pid = start(started, "/bin/true")
-        await eventually(lambda: pidfd.has_ended(pid))
+        await until(lambda: pidfd.has_ended(pid))
         pidfd.watch_exit(asyncio.get_running_loop(), pid, lambda: calls.append(True))
-        await eventually(lambda: calls == [True])
+        await until(lambda: calls == [True])
 
     run(main())
 
@@ -70,7 +71,7 @@ def test_a_status_that_something_else_collected_is_still_an_exit(run: Run, way: 
         pidfd.watch_exit(asyncio.get_running_loop(), pid, lambda: calls.append(pidfd.reap(pid)))
         process.kill()
         process.communicate()
-        await eventually(lambda: bool(calls))
+        await until(lambda: bool(calls))
         assert calls == [ExitStatus()]
         assert not pidfd.has_ended(pid)
 
@@ -89,9 +90,9 @@ def test_a_cancelled_watch_says_nothing_and_gives_its_descriptor_back(run: Run, 
         watch.cancel()
         watch.cancel()
         os.kill(first, signal.SIGKILL)
-        await eventually(lambda: pidfd.has_ended(first))
+        await until(lambda: pidfd.has_ended(first))
         os.kill(second, signal.SIGKILL)
-        await eventually(lambda: calls == ["second"])
+        await until(lambda: calls == ["second"])
         assert open_fds() == before
 
     run(main())
@@ -123,7 +124,7 @@ def test_a_callback_that_raises_does_not_silence_the_others(run: Run, way: str, 
             pidfd.watch_exit(loop, pid, callback)
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        await eventually(lambda: calls == [True] and len(complaints) == 2)
+        await until(lambda: calls == [True] and len(complaints) == 2)
 
     run(main())
 
@@ -152,7 +153,7 @@ def test_a_signal_reaches_the_whole_group(started: list[int]) -> None:
 
 def test_a_group_without_members_is_not_an_error() -> None:
     with subprocess.Popen(["/bin/true"], start_new_session=True) as process:
-        process.wait(10)
+        process.wait(PATIENCE)
     assert not pidfd.signal_group(process.pid, signal.SIGTERM)
 
 

@@ -17,6 +17,7 @@ from plugbay.process.sandbox.launcher import Sandbox
 from plugbay.process.sandbox.policy import Policy
 from plugbay.process.starts import Outcome, Starts
 from tests.process.helpers import Run, carrying, launch
+from tests.support.patience import PATIENCE
 
 MARKS = {"PLUGBAY_HOST": "1.2.test-starts", "PLUGBAY_CHILD": "test-starts"}
 
@@ -88,7 +89,7 @@ def test_shutdown_waits_for_what_was_left_for_later_and_afterwards_it_is_done_at
     done: list[str] = []
 
     def slow() -> None:
-        gate.wait(10)
+        gate.wait(PATIENCE)
         done.append("first")
 
     starts.later(slow)

@@ -11,7 +11,8 @@ import pytest
 
 from plugbay.process import stderr
 from plugbay.process.stderr import CUT, RotatingLog, StderrDrain, log_name
-from tests.process.helpers import Run, eventually, open_fds
+from tests.process.helpers import Run, open_fds
+from tests.support.patience import until
 
 Scenario = Callable[[StderrDrain, int], Awaitable[None]]
 
@@ -66,7 +67,7 @@ def test_lines_are_split_wherever_the_reads_fall(run: Run, pieces: list[bytes], 
 def test_an_unfinished_line_is_in_the_tail_while_the_pipe_is_open(run: Run) -> None:
     async def scenario(drain: StderrDrain, fd: int) -> None:
         os.write(fd, b"done\nworking")
-        await eventually(lambda: drain.tail() == ["done", "working"])
+        await until(lambda: drain.tail() == ["done", "working"])
 
     drained(run, scenario)
 
@@ -76,9 +77,9 @@ def test_a_full_pipe_is_read_and_read_on_after_a_rest(run: Run) -> None:
         os.set_blocking(fd, False)
         for number in range(1, 4):
             assert os.write(fd, b"x" * (stderr.READ_BYTES - 1) + b"\n") == stderr.READ_BYTES
-            await eventually(lambda: len(drain.tail()) == number)  # noqa: B023
+            await until(lambda: len(drain.tail()) == number)  # noqa: B023
         os.write(fd, b"last words\n")
-        await eventually(lambda: drain.tail()[-1] == "last words")
+        await until(lambda: drain.tail()[-1] == "last words")
 
     drained(run, scenario)
 
@@ -88,10 +89,10 @@ def test_who_fills_its_pipe_waits_a_little(run: Run, monkeypatch: pytest.MonkeyP
 
     async def scenario(drain: StderrDrain, fd: int) -> None:
         os.write(fd, b"not much\n")
-        await eventually(lambda: len(drain.tail()) == 1)
+        await until(lambda: len(drain.tail()) == 1)
         assert drain._rest is None
         os.write(fd, b"x" * stderr.READ_BYTES)
-        await eventually(lambda: drain._rest is not None)
+        await until(lambda: drain._rest is not None)
         os.write(fd, b"unread")
         assert drain.tail()[-1].endswith(stderr.CUT), "and whoever asks for what is there gets it"
         drain.drain_now()
@@ -104,7 +105,7 @@ def test_who_fills_its_pipe_waits_a_little(run: Run, monkeypatch: pytest.MonkeyP
 def test_the_loop_reads_without_being_asked(run: Run) -> None:
     async def scenario(drain: StderrDrain, fd: int) -> None:
         os.write(fd, b"hello\n")
-        await eventually(lambda: drain.tail() == ["hello"])
+        await until(lambda: drain.tail() == ["hello"])
 
     drained(run, scenario)
 
@@ -116,7 +117,7 @@ def test_the_end_of_the_pipe_closes_the_drain_and_keeps_the_tail(run: Run) -> No
         drain = StderrDrain(asyncio.get_running_loop(), read_end)
         os.write(write_end, b"last words")
         os.close(write_end)
-        await eventually(lambda: open_fds() == before)
+        await until(lambda: open_fds() == before)
         assert drain.tail() == ["last words"]
         drain.drain_now()
 

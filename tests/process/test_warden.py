@@ -19,23 +19,8 @@ from plugbay.process import warden, warden_main
 from plugbay.process.warden import Warden, sweep_orphans
 from tests.process.churn import SCRIPTS
 from tests.process.doomed_host import CHILDREN
-from tests.process.helpers import (
-    PATIENCE,
-    ROOT,
-    SHELL,
-    Run,
-    carrying,
-    detached,
-    eventually,
-    eventually_blocking,
-    exists,
-    open_fds,
-    open_spawner,
-    spawn,
-)
-
-LIMIT = 2.0
-"""Seconds in which nothing of a killed host may be left."""
+from tests.process.helpers import ROOT, SHELL, Run, carrying, detached, exists, open_fds, open_spawner, spawn
+from tests.support.patience import PATIENCE, until, until_blocking
 
 
 @pytest.fixture
@@ -65,8 +50,8 @@ def test_a_host_that_is_killed_leaves_nothing_behind(loop: str) -> None:
     with doomed_host(loop) as (host, helper, mark):
         assert len(carrying(mark)) >= CHILDREN
         host.kill()
-        eventually_blocking(lambda: not carrying(mark), LIMIT)
-        eventually_blocking(lambda: not exists(helper), LIMIT)
+        until_blocking(lambda: not carrying(mark))
+        until_blocking(lambda: not exists(helper))
 
 
 @pytest.mark.alone
@@ -92,7 +77,7 @@ def test_orphans_of_dead_hosts_are_swept_and_children_of_living_hosts_are_not(ru
                 assert len(carrying(mark)) >= CHILDREN
                 _kill_host_and_helper(host, helper)
                 assert await asyncio.to_thread(sweep_orphans) >= CHILDREN // len(SCRIPTS)
-                await eventually(lambda: not carrying(mark), LIMIT)
+                await until(lambda: not carrying(mark))
             assert exists(child.pid)
             assert child.exit is None
 
@@ -102,7 +87,7 @@ def test_orphans_of_dead_hosts_are_swept_and_children_of_living_hosts_are_not(ru
 def _kill_host_and_helper(host: subprocess.Popen[bytes], helper: int) -> None:
     host.send_signal(signal.SIGSTOP)  # so that it does not bring its helper back
     os.kill(helper, signal.SIGKILL)
-    eventually_blocking(lambda: not exists(helper))
+    until_blocking(lambda: not exists(helper))
     host.kill()
     host.wait(PATIENCE)
 
@@ -141,7 +126,7 @@ def test_every_child_carries_the_marks(run: Run) -> None:
         async with open_spawner() as spawner:
             child = await spawn(spawner, "/bin/cat", env={"PLUGBAY_CHILD": "forged"})
             path = Path(f"/proc/{child.pid}/environ")
-            await eventually(lambda: path.read_bytes() != b"")
+            await until(lambda: path.read_bytes() != b"")
             environ = path.read_bytes().split(b"\0")
             assert f"PLUGBAY_HOST={spawner.warden.mark}".encode() in environ
             assert f"PLUGBAY_CHILD={child.token}".encode() in environ
@@ -206,7 +191,7 @@ def test_without_the_sweep_they_would_stay(run: Run, monkeypatch: pytest.MonkeyP
             child.kill()
             await child.wait(PATIENCE)
             assert all(map(exists, escaped))
-        await eventually(lambda: not any(map(exists, escaped)))
+        await until(lambda: not any(map(exists, escaped)))
 
     run(main())
 
@@ -243,9 +228,9 @@ def test_a_helper_that_cannot_be_started_again_is_tried_again(run: Run, monkeypa
 
             monkeypatch.setattr(warden, "_interpreter", broken)
             os.kill(helper, signal.SIGKILL)
-            await eventually(lambda: len(attempts) >= 2)
+            await until(lambda: len(attempts) >= 2)
             monkeypatch.undo()
-            await eventually(lambda: spawner.warden.pid is not None)
+            await until(lambda: spawner.warden.pid is not None)
 
     run(main())
 
@@ -327,5 +312,5 @@ def test_a_host_cleans_up_after_one_that_was_killed_together_with_its_warden() -
         "-c",
         CLEAN_UP,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout.split() == ["None", "-9"], done.stderr

@@ -16,7 +16,8 @@ import pytest
 
 from plugbay.process import warden_main
 from plugbay.process.warden_main import Search, Sweeper, environ_of, is_bare, kill_all, kill_if, marks, start_of
-from tests.process.helpers import eventually_blocking, exists, state
+from tests.process.helpers import exists, state
+from tests.support.patience import PATIENCE, until_blocking
 
 MARK = f"{os.getpid()}.1.test-warden-main"
 
@@ -27,7 +28,7 @@ def marked(token: str, mark: str = MARK) -> Iterator[subprocess.Popen[bytes]]:
     env = {"PLUGBAY_HOST": mark, "PLUGBAY_CHILD": token}
     with subprocess.Popen(["/bin/sleep", "600"], env=env, start_new_session=True) as process:
         try:
-            eventually_blocking(lambda: marks(environ_of(process.pid)) == (mark.encode(), token.encode()))
+            until_blocking(lambda: marks(environ_of(process.pid)) == (mark.encode(), token.encode()))
             yield process
         finally:
             process.kill()
@@ -60,7 +61,7 @@ def test_a_sweep_kills_what_carries_the_token_and_nothing_else() -> None:
     with marked("aa") as target, marked("bb") as other, helper() as process:
         ask(process, "sweep aa\n")
         assert answer(process) == "swept aa 1"
-        assert target.wait(10) == -signal.SIGKILL
+        assert target.wait(PATIENCE) == -signal.SIGKILL
         assert other.poll() is None
 
 
@@ -82,8 +83,8 @@ def test_the_end_of_the_host_kills_everything_with_its_mark_and_ends_the_helper(
     with marked("aa") as one, marked("bb") as two, marked("aa", "9.9.other") as stranger, helper() as process:
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(10) == 0
-        assert one.wait(10) == two.wait(10) == -signal.SIGKILL
+        assert process.wait(PATIENCE) == 0
+        assert one.wait(PATIENCE) == two.wait(PATIENCE) == -signal.SIGKILL
         assert stranger.poll() is None
 
 
@@ -93,26 +94,26 @@ def test_a_fork_that_holds_the_pipe_open_does_not_hide_the_hosts_death() -> None
         ask(process, "sweep nobody\n")
         assert answer(process) == "swept nobody 0"
         host.kill()
-        host.wait(10)
-        assert process.wait(10) == 0
-        assert target.wait(10) == -signal.SIGKILL
+        host.wait(PATIENCE)
+        assert process.wait(PATIENCE) == 0
+        assert target.wait(PATIENCE) == -signal.SIGKILL
         assert process.stdin is not None
         assert not process.stdin.closed
 
 
 def test_a_host_that_died_before_the_helper_was_ready_is_noticed() -> None:
     with subprocess.Popen(["/bin/true"]) as host:
-        host.wait(10)
+        host.wait(PATIENCE)
     with marked("aa") as target, helper(host.pid) as process:
-        assert process.wait(10) == 0
-        assert target.wait(10) == -signal.SIGKILL
+        assert process.wait(PATIENCE) == 0
+        assert target.wait(PATIENCE) == -signal.SIGKILL
 
 
 def test_goodbye_ends_the_helper_after_a_last_look() -> None:
     with marked("aa") as target, helper() as process:
         ask(process, "bye\n")
-        assert process.wait(10) == 0
-        assert target.wait(10) == -signal.SIGKILL
+        assert process.wait(PATIENCE) == 0
+        assert target.wait(PATIENCE) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -130,8 +131,8 @@ def test_a_host_that_does_not_listen_any_more_counts_as_gone() -> None:
         assert process.stdout is not None
         process.stdout.close()
         ask(process, "sweep nobody\n")
-        assert process.wait(10) == 0
-        assert target.wait(10) == -signal.SIGKILL
+        assert process.wait(PATIENCE) == 0
+        assert target.wait(PATIENCE) == -signal.SIGKILL
 
 
 def test_the_script_loads_almost_nothing() -> None:
@@ -180,14 +181,14 @@ def test_a_large_environment_is_read_to_its_end() -> None:
     env = {f"FILLER{number}": "x" * 100_000 for number in range(10)} | {"PLUGBAY_HOST": MARK}
     with subprocess.Popen(["/bin/sleep", "600"], env=env) as process:
         try:
-            eventually_blocking(lambda: marks(environ_of(process.pid))[0] == MARK.encode())
+            until_blocking(lambda: marks(environ_of(process.pid))[0] == MARK.encode())
         finally:
             process.kill()
 
 
 def test_a_dead_process_has_no_environment() -> None:
     with subprocess.Popen(["/bin/true"], env={"PLUGBAY_HOST": MARK}) as process:
-        eventually_blocking(lambda: not exists(process.pid))
+        until_blocking(lambda: not exists(process.pid))
         assert not environ_of(process.pid)
         assert start_of(process.pid) == b""
     assert environ_of(process.pid) is None
@@ -200,7 +201,7 @@ def test_only_a_process_that_still_has_the_mark_is_killed() -> None:
         assert not kill_if(process.pid, lambda host, child: child == b"bb")
         assert process.poll() is None
         assert kill_if(process.pid, lambda host, child: child == b"aa")
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(PATIENCE) == -signal.SIGKILL
     assert not kill_if(process.pid, lambda host, child: True)
 
 

@@ -36,9 +36,9 @@ from plugbay.process.sandbox.users import uid_of
 from tests.sandbox import services
 from tests.sandbox.grants import Grants
 from tests.sandbox.probes.tools import NUMBERS, X86
+from tests.support.patience import PATIENCE
 
 PYTHON = "/usr/bin/python3"
-PATIENCE = 50.0
 DEATH_SECONDS = 5.0
 """For what was killed to be gone, on a busy machine; whoever is not confined is looked at without delay."""
 LABEL = "attacker"

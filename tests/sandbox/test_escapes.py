@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.sandbox.drivers import ENVIRONMENT, IDENTITIES, PYTHON
+from tests.support.patience import PATIENCE
 
 HERE = Path(__file__).parent
 
@@ -169,7 +170,9 @@ def need_root(area: str) -> set[str]:
 )
 def test_no_attack_succeeds_but_without_the_sandbox_each_does(area: str, identity: str) -> None:
     words = [*IDENTITIES[identity], PYTHON, "-B", str(HERE / "driver.py"), area]
-    done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, cwd="/", timeout=55, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, env=ENVIRONMENT, cwd="/", timeout=PATIENCE, check=False
+    )
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout)
     assert outcomes["held"] == attacks(area)

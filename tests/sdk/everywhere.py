@@ -30,9 +30,7 @@ from plugbay.sdk.manifests import (
 )
 from plugbay.sdk.mcp_names import server_name, tool_name
 from plugbay.sdk.vai_names import export_id, package_id
-
-PATIENCE = 20.0
-"""Seconds for a call that is not about time: far more than any takes."""
+from tests.support.patience import PATIENCE
 
 COMMAND = ["python3", "plugin.py"]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import plugbay
+from tests.support.patience import PATIENCE
 
 SOURCE = Path(plugbay.__file__).parents[1]
 
@@ -90,7 +91,7 @@ class Plugin:
 
     def status(self) -> int:
         """The exit status; the host does not close its end first."""
-        return self.process.wait(30)
+        return self.process.wait(PATIENCE)
 
 
 class Framed(Plugin):

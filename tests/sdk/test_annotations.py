@@ -30,6 +30,7 @@ import plugbay
 from plugbay.sdk import Field
 from plugbay.sdk.annotations import Names, Reader, annotations_of, names_of
 from plugbay.sdk.shapes import ANYTHING, Problems, Shape, whole_schema
+from tests.support.patience import PATIENCE
 
 TEXT, WHOLE, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 
@@ -301,5 +302,5 @@ def test_names_of_typing_mean_the_same_where_nobody_has_imported_it() -> None:
         },
     }
     command = [sys.executable, "-I", "-S", "-c", BARE, str(Path(plugbay.__file__).parents[1]), *texts]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout.splitlines() == [*map(str, texts.values()), "[] set()"], done.stderr

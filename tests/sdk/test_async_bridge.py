@@ -21,6 +21,7 @@ from plugbay.sdk.cancelling import DEADLINE, Cancellation
 from plugbay.sdk.exchange import Exchange
 from plugbay.sdk.stdio import Wire
 from plugbay.wire.strict_json import stdlib_codec
+from tests.support.patience import PATIENCE
 
 
 def test_coroutines_run_together_on_one_other_thread() -> None:
@@ -71,7 +72,7 @@ def test_a_system_without_threads_is_asked_again_for_the_next_one(monkeypatch: p
         patched.setattr(async_bridge, "start_new_thread", no_thread)
         assert not bridge.submit(says)
     assert bridge.submit(says)
-    assert seen.get(timeout=20) == "here"
+    assert seen.get(timeout=PATIENCE) == "here"
 
 
 def test_a_loop_goes_on_whatever_a_task_of_the_authors_raises(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +94,8 @@ def test_a_loop_goes_on_whatever_a_task_of_the_authors_raises(monkeypatch: pytes
 
     for job in (starts, stops, says):
         assert bridge.submit(job)
-    assert seen.get(timeout=20) == "here"
-    assert str(told.get(timeout=20)) == "enough"
+    assert seen.get(timeout=PATIENCE) == "here"
+    assert str(told.get(timeout=PATIENCE)) == "enough"
     # Or asyncio tells of it once more when it is collected, which may be while Python parses something else.
     assert isinstance(started.get().exception(), SystemExit)
 
@@ -166,9 +167,9 @@ def test_a_bridge_that_is_stopped_cancels_what_still_runs_and_closes_its_loop() 
             seen.put("tidied up")
 
     assert bridge.submit(goes_on)
-    loop = seen.get(timeout=10)
+    loop = seen.get(timeout=PATIENCE)
     bridge.stop()
-    assert seen.get(timeout=10) == "tidied up"
+    assert seen.get(timeout=PATIENCE) == "tidied up"
     assert isinstance(loop, asyncio.AbstractEventLoop)
     while not loop.is_closed():  # it has nothing more to do
         pass

@@ -14,6 +14,7 @@ import pytest
 import plugbay
 from plugbay.sdk import Plugin
 from plugbay.sdk.declared import load, said
+from tests.support.patience import PATIENCE
 
 HEAD = 'from plugbay.sdk import Plugin\nplugin = Plugin("weather", version="1.2.0")\n'
 TOOL = "@plugin.tool()\ndef look(city: str = 'Lima'):\n    '''Look out.'''\n    return city\n"
@@ -28,7 +29,7 @@ def source(folder: Path, text: str) -> Path:
 def run(file: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(Path(plugbay.__file__).parents[1])}
     command = [sys.executable, "-m", "plugbay.sdk.declared", str(file)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def answer(file: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from plugbay.sdk import (
 )
 from plugbay.sdk import gateway as module
 from plugbay.sdk.gateway import AwaitableGateway
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 TOKEN = "vai_dlg_hunter2"
@@ -56,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.asked.append((self.command, self.path, dict(self.headers), body))
         if self.server.hold is not None:
-            self.server.hold.wait(30)
+            self.server.hold.wait(PATIENCE)
         self.send_response(self.server.status)
         for name, value in {"Content-Length": str(len(self.server.answer)), **self.server.headers}.items():
             self.send_header(name, value)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.sdk.processes import Plugin, running
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 GREETER = """
@@ -440,7 +441,7 @@ FIXTURE = Path(__file__).with_name("nexo_fixture.py")
 def test_the_fixture_for_the_published_kit_does_what_it_is_configured_to() -> None:
     def run(*arguments: str, given: bytes = b"") -> list[Any]:
         command = [sys.executable, str(FIXTURE), *arguments]
-        done = subprocess.run(command, input=given, capture_output=True, timeout=30, check=True)
+        done = subprocess.run(command, input=given, capture_output=True, timeout=PATIENCE, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     assert run("--print-capabilities") == [["core", "memory", "llm", "tools"]]

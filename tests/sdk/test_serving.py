@@ -14,6 +14,7 @@ import pytest
 
 import plugbay
 from tests.sdk.processes import Vai
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 SOURCE = Path(plugbay.__file__).parents[1]
@@ -106,7 +107,7 @@ def test_a_plugin_answers_in_an_empty_environment_and_leaves_when_its_input_ends
         assert answer == {"type": "response", "request_id": "r1", "status": "ok", "output": {"text": "ü€😀"}}
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.1)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=PATIENCE)
         assert (out, process.returncode) == (b"", 0)
         assert err == b"noise at import\nnoise in a handler\n"
 
@@ -122,7 +123,7 @@ def test_a_result_over_one_mebibyte_becomes_an_error_instead_of_a_broken_line(tm
 @pytest.mark.parametrize("spoken", [b"", HANDSHAKE], ids=["before the handshake", "before a request"])
 def test_a_plugin_whose_host_goes_away_leaves_quietly(tmp_path: Path, spoken: bytes) -> None:
     with plugin_process(tmp_path) as process:
-        _, err = process.communicate(spoken, timeout=10)
+        _, err = process.communicate(spoken, timeout=PATIENCE)
         assert process.returncode == 0
         assert err == b"noise at import\n"
 
@@ -130,7 +131,7 @@ def test_a_plugin_whose_host_goes_away_leaves_quietly(tmp_path: Path, spoken: by
 @pytest.mark.parametrize("spoken", [b'{"type":"request"}\n', b'\n{"type":"handshake"}\n', HANDSHAKE + b"[1 2]\n"])
 def test_a_host_that_breaks_the_contract_is_told_on_stderr_and_the_plugin_fails(tmp_path: Path, spoken: bytes) -> None:
     with plugin_process(tmp_path) as process:
-        _, err = process.communicate(spoken, timeout=10)
+        _, err = process.communicate(spoken, timeout=PATIENCE)
         assert process.returncode == 1
         assert b"p: the host broke the contract" in err
 
@@ -139,7 +140,7 @@ def test_a_host_that_breaks_the_contract_is_told_on_stderr_and_the_plugin_fails(
 @requirement("nexo:sdk-noise")
 def test_a_first_line_that_is_no_contract_is_skipped_with_a_word_on_stderr(tmp_path: Path, spoken: bytes) -> None:
     with plugin_process(tmp_path) as process:
-        out, err = process.communicate(spoken, timeout=10)
+        out, err = process.communicate(spoken, timeout=PATIENCE)
         assert (out, process.returncode) == (b"", 0)
         assert b"p: malformed" in err
 
@@ -191,7 +192,7 @@ def test_a_process_serves_once(tmp_path: Path) -> None:
 
 def test_a_request_that_ends_with_the_input_instead_of_a_newline_is_still_answered(tmp_path: Path) -> None:
     with plugin_process(tmp_path) as process:
-        out, _ = process.communicate(HANDSHAKE + request("echo", 5).strip(), timeout=10)
+        out, _ = process.communicate(HANDSHAKE + request("echo", 5).strip(), timeout=PATIENCE)
         assert json.loads(out.split(b"\n")[1])["output"] == 5
         assert process.returncode == 0
 
@@ -225,7 +226,7 @@ def test_a_host_that_does_not_read_the_answer_is_no_reason_for_a_traceback(tmp_p
         assert process.stdout is not None
         process.stdout.close()
         process.stdout = None
-        _, err = process.communicate(request("echo", 1), timeout=10)
+        _, err = process.communicate(request("echo", 1), timeout=PATIENCE)
         assert (process.returncode, b"Traceback" in err) == (0, False)
 
 

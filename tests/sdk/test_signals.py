@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import plugbay
+from tests.support.patience import PATIENCE
 
 PROLOGUE = f"""
 import os, sys
@@ -52,7 +53,7 @@ wire.read()
         assert os.read(said, 9) == b"own"
         process.send_signal(number)
         assert os.read(said, 9) == b"called"
-        assert process.wait(30) == 5
+        assert process.wait(PATIENCE) == 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -76,7 +77,7 @@ wire.read()
     with running(script) as (process, said):
         assert os.read(said, 9) == (b"-15" if number == signal.SIGTERM else b"7")
         process.terminate()
-        assert process.wait(30) == 5
+        assert process.wait(PATIENCE) == 5
 
 
 def test_a_copy_keeps_what_its_author_does_about_signals() -> None:
@@ -106,4 +107,4 @@ wire.read()
     with running(script) as (process, said):
         assert os.read(said, 9) == b"same"
         process.terminate()
-        assert process.wait(30) == -signal.SIGTERM
+        assert process.wait(PATIENCE) == -signal.SIGTERM

@@ -11,6 +11,7 @@ import pytest
 
 import plugbay
 from plugbay.sdk.stdio import Wire
+from tests.support.patience import PATIENCE
 
 SOURCE = Path(plugbay.__file__).parents[1]
 
@@ -22,7 +23,7 @@ def run_script(script: str, tmp_path: Path, given: bytes = b"") -> subprocess.Co
         cwd=tmp_path,
         input=given,
         capture_output=True,
-        timeout=20,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -86,7 +87,7 @@ wire.write(wire.read() if os.fstat(2) else b"")
 """
     (tmp_path / "script.py").write_text(f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{script}")
     command = ["/bin/sh", "-c", f"exec '{sys.executable}' -S script.py 2>&-"]
-    done = subprocess.run(command, cwd=tmp_path, input=b"kept", stdout=subprocess.PIPE, timeout=20, check=True)
+    done = subprocess.run(command, cwd=tmp_path, input=b"kept", stdout=subprocess.PIPE, timeout=PATIENCE, check=True)
     assert done.stdout == b"kept"
 
 

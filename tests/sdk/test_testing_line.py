@@ -14,6 +14,7 @@ from plugbay.model.operations import DeliverEvent, InvokeTool
 from plugbay.sdk.testing_line import Conversation, Pending
 from plugbay.sdk.testing_wire import MemoryWire
 from plugbay.wire.strict_json import stdlib_codec
+from tests.support.patience import PATIENCE
 
 HELLO = (
     b'{"jsonrpc":"2.0","id":1,"result":{"manifest":{"plugin":{"id":"p","version":"1.0.0","name":"P","description":"d"}}'
@@ -101,6 +102,6 @@ def test_when_the_peer_is_gone_whoever_waits_is_told_and_so_is_whoever_asks_late
     talk.wire.said.close()
     failure = call.finished().failure
     assert failure is not None and failure.code == "crashed"
-    assert talk.line.over.wait(5)
+    assert talk.line.over.wait(PATIENCE)
     assert Pending(talk.line, InvokeTool("p_t", {}), 5).finished().failure == talk.line.fault
     assert talk.line.tell(DeliverEvent("t", {})) == talk.line.fault

@@ -11,6 +11,7 @@ import pytest
 
 from plugbay.sdk import turns
 from plugbay.sdk.turns import KEYS, MAX_IN_A_ROW, MOUSE, REST, Turn, Turns
+from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 
 
@@ -26,10 +27,10 @@ class Stage:
 
         def hold() -> None:
             begun.set()
-            self._curtain.wait(10)
+            self._curtain.wait(PATIENCE)
 
         assert self.turns.submit(Turn(hold))
-        begun.wait(10)
+        begun.wait(PATIENCE)
 
     def add(self, name: str, lane: int = REST, *, may_drop: bool = True, weight: int = 0) -> bool:
         drop: Callable[[], None] | None = (lambda: self.dropped.append(name)) if may_drop else None
@@ -37,7 +38,7 @@ class Stage:
 
     def played(self, count: int) -> list[str]:
         self._curtain.set()
-        return [self.done.get(timeout=10) for _ in range(count)]
+        return [self.done.get(timeout=PATIENCE) for _ in range(count)]
 
 
 @requirement("ainb:sdk-keys-first")
@@ -116,7 +117,7 @@ def test_turns_that_are_stopped_end_their_thread() -> None:
     before, ran = _thread._count(), SimpleQueue[None]()
     under_test = Turns()
     assert under_test.submit(Turn(lambda: ran.put(None)))
-    ran.get(timeout=10)
+    ran.get(timeout=PATIENCE)
     under_test.stop()
     while _thread._count() > before:  # it has nothing more to do
         pass

@@ -14,7 +14,8 @@ from plugbay.store.database import Database
 from plugbay.store.failures import StoreRefused, StoreUnavailable
 from plugbay.store.orgs import Org, get, insert
 from tests.support.databases import postgresql
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000}
 

@@ -16,7 +16,8 @@ from plugbay.store.locks import InUse
 from plugbay.store.ownership import LOCK, Claim, owned
 from tests.support.conversing import settled
 from tests.support.databases import postgresql
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 TERMINATE = text(

@@ -11,7 +11,8 @@ from plugbay.store import keys, orgs
 from plugbay.store.database import Database, Tx
 from plugbay.store.orgs import Org
 from plugbay.store.remembered import Remembered
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 KEY = keys.ApiKey("key_1", "org_1", None, "a key", "admin", "abcd", 1.0, None, None)

@@ -14,7 +14,8 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from plugbay.store.database import Database
 from plugbay.store.orgs import Org, get, insert
 from plugbay.store.sqlite import Connection
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 
 ACME = Org("org_1", "Acme", {"network": "none"}, 1.0, 1.0)
 

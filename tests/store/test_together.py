@@ -21,7 +21,8 @@ from plugbay.store.failures import StoreUnavailable
 from plugbay.store.orgs import Org, get, insert
 from plugbay.store.sqlite import Connection
 from tests.process.helpers import ROOT
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 TWICE = "INSERT INTO orgs (id, name, policy, created_at, updated_at) VALUES ('org_0', '', '{}', 1, 1)"

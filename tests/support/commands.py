@@ -22,9 +22,8 @@ from pathlib import Path
 
 from tests.support import forkserver
 from tests.support.forkserver import NUMBER
+from tests.support.patience import PATIENCE
 
-PATIENCE = 50.0
-"""Seconds for a command of which the test says nothing else."""
 ROOT = Path(__file__).parents[2]
 
 OPERATING = {"serve", "dashboard", "ps", "logs", "start", "stop", "restart", "reload", "grant", "revoke"}

@@ -40,8 +40,8 @@ from plugbay.store.database import Database, Tx
 from plugbay.store.runs import Run
 from plugbay.wire.fast_json import MsgspecCodec
 from tests.support.gateways import gateway_at
-from tests.support.loops import PATIENCE
 from tests.support.openai_server import OpenAiServer, Reply, delta, events, streamed
+from tests.support.patience import PATIENCE
 
 CALLER = Principal("key", "org_1", "proj_1", role="admin", key_id="key_1")
 STRANGER = Principal("key", "org_2", None, role="admin", key_id="key_2")

@@ -1,5 +1,7 @@
 """Databases for tests: `database_url` is SQLite once and PostgreSQL once, `sqlite_url` is SQLite alone. Both migrated.
 
+Where the two differ is `store`'s to show; elsewhere PostgreSQL belongs to `make test-all`.
+
 PostgreSQL is a server of this test process, from Debian's package, on a socket in a folder of its own. It is started
 when the first test asks for it and does not outlive us, even when we are killed. Each test has a database to itself.
 """
@@ -16,10 +18,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
+
+from tests.support.patience import PATIENCE
+from tests.support.tiers import first_alone
 
 KINDS = ("sqlite", "postgresql")
 
@@ -38,21 +44,24 @@ SETTINGS = {
 }
 """For a server whose data nobody needs tomorrow."""
 
-STARTING = 30.0
-"""Seconds that a server may take until it answers."""
 
-
-@pytest.fixture(params=KINDS)
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A fresh, migrated database of each kind."""
-    with_kind = sqlite_database(tmp_path) if request.param == "sqlite" else None
-    if with_kind is not None:
-        yield with_kind
+@contextmanager
+def database(kind: str, folder: Path) -> Iterator[str]:
+    """The URL of a fresh, migrated database of this kind."""
+    if kind == "sqlite":
+        yield sqlite_database(folder)
         return
     server = postgresql()
     name = server.create()
     yield server.url(name)
     server.drop(name)
+
+
+@pytest.fixture(params=first_alone(KINDS))
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A fresh, migrated database of each kind."""
+    with database(request.param, tmp_path) as url:
+        yield url
 
 
 @pytest.fixture
@@ -154,7 +163,7 @@ class Server:
         return ["setpriv", *who, *flags, "--"]
 
     def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + STARTING
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 return self.execute("SELECT 1")

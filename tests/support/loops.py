@@ -1,4 +1,8 @@
-"""Every test about the event loop runs on asyncio and on uvloop."""
+"""Coroutines of tests run on asyncio's loop, and once more on uvloop's.
+
+What differs between the two is shown in `link` and `process`, where both belong to `make test`; elsewhere the second
+belongs to `make test-all`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,9 @@ from typing import Any
 import pytest
 import uvloop
 
+from tests.support.patience import PATIENCE
+from tests.support.tiers import first_alone
+
 Main = Callable[[], Coroutine[Any, Any, None]]
 Run = Callable[[Main], None]
 
@@ -18,28 +25,16 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 
 
-PATIENCE = 20.0
-"""Seconds for what should take a fraction of one: with three tests at a time on two cores it may take many."""
-
-
 def run_on(name: str) -> Run:
     """A function that runs a coroutine function on a fresh loop of this kind, within a bound."""
 
     def run(main: Main) -> None:
         with asyncio.Runner(loop_factory=LOOPS[name]) as runner:
-            runner.run(asyncio.wait_for(main(), 30))
+            runner.run(asyncio.wait_for(main(), 2 * PATIENCE))
 
     return run
 
 
-@pytest.fixture(params=list(LOOPS))
+@pytest.fixture(params=first_alone(LOOPS))
 def run(request: pytest.FixtureRequest) -> Run:
     return run_on(request.param)
-
-
-async def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """Wait for a condition, and say so when it never comes."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "the condition never came true"
-        await asyncio.sleep(0.002)

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 20.0
-"""Seconds for what takes a tenth of one."""
+from tests.support.patience import PATIENCE
 
 PR_SET_PDEATHSIG = 1
 

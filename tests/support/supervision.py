@@ -14,7 +14,7 @@ from plugbay.model.operations import InvokeTool
 from plugbay.model.spec import RestartPolicy
 from plugbay.process.child import Spawner
 from plugbay.wire.fast_json import MsgspecCodec
-from tests.support.loops import PATIENCE
+from tests.support.patience import PATIENCE
 
 CODEC = MsgspecCodec()
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PATIENCE, environment, is_alive, wait_until
+from tests.cli.conftest import environment, is_alive, wait_until
 from tests.support.commands import Command, plugbay, started
+from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
 
 ENDS = {

@@ -44,6 +44,7 @@ from tests.support.gateways import gateway_at, make_key, make_org
 from tests.support.mcp_servers import write_server
 from tests.support.openai_server import OpenAiServer
 from tests.support.packaged import Publisher, bind
+from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
 from tests.support.vai import export
 
@@ -61,9 +62,6 @@ EXPORTS = [export("t"), export("h", "hook"), export("c", "compactor"), export("x
 
 SCOPES = ("sessions", "chains", "runs", "compactions")
 EVERY_SCOPE = [f"{area}:{verb}" for area in SCOPES for verb in ("read", "write")]
-
-PATIENCE = 30.0
-"""Seconds for what should take one."""
 
 
 class World:

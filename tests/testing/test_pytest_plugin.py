@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture import SOURCE
+from tests.support.patience import PATIENCE
 
 ROOT = SOURCE.parents[1]
 
@@ -78,7 +79,7 @@ def run_pytest(site: Path, folder: Path, text: str, *words: str) -> str:
         env={**environment, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=PATIENCE,
         check=False,
     )
     return done.stdout + done.stderr

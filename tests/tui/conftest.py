@@ -15,10 +15,7 @@ from plugbay.host.host import Host
 from plugbay.tui.app import Terminal
 from plugbay.tui.canvas import Canvas
 from plugbay.tui.plugin_list import PluginList
-from tests.support.loops import until
-
-PATIENCE = 20.0
-"""Seconds a test waits for what should take a fraction of one."""
+from tests.support.patience import PATIENCE, until
 
 
 class Seen:

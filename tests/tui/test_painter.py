@@ -13,7 +13,8 @@ from plugbay.host.keys import parse_key
 from plugbay.model.errors import Code, Failure
 from plugbay.tui.painter import FRAME_SECONDS, PROBE_SECONDS, Painter
 from tests.support.ainb import write_ainb_plugin
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.requirements import requirement
 
 COUNTS = """

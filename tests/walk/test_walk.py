@@ -7,8 +7,8 @@ from pathlib import Path
 
 from plugbay import Host
 from plugbay.host.per_call import PerCallSupervisor
-from tests.support.loops import until
 from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
 
 COLD = """

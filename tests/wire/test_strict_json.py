@@ -25,6 +25,7 @@ from plugbay.wire.strict_json import (
     public_engine,
     stdlib_codec,
 )
+from tests.support.patience import PATIENCE
 from tests.wire.documents import ACCEPTED, REFUSED
 
 PRIVATE = private_engine()
@@ -267,7 +268,7 @@ ALLOWED = set(
 def test_reading_and_writing_a_message_loads_nothing_but_this_layer_and_the_accelerator() -> None:
     root = str(Path(strict_json.__file__).parents[2])
     command = [sys.executable, "-I", "-S", "-c", CHILD, root]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    child = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert child.returncode == 0, child.stderr
     assert set(child.stdout.split()) - ALLOWED == set()
 

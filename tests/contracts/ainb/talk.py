@@ -14,11 +14,7 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from plugbay.wire.strict_json import Codec
-
-CODECS: dict[str, Callable[[], Codec]] = {"msgspec": MsgspecCodec, "stdlib": stdlib_codec}
 
 MANIFEST = {"plugin": {"name": "p", "version": "1.0.0", "abi_version": 2}}
 HELLO = {"name": "p", "version": "1.0.0", "abi_version": 2, "manifest": MANIFEST}

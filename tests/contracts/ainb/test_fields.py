@@ -11,16 +11,10 @@ from hypothesis import strategies as st
 
 from plugbay.contracts.ainb.fields import WANTED, Field, base64, read, written
 from plugbay.model.errors import Code, Failure
-from tests.contracts.ainb.talk import CODECS
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 KEY = {"code": {"type": "f", "n": 5}}

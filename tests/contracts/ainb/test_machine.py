@@ -38,7 +38,6 @@ from plugbay.model.operations import (
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
 from tests.contracts.ainb.talk import (
-    CODECS,
     HELLO,
     answer,
     bodies,
@@ -51,6 +50,7 @@ from tests.contracts.ainb.talk import (
     plugin,
     request,
 )
+from tests.support.codecs import CODECS
 from tests.support.pairs import exchange
 from tests.support.requirements import requirement
 from tests.wire.chunks import one_by_one
@@ -61,11 +61,6 @@ if TYPE_CHECKING:
 
 DENIED = Failure(Code.CAPABILITY_NOT_ALLOWED, "not granted", detail={"capability": "network=example.org"})
 READY_HOST = Ready({"name": "p", "version": "1.0.0", "abi_version": 2, "warnings": []})
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 def b64(data: bytes) -> str:

@@ -20,16 +20,11 @@ from plugbay.model.operations import (
     Shutdown,
     SubscribeSnapshot,
 )
-from tests.contracts.ainb.talk import CODECS
+from tests.support.codecs import CODECS
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 PICTURE = {"buffer": {"width": 0, "height": 0, "cells": []}}

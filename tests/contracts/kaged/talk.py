@@ -13,11 +13,7 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from plugbay.wire.strict_json import Codec
-
-CODECS: dict[str, Callable[[], Codec]] = {"msgspec": MsgspecCodec, "stdlib": stdlib_codec}
 
 SURFACE: dict[str, Any] = {"methods": ("p.report.daily",), "tools": ("t",), "notifications": ("ticked",)}
 """What the plugin of these tests declares and serves."""

@@ -16,7 +16,6 @@ from plugbay.contracts.kaged.messages import MAX_SENT, Identity
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import CallMethod, InvokeTool, RunHook
 from plugbay.wire.fast_json import MsgspecCodec
-from tests.contracts.kaged.talk import CODECS
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
@@ -31,11 +30,6 @@ CONTEXT = {
     "request_id": "req_1",
     "project_root": "/srv/project one",
 }
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 def sent(op: Any, codec: Codec) -> tuple[str, dict[str, Any]]:

@@ -11,16 +11,11 @@ from plugbay.contracts.kaged.replies import is_unknown_method, outcome
 from plugbay.model.errors import Code
 from plugbay.model.operations import GetStored, InvokeTool, ListStored, RunHook
 from plugbay.wire.strict_json import ABSENT
-from tests.contracts.kaged.talk import CODECS, line
+from tests.contracts.kaged.talk import line
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 def judged(op: type, answer: dict[str, Any], codec: Codec) -> tuple[Any, str | None]:

@@ -10,16 +10,10 @@ from plugbay.contracts.kaged import storage
 from plugbay.contracts.kaged.storage import MAX_KEY, MAX_KEYS, READ, WRITE
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import DeleteStored, GetStored, ListStored, SetStored
-from tests.contracts.kaged.talk import CODECS
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 ASKED = [

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from plugbay.contracts.kaged.texts import LONGEST_PIECE, TEXTS, as_texts, fitted
 from plugbay.wire.strict_json import Unencodable
-from tests.contracts.kaged.talk import CODECS
+from tests.support.codecs import CODECS
 from tests.support.requirements import requirement
+from tests.support.tiers import first_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@pytest.fixture(params=list(CODECS))
+@pytest.fixture(params=first_alone(CODECS))
 def encode(request: pytest.FixtureRequest) -> Callable[[Any], bytes]:
     return CODECS[request.param]().encode
 

@@ -13,12 +13,8 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from plugbay.model.events import Event
     from plugbay.wire.strict_json import Codec
-
-CODECS: dict[str, Callable[[], Codec]] = {"msgspec": MsgspecCodec, "stdlib": stdlib_codec}
 
 ECHO: dict[str, Any] = {"name": "echo", "inputSchema": {"type": "object"}}
 OFFER: dict[str, list[dict[str, Any]]] = {

@@ -28,17 +28,12 @@ from plugbay.model.operations import (
     WriteLog,
 )
 from plugbay.wire.fast_json import MsgspecCodec
-from tests.contracts.mcp.talk import CODECS, asked, finished, frames, greeting, host, line, request, told, value_of
+from tests.contracts.mcp.talk import asked, finished, frames, greeting, host, line, request, told, value_of
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.contracts.mcp.machine import McpMachine
     from plugbay.wire.strict_json import Codec
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])

@@ -45,7 +45,6 @@ from plugbay.model.operations import (
 from plugbay.wire.fast_json import MsgspecCodec
 from tests.contracts.mcp.talk import (
     ALL,
-    CODECS,
     ECHO,
     EVERYTHING,
     OFFER,
@@ -64,14 +63,16 @@ from tests.contracts.mcp.talk import (
     value_of,
     welcome,
 )
+from tests.support.codecs import CODECS
 from tests.support.pairs import exchange
 from tests.support.requirements import requirement
+from tests.support.tiers import first_alone
 
 if TYPE_CHECKING:
     from plugbay.model.events import Event
 
 ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
-PAIRS = pytest.mark.parametrize("codecs", list(product(CODECS, CODECS)))
+PAIRS = pytest.mark.parametrize("codecs", first_alone(product(CODECS, CODECS)))
 
 
 def pair(era: str, codecs: tuple[str, str] = ("msgspec", "stdlib"), **server: Any) -> tuple[McpMachine, McpMachine]:

@@ -14,7 +14,7 @@ from plugbay.contracts.mcp.messages import READS, READS_RAW
 from plugbay.contracts.mcp.replies import InputRequired
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import CheckHealth, CompleteArgument, GetPrompt, InvokeTool, ReadResource, SetLogLevel
-from tests.contracts.mcp.talk import CODECS
+from tests.support.codecs import CODECS
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 TOOL = InvokeTool("t", {})
 SERVER = {"name": "s", "version": "1"}
 TEXT = {"content": [{"type": "text", "text": "hi"}]}
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 def outcome(

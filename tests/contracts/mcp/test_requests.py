@@ -18,16 +18,11 @@ from plugbay.model.operations import (
     SetLogLevel,
     WatchResource,
 )
-from tests.contracts.mcp.talk import CODECS
+from tests.support.codecs import CODECS
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 COMPLETION = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "v"}}

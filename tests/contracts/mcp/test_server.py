@@ -26,7 +26,6 @@ from plugbay.model.operations import (
 from tests.contracts.mcp.talk import (
     ALL,
     CAN_BE_ASKED,
-    CODECS,
     ECHO,
     ME,
     OFFER,
@@ -49,11 +48,6 @@ if TYPE_CHECKING:
 
 ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 COMPLETION = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "v"}}
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 def error(machine: McpMachine) -> tuple[Any, int]:

@@ -25,7 +25,6 @@ from plugbay.model.operations import ChangeResource, InvokeTool, OfferExports, W
 from plugbay.wire.fast_json import MsgspecCodec
 from tests.contracts.mcp.talk import (
     ALL,
-    CODECS,
     ECHO,
     EVERYTHING,
     ME,
@@ -44,11 +43,6 @@ from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 def ready(events: list[Any]) -> dict[str, Any]:

@@ -12,11 +12,7 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from plugbay.wire.strict_json import Codec
-
-CODECS: dict[str, Callable[[], Codec]] = {"msgspec": MsgspecCodec, "stdlib": stdlib_codec}
 
 TOOL = {"name": "p_t", "description": "A tool", "input_schema": {"type": "object"}}
 MANIFEST = {"plugin": {"id": "p", "version": "0.2.0"}}

@@ -32,19 +32,15 @@ from plugbay.model.operations import (
 )
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
-from tests.contracts.nexo.talk import CODECS, MANIFEST, TOOL, frames, greeting, hello, host, line, plugin
+from tests.contracts.nexo.talk import MANIFEST, TOOL, frames, greeting, hello, host, line, plugin
 from tests.contracts.nexo.test_messages import EXAMPLES
+from tests.support.codecs import CODECS
 from tests.support.pairs import exchange
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.model.events import Event
     from plugbay.wire.strict_json import Codec
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 def fault(events: list[Event]) -> Failure | None:

@@ -21,7 +21,8 @@ from plugbay.model.operations import (
     StopChannel,
     UpsertVectors,
 )
-from tests.contracts.nexo.talk import CODECS, MANIFEST, TOOL
+from tests.contracts.nexo.talk import MANIFEST, TOOL
+from tests.support.codecs import CODECS
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:

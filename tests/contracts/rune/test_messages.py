@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from plugbay.contracts.rune import messages
-from plugbay.wire.fast_json import MsgspecCodec
-from plugbay.wire.strict_json import stdlib_codec
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
-
-
-@pytest.fixture(params=["stdlib", "msgspec"])
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return stdlib_codec() if request.param == "stdlib" else MsgspecCodec()
 
 
 def test_the_handshake_request_is_byte_exact(codec: Codec) -> None:

@@ -13,11 +13,7 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from plugbay.wire.strict_json import Codec
-
-CODECS: dict[str, Callable[[], Codec]] = {"msgspec": MsgspecCodec, "stdlib": stdlib_codec}
 
 EXPORTS = {"jira_search": "tool", "slack_notify": "hook", "coder_window": "compactor", "triage": "harness"}
 WHO: dict[str, Any] = {"package_id": "acme/devkit", "version": "0.1.0"}

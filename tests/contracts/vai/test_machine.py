@@ -30,7 +30,6 @@ from plugbay.model.operations import Compact, DeliverEvent, InvokeTool, RunHarne
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
 from tests.contracts.vai.talk import (
-    CODECS,
     EXPORTS,
     WHO,
     event,
@@ -67,11 +66,6 @@ FOUR: list[Any] = [
     RunHarness("triage", HARNESS, CONTEXT),
 ]
 WORKING = {"type": "progress", "message": "working"}
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 def fault(events: list[Event]) -> Failure | None:

@@ -13,7 +13,7 @@ from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import Compact, InvokeTool, RunHarness, RunHook
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
-from tests.contracts.vai.talk import CODECS, EXPORTS
+from tests.contracts.vai.talk import EXPORTS
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
@@ -34,11 +34,6 @@ OPERATIONS: list[tuple[str, Any]] = [
     ("harness.run", RunHarness("triage", HARNESS, BESIDE)),
     ("harness.run", RunHarness("triage", {**HARNESS, "checkpoint": {"kind": "checkpoint", "data": 1}}, BESIDE)),
 ]
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 def body_of(op: Any, codec: Codec) -> Any:

@@ -9,18 +9,12 @@ import pytest
 from plugbay.contracts.vai import results
 from plugbay.model.errors import Code, Failure
 from plugbay.wire.fast_json import MsgspecCodec
-from tests.contracts.vai.talk import CODECS
 from tests.support.requirements import requirement
 
 if TYPE_CHECKING:
     from plugbay.wire.strict_json import Codec
 
 KINDS = ["tool", "hook", "compactor", "harness"]
-
-
-@pytest.fixture(params=list(CODECS))
-def codec(request: pytest.FixtureRequest) -> Codec:
-    return CODECS[request.param]()
 
 
 def nested(depth: int) -> Any:

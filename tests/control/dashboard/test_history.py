@@ -10,7 +10,8 @@ from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Code, Failure
 from tests.support.dashboards import hosting_at, text_of, visitor_of
 from tests.support.gateways import gateway_at
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
 
 

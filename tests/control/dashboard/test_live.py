@@ -34,7 +34,8 @@ from plugbay.store.pages import Page
 from tests.control.test_server import served
 from tests.support.dashboards import hosting_at, visitor_of
 from tests.support.gateways import gateway_at, make_key, make_org
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
 
 

@@ -17,8 +17,9 @@ from plugbay.control.routes.invocations import OutcomeOut
 from plugbay.gateway.gateway import Gateway
 from plugbay.store.sqlite import Connection
 from tests.support.gateways import client_of, gateway_at, make_key, make_org
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
+from tests.support.patience import until
 from tests.support.requirements import requirement
 from tests.support.vai import export
 

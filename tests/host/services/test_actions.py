@@ -19,7 +19,8 @@ from plugbay.host.services.actions import (
 )
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.sizes import MAX_PAYLOAD
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import PATIENCE, until
 from tests.support.requirements import requirement
 
 
@@ -230,7 +231,7 @@ def test_a_thread_that_outlives_the_loop_harms_nobody() -> None:
     (thread,) = [thread for thread in threading.enumerate() if thread.name == "plugbay-action"]
     assert thread.daemon
     stuck.set()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 
@@ -247,6 +248,9 @@ def test_a_plain_handler_does_not_hold_up_the_loop(run: Run) -> None:
     async def main() -> None:
         turned = threading.Event()
         asyncio.get_running_loop().call_later(0.01, turned.set)
-        assert await outcome(offering(lambda data: b"it went on" if turned.wait(5) else b"it hung")) == b"it went on"
+        assert (
+            await outcome(offering(lambda data: b"it went on" if turned.wait(PATIENCE) else b"it hung"))
+            == b"it went on"
+        )
 
     run(main)

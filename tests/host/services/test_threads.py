@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from plugbay.host.services.threads import on_thread
-from tests.support.loops import Run, until
+from tests.support.loops import Run
+from tests.support.patience import PATIENCE, until
 
 
 def test_what_the_work_comes_to_is_what_the_future_does(run: Run) -> None:
@@ -26,7 +27,7 @@ def test_what_the_work_comes_to_is_what_the_future_does(run: Run) -> None:
 def test_the_future_outlives_whoever_waited_and_is_done_when_the_thread_is(run: Run) -> None:
     async def main() -> None:
         go = threading.Event()
-        done = on_thread(lambda: go.wait(10), "slow")
+        done = on_thread(lambda: go.wait(PATIENCE), "slow")
         waiting = asyncio.ensure_future(asyncio.wait_for(asyncio.shield(done), 0.01))
         with pytest.raises(TimeoutError):
             await waiting
@@ -54,11 +55,11 @@ def test_a_thread_that_outlives_its_loop_is_a_daemon_and_ends_quietly() -> None:
     go = threading.Event()
 
     async def main() -> None:
-        on_thread(lambda: go.wait(10), "outliving")
+        on_thread(lambda: go.wait(PATIENCE), "outliving")
 
     asyncio.run(main())
     (thread,) = [thread for thread in threading.enumerate() if thread.name == "outliving"]
     assert thread.daemon
     go.set()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert not thread.is_alive()

@@ -28,7 +28,7 @@ from plugbay.process.sandbox.users import uid_of
 
 PYTHON = "/usr/bin/python3"
 PROBE = Path(__file__).with_name("probe.py")
-PATIENCE = 20.0
+PATIENCE = 60.0
 ENV = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "ODD": "--bind / /", "EMPTY": ""}
 
 KINDS = {

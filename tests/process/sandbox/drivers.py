@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.support.patience import PATIENCE
+
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[2] / "src"
 PYTHON = "/usr/bin/python3"
@@ -33,7 +35,7 @@ def command(identity: str, *arguments: str) -> list[str]:
 def report(identity: str, part: str) -> Any:
     """What the driver says of one of its parts."""
     done = subprocess.run(
-        command(identity, part), capture_output=True, text=True, env=ENVIRONMENT, timeout=50, cwd="/", check=False
+        command(identity, part), capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE, cwd="/", check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -23,16 +23,8 @@ from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Door, Limits, Network, Policy, Reach
 from plugbay.process.sandbox.status_fd import Reports, first_child, status_of
 from plugbay.process.status import ExitStatus
-from tests.process.helpers import (
-    PATIENCE,
-    Run,
-    carrying,
-    eventually,
-    eventually_blocking,
-    open_fds,
-    open_spawner,
-    read_until,
-)
+from tests.process.helpers import Run, carrying, open_fds, open_spawner, read_until
+from tests.support.patience import PATIENCE, until, until_blocking
 
 MARK = f"PLUGBAY_HOST=1.2.test-cell-{os.getpid()}"
 
@@ -241,7 +233,7 @@ def test_starts_and_ends_leave_no_process_descriptor_or_group(run: Run, tmp_path
                 child.kill()
                 child.close()
                 await child.wait(PATIENCE)
-            await eventually(lambda: open_fds() == before)
+            await until(lambda: open_fds() == before)
             assert await spawner.swept(PATIENCE)
             assert not carrying(spawner.warden.mark)
         # Not with a glob, which stumbles over the groups that others remove meanwhile.
@@ -272,7 +264,7 @@ def refuse(*_: object) -> None:
 
 def refuse_late(pid: int, *_: object) -> None:
     """Only when the first process has set everything up and waits for the word to go on."""
-    eventually_blocking(lambda: "pipe_read" in Path(f"/proc/{pid}/wchan").read_text())
+    until_blocking(lambda: "pipe_read" in Path(f"/proc/{pid}/wchan").read_text())
     refuse()
 
 
@@ -293,7 +285,7 @@ def test_a_step_that_fails_before_the_program_is_let_go_leaves_nothing(
     error = attempt(tmp_path)
     assert isinstance(error, SandboxUnavailable)
     assert "refused" in error.message
-    eventually_blocking(lambda: not carrying(MARK))
+    until_blocking(lambda: not carrying(MARK))
 
 
 def test_of_a_monitor_that_is_killed_without_its_group_the_first_process_would_stay(

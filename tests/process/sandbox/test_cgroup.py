@@ -18,10 +18,11 @@ from plugbay.process.sandbox import cgroup
 from plugbay.process.sandbox.cgroup import Cgroup, Cgroups
 from plugbay.process.sandbox.cgroup_files import Files
 from plugbay.process.sandbox.policy import MIB, Limits
-from tests.process.helpers import PATIENCE, eventually_blocking, exists
+from tests.process.helpers import exists
 from tests.process.sandbox.test_cgroup_files import folder
 from tests.process.sandbox.test_cgroup_kill import escaped, go, line_of, start
 from tests.process.sandbox.test_cgroup_v2 import OWN, Kernel, Machine
+from tests.support.patience import PATIENCE, until_blocking
 
 GREEDY = "import sys; sys.stdin.readline(); data = b'x' * (200 << 20); print('had it', flush=True)"
 SHARED = """
@@ -228,7 +229,7 @@ def test_kill_ends_a_stopped_double_forked_tree_in_another_session() -> None:
         process, away = escaped(*folders_of(group.name))
         with process:
             group.kill()
-            eventually_blocking(lambda: not exists(away))
+            until_blocking(lambda: not exists(away))
             assert process.wait(PATIENCE) == -signal.SIGKILL
         group.kill()
 
@@ -292,7 +293,7 @@ def test_what_a_killed_host_left_behind_is_swept_and_a_living_host_is_left_alone
     assert exists(int(pid))
     assert folders_of(name)
     assert Cgroups().sweep() >= 1
-    eventually_blocking(lambda: not exists(int(pid)))
+    until_blocking(lambda: not exists(int(pid)))
     assert folders_of(name) == []
     assert exists(int(spared))
     assert folders_of(other)

@@ -15,7 +15,8 @@ import pytest
 
 from plugbay.process.sandbox import cgroup_kill
 from plugbay.process.sandbox.cgroup_files import UNIFIED, Files, Places
-from tests.process.helpers import PATIENCE, eventually_blocking, exists, state
+from tests.process.helpers import exists, state
+from tests.support.patience import PATIENCE, until_blocking
 
 ESCAPED = """
 import os, signal, sys
@@ -138,7 +139,7 @@ def escaped(*folders: Path) -> tuple[subprocess.Popen[str], int]:
     line_of(process)
     go(process)
     away = int(line_of(process))
-    eventually_blocking(lambda: state(away) == "T")
+    until_blocking(lambda: state(away) == "T")
     return process, away
 
 
@@ -146,9 +147,9 @@ def test_a_stopped_double_forked_tree_in_another_session_dies(unified: Path) -> 
     process, away = escaped(unified)
     with process:
         cgroup_kill.kill(Files(), [unified])
-        eventually_blocking(lambda: not exists(away))
+        until_blocking(lambda: not exists(away))
         assert process.wait(PATIENCE) == -signal.SIGKILL
-    eventually_blocking(lambda: "populated 0" in (unified / "cgroup.events").read_text())
+    until_blocking(lambda: "populated 0" in (unified / "cgroup.events").read_text())
     assert not cgroup_kill.kill(Files(), [unified])
 
 
@@ -164,7 +165,7 @@ def test_a_frozen_group_dies_too(unified: Path) -> None:
     process, away = escaped(unified)
     with process:
         (unified / "cgroup.freeze").write_text("1")
-        eventually_blocking(lambda: "frozen 1" in (unified / "cgroup.events").read_text())
+        until_blocking(lambda: "frozen 1" in (unified / "cgroup.events").read_text())
         assert cgroup_kill.destroy(Files(), [unified], soon())
         assert not exists(away)
         process.wait(PATIENCE)

@@ -19,8 +19,8 @@ import pytest
 from plugbay.process.sandbox import cgroup_v2
 from plugbay.process.sandbox.cgroup_files import Files, Layout, Places
 from plugbay.process.sandbox.policy import MIB, Limits
-from tests.process.helpers import PATIENCE
 from tests.process.sandbox.test_cgroup_files import places
+from tests.support.patience import PATIENCE
 
 ALL = "cpu memory pids"
 OWN = "user.slice/plugbay.scope"

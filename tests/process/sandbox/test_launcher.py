@@ -25,8 +25,9 @@ from plugbay.process.sandbox.cgroup import Cgroups
 from plugbay.process.sandbox.launcher import Program, Sandbox, SandboxSettings
 from plugbay.process.sandbox.policy import Policy
 from plugbay.process.status import ExitStatus
-from tests.process.helpers import eventually_blocking, open_fds
+from tests.process.helpers import open_fds
 from tests.process.sandbox.drivers import ENVIRONMENT, IDENTITIES, command, report, running
+from tests.support.patience import until_blocking
 
 BOTH = pytest.mark.parametrize("identity", IDENTITIES)
 
@@ -207,10 +208,10 @@ def test_a_host_that_is_killed_leaves_nothing(identity: str, task: str, processe
         assert host.stdout is not None
         try:
             assert host.stdout.readline() == "ready\n"
-            eventually_blocking(lambda: len(running(mark)) >= processes)
+            until_blocking(lambda: len(running(mark)) >= processes)
         finally:
             host.kill()
-    eventually_blocking(lambda: not running(mark))
+    until_blocking(lambda: not running(mark))
     Cgroups().sweep()  # as the next host does
     groups = [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names]
     assert not [name for name in groups if f"-{host.pid}-" in name]

@@ -10,8 +10,9 @@ import pytest
 
 from plugbay.process.sandbox import network
 from plugbay.process.sandbox.network import Networks
-from tests.process.helpers import PATIENCE, open_fds
+from tests.process.helpers import open_fds
 from tests.process.sandbox.test_stage import on_a_thread
+from tests.support.patience import PATIENCE
 
 
 def here() -> int:

@@ -15,7 +15,8 @@ import pytest
 from plugbay.process import pidfd
 from plugbay.process.sandbox import status_fd
 from plugbay.process.sandbox.status_fd import Reports, first_child, parent_of, status_of
-from tests.process.helpers import eventually_blocking, open_fds
+from tests.process.helpers import open_fds
+from tests.support.patience import PATIENCE, until_blocking
 
 STAND_IN = """
 import os, signal, sys
@@ -83,7 +84,7 @@ def test_a_program_that_is_gone_already_was_run_all_the_same(reports: Reports) -
         first = reports.first_process(pid, None)
         assert first is not None
         reports.release()
-        eventually_blocking(lambda: pidfd.has_ended(pid))
+        until_blocking(lambda: pidfd.has_ended(pid))
         assert reports.program(pid, first, None) == 0
 
 
@@ -116,7 +117,7 @@ def test_our_death_is_not_the_word_to_go_on(reports: Reports) -> None:
         assert first is not None
         reports.close()  # all that is ours of the pipe is closed, as if we were dead
         # It has reached the read, and waits there.
-        eventually_blocking(lambda: "pipe_read" in Path(f"/proc/{first}/wchan").read_text())
+        until_blocking(lambda: "pipe_read" in Path(f"/proc/{first}/wchan").read_text())
         assert first_child(first) == 0
 
 
@@ -126,7 +127,7 @@ def test_with_an_ordinary_pipe_our_death_would_be_the_word_to_go_on() -> None:
     with subprocess.Popen([*command, str(reading)], pass_fds=(reading,)) as process:
         os.close(reading)
         os.close(writing)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_a_report_that_nobody_hears_does_not_kill_the_monitor(reports: Reports) -> None:
@@ -135,7 +136,7 @@ def test_a_report_that_nobody_hears_does_not_kill_the_monitor(reports: Reports) 
         assert first is not None
         reports.release()
         reports.close()
-        eventually_blocking(lambda: pidfd.has_ended(pid))
+        until_blocking(lambda: pidfd.has_ended(pid))
         status = pidfd.reap(pid)
         assert status is not None
         assert status.code == 0
@@ -150,7 +151,7 @@ def test_with_an_ordinary_pipe_such_a_report_would_kill_it() -> None:
     with subprocess.Popen(command, pass_fds=(writing,), stdin=subprocess.PIPE) as process:
         os.close(writing)
         os.close(reading)
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGPIPE
 
 

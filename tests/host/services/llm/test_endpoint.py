@@ -14,8 +14,9 @@ import pytest
 from plugbay.host.services.llm import endpoint as endpoints
 from plugbay.host.services.llm.endpoint import MAX_BODY, MAX_ERROR_BODY, Answer, Endpoint, base_url_problem
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.openai_server import EVENTS, JSON, OpenAiServer, Reply, as_json, completion, streamed
+from tests.support.patience import until
 
 KEY = "sk-0123456789abcdef"
 

@@ -18,8 +18,9 @@ from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.host.services.llm.sse import MAX_EVENT
 from plugbay.model.errors import CallFailed, Code
 from plugbay.model.operations import CompleteChat
-from tests.support.loops import Run, until
+from tests.support.loops import Run
 from tests.support.openai_server import OpenAiServer, Reply, as_json, completion, delta, events, streamed
+from tests.support.patience import until
 from tests.support.requirements import requirement
 from tests.wire.chunks import one_by_one
 

@@ -22,7 +22,7 @@ from plugbay.process.sandbox.egress.proxy import Proxy
 from plugbay.process.sandbox.egress.resolve import Resolve
 from plugbay.process.sandbox.egress.verdict import Verdict
 from plugbay.process.sandbox.policy import Network
-from tests.process.helpers import eventually
+from tests.support.patience import until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 
@@ -149,7 +149,7 @@ class Way:
         self.proxy.close()
         for writer in self._writers:
             writer.transport.abort()
-        await eventually(lambda: self.proxy.connections == 0)
+        await until(lambda: self.proxy.connections == 0)
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)

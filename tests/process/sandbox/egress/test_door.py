@@ -27,6 +27,7 @@ from plugbay.process.sandbox.egress.proxy import Proxy
 from plugbay.process.sandbox.policy import Door, Network, Reach
 from tests.process.helpers import Run
 from tests.process.sandbox.egress.helpers import certificate, names, server_context, serving
+from tests.support.patience import PATIENCE
 
 NOBODY = 2_000_000_123
 """A user that owns nothing, in the range that plugins run as."""
@@ -118,7 +119,7 @@ class Held:
     def finish(self) -> str:
         """Let it run; what it prints."""
         os.write(self._hold, b".")
-        return self._program.communicate(timeout=30)[0].decode().strip()
+        return self._program.communicate(timeout=PATIENCE)[0].decode().strip()
 
 
 @contextmanager
@@ -186,7 +187,9 @@ def rootless(folder: Path, options: str, port: int) -> list[object]:
     shutil.copy(door.__file__, folder / "door.py")
     words = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups -- /usr/bin/python3 -c"
     command = [*words.split(), ROOTLESS, str(folder), f"{BWRAP} {options}", LOOK_AROUND, str(port)]
-    done = subprocess.run(command, cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        command, cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.split("\n") if line]
 

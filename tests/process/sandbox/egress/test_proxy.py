@@ -20,7 +20,7 @@ from plugbay.process.sandbox.egress import proxy as proxy_module
 from plugbay.process.sandbox.egress.proxy import MAX_CONNECTIONS, MAX_VERDICTS, TOLD_PER_SECOND
 from plugbay.process.sandbox.egress.verdict import Verdict
 from plugbay.process.sandbox.policy import Door, Network, Reach
-from tests.process.helpers import Run, eventually
+from tests.process.helpers import Run
 from tests.process.sandbox.egress.corpus import NAMES, ROWS, connect, get
 from tests.process.sandbox.egress.helpers import (
     OK,
@@ -33,6 +33,7 @@ from tests.process.sandbox.egress.helpers import (
     way_out,
 )
 from tests.process.sandbox.egress.test_hello import message, records, server_name
+from tests.support.patience import PATIENCE, until
 
 SITES = ("secure.test", "other.test")
 MIB = 1 << 20
@@ -127,7 +128,7 @@ def test_a_redirect_is_a_new_request_and_is_judged_like_one(run: Run) -> None:
                     urllib.request.ProxyHandler({"http": f"http://127.0.0.1:{way.port}"})
                 )
                 with pytest.raises(urllib.error.HTTPError) as refused:
-                    await asyncio.to_thread(opener.open, f"http://a.test:{server.port}/", timeout=10)
+                    await asyncio.to_thread(opener.open, f"http://a.test:{server.port}/", timeout=PATIENCE)
                 with refused.value:
                     assert refused.value.code == 403
                 assert [(item.host, item.allowed) for item in way.proxy.verdicts] == [
@@ -194,7 +195,7 @@ def test_a_server_that_lets_nobody_in_is_not_waited_for(run: Run, monkeypatch: p
 
 def test_https_works_through_the_libraries_that_plugins_use(run: Run, tmp_path: Path) -> None:
     def by_http_client(port: int) -> bytes:
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=client_context(SITES))
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=client_context(SITES))
         connection.set_tunnel("secure.test", 443)
         connection.request("GET", "/")
         body = connection.getresponse().read()
@@ -204,7 +205,7 @@ def test_https_works_through_the_libraries_that_plugins_use(run: Run, tmp_path: 
     def by_urllib(port: int) -> bytes:
         proxies = urllib.request.ProxyHandler({"https": f"http://127.0.0.1:{port}"})
         opener = urllib.request.build_opener(proxies, urllib.request.HTTPSHandler(context=client_context(SITES)))
-        with opener.open("https://secure.test/", timeout=10) as answer:
+        with opener.open("https://secure.test/", timeout=PATIENCE) as answer:
             return bytes(answer.read())
 
     def by_httpx(port: int) -> bytes:
@@ -223,7 +224,7 @@ def test_https_works_through_the_libraries_that_plugins_use(run: Run, tmp_path: 
 
 def test_a_library_shows_why_a_tunnel_was_refused(run: Run) -> None:
     def fetch(port: int) -> None:
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE)
         connection.set_tunnel("evil.test", 443)
         try:
             connection.request("GET", "/")
@@ -305,9 +306,9 @@ def test_nothing_of_a_tunnel_is_sent_on_before_its_first_words_are_read(
             await asyncio.sleep(0)
             writer.write(said[1:])
             if passes:
-                await eventually(lambda: bytes(server.seen[0]) == said)
+                await until(lambda: bytes(server.seen[0]) == said)
             else:
-                await eventually(lambda: way.proxy.connections == 0)
+                await until(lambda: way.proxy.connections == 0)
                 assert server.seen == [b""]
                 assert not way.proxy.verdicts[-1].allowed
             writer.transport.abort()
@@ -322,7 +323,7 @@ def test_a_hello_may_come_together_with_the_request_for_its_tunnel(run: Run) -> 
         async with serving(443, script=listen_only) as server, way_to(server, "a.test") as way:
             _, writer = await way.open()
             writer.write(connect("a.test:443") + hello)
-            await eventually(lambda: [bytes(seen) for seen in server.seen] == [hello])
+            await until(lambda: [bytes(seen) for seen in server.seen] == [hello])
             writer.transport.abort()
 
     run(main())
@@ -342,7 +343,7 @@ def test_each_side_of_a_tunnel_may_end_before_the_other(run: Run) -> None:
             assert await reader.read() == b"ABC"
             assert (way.proxy.sent, way.proxy.received) == (3, 11)
             writer.close()
-            await eventually(lambda: way.proxy.connections == 0)
+            await until(lambda: way.proxy.connections == 0)
 
     run(main())
 
@@ -395,7 +396,7 @@ def test_a_body_whose_framing_breaks_is_cut_and_not_completed(run: Run) -> None:
             head = get(f"http://a.test:{server.port}/", "Transfer-Encoding: chunked", method="POST")
             with pytest.raises(ConnectionResetError):
                 await way.ask(head + b"3\r\nabc\r\n0\r\n\nGET http://evil.test/ HTTP/1.1\r\n\r\n")
-            await eventually(lambda: way.proxy.connections == 0)
+            await until(lambda: way.proxy.connections == 0)
             assert bytes(server.seen[0]).endswith(b"\r\n\r\n3\r\nabc\r\n")
 
     run(main())
@@ -465,7 +466,7 @@ def test_what_does_not_move_is_cut(run: Run, monkeypatch: pytest.MonkeyPatch) ->
             with pytest.raises(ConnectionResetError):
                 await way.ask(get("http://a.test:25/"))
             writer.close()
-            await eventually(lambda: way.proxy.connections == 0)
+            await until(lambda: way.proxy.connections == 0)
 
     run(main())
 
@@ -478,7 +479,7 @@ def test_a_thousand_connections_cost_the_host_no_more_than_its_limit(
         monkeypatch.setattr(proxy_module, "MAX_CONNECTIONS", limit)
         async with serving() as server, way_to(server, "a.test", backlog=1024) as way:
             crowd = [socket.create_connection(("127.0.0.1", way.port)) for _ in range(1000)]
-            await eventually(lambda: way.proxy.connections == limit)
+            await until(lambda: way.proxy.connections == limit)
             crowd.pop().close()  # the last of the queue; its place is nobody's
             await asyncio.sleep(0)
             assert way.proxy.connections == limit
@@ -508,7 +509,7 @@ def test_a_server_sends_no_faster_than_the_plugin_reads(run: Run) -> None:
                 last[0] = (now, last[0][1] + 1 if now == last[0][0] else 0)
                 return now > 0 and last[0][1] > 40
 
-            await eventually(stalled)
+            await until(stalled)
             assert way.proxy.received < size // 2  # what the kernel holds, and one piece
             writer.transport.resume_reading()  # type: ignore[attr-defined]
             total = 0
@@ -574,7 +575,7 @@ def test_when_the_proxy_is_closed_there_is_no_way_out(run: Run) -> None:
             way.proxy.close()
             way.proxy.close()
             assert await reader.read() == b""
-            await eventually(lambda: way.proxy.connections == 0)
+            await until(lambda: way.proxy.connections == 0)
             with pytest.raises(ConnectionRefusedError):
                 await way.open()
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from plugbay.process.sandbox.egress.resolve import MAX_LOOKUPS, THREAD, Resolver, is_ours
-from tests.process.helpers import ROOT, Run, eventually
+from tests.process.helpers import ROOT, Run
+from tests.support.patience import until
 
 OWN_ADDRESS = """
 import fcntl, socket, struct, sys
@@ -64,7 +65,7 @@ def test_name_servers_that_never_answer_hold_a_bounded_number_of_threads(
         resolver = Resolver()
         asked = [asyncio.ensure_future(resolver("slow.test", 80)) for _ in range(MAX_LOOKUPS * 2)]
         try:
-            await eventually(lambda: threads() - before == MAX_LOOKUPS)
+            await until(lambda: threads() - before == MAX_LOOKUPS)
             for one in asked[:MAX_LOOKUPS]:
                 one.cancel()  # whoever asked is gone, and the thread is not
             await asyncio.wait(asked[:MAX_LOOKUPS])
@@ -72,7 +73,7 @@ def test_name_servers_that_never_answer_hold_a_bounded_number_of_threads(
         finally:
             answer.set()
         assert await asyncio.gather(*asked[MAX_LOOKUPS:]) == [["8.8.8.8"]] * MAX_LOOKUPS
-        await eventually(lambda: threads() == before)
+        await until(lambda: threads() == before)
 
     run(main())
 
