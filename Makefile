@@ -64,7 +64,7 @@ prove: ## run all of that on each Python of PYTHONS, with ten times as many rand
 	@for python in $(PYTHONS); do \
 	    name=$$($$python -c 'import sys; print("{}.{}".format(*sys.version_info))'); \
 	    echo "prove: Python $$name"; \
-	    HYPOTHESIS_PROFILE=prove $(MAKE) test-all PYTHON="$$python" VENV=".venv-$$name"; \
+	    HYPOTHESIS_PROFILE=prove PLUGBAY_FUZZ=100 PLUGBAY_KILLS=30 $(MAKE) test-all PYTHON="$$python" VENV=".venv-$$name"; \
 	done
 
 check: $(VENV)/.dev-installed ## format, lint, types, import rules, generated files

@@ -15,6 +15,7 @@ import pytest
 
 from tests.architecture import ROOT, write_tree
 from tests.support.patience import PATIENCE
+from tests.support.tiers import exhaustive
 
 RULES = ".importlinter"
 COUNT_TYPE_IMPORTS = ("exclude_type_checking_imports = True", "exclude_type_checking_imports = False")
@@ -110,6 +111,7 @@ def test_a_clean_skeleton_keeps_every_rule(skeleton: Path) -> None:
     assert broken_rules(report) == set(), report
 
 
+@exhaustive
 @pytest.mark.parametrize(
     ("rule", "module", "imported"),
     [
@@ -147,6 +149,7 @@ def test_a_forbidden_import_is_reported(skeleton: Path, rule: str, module: str, 
     assert rule in broken_rules(lint_imports(skeleton, ROOT / RULES))
 
 
+@exhaustive
 @pytest.mark.parametrize(
     ("rule", "module", "names"),
     [

@@ -24,7 +24,7 @@ from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.worlds import World, world_at
 
-EXAMPLES = int(os.environ.get("PLUGBAY_FUZZ", "12"))
+EXAMPLES = int(os.environ.get("PLUGBAY_FUZZ", "6"))
 
 WHO = ("admin", "viewer", "delegate", "bootstrap")
 
