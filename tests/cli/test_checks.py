@@ -118,6 +118,7 @@ def test_a_system_without_a_helper_is_a_warning(monkeypatch: pytest.MonkeyPatch)
         ((256, 4096), WARNING, "ulimit -n 1024"),
         ((256, resource.RLIM_INFINITY), WARNING, "ulimit -n 1024"),
         ((256, 512), WARNING, "raise LimitNOFILE"),
+        ((2048, 4095), WARNING, "raise LimitNOFILE"),
     ],
 )
 def test_few_open_files_are_a_warning(

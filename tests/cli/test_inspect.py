@@ -206,7 +206,7 @@ def test_a_person_sees_what_a_resident_plugin_hears_says_and_asks_for(run: Run, 
         "sandbox   confined",
         "network   none",
         "missing   it may read /srv/data, and there is no such path",
-        "limits    256 MiB memory · 1 core · 64 processes",
+        "limits    1 GiB memory · 1 core · 256 processes",
         "told at its start",
         "hook before_message",
     ):

@@ -40,7 +40,7 @@ def test_everything_a_policy_opens_has_its_line(capsys: pytest.CaptureFixture[st
         "keeps /s, up to 256 MiB",
         "scratch a folder for each invocation",
         "network a.example:443",
-        "limits 1 GiB memory · 2.5 cores · 64 processes · 256 open files · 1,000 bytes a file · 64 MiB in /tmp",
+        "limits 1 GiB memory · 2.5 cores · 256 processes · 4,096 open files · 1,000 bytes a file · 64 MiB in /tmp",
         "missing it may read /x, and there is no such path",
     ]
 

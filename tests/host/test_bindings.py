@@ -20,8 +20,9 @@ from plugbay.host.policy import Decision
 from plugbay.model.errors import Failure
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import SandboxRequest
+from plugbay.process.limits import most_open_files
 from tests.support.kaged import write_kaged_plugin
-from tests.support.loops import Run
+from tests.support.loops import Run, run_on
 from tests.support.requirements import requirement
 from tests.support.vai import export, write_vai_plugin
 
@@ -269,3 +270,24 @@ def test_what_the_host_keeps_is_hidden_from_every_plugin(tmp_path: Path) -> None
     assert spec is not None
     policy = bindings(f'[host]\nlog_dir = "{tmp_path}/logs"\n', tmp_path / "state").confinement(spec).policy
     assert policy is not None and policy.hidden == (tmp_path / "state", tmp_path / "logs")
+
+
+OPEN_FILES = """
+import resource
+def tool(name, params, m):
+    reply(m, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+
+
+@pytest.mark.parametrize("unconfined", [True, False])
+def test_a_plugin_may_open_as_many_files_as_the_operator_says_confined_or_not(tmp_path: Path, unconfined: bool) -> None:
+    root = write_kaged_plugin(tmp_path / "plugins", body=OPEN_FILES)
+    config = tmp_path / "plugbay.toml"
+
+    async def main() -> None:
+        for text, wanted in (("", 4096), ("[plugins.p]\nlimits = { open_files = 5000 }", 5000)):
+            config.write_text(text)
+            async with Host.load(root, config=config, grant_all=True, unconfined=unconfined) as host:
+                assert await host.call("echo", {}) == min(wanted, most_open_files() or wanted)
+
+    run_on("asyncio")(main)

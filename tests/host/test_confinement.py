@@ -22,7 +22,7 @@ from plugbay.host.confinement import (
     proxies,
     seen_inside,
 )
-from plugbay.host.sandbox_config import PluginSandbox, SandboxConfig
+from plugbay.host.sandbox_config import PluginSandbox, ProcessLimits, SandboxConfig
 from plugbay.model.errors import Code, Origin
 from plugbay.model.spec import Access, PluginSpec, SandboxRequest
 from plugbay.process.sandbox.policy import MIB, Door, Limits, Network, Policy, Reach
@@ -244,6 +244,16 @@ def test_limits_are_the_operators_for_all_and_for_one() -> None:
     common = SandboxConfig.model_validate({"limits": {"memory": "512 MiB", "cpu": 2.0}})
     own = PluginSandbox.model_validate({"limits": {"memory": "1 GiB", "processes": 9}})
     assert policy_of(spec(), said=Operator(own, common)).limits == Limits(memory=1024 * MIB, cpu=2.0, processes=9)
+
+
+def test_the_more_particular_word_about_open_files_holds_and_less_than_usual_holds_as_well() -> None:
+    common = SandboxConfig.model_validate({"limits": {"open_files": 100, "memory": "64 MiB"}})
+    each = ProcessLimits(open_files=200)
+    own = PluginSandbox.model_validate({"limits": {"open_files": 300}})
+    usual = Limits(memory=64 * MIB)
+    assert policy_of(spec(), said=Operator(common=common)).limits == replace(usual, open_files=100)
+    assert policy_of(spec(), said=Operator(common=common, limits=each)).limits == replace(usual, open_files=200)
+    assert policy_of(spec(), said=Operator(own, common, limits=each)).limits == replace(usual, open_files=300)
 
 
 # What it comes to, in real children.

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Host
+from plugbay.host import sandbox_notes
 from plugbay.host.journal import Journal
 from plugbay.host.sandbox_notes import connections, out_of_memory, too_much_state
 from plugbay.process.sandbox.egress.verdict import Verdict
 from plugbay.process.status import ExitStatus
 from tests.support.kaged import write_kaged_plugin
-from tests.support.loops import Run
+from tests.support.loops import Run, run_on
 from tests.support.patience import until
 
 EATS = """
@@ -73,7 +74,7 @@ def test_an_end_for_want_of_memory_is_the_plugins_and_has_its_name(run: Run, tmp
     root = write_kaged_plugin(tmp_path, body=EATS)
 
     async def main() -> None:
-        async with loaded(root) as host:
+        async with loaded(root, '[plugins.p.sandbox]\nlimits = { memory = "256 MiB" }') as host:
             with pytest.raises(CallFailed) as caught:
                 await host.call("echo", {})
             assert "used more than its 256 MiB of memory" in caught.value.failure.detail["cause"]
@@ -130,6 +131,22 @@ def test_what_is_not_there_to_be_shown_is_noted(run: Run, tmp_path: Path) -> Non
             assert notes(host, "sandbox_not_shown") == [f"it may read {tmp_path}/gone, and there is no such path"]
 
     run(main)
+
+
+@pytest.mark.parametrize(("most", "noted"), [(1000, True), (4096, False), (None, False)])
+def test_fewer_open_files_than_a_plugin_was_to_have_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None, noted: bool
+) -> None:
+    monkeypatch.setattr(sandbox_notes, "most_open_files", lambda: most)
+    root = write_kaged_plugin(tmp_path)
+
+    async def main() -> None:
+        async with loaded(root) as host:
+            await host.call("echo", {})
+            text = "it may have 1,000 open files instead of 4,096: the hard limit of the host is lower"
+            assert notes(host, "fewer_open_files") == ([text] if noted else [])
+
+    run_on("asyncio")(main)
 
 
 def test_a_connection_that_was_allowed_is_nothing_to_note() -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from plugbay import CallFailed, Host
 from plugbay.host import state_watch
-from plugbay.host.state_watch import StateWatch, overfull
+from plugbay.host.state_watch import overfull
 from plugbay.model.errors import Code
-from plugbay.process.child import Child, Spawner
-from plugbay.process.command import Launch
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
-from tests.support.patience import until
 
 MIB = 1 << 20
 
@@ -105,38 +99,6 @@ def test_a_larger_limit_leaves_room_for_more(run: Run, tmp_path: Path) -> None:
             for how in ("large", "nameless", "little"):
                 assert await host.call("echo", {"how": how}) == "kept"
             assert "too_much_state" not in host.journal.counts("p")
-
-    run(main)
-
-
-async def waiting(spawner: Spawner) -> Child:
-    return await spawner.spawn(Launch((sys.executable, "-c", "input()"), Path.cwd(), label="p"), 20)
-
-
-def test_nobody_looks_any_more_when_nobody_is_left(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        spawner, watch, told = Spawner(), StateWatch(), list[Any]()
-        before = asyncio.all_tasks()
-        first, second = await waiting(spawner), await waiting(spawner)
-        for child in (first, second):
-            watch.begin(child, tmp_path, MIB, told.append)
-        (looking,) = asyncio.all_tasks() - before
-        first.kill()
-        await first.wait()
-        (tmp_path / "much").write_bytes(b"x" * 2 * MIB)
-        await until(lambda: bool(told))
-        assert not looking.done()
-        second.kill()
-        await second.wait()
-        await until(looking.done)
-        third = await waiting(spawner)
-        told.clear()
-        watch.begin(third, tmp_path, MIB, told.append)
-        await until(lambda: bool(told))
-        first.close()
-        second.close()
-        third.close()
-        await spawner.close()
 
     run(main)
 

@@ -23,7 +23,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 def test_the_defaults_forbid_core_dumps_and_bound_files(process: subprocess.Popen[bytes]) -> None:
     limits.apply(process.pid, Rlimits())
     assert resource.prlimit(process.pid, resource.RLIMIT_CORE) == (0, 0)
-    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (256, 256)
+    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (4096, 4096)
     assert resource.prlimit(process.pid, resource.RLIMIT_FSIZE) == (256 << 20, 256 << 20)
 
 
@@ -34,9 +34,10 @@ def test_none_leaves_a_limit_as_it_was(process: subprocess.Popen[bytes]) -> None
     assert resource.prlimit(process.pid, resource.RLIMIT_AS) == resource.getrlimit(resource.RLIMIT_AS)
 
 
-def test_processes_cpu_and_address_space_are_set_when_asked_for(process: subprocess.Popen[bytes]) -> None:
-    limits.apply(process.pid, Rlimits(processes=100, cpu_seconds=7, address_space=1 << 30))
+def test_processes_cpu_address_space_and_data_are_set_when_asked_for(process: subprocess.Popen[bytes]) -> None:
+    limits.apply(process.pid, Rlimits(processes=100, cpu_seconds=7, address_space=1 << 30, data=1 << 29))
     assert resource.prlimit(process.pid, resource.RLIMIT_NPROC) == (100, 100)
+    assert resource.prlimit(process.pid, resource.RLIMIT_DATA) == (1 << 29, 1 << 29)
     assert resource.prlimit(process.pid, resource.RLIMIT_AS) == (1 << 30, 1 << 30)
 
 
@@ -49,6 +50,14 @@ def test_a_limit_above_the_hard_limit_is_clamped_to_it(process: subprocess.Popen
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (50, 60))
     limits.apply(process.pid, Rlimits(open_files=1000))
     assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (60, 60)
+
+
+@pytest.mark.parametrize(("hard", "most"), [(60, 60), (resource.RLIM_INFINITY, None)])
+def test_no_child_has_more_open_files_than_the_host_may_have(
+    monkeypatch: pytest.MonkeyPatch, hard: int, most: int | None
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (50, hard))
+    assert limits.most_open_files() == most
 
 
 def test_a_process_that_is_gone_is_not_an_error() -> None:

@@ -276,7 +276,7 @@ async def limits(attacker: Attacker, area: str) -> tuple[dict[str, str], dict[st
 
 async def shares(attacker: Attacker, area: str) -> tuple[dict[str, str], dict[str, str]]:
     """The same, one attack at a time: the kernel may kill the whole tree for one of them."""
-    amounts = dict.fromkeys(("memory_hog", "memory_hog_in_parts", "empty_files"), (LITTLE, MUCH))
+    amounts = dict.fromkeys(("memory_hog", "memory_hog_in_parts", "empty_files", "socket_buffers"), (LITTLE, MUCH))
     outcomes: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for name, pair in {**amounts, "spin": (SLOW, FAST)}.items():
         for found, amount in zip(outcomes, pair, strict=True):

@@ -78,7 +78,7 @@ TABLE = {
         "EAFNOSUPPORT": "netlink netlink_pair odd_families packets virtual_machine_socket",
         "SIGSYS": "old_calls",
         "EPROTONOSUPPORT": "packets_old_style raw_socket",
-        "ENOSYS": "ring",
+        "ENOSYS": "asynchronous_files ring",
     },
     "privileges": {
         "EINVAL": "become_root become_somebody* give_away*",
@@ -107,6 +107,7 @@ TABLE = {
     },
     "shares": {
         "out of memory": "empty_files memory_hog memory_hog_in_parts",
+        "ENOMEM": "socket_buffers",
         "slowed down": "spin",
     },
     "grants": {

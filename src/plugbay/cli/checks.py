@@ -176,13 +176,18 @@ async def _warden(spawner: Spawner) -> Check:
 def open_files() -> Check:
     import resource
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    from plugbay.process import limits
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = soft == resource.RLIM_INFINITY
     text = "no limit" if unlimited else f"{soft:,} open files"
+    most = limits.most_open_files()
+    if most is not None and most < limits.OPEN_FILES:
+        found = f"{text}; a plugin gets at most {most:,}, and should get {limits.OPEN_FILES:,}"
+        return Check("open_files", WARNING, "Open files", found, "raise LimitNOFILE")
     if unlimited or soft >= OPEN_FILES:
         return Check("open_files", OK, "Open files", text)
-    fix = f"ulimit -n {OPEN_FILES}" if hard >= OPEN_FILES or hard == resource.RLIM_INFINITY else "raise LimitNOFILE"
-    return Check("open_files", WARNING, "Open files", f"{text}; {OPEN_FILES:,} are advised", fix)
+    return Check("open_files", WARNING, "Open files", f"{text}; {OPEN_FILES:,} are advised", f"ulimit -n {OPEN_FILES}")
 
 
 def uvloop() -> Check:

@@ -27,6 +27,7 @@ from plugbay.host.seat import Binding, Project
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
 from plugbay.model.spec import Export, Lifetime, PluginSpec
 from plugbay.process.child import Spawner
+from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.settings import SandboxSettings
 from plugbay.process.sandbox.users import uid_of
 
@@ -111,6 +112,7 @@ class Bindings:
             pool=ours.pool,
             concurrency=ours.concurrency or CONCURRENCY[spec.lifetime],
             log_level=ours.log_level or self._config.host.log_level,
+            limits=ours.limits.over(Rlimits()),
             refusal=refusal or confinement.refusal,
         )
 
@@ -142,10 +144,11 @@ class Bindings:
         logs = self._config.host.log_dir
         kept = [*([] if self._state_dir is None else [self._state_dir]), *([] if logs is None else [Path(logs)])]
         places = Places(state=self._own_folder(spec), project=project, host=tuple(kept), user=self._user(spec.id))
-        own, private = self._config.plugin(spec.id).sandbox, tuple(self._config.network.allow_private)
+        ours, private = self._config.plugin(spec.id), tuple(self._config.network.allow_private)
+        own = ours.sandbox
         if certainly and not own.wanted:
             own = PluginSandbox(on=True)
-        operator = Operator(own, self._config.sandbox, private, self._options.unconfined)
+        operator = Operator(own, self._config.sandbox, private, self._options.unconfined, ours.limits)
         return confine(spec, policy.access(spec, granted), operator, places)
 
     def _own_folder(self, spec: PluginSpec) -> Path | None:

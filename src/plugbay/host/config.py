@@ -40,6 +40,7 @@
     env = { TZ = "UTC" }
     inherit_env = ["HOME"]
     timeouts = { call = 10.0 }
+    limits = { open_files = 16384 }
     pool = 2
     concurrency = 8
     log_level = "debug"
@@ -67,7 +68,7 @@ from plugbay.contracts.validation import validate
 from plugbay.host.broker_config import BrokerConfig
 from plugbay.host.policy import Decision
 from plugbay.host.retention_config import RetentionConfig
-from plugbay.host.sandbox_config import PluginSandbox, SandboxConfig
+from plugbay.host.sandbox_config import PluginSandbox, ProcessLimits, SandboxConfig
 from plugbay.host.server_config import ServerConfig, names_problem
 from plugbay.host.services.database import IN_MEMORY
 from plugbay.host.services.llm.config import ProviderConfig
@@ -107,6 +108,8 @@ class PluginConfig(BaseModel):
     env: dict[str, str] = {}
     inherit_env: list[str] = []
     timeouts: TimeoutOverrides = TimeoutOverrides()
+    limits: ProcessLimits = ProcessLimits()
+    """Of each of its processes, confined or not; `sandbox.limits` has the last word for one that is confined."""
     pool: Annotated[int, Field(ge=0, le=64)] = 0
     """Children started and greeted ahead of time, for plugins that live for one call."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] | None = None

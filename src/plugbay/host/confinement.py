@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from plugbay.host.sandbox_config import PluginSandbox, SandboxConfig
+from plugbay.host.sandbox_config import PluginSandbox, ProcessLimits, SandboxConfig
 from plugbay.host.sandbox_paths import RESOLUTION_FAILED, Paths, Unshowable
 from plugbay.model.addresses import clean_host
 from plugbay.model.errors import Code, Failure, Origin
@@ -63,6 +63,8 @@ class Operator:
     """Addresses and ports that are not public and may be reached nevertheless."""
     one_run: bool = False
     """Nobody is confined, just this once."""
+    limits: ProcessLimits = field(default_factory=ProcessLimits)
+    """Of each of its processes, whether it is confined or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def _planned(
         run=tuple(paths.run),
         state=state,
         network=replace(_network(granted, request, operator, paths), closed=_closed(spec, granted)),
-        limits=operator.own.limits.over(operator.common.limits.over(Limits())),
+        limits=operator.own.limits.over(operator.limits.over(operator.common.limits.over(Limits()))),
         hidden=places.host,
     )
     rooms = any(item.kind == "scratch" for item in granted)

@@ -5,14 +5,14 @@
     require_limits = true
     uids = "2000000000-2134217727"
     read = ["/opt/tools"]
-    limits = { memory = "512 MiB" }
+    limits = { memory = "2 GiB" }
 
     [plugins."x".sandbox]
     read = ["/srv/data"]
     write = ["/srv/out"]
     run = ["/opt/tools/bin/convert"]
     network = ["api.example.com:443"]
-    limits = { memory = "1 GiB", processes = 128 }
+    limits = { memory = "4 GiB", processes = 512 }
 
     [plugins."y".sandbox]
     off = "it is ours, and needs the graphics card"
@@ -26,11 +26,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from plugbay.model.addresses import clean_host
+from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.policy import Door, Limits, Network, Reach
 
 ANY, HOST = "*", "host"
@@ -68,22 +69,30 @@ Bytes = Annotated[int, BeforeValidator(size), Field(ge=1 << 20, le=1 << 50)]
 """At least 1 MiB: with less nothing starts."""
 
 
-class LimitOverrides(BaseModel):
-    """What a plugin's processes may use up together; whatever is not named keeps the value it had."""
+T = TypeVar("T", Limits, Rlimits)
+
+
+class ProcessLimits(BaseModel):
+    """What each process of a plugin may use up, confined or not; whatever is not named keeps the value it had."""
 
     model_config = ConfigDict(extra="forbid")
+
+    open_files: Annotated[int, Field(ge=16, le=1 << 20)] | None = None
+    file_size: Bytes | None = None
+
+    def over(self, usual: T) -> T:
+        return replace(usual, **self.model_dump(exclude_none=True))
+
+
+class LimitOverrides(ProcessLimits):
+    """The same, and what the processes of a confined plugin may use up together."""
 
     memory: Bytes | None = None
     cpu: Annotated[float, Field(ge=0.01, le=1024, strict=False)] | None = None
     """Cores."""
     processes: Annotated[int, Field(ge=1, le=1 << 22)] | None = None
-    open_files: Annotated[int, Field(ge=16, le=1 << 20)] | None = None
-    file_size: Bytes | None = None
     tmp: Bytes | None = None
     state: Bytes | None = None
-
-    def over(self, usual: Limits) -> Limits:
-        return replace(usual, **self.model_dump(exclude_none=True))
 
 
 def _paths(value: list[str]) -> list[str]:
@@ -179,7 +188,10 @@ class PluginSandbox(BaseModel):
     def _one_of_both(self) -> PluginSandbox:
         if self.off is not None and self.model_fields_set != {"off"}:
             others = ", ".join(sorted(self.model_fields_set - {"off"}))
-            raise ValueError(f"a plugin that is let off has no use for {others}")
+            raise ValueError(
+                f"a plugin that is let off has no use for {others}; open_files and file_size can be in limits of "
+                '[plugins."x"]'
+            )
         return self
 
     @property

@@ -2,7 +2,7 @@
 
 Owns the words and which journal counter each has. What is noted is decided elsewhere: a plugin that should be confined
 and is not, limits that do not hold for all its processes, a granted path that is not there, a connection that was
-refused, and an end for want of memory or of room.
+refused, an end for want of memory or of room, and fewer open files than it was to have.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from plugbay.host.confinement import Confinement
 from plugbay.host.journal import Journal
 from plugbay.process.diagnose import Words
+from plugbay.process.limits import most_open_files
 from plugbay.process.sandbox.cgroup import DEGRADED
 from plugbay.process.status import ExitStatus, signal_name
 
@@ -26,14 +27,23 @@ NOT_SHOWN = "sandbox_not_shown"
 REFUSED = "egress_refused"
 OUT_OF_MEMORY = "out_of_memory"
 TOO_MUCH_STATE = "too_much_state"
+FEWER_OPEN_FILES = "fewer_open_files"
+
+MORE_MEMORY = 'raise its limit if it needs more: limits = { memory = "…" } in [plugins."…".sandbox] of plugbay.toml'
 
 
-def started(journal: Journal, plugin_id: str, confinement: Confinement, child: Child) -> None:
-    """A child runs: whether it is confined as it should be, and what is said when it ends."""
+def started(journal: Journal, plugin_id: str, confinement: Confinement, child: Child, open_files: int | None) -> None:
+    """A child runs: whether it is confined as it should be, and what is said when it ends. It was to have so many open
+    files.
+    """
+    most = most_open_files()
+    if open_files is not None and most is not None and most < open_files:
+        text = f"it may have {most:,} open files instead of {open_files:,}: the hard limit of the host is lower"
+        journal.note(plugin_id, FEWER_OPEN_FILES, text)
     if confinement.downgrade:
         journal.note(plugin_id, UNCONFINED, f"it runs unconfined, with all rights of this user: {confinement.reason}")
     if child.limits_state == DEGRADED:
-        text = "limits of memory, processes and cpu do not hold for all its processes together; see plugbay doctor"
+        text = "no control group limits it: the host checks its memory every second, not its cpu; see plugbay doctor"
         journal.note(plugin_id, LIMITS_DEGRADED, text)
     for text in confinement.notes:
         journal.note(plugin_id, NOT_SHOWN, text)
@@ -46,9 +56,9 @@ def _ended(journal: Journal, plugin_id: str, child: Child) -> None:
         journal.note(plugin_id, OUT_OF_MEMORY, "it was killed because it used more memory than it may", level="error")
 
 
-def killed(journal: Journal, plugin_id: str, why: str) -> None:
-    """The host ends a child that keeps more than it may."""
-    journal.note(plugin_id, TOO_MUCH_STATE, why, level="error")
+def killed(journal: Journal, plugin_id: str, kind: str, why: str) -> None:
+    """The host ends a child that keeps or uses more than it may."""
+    journal.note(plugin_id, kind, why, level="error")
 
 
 def out_of_memory(status: ExitStatus, memory: int) -> Words:
@@ -56,8 +66,13 @@ def out_of_memory(status: ExitStatus, memory: int) -> Words:
     who = "it was" if signal_name(status.signal or 0) == "SIGKILL" else "a process of it was"
     return (
         f"{who} killed because it used more than its {memory / 2**20:g} MiB of memory",
-        'raise its limit if it needs more: limits = { memory = "…" } in [plugins."…".sandbox] of plugbay.toml',
+        MORE_MEMORY,
     )
+
+
+def too_much_memory(why: str) -> Words:
+    """The host found that it used more than it may."""
+    return (f"it was killed because {why}", MORE_MEMORY)
 
 
 def too_much_state(folder: str, why: str) -> Words:

@@ -20,6 +20,7 @@ from plugbay.host.arrivals import Arrivals
 from plugbay.host.confinement import Confinement, proxies, seen_inside
 from plugbay.host.discretion import Discretion
 from plugbay.host.eras import Eras
+from plugbay.host.memory_watch import MemoryWatch
 from plugbay.host.ports import Trace
 from plugbay.host.reception import Reception, Services
 from plugbay.host.references import resolved
@@ -54,6 +55,7 @@ class Runtime:
     eras: Eras = field(default_factory=Eras)
     """In which era each program is greeted, where its contract has several."""
     state_watch: StateWatch = field(default_factory=StateWatch)
+    memory_watch: MemoryWatch = field(default_factory=MemoryWatch)
     arrivals: Arrivals = field(default_factory=Arrivals)
 
     def step(self, name: str) -> None:
@@ -163,6 +165,8 @@ class Seat:
         if runtime.taps is not None:
             runtime.taps.seated(spec, self.link, child, self.discretion)
         policy = binding.confinement.policy
+        if policy is not None:
+            runtime.memory_watch.begin(child, policy, self._uses_too_much)
         if policy is not None and policy.state is not None:
             runtime.state_watch.begin(child, policy.state, policy.limits.state, self._keeps_too_much)
 
@@ -224,8 +228,16 @@ class Seat:
 
     def _keeps_too_much(self, why: str) -> None:
         assert self.binding.confinement.policy is not None
-        self._killed_for = words = sandbox_notes.too_much_state(str(self.binding.confinement.policy.state), why)
-        sandbox_notes.killed(self._runtime.services.journal, self.binding.spec.id, words[0])
+        folder = str(self.binding.confinement.policy.state)
+        self._end(sandbox_notes.TOO_MUCH_STATE, sandbox_notes.too_much_state(folder, why))
+
+    def _uses_too_much(self, why: str) -> None:
+        self._end(sandbox_notes.OUT_OF_MEMORY, sandbox_notes.too_much_memory(why))
+
+    def _end(self, kind: str, words: diagnose.Words) -> None:
+        """Kill a child that uses up more than it may."""
+        self._killed_for = words
+        sandbox_notes.killed(self._runtime.services.journal, self.binding.spec.id, kind, words[0])
         self.child.kill()
 
     def explain(self, failure: Failure) -> Failure:
@@ -320,13 +332,15 @@ async def _seated(binding: Binding, runtime: Runtime, deadline: Deadline, lodgin
     runtime.step("process.spawn")
     try:
         async with asyncio.timeout(deadline.left()):
-            child = await runtime.spawner.spawn(launch_of(binding, lodging), spec.timeouts.launch)
+            launch = launch_of(binding, lodging)
+            child = await runtime.spawner.spawn(launch, spec.timeouts.launch)
     except LaunchFailed as error:
         detail = {**error.detail, "hint": error.hint} if error.hint else dict(error.detail)
         return Failure(error.code, error.message, origin=Origin.SYSTEM, plugin=spec.id, detail=detail)
     except TimeoutError:
         return _too_late(spec)
-    sandbox_notes.started(runtime.services.journal, spec.id, binding.confinement, child)
+    open_files = launch.limits.open_files if launch.policy is None else launch.policy.limits.open_files
+    sandbox_notes.started(runtime.services.journal, spec.id, binding.confinement, child, open_files)
     return Seat(binding, runtime, child, lodging)
 
 

@@ -25,7 +25,7 @@ def held(pid: int, folder: Path) -> int:
     """Bytes of nameless files from within `folder` that a process and its descendants hold, each file once."""
     places = tuple({f"{folder}/", f"{os.path.realpath(folder)}/"})
     sizes: dict[tuple[str, int], int] = {}
-    for process in _tree(pid):
+    for process in descendants(pid):
         with suppress(OSError):  # it has ended, or is none of our business
             sizes.update(_mapped(process, places))
         with suppress(OSError):
@@ -33,7 +33,8 @@ def held(pid: int, folder: Path) -> int:
     return sum(sizes.values())
 
 
-def _tree(pid: int) -> Iterator[int]:
+def descendants(pid: int) -> Iterator[int]:
+    """A process, its children and theirs, as far as they can be seen."""
     found = [pid]
     for process in found:
         yield process

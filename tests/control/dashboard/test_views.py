@@ -186,7 +186,10 @@ def test_the_bounds_of_a_plugin_are_told_line_by_line() -> None:
     facts = views.facts_of(known(confinement=Confinement(policy, "", notes=("/gone",))))
     assert ("reads", "/a\n/b") in facts and ("keeps", "/s") in facts and ("network", "any public address") in facts
     assert ("command", "python3 plugin.py") in facts and ("not there", "/gone") in facts
-    assert any(label == "limits" and "256 MiB memory · 1 core" in text for label, text in facts)
+    assert any(
+        label == "limits" and "1 GiB memory · 1 core · 256 processes · 4,096 open files" in text
+        for label, text in facts
+    )
     assert "writes" not in dict(facts)
     assert [label for label, _ in views.facts_of(known())] == ["folder", "command", "timeouts"]
 

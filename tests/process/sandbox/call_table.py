@@ -80,6 +80,7 @@ REFUSED = [
     Call("io_uring_setup", (1, BAD), ENOSYS),
     Call("io_uring_enter", (-1, 0, 0, NONSENSE, 0, 0), ENOSYS),
     Call("io_uring_register", (-1, 0, 0, 0), ENOSYS),
+    Call("io_setup", (1, BAD), ENOSYS),
     Call("bpf", (9999, 0, 0), EPERM, root=True),
     Call("perf_event_open", (BAD, 0, 0, 0, 0), EPERM),
     Call("userfaultfd", (0xFFFF,), EPERM, root=True),

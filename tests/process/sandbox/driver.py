@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import runpy
 import shutil
 import signal
 import sys
@@ -18,11 +19,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from plugbay.process import memory_use
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed
 from plugbay.process.sandbox import runtime
 from plugbay.process.sandbox.launcher import SandboxSettings
-from plugbay.process.sandbox.policy import Limits, Policy
+from plugbay.process.sandbox.policy import MIB, Limits, Policy
 from plugbay.process.sandbox.status_fd import Reports
 from plugbay.process.sandbox.users import uid_of
 
@@ -130,7 +132,6 @@ async def endings(yard: Yard) -> dict[str, Any]:
     script = yard.package / "script"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
-    full = yard.spawner.sandbox.limits_state != "degraded"
     small = yard.policy(limits=Limits(memory=32 * 2**20))
     hog = f"exec {PYTHON} -I -S -c 'x = bytearray(200 * 2**20)'"
     return {
@@ -139,7 +140,7 @@ async def endings(yard: Yard) -> dict[str, Any]:
         "signal": await yard.ended("kill -SEGV $$", policy),
         "forbidden call": await yard.ended("exec unshare --user true", policy),
         "allowed call": await yard.ended("exec unshare --user true", None),
-        "hog": await yard.ended(hog, small) if full else None,
+        "hog": await yard.ended(hog, small),
         "modest": await yard.ended(hog, yard.policy(limits=Limits(memory=400 * 2**20))),
         "no interpreter": await yard.refused(str(script), policy=policy),
         "not shown": await yard.refused("/bin/sh", policy=policy, cwd=yard.root / "other"),
@@ -258,6 +259,60 @@ async def _descriptors(yard: Yard) -> int:
     return cost
 
 
+async def used(yard: Yard) -> dict[str, Any]:
+    """What the host sees of the memory of a program that holds some in every way, and hides from other users."""
+    child = await yard.start(PYTHON, "-I", "-S", "-c", _HOLDS, policy=yard.policy())
+    stdout, stdin = child.take_pipes()
+    found = {}
+    for moment in ("before", "after"):
+        await rest(stdout, "ready")
+        assert child.cell is not None
+        found[moment] = {
+            "memory": memory_use.of_tree(child.pid),
+            "sockets": memory_use.of_sockets(child.cell.first),
+        }
+        os.write(stdin, b"\n")
+    await child.wait(PATIENCE)
+    os.close(stdout)
+    os.close(stdin)
+    return found
+
+
+_HOLDS = """
+import ctypes, os, signal, socket, sys
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+def pause():
+    print("ready", flush=True)
+    sys.stdin.readline()
+pause()
+own = b"x" * (24 << 20)
+reading, writing = os.pipe()
+if os.fork() == 0:
+    other = b"y" * (16 << 20)
+    os.write(writing, b"x")
+    signal.pause()
+os.read(reading, 1)
+os.write(os.memfd_create("big"), b"x" * (12 << 20))
+open("/tmp/big", "wb").write(b"x" * (8 << 20))
+listening = socket.create_server(("127.0.0.1", 0), backlog=100)
+for _ in range(60):
+    with socket.create_connection(listening.getsockname()) as gone:
+        gone.send(bytes(40000))
+pause()
+"""
+
+
+async def node(yard: Yard) -> dict[str, Any]:
+    """Node with worker threads and forks, with the usual memory and with a quarter of it."""
+    script = yard.package / "plugin.js"
+    script.write_text(runpy.run_path(str(Path(__file__).with_name("runtimes.py")))["NODE"])
+    found: dict[str, Any] = {"limits": yard.spawner.sandbox.limits_state}
+    for name, limits in {"usual": Limits(), "quarter": Limits(memory=256 * MIB)}.items():
+        said, child = await yard.say("/usr/bin/node", str(script), policy=yard.policy(limits=limits))
+        found[name] = said or child.stderr.tail()
+    return found
+
+
 async def crowd(yard: Yard, seconds: str, count: int) -> list[Child]:
     children = []
     for number in range(count):
@@ -285,7 +340,14 @@ async def main(task: str, seconds: str = "") -> None:
             await crowd(yard, seconds, 8)
             print("ready", flush=True)
             await asyncio.Event().wait()
-        parts = {"observe": observe, "endings": endings, "refusals": refusals, "signals": signals}
+        parts = {
+            "observe": observe,
+            "endings": endings,
+            "refusals": refusals,
+            "signals": signals,
+            "used": used,
+            "node": node,
+        }
         print(json.dumps(await parts[task](yard)))
     finally:
         await spawner.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.process import warden_main
-from plugbay.process.sandbox import cgroup
+from plugbay.process.sandbox import cgroup, cgroup_v1
 from plugbay.process.sandbox.cgroup import Cgroup, Cgroups
 from plugbay.process.sandbox.cgroup_files import Files
 from plugbay.process.sandbox.policy import MIB, Limits
@@ -437,13 +437,15 @@ class Old(Files):
 
 @pytest.fixture
 def old(tmp_path: Path) -> Old:
-    return Old(
+    made = Old(
         tmp_path,
         unified="cgroup.procs cgroup.kill",
         memory="cgroup.procs tasks memory.limit_in_bytes",
         pids="cgroup.procs tasks pids.max",
         cpu="cgroup.procs tasks cpu.cfs_quota_us",
     )
+    (tmp_path / "memory" / cgroup_v1.SOCKETS).touch()
+    return made
 
 
 def hierarchies(tmp_path: Path, name: str) -> list[str]:

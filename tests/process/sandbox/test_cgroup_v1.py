@@ -24,11 +24,13 @@ def test_each_limit_is_set_in_its_hierarchy_below_our_own_position(tmp_path: Pat
     memory = folder(tmp_path / "cg/memory/api/7")
     pids = folder(tmp_path / "cg/pids/s")
     cpu = folder(tmp_path / "cg/cpu,cpuacct")
+    (memory / "memory.kmem.tcp.limit_in_bytes").touch()
     layout = cgroup_v1.find(places(tmp_path, POSITIONS, MEMORY, PIDS, CPU))
     assert written(layout, Limits(memory=64 * MIB, cpu=0.5, processes=10)) == {
         memory: [
             Setting("memory.limit_in_bytes", "67108864"),
             Setting("memory.memsw.limit_in_bytes", "67108864", needed=False),
+            Setting("memory.kmem.tcp.limit_in_bytes", "16777216", needed=False),
         ],
         pids: [Setting("pids.max", "10")],
         cpu: [Setting("cpu.cfs_quota_us", "50000", needed=False)],
@@ -41,7 +43,8 @@ def test_two_controllers_in_one_hierarchy_share_one_folder(tmp_path: Path) -> No
     both = folder(tmp_path / "cg/both/x")
     found = places(tmp_path, "1:memory,pids:/x\n", "/ cg/both cgroup rw,memory,pids")
     files = [setting.file for setting in written(cgroup_v1.find(found), Limits())[both]]
-    assert files == ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "pids.max"]
+    memory = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"]
+    assert files == [*memory, "pids.max"]
 
 
 def test_without_cpu_the_rest_is_used_and_the_lack_is_told(tmp_path: Path) -> None:
@@ -50,6 +53,14 @@ def test_without_cpu_the_rest_is_used_and_the_lack_is_told(tmp_path: Path) -> No
     layout = cgroup_v1.find(places(tmp_path, POSITIONS, MEMORY, PIDS))
     assert isinstance(layout, Layout)
     assert "cpu" in layout.why
+
+
+def test_a_kernel_that_does_not_limit_sockets_is_used_and_the_lack_is_told(tmp_path: Path) -> None:
+    for name in ("memory/api/7", "pids/s", "cpu,cpuacct"):
+        folder(tmp_path / "cg" / name)
+    layout = cgroup_v1.find(places(tmp_path, POSITIONS, MEMORY, PIDS, CPU))
+    assert isinstance(layout, Layout)
+    assert layout.why.startswith("this kernel has no memory.kmem.tcp.limit_in_bytes")
 
 
 def test_without_pids_there_is_no_place_and_the_reason_says_what_to_do(tmp_path: Path) -> None:

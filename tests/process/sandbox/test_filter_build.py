@@ -26,7 +26,7 @@ ALWAYS = {
     """,
     ENOSYS: """
         clone3 open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr statmount listmount
-        io_uring_setup io_uring_enter io_uring_register
+        io_uring_setup io_uring_enter io_uring_register io_setup
     """,
 }
 
@@ -39,6 +39,7 @@ ORDINARY = {
         "uretprobe": 335, "uprobe": 336, "pidfd_send_signal": 424, "pidfd_open": 434, "close_range": 436,
         "openat2": 437, "faccessat2": 439, "epoll_pwait2": 441, "landlock_restrict_self": 446, "futex_waitv": 449,
         "cachestat": 451, "mseal": 462, "arch_prctl": 158, "prlimit64": 302, "seccomp": 317, "exit_group": 231,
+        "io_destroy": 207,
     },
     "aarch64": {
         "read": 63, "write": 64, "openat": 56, "close": 57, "mmap": 222, "mprotect": 226, "rt_sigreturn": 139,
@@ -47,7 +48,7 @@ ORDINARY = {
         "inotify_init1": 26, "eventfd2": 19, "getrandom": 278, "memfd_create": 279, "statx": 291, "rseq": 293,
         "pidfd_send_signal": 424, "pidfd_open": 434, "close_range": 436, "openat2": 437, "faccessat2": 439,
         "epoll_pwait2": 441, "landlock_restrict_self": 446, "futex_waitv": 449, "cachestat": 451, "mseal": 462,
-        "prlimit64": 261, "seccomp": 277, "exit_group": 94, "io_setup": 0,
+        "prlimit64": 261, "seccomp": 277, "exit_group": 94, "io_destroy": 1,
     },
 }  # fmt: skip
 """Calls that no rule names, some of them right beside one that is refused."""

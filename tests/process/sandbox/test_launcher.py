@@ -23,7 +23,7 @@ from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import seccomp
 from plugbay.process.sandbox.cgroup import Cgroups
 from plugbay.process.sandbox.launcher import Program, Sandbox, SandboxSettings
-from plugbay.process.sandbox.policy import Policy
+from plugbay.process.sandbox.policy import MIB, Policy
 from plugbay.process.status import ExitStatus
 from tests.process.helpers import open_fds
 from tests.process.sandbox.drivers import ENVIRONMENT, IDENTITIES, command, report, running
@@ -135,6 +135,26 @@ def test_whoever_uses_up_the_memory_is_known_afterwards() -> None:
     ends = report("root", "endings")
     assert ends["hog"] == {"code": None, "signal": signal.SIGKILL, "oom": True}
     assert ends["modest"] == {"code": 0, "signal": None, "oom": False}
+
+
+def test_without_control_groups_a_program_cannot_map_much_more_than_its_memory() -> None:
+    ends = report("rootless", "endings")
+    assert ends["hog"] == {"code": 1, "signal": None, "oom": False}
+    assert ends["modest"] == {"code": 0, "signal": None, "oom": False}
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/node"), reason="needs node")
+def test_without_control_groups_node_works_with_the_usual_memory_and_with_less() -> None:
+    assert report("rootless", "node") == {"limits": "degraded", "usual": "fine\n", "quarter": "fine\n"}
+
+
+@BOTH
+def test_the_host_sees_the_memory_of_a_program_in_all_its_forms(identity: str) -> None:
+    seen = report(identity, "used")
+    before, after = seen["before"], seen["after"]
+    assert 54 * MIB <= after["memory"] - before["memory"] < 80 * MIB
+    assert before["sockets"] == 0
+    assert 60 * 40_000 <= after["sockets"] < 5 * MIB
 
 
 # What cannot be shown.

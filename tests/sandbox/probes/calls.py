@@ -17,6 +17,13 @@ def ring(world: World) -> None:
     call("io_uring_setup", 1, ctypes.create_string_buffer(120))
 
 
+def asynchronous_files(world: World) -> None:
+    """io_setup: a slot of those that the whole machine shares."""
+    context = ctypes.create_string_buffer(8)
+    call("io_setup", 1, context)
+    call("io_destroy", *struct.unpack("Q", context))
+
+
 def netlink(world: World) -> None:
     socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).close()
 

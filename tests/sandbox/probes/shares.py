@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
+from contextlib import suppress
 
 from .tools import World
 
@@ -35,6 +37,20 @@ def memory_hog_in_parts(world: World) -> None:
     for child in children:
         os.waitpid(child, 0)
     if held < 4:
+        raise OSError(12, "memory")
+
+
+def socket_buffers(world: World) -> None:
+    """40 MiB on their way between sockets."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    kept, waiting = [], 0
+    for _ in range(40):
+        kept += [socket.create_connection(listening.getsockname()), listening.accept()[0]]
+        kept[-2].setblocking(False)
+        with suppress(BlockingIOError):
+            while waiting < 40 << 20:
+                waiting += kept[-2].send(bytes(1 << 16))
+    if waiting < 40 << 20:
         raise OSError(12, "memory")
 
 

@@ -23,6 +23,8 @@ NUMBERS = {
     "init_module": (175, 105),
     "swapoff": (168, 225),
     "syslog": (103, 116),
+    "io_setup": (206, 0),
+    "io_destroy": (207, 1),
     "keyctl": (250, 219),
     "add_key": (248, 217),
     "request_key": (249, 218),

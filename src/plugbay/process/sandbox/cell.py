@@ -21,7 +21,7 @@ from plugbay.process import limits, pidfd
 from plugbay.process.failures import LaunchFailed, SandboxUnavailable
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import network, stage
-from plugbay.process.sandbox.cgroup import Cgroup, Cgroups
+from plugbay.process.sandbox.cgroup import DEGRADED, Cgroup, Cgroups
 from plugbay.process.sandbox.egress.door import listen_inside
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 OWN_PROCESSES = 2
 """bubblewrap's monitor and the first process inside; they count, and are not the plugin's."""
+
+DATA_FACTOR = 2
+"""Without control groups, one process may map so many times its memory. Stacks of threads and arenas of allocators are
+mapped whole and touched in part, so less would stop programs that use little; what is used, the host looks at."""
 
 LAST_SIGNAL = 64
 
@@ -101,7 +105,7 @@ class Cell:
         self.proxy: Proxy | None = None
         self.reports = Reports()
         self._command = tuple(command)
-        self._limits = _combined(limits, policy)
+        self._limits = limits
         self._cgroups = cgroups
         self._networks = networks
         self._group: Cgroup | None = None
@@ -119,6 +123,11 @@ class Cell:
     @property
     def limits_state(self) -> str:
         return self._cgroups.state
+
+    @property
+    def first(self) -> int:
+        """The pid of the first process inside, which lives as long as the sandbox; 0 before there is one."""
+        return self._first
 
     @property
     def leader(self) -> int:
@@ -191,7 +200,7 @@ class Cell:
             raise SandboxUnavailable("the program would be in the host's own network, and was not run", DOCTOR)
         group.hold(monitor, first)
         with posing_as(self.uid):  # as root it would take a right that containers do not have
-            limits.apply(first, self._limits)
+            limits.apply(first, _combined(self._limits, self.policy, self.limits_state))
         if self.policy.network.proxied:
             self.listening = listen_inside(first)
         self.reports.release()
@@ -287,7 +296,7 @@ def _joining(group: Cgroup, monitor: int) -> Iterator[None]:
         aside.join()
 
 
-def _combined(wanted: Rlimits, policy: Policy) -> Rlimits:
+def _combined(wanted: Rlimits, policy: Policy, state: str) -> Rlimits:
     """The limits of one process: the policy's, and of the others what the caller wants."""
     allowed = policy.limits
     return replace(
@@ -296,6 +305,7 @@ def _combined(wanted: Rlimits, policy: Policy) -> Rlimits:
         open_files=allowed.open_files,
         file_size=allowed.file_size,
         processes=allowed.processes + 1,  # counted within the sandbox, where the first process is one more
+        data=allowed.memory * DATA_FACTOR if state == DEGRADED else None,
     )
 
 

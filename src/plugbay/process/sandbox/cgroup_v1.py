@@ -12,6 +12,8 @@ from plugbay.process.sandbox.policy import Limits
 
 STATE = "full (v1)"
 
+SOCKETS = "memory.kmem.tcp.limit_in_bytes"
+
 ADVICE = "run the host as root, or boot with version 2 (systemd.unified_cgroup_hierarchy=1) and delegate a group"
 
 
@@ -21,10 +23,12 @@ def find(places: Places) -> Layout | str:
     missing = [name for name in ("memory", "pids") if name not in found]
     if missing:
         return f"the control groups for {' and '.join(missing)} are not mounted, or our own is not in sight; {ADVICE}"
-    why = "" if "cpu" in found else "no control groups for cpu are mounted: the use of processors is not limited"
+    lacking = [] if "cpu" in found else ["no control groups for cpu are mounted: the use of processors is not limited"]
+    if not (found["memory"] / SOCKETS).exists():
+        lacking.append(f"this kernel has no {SOCKETS}: the host checks buffers of sockets every second instead")
     # One hierarchy may have several controllers, as in cpu,cpuacct: then they share a folder.
     bases = dict.fromkeys(found.values())
-    return Layout(STATE, tuple(_branch(base, found) for base in bases), why)
+    return Layout(STATE, tuple(_branch(base, found) for base in bases), "; ".join(lacking))
 
 
 def killer(places: Places) -> Branch | None:
@@ -38,6 +42,8 @@ def _memory(limits: Limits) -> tuple[Setting, ...]:
         Setting("memory.limit_in_bytes", str(limits.memory)),
         # Memory and swap together, so no swap. Must come second; the file is missing where swap is not counted.
         Setting("memory.memsw.limit_in_bytes", str(limits.memory), needed=False),
+        # Buffers of TCP and UDP sockets, which the limit above does not count. Holds for sockets that are made later.
+        Setting(SOCKETS, str(limits.sockets), needed=False),
     )
 
 

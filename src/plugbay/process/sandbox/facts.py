@@ -108,9 +108,9 @@ def _user(sandbox: Sandbox) -> Fact:
 def _limits(sandbox: Sandbox) -> Fact:
     state = sandbox.limits_state
     if state == DEGRADED:
-        why = "only the limits of single processes hold"
+        why = "limits of single processes hold, and the host checks the memory of all of them every second"
         return Fact("limits", False, f"degraded: {why}", sandbox.why, sandbox.settings.require_limits)
-    return Fact("limits", True, state)
+    return Fact("limits", True, f"{state}; {sandbox.why}" if sandbox.why else state)
 
 
 def _proof(sandbox: Sandbox) -> Fact:

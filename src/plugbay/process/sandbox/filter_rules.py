@@ -123,6 +123,7 @@ EVERYWHERE = (
     Rule("quotactl quotactl_fd", EPERM, "disk quotas of the machine"),
     # Large and fragile parts of the kernel
     Rule("io_uring_setup io_uring_enter io_uring_register", ENOSYS, "does calls that no filter sees"),
+    Rule("io_setup", ENOSYS, "one process can take every slot of the machine (fs.aio-max-nr); programs go on without"),
     Rule("bpf", EPERM, "programs inside the kernel"),
     Rule("perf_event_open", EPERM, "measures what others do; long list of holes"),
     Rule("userfaultfd", EPERM, "stops the kernel in the middle of a copy, which makes races certain"),

@@ -12,7 +12,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from plugbay.process.limits import FILE_SIZE, OPEN_FILES
+
 MIB = 1024 * 1024
+
+SOCKETS_SHARE = 4
+"""The share of the memory that data in sockets may fill: one part in so many."""
 
 
 class Reach(StrEnum):
@@ -76,19 +81,24 @@ class Network:
 class Limits:
     """What the whole process tree may use up."""
 
-    memory: int = 256 * MIB
+    memory: int = 1024 * MIB
     cpu: float = 1.0
     """Cores."""
-    processes: int = 64
+    processes: int = 256
     """Threads count as well, as the kernel counts them."""
-    open_files: int = 256
+    open_files: int = OPEN_FILES
     """Of one process."""
-    file_size: int = 256 * MIB
+    file_size: int = FILE_SIZE
     """Of one file."""
     tmp: int = 64 * MIB
     """Of /tmp, which is in memory and counts as memory."""
     state: int = 256 * MIB
     """Of all that it keeps in its own folder. Nothing in the kernel holds it back: the host looks, and ends it."""
+
+    @property
+    def sockets(self) -> int:
+        """Bytes on their way between sockets, which control groups count apart from memory, in part, or not at all."""
+        return self.memory // SOCKETS_SHARE
 
 
 @dataclass(frozen=True, slots=True)

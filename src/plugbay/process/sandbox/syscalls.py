@@ -80,6 +80,7 @@ _X86_64 = {
     "init_module": 175,
     "delete_module": 176,
     "quotactl": 179,
+    "io_setup": 206,
     "clock_settime": 227,
     "mbind": 237,
     "set_mempolicy": 238,
@@ -108,6 +109,7 @@ _X86_64 = {
 }
 
 _AARCH64 = {
+    "io_setup": 0,
     "ioctl": 29,
     "umount2": 39,
     "mount": 40,

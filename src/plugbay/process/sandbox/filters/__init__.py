@@ -6,8 +6,8 @@ Written by scripts/generate.py; `make check` fails when a rule and a filter disa
 from __future__ import annotations
 
 HASHES = {
-    "aarch64.bpf": "3deeb08b03eff8d92f510ee601cb9709bb2f403d81b99cd99738fefe019d6e6b",
-    "aarch64-offline.bpf": "b056a206b655f6f867be7496b1cbc8694c2cb44c435dd5829d1edd2a63bed91e",
-    "x86_64.bpf": "46a05bc0829b03643ab5e34b86f1d5ab0ce401ce4697808829d906fd3e13c308",
-    "x86_64-offline.bpf": "e4bbd52a3e1cfd4ef490e37375e306d4f3e53d30a2e8e586771053717073ea0e",
+    "aarch64.bpf": "7d8f0a58e14195b89c0b62a71932c44e499b0cb78a994ff4f05eaee7190e52dd",
+    "aarch64-offline.bpf": "24ad891af8d84d5bb52934e3afe2e5a7079b9c71bb2a86b33ec4ea2ead5f5865",
+    "x86_64.bpf": "c37c8e86ccd412274a9d3d6c3c5727bc5fe60d0d3bf0434f7fca2681fc0070fc",
+    "x86_64-offline.bpf": "913efc7e3eb1ae1643bb2b2c2a64b18423051be6223f9246c67b5cd39883786b",
 }
