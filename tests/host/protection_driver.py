@@ -119,10 +119,11 @@ async def attacks(project: Project, protects: bool) -> dict[str, Any]:
         for name, (paths, changes) in calls.items():
             said[name] = await _tried(host.call(f"{name}/{name}_look", {"paths": paths, "changes": changes}))
         said["statuses"] = {status.spec.id: str(status.confinement) for status in host.plugins()}
-        for path in (kept[0], kept[1], plain):
-            said[f"asks {path.removeprefix(f'{root}/')}"] = (await host.run_cli("asks", [path])).stdout.decode()
+        for asked in (kept[0], kept[1], plain):
+            said[f"asks {asked.removeprefix(f'{root}/')}"] = (await host.run_cli("asks", [asked])).stdout.decode()
         said["notes"] = [note.text for note in host.journal.recent("asks")]
-    return json.loads(json.dumps(said).replace(str(root), "ROOT"))
+    found: dict[str, Any] = json.loads(json.dumps(said).replace(str(root), "ROOT"))
+    return found
 
 
 async def _tried(call: Any) -> Any:

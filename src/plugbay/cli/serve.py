@@ -126,7 +126,7 @@ def _run(
 
     def make_host(calls: CallLog) -> Host:
         kept = protected(settings.gateway, sqlite_file(database or settings.gateway.database_url))
-        more = {"call_log": calls, "tracer": tracer, "protected": kept}
+        more: dict[str, Any] = {"call_log": calls, "tracer": tracer, "protected": kept}
         return ephemeral.make(found, config, eager=True, joins=True, **more, **wanted)
 
     try:
