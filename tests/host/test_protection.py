@@ -16,6 +16,7 @@ import pytest
 from plugbay.host.config import load
 from plugbay.host.discovery import discover, inspect
 from plugbay.host.protection import KEY_FILE, Protection
+from plugbay.host.servers import declared
 from plugbay.model.protected import DATABASE, FILE, Entry
 from tests.process.sandbox.drivers import IDENTITIES
 from tests.support.kaged import write_kaged_plugin
@@ -164,6 +165,20 @@ def test_a_server_that_a_file_declares_owns_no_folder_and_its_file_is_nobodys(tm
     entries = paths_of(Protection(load(_config(tmp_path)), found=discover([tmp_path])), mine)
     assert str(tmp_path) not in entries
     assert entries[str(tmp_path / ".mcp.json")].kind == FILE
+
+
+def test_a_server_of_the_settings_owns_its_bundle_and_not_the_folder_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "bundle").mkdir()
+    server = {"type": "binary", "entry_point": "run", "mcp_config": {"command": "cat"}}
+    manifest = {"manifest_version": "0.3", "name": "notes", "version": "2.0", "server": server}
+    (tmp_path / "bundle" / "manifest.json").write_text(json.dumps(manifest))
+    file = tmp_path / "plugbay.toml"
+    file.write_text('[mcp.files]\ncommand = ["cat"]\n[mcp.packed]\nbundle = "bundle"\n')
+    config = load(file)
+    mine = write_kaged_plugin(tmp_path / "plugins", "mine")
+    entries = paths_of(Protection(config, found=declared(config)), mine)
+    assert str(tmp_path) not in entries
+    assert entries[str(tmp_path / "bundle")].what == "the folder of the plugin packed"
 
 
 def _config(folder: Path) -> Path:

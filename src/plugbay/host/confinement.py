@@ -150,8 +150,8 @@ def _planned(
         state=state,
         network=replace(_network(granted, request, operator, paths), closed=_closed(spec, granted)),
         limits=operator.own.limits.over(operator.common.limits.over(Limits())),
-        hidden=tuple(Path(entry.path) for entry in protected.entries),
-        own=tuple(map(Path, protected.own)),
+        hidden=protected.paths,
+        own=protected.own,
     )
     rooms = any(item.kind == "scratch" for item in granted)
     covered = _covered(protected, (spec.root, *policy.read, *policy.write))

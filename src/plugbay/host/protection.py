@@ -52,56 +52,66 @@ class Protection:
     ) -> None:
         """`more` is known only to whoever makes the host: the data of a server, its database."""
         self._named = (*_of_host(config, state_dir, log_dir), *more)
+        self._folder = os.path.realpath(config.folder)
         self._plugins: dict[str, Entry] = {}
         self._shelves: set[str] = set()
         self._files: dict[str, Entry] = {}
-        self._beside: dict[tuple[Path, int], list[Path]] = {}
-        self._resolved: tuple[Entry, ...] | None = None
+        self._beside: dict[str, tuple[int, tuple[str, ...]]] = {}
+        """By folder: when it was changed last, and the plugins in it."""
+        self._everything: dict[tuple[str, ...], dict[str, Entry]] = {}
+        """By the plugins of a folder: what is protected from one of them, its own folder included."""
         for item in found:
             self.add(item)
 
     def add(self, item: Found) -> None:
         """Protect a plugin of this host from all others."""
+        if not item.contract:  # there is no plugin
+            return
+        self._everything.clear()
         if item.shelf is not None:
             self._shelves.add(os.path.realpath(item.shelf))
         root = os.path.realpath(item.root)
-        if not item.entry:
+        declared = [os.path.join(root, name) for name in SEVERAL if item.entry and (item.root / name).is_file()]
+        for path in declared:
+            self._files[path] = Entry(path, "the file that declares servers", FILE)
+        if not declared and not (item.entry and root == self._folder):  # a server's command has no folder of its own
             name = item.root.name if item.spec is None else item.spec.id
             self._plugins[root] = Entry(root, f"the folder of the plugin {name}")
-        elif item.root.is_dir() and (item.root / next(iter(SEVERAL))).is_file():
-            path = os.path.join(root, next(iter(SEVERAL)))
-            self._files[path] = Entry(path, "the file that declares servers", FILE)
 
     def refresh(self) -> None:
         """Follow the links on the way to protected paths anew."""
-        self._resolved = None
+        self._everything.clear()
 
     @property
     def everything(self) -> tuple[Entry, ...]:
         """Every entry, no plugin's own left out: what another host of the same operator protects as well."""
-        if self._resolved is None:
-            named = [each for entry in self._named for each in _spellings(entry)]
-            self._resolved = tuple(dict.fromkeys((*named, *self._files.values())))
-        return (*self._resolved, *self._plugins.values())
+        named = [each for entry in self._named for each in _spellings(entry)]
+        return (*named, *self._files.values(), *self._plugins.values())
 
     def of(self, spec: PluginSpec) -> Protected:
         """What is out of reach for one plugin."""
         root = os.path.realpath(spec.root)
-        others = [Entry(str(path), f"the folder of the plugin in {path}") for path in self._neighbours(Path(root))]
-        entries = {entry.path: entry for entry in (*others, *self.everything)}
-        entries.pop(root, None)  # also where it is another's as well: one folder may serve several contracts
-        return Protected(tuple(entries.values()), (root,), tuple(sorted(self._shelves)))
+        plugins = self._neighbours(root)
+        whole = self._everything.get(plugins)
+        if whole is None:
+            others = [Entry(path, f"the folder of the plugin in {path}") for path in plugins]
+            whole = self._everything[plugins] = {entry.path: entry for entry in (*others, *self.everything)}
+        # Its own folder is not, also where it is another's as well: one folder may serve several contracts.
+        entries = tuple([entry for path, entry in whole.items() if path != root])
+        return Protected(entries, (root,), tuple(sorted(self._shelves)))
 
-    def _neighbours(self, root: Path) -> list[Path]:
-        """Plugins beside this one, which is perhaps all that this host was told of."""
+    def _neighbours(self, root: str) -> tuple[str, ...]:
+        """This plugin and those beside it: it is perhaps the only one that this host was told of."""
+        above = os.path.dirname(root)
         try:
-            key = root.parent, os.stat(root.parent).st_mtime_ns
+            changed = os.stat(above).st_mtime_ns
         except OSError:
-            return []
-        if key not in self._beside:
-            self._beside = {known: found for known, found in self._beside.items() if known[0] != root.parent}
-            self._beside[key] = [Path(os.path.realpath(path)) for path in (root, *beside(root))]
-        return [path for path in self._beside[key] if path != root]
+            return (root,)
+        known = self._beside.get(above)
+        if known is None or known[0] != changed:
+            found = sorted(os.path.realpath(path) for path in beside(Path(root)))
+            known = self._beside[above] = changed, (root, *found)
+        return known[1]
 
 
 def _of_host(config: Config, state_dir: Path | None, log_dir: Path | None) -> Iterator[Entry]:

@@ -364,7 +364,7 @@ def launch_of(binding: Binding, lodging: Path | None = None, command: Sequence[s
     facts = tuple((name, value) for name, value in known if value is not None)
     policy = binding.confinement.policy
     if policy is not None and lodging is not None:
-        policy = replace(policy, write=(*policy.write, lodging), own=(*policy.own, Path(os.path.realpath(lodging))))
+        policy = replace(policy, write=(*policy.write, lodging), own=(*policy.own, os.path.realpath(lodging)))
     environ = seen_inside(policy, os.environ, Path.home())
     inherit = (*spec.env_inherit, *binding.inherit_env)
     env = build_env(inherit, environ, (*facts, *spec.env), (*proxies(policy), *binding.env))

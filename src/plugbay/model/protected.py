@@ -49,6 +49,10 @@ class Protected:
     shelves: tuple[str, ...] = ()
     """Folders in which the host looks for plugins: never written, or whoever may could add a plugin."""
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple([entry.path for entry in self.entries])
+
     def around(self, path: str) -> Entry | None:
         """The entry that holds `path`, if the plugin must not reach it."""
         known = {entry.path: entry for entry in self.entries}

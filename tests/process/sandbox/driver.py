@@ -208,7 +208,7 @@ async def _covered(yard: Yard) -> dict[str, Any]:
     shown = {"read": (yard.root / "around",), "state": host / "plugins" / "driver"}
     said = [
         (await yard.say("/bin/sh", "-c", script, policy=yard.policy(**shown, hidden=hidden)))[0].split()
-        for hidden in ((host,), ())
+        for hidden in ((str(host),), ())
     ]
     return {"covered": said[0], "open": said[1]}
 
@@ -231,7 +231,9 @@ class Land:
         (self.root / "plugins/other/bin/program").write_text("#!/bin/sh\n")
         (self.root / "plugins/other/bin/program").chmod(0o755)
         (self.mine / "sly").symlink_to("../other/bin/program")
-        self.hidden = tuple(self.root / each for each in ("plugbay.toml", "data", "deep/inner/data", "plugins/other"))
+        self.hidden = tuple(
+            str(self.root / each) for each in ("plugbay.toml", "data", "deep/inner/data", "plugins/other")
+        )
         for path in (self.root, *self.root.rglob("*")):
             os.chown(path, yard.written_owner(), -1, follow_symlinks=False)
 
@@ -279,7 +281,7 @@ async def covers(yard: Yard) -> dict[str, Any]:
 
 def _wishes(land: Land) -> dict[str, dict[str, Any]]:
     (land.root / "turn").symlink_to(land.root / "plain")
-    turned = (*land.hidden, land.root / "turn" / "note")
+    turned = (*land.hidden, f"{land.root}/turn/note")
     link = {"policy": lambda **more: land.policy(**{"hidden": turned, **more}), "write": (land.root,)}
     return {
         "file": {"policy": land.policy, "read": (land.root / "plugbay.toml",)},

@@ -194,12 +194,12 @@ class Sandbox:
         with users.posing_as(uid):
             for source in sources:
                 _check_rights(source, policy, uid)
-            return covering(keep, sources, [str(path) for path in policy.hidden])
+            return covering(keep, sources, policy.hidden)
 
     def _sources(self, keep: Keep, program: Program, policy: Policy) -> Iterator[Source]:
         """What the policy and the program make visible. A part of something else that is shown is not shown twice."""
-        hidden, state = {str(path) for path in policy.hidden}, () if policy.state is None else (policy.state,)
-        own = [*map(os.path.realpath, (policy.package, *state)), *map(str, policy.own)]
+        hidden, state = set(policy.hidden), () if policy.state is None else (policy.state,)
+        own = [*map(os.path.realpath, (policy.package, *state)), *policy.own]
         written = dict.fromkeys((*policy.write, *state))
         ruled = [self._open(keep, str(path), writable=True) for path in written]
         for source in ruled:

@@ -105,9 +105,9 @@ class Policy:
     """The plugin's own folder for what it keeps: its home; made by the launcher. None: its home is /tmp."""
     network: Network = field(default_factory=Network)
     limits: Limits = field(default_factory=Limits)
-    hidden: tuple[Path, ...] = ()
+    hidden: tuple[str, ...] = ()
     """Folders and files, without links, that are never shown, and covered wherever something around them is."""
-    own: tuple[Path, ...] = ()
+    own: tuple[str, ...] = ()
     """What is shown although it lies in something hidden, beside the package and the state; without links."""
 
     def to_json(self) -> dict[str, Any]:
