@@ -86,7 +86,8 @@ def test_a_plugin_that_sees_the_project_around_it_does_not_see_what_the_server_k
     tmp_path.chmod(0o755)
     (tmp_path / "open").mkdir()
     (tmp_path / "open" / "note").touch()
-    (tmp_path / "plugbay.toml").write_text('[project]\nroot = "."\n')
+    times = "".join(f"{name} = 40\n" for name in ("launch", "handshake", "call"))
+    (tmp_path / "plugbay.toml").write_text(f'[project]\nroot = "."\n[plugins.spy.timeouts]\n{times}')
     url = f"sqlite:///{tmp_path}/base/plugbay.db"
     with served(tmp_path, "plugins", "--data", "kept", "--database", url) as server, server.client() as client:
         (tmp_path / "kept").chmod(0o755)  # not its mode keeps the plugin out

@@ -59,6 +59,9 @@ def cli_dispatch(params, m):
     reply(m, {"stdout": b64(said.encode()), "stderr": "", "exit_code": 0})
 """
 
+PATIENCE = 40
+"""Seconds for each step of a plugin on a busy machine."""
+
 KEPT = ("plugbay.toml", "data/operator.token", "data/secret.key", "data/plugbay.db", "state/kept")
 
 
@@ -74,9 +77,10 @@ class Project:
         for name in (*KEPT, "note"):
             (self.root / name).write_text(f"canary of {name}\n")
         settings = '[host]\nstate_dir = "state"\nlog_dir = "logs"\n[project]\nroot = "."\n'
-        grants = "".join(f'[plugins.{name}]\ngrants = ["tool.execute"]\n' for name in ("reads", "writes", "around"))
+        times = f"timeouts = {{ launch = {PATIENCE}, handshake = {PATIENCE}, call = {PATIENCE} }}\n"
+        sections = "".join(f"[plugins.{name}]\n{times}" for name in ("spy", "reads", "writes", "around", "asks"))
         self.config = self.root / "plugbay.toml"
-        self.config.write_text(f"{settings}{grants}")
+        self.config.write_text(f"{settings}{sections}")
         plugins = self.root / "plugins"
         write_kaged_plugin(plugins, "spy", LOOKS)
         sandbox = "[plugin.sandbox]\nenabled = true\n"
@@ -110,17 +114,22 @@ async def attacks(project: Project, protects: bool) -> dict[str, Any]:
         kept = [str(root / name) for name in KEPT]
         neighbour, plain = str(root / "plugins/reads/child.py"), str(root / "note")
         said: dict[str, Any] = {}
-        said["project"] = await _tried(host.call("spy/echo", {"paths": [*kept, str(root / "data"), neighbour, plain]}))
+        said["project"] = await _tried(
+            host.call("spy/echo", {"paths": [*kept, str(root / "data"), neighbour, plain]}, timeout=2 * PATIENCE)
+        )
         calls = {
             "reads": ([kept[3]], []),
             "writes": ([], [str(root / "plugins/spy/child.py"), str(root / "plugins/new")]),
             "around": ([*kept, neighbour, plain], []),
         }
         for name, (paths, changes) in calls.items():
-            said[name] = await _tried(host.call(f"{name}/{name}_look", {"paths": paths, "changes": changes}))
+            look = host.call(f"{name}/{name}_look", {"paths": paths, "changes": changes}, timeout=2 * PATIENCE)
+            said[name] = await _tried(look)
         said["statuses"] = {status.spec.id: str(status.confinement) for status in host.plugins()}
         for asked in (kept[0], kept[1], plain):
-            said[f"asks {asked.removeprefix(f'{root}/')}"] = (await host.run_cli("asks", [asked])).stdout.decode()
+            said[f"asks {asked.removeprefix(f'{root}/')}"] = (
+                await host.run_cli("asks", [asked], timeout=2 * PATIENCE)
+            ).stdout.decode()
         said["notes"] = [note.text for note in host.journal.recent("asks")]
     found: dict[str, Any] = json.loads(json.dumps(said).replace(str(root), "ROOT"))
     return found

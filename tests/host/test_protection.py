@@ -37,7 +37,7 @@ def report(identity: str) -> Any:
         if subprocess.run([*words, "-c", "import plugbay.host.host"], cwd="/", env=env, check=False).returncode:
             pytest.skip("somebody else cannot read this Python")
         done = subprocess.run(
-            [*words, "-B", str(DRIVER)], capture_output=True, text=True, env=env, timeout=180, cwd="/", check=False
+            [*words, "-B", str(DRIVER)], capture_output=True, text=True, env=env, timeout=600, cwd="/", check=False
         )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
