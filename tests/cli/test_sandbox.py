@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -63,6 +64,43 @@ def test_the_policy_can_be_looked_at_without_running_anything(run: Run, cwd: Pat
     shown = run("sandbox", "panel", "--show", "--grant-all", "--json").json
     opened = {"reach": "listed", "doors": ["api.example.com:443"], "private": []}
     assert shown["policy"]["network"] == opened
+
+
+def test_everything_that_is_visible_is_listed_with_covers_and_the_runtime(run: Run, cwd: Path, tmp_path: Path) -> None:
+    root = write_kaged_plugin(cwd / "plugins", "notes", command=["./program"])
+    write_kaged_plugin(cwd / "plugins", "other")
+    tool = tmp_path / "opt" / "bin" / "tool"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    (root / "program").write_text(f"#!{tool}\n")
+    (root / "program").chmod(0o755)
+    (cwd / "plugbay.toml").write_text('[host]\nstate_dir = "state"\n[project]\nroot = "."\n')
+    shown = run("sandbox", "plugins/notes", "--show", "--json").json
+    seen = {each["path"]: each["as"] for each in shown["visible"]}
+    assert seen["/usr"] == "read-only" and seen["/etc/passwd"] == "made"
+    assert seen[str(root)] == seen[str(cwd)] == seen[str(tool.parent)] == "read-only"
+    assert seen[str(cwd / "state")] == seen[str(cwd / "plugins" / "other")] == "empty"
+    assert seen[str(cwd / "plugbay.toml")] == "unreadable"
+    assert seen[str(cwd / "state" / "plugins" / "notes")] == "writable"
+    assert not (cwd / "state").exists()
+    said = run("sandbox", "plugins/notes", "--show").out
+    assert all(path in said for path in seen)
+
+
+def test_a_grant_of_what_is_protected_is_refused_where_an_operator_looks(run: Run, cwd: Path) -> None:
+    write_kaged_plugin(cwd / "plugins", "notes", capabilities=[f"read:fs:{cwd}/state"])
+    (cwd / "state").mkdir()
+    (cwd / "plugbay.toml").write_text('[host]\nstate_dir = "state"\n')
+    words = f"{cwd}/state must not be shown to a plugin: it is the host's state folder"
+    assert words in run("inspect", "plugins/notes", "--grant-all").out.replace("\n            ", " ")
+    refused = run("sandbox", "plugins/notes", "--grant-all", "--show")
+    assert refused.code == 5 and words in refused.err and "no grant opens that" in refused.err
+    listed = run("ps", "--plugins", "plugins", "--grant-all", "--json").json
+    assert words in json.dumps(listed)
+    assert words in run("doctor", "plugins/notes", "--json").out
+    (cwd / "plugbay.toml").write_text('[host]\nstate_dir = "elsewhere"\n')
+    assert run("sandbox", "plugins/notes", "--grant-all", "--show").code == 0
 
 
 def test_what_cannot_be_run_says_why(run: Run, cwd: Path) -> None:

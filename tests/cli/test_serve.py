@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import Run, environment
 from tests.control.test_server import served
 from tests.support.commands import Command
+from tests.support.kaged import write_kaged_plugin
 from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
 
@@ -78,6 +79,27 @@ def test_the_line_for_programs_says_where_to_find_what(tmp_path: Path) -> None:
         assert facts["data"] == str(tmp_path / "kept")
         assert (tmp_path / "kept/plugbay.db").exists()
         assert server.end() == 0
+
+
+def test_a_plugin_that_sees_the_project_around_it_does_not_see_what_the_server_keeps(tmp_path: Path) -> None:
+    lists = "def tool(name, params, m):\n    reply(m, {path: sorted(os.listdir(path)) for path in params['paths']})\n"
+    write_kaged_plugin(tmp_path / "plugins", "spy", lists)
+    tmp_path.chmod(0o755)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "note").touch()
+    times = "".join(f"{name} = 40\n" for name in ("launch", "handshake", "call"))
+    (tmp_path / "plugbay.toml").write_text(f'[project]\nroot = "."\n[plugins.spy.timeouts]\n{times}')
+    url = f"sqlite:///{tmp_path}/base/plugbay.db"
+    with served(tmp_path, "plugins", "--data", "kept", "--database", url) as server, server.client() as client:
+        (tmp_path / "kept").chmod(0o755)  # not its mode keeps the plugin out
+        paths = [str(tmp_path / name) for name in ("open", "kept", "state/plugbay")]
+        called = client.post("/api/v1/calls", json={"export": "spy/echo", "input": {"paths": paths}}).json()
+        assert called["output"] == {paths[0]: ["note"], paths[1]: [], paths[2]: ["plugins"]}
+        assert (tmp_path / "kept" / "operator.token").exists()
+        shown = client.get("/api/v1/plugins/spy").json()["sandbox"]
+        assert (shown["confined"], str(tmp_path) in shown["policy"]["read"]) == ("confined", True)
+        assert server.end() == 0
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "base").iterdir()} == {0o600}
 
 
 def test_people_are_told_a_link_into_the_dashboard(cwd: Path, tmp_path: Path) -> None:

@@ -95,6 +95,28 @@ def test_versions_run_side_by_side_and_hosts_that_nobody_needs_go(
     run(main)
 
 
+def test_a_release_reaches_its_own_files_and_nothing_else_of_the_server(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            publisher = Publisher(tmp_path, tmp_path)
+            one = await publisher.bring(gateway)
+            two = await publisher.bring(gateway, version="2.0.0")
+            mine, other = (str(gateway.releases.folder(each.digest, each.package_id)) for each in (one, two))
+            async with gateway.runner.host(one, Reach()) as host:
+                (status,) = host.plugins()
+                known = host.protection.of(status.spec)
+                assert known.around(f"{mine}/bin/plugin") is None
+                for path in (other, f"{other}/bin/plugin", f"{gateway.settings.data}/operator.token"):
+                    entry = known.around(path)
+                    assert entry is not None and entry.what == "the server's data folder"
+                assert gateway.database.file is not None
+                assert known.around(f"{gateway.database.file}-wal") is not None
+
+    run(main)
+
+
 def test_files_that_are_not_what_was_verified_start_nothing(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:

@@ -269,7 +269,7 @@ def test_what_the_host_keeps_is_hidden_from_every_plugin(tmp_path: Path) -> None
     spec = inspect(write_kaged_plugin(tmp_path)).spec
     assert spec is not None
     policy = bindings(f'[host]\nlog_dir = "{tmp_path}/logs"\n', tmp_path / "state").confinement(spec).policy
-    assert policy is not None and policy.hidden == (tmp_path / "state", tmp_path / "logs")
+    assert policy is not None and {f"{tmp_path}/state", f"{tmp_path}/logs"} <= set(policy.hidden)
 
 
 OPEN_FILES = """

@@ -17,6 +17,7 @@ from plugbay.host.confinement import (
     Places,
     confine,
     give,
+    make_covered,
     make_own,
     own_folder,
     proxies,
@@ -24,6 +25,7 @@ from plugbay.host.confinement import (
 )
 from plugbay.host.sandbox_config import PluginSandbox, ProcessLimits, SandboxConfig
 from plugbay.model.errors import Code, Origin
+from plugbay.model.protected import Entry, Protected
 from plugbay.model.spec import Access, PluginSpec, SandboxRequest
 from plugbay.process.sandbox.policy import MIB, Door, Limits, Network, Policy, Reach
 from tests.support.ainb import write_ainb_plugin
@@ -444,13 +446,37 @@ def test_folders_within_a_plugins_own_are_its_users_on_the_whole_way(tmp_path: P
 def test_nothing_that_the_host_keeps_is_granted_and_around_it_it_is_hidden(kind: str, tmp_path: Path) -> None:
     (tmp_path / "state" / "secrets").mkdir(parents=True)
     (tmp_path / "way").symlink_to(tmp_path / "state")
-    kept = Places(host=(tmp_path / "state",))
+    kept = Places(protected=Protected((Entry(str(tmp_path / "state"), "the host's state folder"),)))
     for name in ("state", "state/secrets", "way/secrets"):
         refused = confine(spec(), [Access(kind, str(tmp_path / name))], operator(), kept)
         assert refused.refusal is not None and refused.refusal.detail["rule"] == "ResolvedPathHitsDenylist"
+        assert (
+            "the host's state folder" in refused.refusal.message and "no grant opens" in refused.refusal.detail["hint"]
+        )
         assert confine(spec(), [Access(kind, str(tmp_path / name))], operator(), Places()).refusal is None
     around = policy_of(spec(), (Access(kind, str(tmp_path)),), places=kept)
-    assert around.hidden == (tmp_path / "state",)
+    assert around.hidden == (str(tmp_path / "state"),)
+
+
+def test_a_protected_folder_that_is_not_there_yet_is_made_where_it_would_be_seen(tmp_path: Path) -> None:
+    """What is not there cannot be covered, and would be seen as soon as somebody makes it."""
+    (tmp_path / "project").mkdir()
+    missing = [tmp_path / "project" / "a" / "data", tmp_path / "elsewhere" / "data"]
+    kept = Places(protected=Protected(tuple(Entry(str(path), "data") for path in missing)))
+    found = confine(spec(), [Access("read_path", str(tmp_path / "project"))], operator(), kept)
+    assert found.covered == (missing[0],)
+    for path in found.covered:
+        make_covered(path)
+    assert [path.is_dir() for path in missing] == [True, False]
+    assert missing[0].stat().st_mode & 0o777 == 0o700
+
+
+def test_no_link_that_a_plugin_left_has_a_protected_folder_made_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "way").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError):
+        make_covered(tmp_path / "way" / "data")
+    assert list((tmp_path / "target").iterdir()) == []
 
 
 def test_a_plugin_does_not_write_its_own_program(tmp_path: Path) -> None:

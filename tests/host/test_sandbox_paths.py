@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.host.sandbox_paths import HITS_DENYLIST, RESOLUTION_FAILED, Paths, Unshowable
+from plugbay.model.protected import DATABASE, Entry, Protected
 
 
 @pytest.fixture
@@ -16,6 +17,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "notes").mkdir(parents=True)
     (folder / ".ssh").mkdir()
     monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def land(tmp_path: Path) -> Path:
+    """A folder without a home in it."""
+    folder = tmp_path / "land"
+    folder.mkdir()
     return folder
 
 
@@ -107,6 +116,48 @@ def test_a_contract_may_show_less_than_anybody_else(home: Path, tmp_path: Path) 
     for named in (secret, secret / "a", tmp_path / "way", tmp_path / "bank"):
         with pytest.raises(Unshowable, match=f"lies within {secret}"):
             Paths(home, (str(secret),)).may_read([str(named)])
+
+
+def test_nothing_protected_is_shown_or_written_but_for_the_plugins_own(home: Path, land: Path) -> None:
+    data = land / "data"
+    (data / "packages" / "mine").mkdir(parents=True)
+    (data / "key").touch()
+    (land / "link").symlink_to(data / "key")
+    entry = Entry(str(data), "the server's data folder")
+    known = Protected((entry,), own=(str(data / "packages" / "mine"),))
+    for named in (data, data / "key", land / "link", data / "packages"):
+        for asks in (Paths.may_read, Paths.may_write):
+            with pytest.raises(Unshowable, match="the server's data folder"):
+                asks(Paths(home, protected=known), [str(named)])
+        Paths(home).may_read([str(named)])
+    paths = Paths(home, protected=known)
+    paths.may_read([str(data / "packages" / "mine"), str(land)])
+    assert list(paths.read) == [data / "packages" / "mine", land]
+
+
+def test_a_folder_of_plugins_is_read_and_never_written(home: Path, land: Path) -> None:
+    shelf = land / "plugins"
+    (shelf / "notes").mkdir(parents=True)
+    paths = Paths(home, protected=Protected(shelves=(str(shelf),)))
+    paths.may_read([str(shelf)])
+    for named in (shelf, shelf / "notes"):
+        with pytest.raises(Unshowable, match="the host looks for plugins in"):
+            paths.may_write([str(named)])
+    around = Paths(home, protected=Protected(shelves=(str(shelf),)))
+    around.may_write([str(land)])
+    assert (list(around.write), list(around.read)) == ([land], [shelf])
+
+
+def test_a_folder_with_a_database_in_it_is_read_and_not_written(home: Path, land: Path) -> None:
+    (land / "a").mkdir()
+    memory = Entry(str(land / "a" / "memory.db"), "the memory of all agents", DATABASE)
+    paths = Paths(home, protected=Protected((memory,)))
+    paths.may_read([str(land)])
+    with pytest.raises(Unshowable, match="whoever writes beside a database can change it"):
+        paths.may_write([str(land)])
+    covered = Paths(home, protected=Protected((memory, Entry(str(land / "a"), "data"))))
+    covered.may_write([str(land)])
+    assert list(covered.write) == [land]
 
 
 def test_where_there_is_nothing_nothing_can_be_written(home: Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
+import stat
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from plugbay.store import database as module
-from plugbay.store.database import Database
+from plugbay.store.database import Database, sqlite_file
 from plugbay.store.failures import StoreRefused, StoreUnavailable
 from plugbay.store.orgs import Org, get, insert
 from tests.support.databases import postgresql
@@ -266,6 +268,37 @@ def test_the_folder_of_a_sqlite_is_made(tmp_path: Path, run: Run) -> None:
 
     run(main)
     assert (tmp_path / "a/b/plugbay.db").exists()
+
+
+def test_the_files_of_a_sqlite_are_for_its_owner_alone_also_those_that_were_open_to_others(
+    tmp_path: Path, run: Run
+) -> None:
+    path = tmp_path / "plugbay.db"
+
+    async def modes() -> dict[str, int]:
+        database = await Database.open(f"sqlite+aiosqlite:///{path}")
+        try:
+            return {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+        finally:
+            await database.close()
+
+    async def main() -> None:
+        private = dict.fromkeys(("plugbay.db", "plugbay.db-shm", "plugbay.db-wal"), 0o600)
+        assert await modes() == private
+        path.chmod(0o644)
+        assert await modes() == private
+
+    before = os.umask(0o022)
+    try:
+        run(main)
+    finally:
+        os.umask(before)
+
+
+def test_the_file_of_a_url_is_known_before_it_is_opened(tmp_path: Path) -> None:
+    assert sqlite_file(f"sqlite:///{tmp_path}/a/../b.db") == tmp_path / "b.db"
+    for url in ("sqlite://", "sqlite:///:memory:", "postgresql://somewhere/plugbay"):
+        assert sqlite_file(url) is None
 
 
 def test_whoever_reads_sees_one_state_of_the_data(database_url: str, run: Run) -> None:

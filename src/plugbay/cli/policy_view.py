@@ -28,6 +28,13 @@ def show(page: output.Printer, confinement: Confinement) -> None:
         page.field(label, text)
 
 
+def show_visible(page: output.Printer, visible: Iterable[tuple[str, str]]) -> None:
+    """Every path that is seen inside, with how it is seen."""
+    rows = [f"{how:<10}  {path}" for how, path in visible]
+    if rows:
+        page.field("visible", "\n".join(rows))
+
+
 def brief(confinement: Confinement) -> str:
     """A policy in one line: what is open beyond the least that every confined plugin has."""
     return "" if confinement.policy is None else brief_of(confinement.policy.to_json())

@@ -32,7 +32,7 @@ TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL")
 
 Where = Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder.")]
 Words = Annotated[list[str] | None, typer.Argument(metavar="-- CMD…", help="What to run, and its arguments.")]
-Show = Annotated[bool, typer.Option("--show", help="Show the policy and run nothing.")]
+Show = Annotated[bool, typer.Option("--show", help="Show the policy and everything visible; run nothing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="With --show, as JSON.")]
 
 
@@ -58,7 +58,7 @@ def sandbox(
     bindings = ephemeral.bindings(load_config(config), grant, grant_all)
     confinement = _policy(bindings, found.spec)
     if show:
-        _show(confinement, as_json)
+        _show(confinement, _visible(bindings, found.spec, confinement), as_json)
         raise typer.Exit(Exit.OK)
     raise typer.Exit(_run(bindings, found.spec, confinement, words or []))
 
@@ -74,11 +74,35 @@ def _policy(bindings: Bindings, spec: PluginSpec) -> Confinement:
     return found
 
 
-def _show(confinement: Confinement, as_json: bool) -> None:
+def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> list[tuple[str, str]]:
+    """Everything that the plugin's program would see: how, and the path."""
+    from dataclasses import replace
+
+    from plugbay.host.seat import launch_of
+    from plugbay.process.failures import LaunchFailed
+    from plugbay.process.sandbox.launcher import Program, Sandbox
+
+    binding = replace(bindings.bind(spec, make=False), confinement=confinement)
+    try:
+        launch = launch_of(binding)
+        assert launch.policy is not None
+        program = Program(launch.argv, launch.cwd, launch.env, launch.label)
+        # Covers that are not there yet are made before a start.
+        covered = [("empty", str(path)) for path in confinement.covered]
+        return [*Sandbox(bindings.sandbox).visible(program, launch.policy), *covered]
+    except LaunchFailed as error:
+        output.note(f"what it would see cannot be told, because it cannot be started: {error.message}")
+        return []
+
+
+def _show(confinement: Confinement, visible: list[tuple[str, str]], as_json: bool) -> None:
     if as_json:
-        output.print_json(confinement.to_json())
-    else:
-        policy_view.show(output.out(), confinement)
+        seen = [{"path": path, "as": how} for how, path in visible]
+        output.print_json({**confinement.to_json(), "visible": seen})
+        return
+    page = output.out()
+    policy_view.show(page, confinement)
+    policy_view.show_visible(page, visible)
 
 
 def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: list[str]) -> int:

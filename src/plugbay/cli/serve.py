@@ -107,7 +107,8 @@ def _run(
 
         from plugbay.control import logs
         from plugbay.control.server import ServeSettings, serve
-        from plugbay.gateway.settings import GatewaySettings
+        from plugbay.gateway.settings import GatewaySettings, protected
+        from plugbay.store.database import sqlite_file
         from plugbay.store.failures import StoreRefused, StoreUnavailable
     except ImportError as error:
         hint = "pip install 'plugbay[serve]'"
@@ -125,7 +126,9 @@ def _run(
     )
 
     def make_host(calls: CallLog) -> Host:
-        return ephemeral.make(found, config, eager=True, joins=True, call_log=calls, tracer=tracer, **wanted)
+        kept = protected(settings.gateway, sqlite_file(database or settings.gateway.database_url))
+        more: dict[str, Any] = {"call_log": calls, "tracer": tracer, "protected": kept}
+        return ephemeral.make(found, config, eager=True, joins=True, **more, **wanted)
 
     try:
         with (

@@ -43,7 +43,7 @@ from plugbay.gateway.repeats import Repeats
 from plugbay.gateway.retention import Retention
 from plugbay.gateway.runner import Runner, RunnerSettings
 from plugbay.gateway.secrets import Secrets
-from plugbay.gateway.settings import GatewaySettings
+from plugbay.gateway.settings import GatewaySettings, protected
 from plugbay.gateway.tasks import Tasks
 from plugbay.host.host import Host
 from plugbay.host.operating import is_running
@@ -110,7 +110,13 @@ class Gateway:
         self.invocation_log = SqlInvocationLog(database, self.live, self.meters, clock)
         self.runner = Runner(
             self.packages,
-            RunnerSettings(settings.data / "state", settings.data / "logs", settings.base_url, settings.unconfined),
+            RunnerSettings(
+                settings.data / "state",
+                settings.data / "logs",
+                settings.base_url,
+                settings.unconfined,
+                lambda: (*protected(settings, database.file), *host.protection.everything),
+            ),
             host.config,
             self.invocation_log,
             self.checkpoints,

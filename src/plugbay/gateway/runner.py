@@ -27,6 +27,7 @@ from plugbay.host.host import Host
 from plugbay.host.means import Gateway as WayBack
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
 from plugbay.model.addresses import clean_host, is_address
+from plugbay.model.protected import Entry
 from plugbay.model.spec import Access, PluginSpec
 from plugbay.store.packages import PackageRow
 
@@ -71,6 +72,8 @@ class RunnerSettings:
     """Where plugins find the gateway."""
     unconfined: bool = False
     """For tests alone: nobody is confined."""
+    protected: Callable[[], tuple[Entry, ...]] = tuple
+    """What is out of reach for every plugin of a package, beside its other releases."""
 
 
 @dataclass(slots=True)
@@ -180,6 +183,7 @@ class Runner:
             state_dir=self._settings.state_dir,
             log_dir=self._settings.log_dir,
             tracer=self._tracer,
+            protected=self._settings.protected(),
         )
         if self._settings.base_url is not None:
             host.invocations.gateway = WayBack(self._settings.base_url, self._tokens)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from plugbay.host.protection import database
 from plugbay.host.retention_config import RetentionConfig
+from plugbay.model.protected import FILE, Entry
 
 DATABASE_FILE = "plugbay.db"
 
@@ -40,3 +42,12 @@ class GatewaySettings:
     def database_url(self) -> str:
         """Of the embedded database."""
         return f"sqlite+aiosqlite:///{self.data.absolute() / DATABASE_FILE}"
+
+
+def protected(settings: GatewaySettings, database_file: Path | None) -> tuple[Entry, ...]:
+    """What of a gateway no plugin reaches: its data, with keys and packages in it, its database, and plugbay.toml."""
+    entries = [Entry(str(settings.data.absolute()), "the server's data folder")]
+    entries += [] if database_file is None else database(database_file, "the server's database")
+    if settings.config_file is not None:
+        entries.append(Entry(str(settings.config_file.absolute()), "plugbay.toml", FILE))
+    return tuple(entries)

@@ -67,6 +67,7 @@ async def look(host: Host, plugin_id: str) -> Look:
         unconfined=host._bindings._options.unconfined,
         log_dir=host._log_dir,
         state_dir=host._bindings._state_dir,
+        protected=host.protection.everything,
     )
     async with beside:
         failures = await beside.meet(plugin_id)

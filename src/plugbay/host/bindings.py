@@ -6,6 +6,7 @@ files each time a plugin is bound, so a reload takes over what was changed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,16 +16,18 @@ import msgspec
 
 from plugbay.host import policy, sandbox_notes, settings, settings_files
 from plugbay.host.config import Config
-from plugbay.host.confinement import Confinement, Operator, Places, confine, make_own, own_folder
+from plugbay.host.confinement import Confinement, Operator, Places, confine, make_covered, make_own, own_folder
 from plugbay.host.export_settings import settings_of
 from plugbay.host.invocation_context import ExportBinding, execution_class
 from plugbay.host.invocation_context import Policy as ExportPolicy
 from plugbay.host.journal import Journal
 from plugbay.host.policy import Decision
+from plugbay.host.protection import Protection
 from plugbay.host.sandbox_config import PluginSandbox
 from plugbay.host.scratch import Scratch
 from plugbay.host.seat import Binding, Project
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
+from plugbay.model.protected import Protected
 from plugbay.model.spec import Export, Lifetime, PluginSpec
 from plugbay.process.child import Spawner
 from plugbay.process.limits import Rlimits
@@ -63,12 +66,16 @@ class Bindings:
         options: Options,
         state_dir: Path | None,
         approved: Callable[[str], bool] = lambda plugin_id: True,
+        protection: Protection | None = None,
     ) -> None:
-        """`approved` says whether what a plugin offers has been approved, where that is needed."""
+        """`approved` says whether what a plugin offers has been approved, where that is needed; `protection` what is
+        out of reach for every plugin.
+        """
         self._config = config
         self._approved = approved
         self._options = options
         self._state_dir = state_dir
+        self.protection = protection or Protection(config, state_dir, log_folder(config))
         self._project = Project(config.project.id, Path(config.project.root).absolute(), shown=config.project.shown)
         self.sandbox = SandboxSettings(config.sandbox.uid_range, require_limits=config.sandbox.require_limits)
         self.scratch = Scratch(state_dir, owner=self._user)
@@ -87,13 +94,17 @@ class Bindings:
             return replace(decision, grants=(decision.grants or frozenset()) | self._options.grants)
         return decision
 
-    def bind(self, spec: PluginSpec) -> Binding:
-        """Everything a supervisor needs to know; settings that cannot be used are a refusal to start."""
+    def bind(self, spec: PluginSpec, *, make: bool = True) -> Binding:
+        """Everything a supervisor needs to know; settings that cannot be used are a refusal to start.
+
+        The plugin's own folders are made, unless it is only to be looked at.
+        """
         ours = self._config.plugin(spec.id)
         config, secrets, refusal = self._settings(spec)
         granted = policy.effective(spec, self.decide(spec.id))
         project = replace(self._project, config_root=self._own_folder(spec))
-        confinement = self._confined(spec)
+        self.protection.refresh()
+        confinement = self._confined(spec) if make else self.confinement(spec)
         return Binding(
             spec=replace(
                 spec,
@@ -103,6 +114,7 @@ class Bindings:
             ),
             granted=granted,
             confinement=confinement,
+            protected=self._protected(spec),
             scratch=self.scratch if any(item.kind == "scratch" for item in policy.access(spec, granted)) else None,
             env=tuple(ours.env.items()),
             inherit_env=tuple(ours.inherit_env),
@@ -136,20 +148,26 @@ class Bindings:
             top = next(other for other in folders if folder.is_relative_to(other))
             inner = folder.relative_to(top).parts
             make_own(top, None if confinement.policy is None else self._user(spec.id), inner)
+        for covered in confinement.covered:
+            make_covered(covered)
 
     def confinement(self, spec: PluginSpec, *, certainly: bool = False) -> Confinement:
         """How the plugin is confined with what is granted now, or would be if it `certainly` were; nothing is made."""
         granted = policy.effective(spec, self.decide(spec.id))
         project = self._project.root if self._config.project.shown else None
-        logs = self._config.host.log_dir
-        kept = [*([] if self._state_dir is None else [self._state_dir]), *([] if logs is None else [Path(logs)])]
-        places = Places(state=self._own_folder(spec), project=project, host=tuple(kept), user=self._user(spec.id))
+        state, protected = self._own_folder(spec), self._protected(spec)
+        places = Places(state=state, project=project, protected=protected, user=self._user(spec.id))
         ours, private = self._config.plugin(spec.id), tuple(self._config.network.allow_private)
         own = ours.sandbox
         if certainly and not own.wanted:
             own = PluginSandbox(on=True)
         operator = Operator(own, self._config.sandbox, private, self._options.unconfined, ours.limits)
         return confine(spec, policy.access(spec, granted), operator, places)
+
+    def _protected(self, spec: PluginSpec) -> Protected:
+        """What is out of reach for the plugin; its own folder for state is not, though it lies in the host's."""
+        found, state = self.protection.of(spec), self._own_folder(spec)
+        return found if state is None else replace(found, own=(*found.own, os.path.realpath(state)))
 
     def _own_folder(self, spec: PluginSpec) -> Path | None:
         return None if self._state_dir is None else own_folder(self._state_dir, spec.id)
@@ -201,6 +219,11 @@ class Bindings:
     def secrets_of(self, spec: PluginSpec) -> dict[str, Any]:
         """Raises `ConfigInvalid`, also when anybody else could read them."""
         return {} if self._state_dir is None else settings_files.load_secrets(self._state_dir, spec.id)
+
+
+def log_folder(config: Config) -> Path | None:
+    """Where plugbay.toml has logs kept, if it says so."""
+    return None if config.host.log_dir is None else Path(config.host.log_dir)
 
 
 def _apart(export: Export, least: str | None) -> Export:

@@ -270,6 +270,7 @@ class Config(BaseModel):
     retention: RetentionConfig = RetentionConfig()
     plugins: dict[str, PluginConfig] = {}
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
+    _file: Path | None = PrivateAttr(None)
 
     @field_validator("mcp")
     @classmethod
@@ -283,6 +284,11 @@ class Config(BaseModel):
     def folder(self) -> Path:
         """The folder of the file; where commands of servers are looked for that are no plain names."""
         return self._folder
+
+    @property
+    def file(self) -> Path | None:
+        """The file itself; None: these settings were read from none."""
+        return self._file
 
     @property
     def eras(self) -> dict[str, str]:
@@ -328,7 +334,7 @@ def load(path: Path) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigInvalid(str(path), [Problem("unreadable", "", f"cannot be read: {error}")]) from error
     config = parse(text, str(path))
-    config._folder = path.parent.absolute()
+    config._folder, config._file = path.parent.absolute(), path.absolute()
     if config.host.log_dir is not None:
         config.host.log_dir = _beside(path, config.host.log_dir)
     if config.host.state_dir is not None:

@@ -18,6 +18,8 @@ from plugbay.host.sandbox_config import PluginSandbox, ProcessLimits, SandboxCon
 from plugbay.host.sandbox_paths import RESOLUTION_FAILED, Paths, Unshowable
 from plugbay.model.addresses import clean_host
 from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.protected import FOLDER as A_FOLDER
+from plugbay.model.protected import Protected
 from plugbay.model.spec import STATE_DIR, Access, PluginSpec, SandboxRequest
 from plugbay.process.command import host_search_path
 from plugbay.process.sandbox.egress.door import ENVIRONMENT
@@ -47,8 +49,8 @@ class Places:
     """For what the plugin keeps itself; None: the host keeps nothing."""
     project: Path | None = None
     """What the plugins work for, where the operator has named it."""
-    host: tuple[Path, ...] = ()
-    """What the host keeps: databases, secrets and logs of all plugins, and the folders of the others."""
+    protected: Protected = field(default_factory=Protected)
+    """What the host keeps: databases, keys, settings and logs of all plugins; and the folders of other plugins."""
     user: int | None = None
     """Who the plugin runs as; None: as whoever runs the host."""
 
@@ -82,6 +84,8 @@ class Confinement:
     """What it was granted and does not get, because it is not there."""
     own: tuple[Path, ...] = ()
     """Folders that are the plugin's alone, made before its first start."""
+    covered: tuple[Path, ...] = ()
+    """Protected folders within something that is shown, made before a start: what is not there cannot be covered."""
     rooms: bool = False
     """Whether it gets a folder for each piece of work, in a place that only one child of it sees."""
 
@@ -131,9 +135,8 @@ def _insisting(spec: PluginSpec, operator: Operator) -> Failure | None:
 def _planned(
     spec: PluginSpec, request: SandboxRequest, granted: tuple[Access, ...], operator: Operator, places: Places
 ) -> Confinement:
-    paths = Paths(
-        places.home, request.never, tuple(os.path.realpath(path) for path in places.host), spec.root, places.user
-    )
+    protected = places.protected
+    paths = Paths(places.home, request.never, protected, spec.root, places.user)
     state = _state(spec, request, paths, places)
     paths.may_read((*request.read, *_targets(granted, "read_path"), *operator.common.read, *operator.own.read))
     written = [path for path in request.write if not path.startswith(STATE_DIR)]
@@ -149,10 +152,18 @@ def _planned(
         state=state,
         network=replace(_network(granted, request, operator, paths), closed=_closed(spec, granted)),
         limits=operator.own.limits.over(operator.limits.over(operator.common.limits.over(Limits()))),
-        hidden=places.host,
+        hidden=protected.paths,
+        own=protected.own,
     )
     rooms = any(item.kind == "scratch" for item in granted)
-    return Confinement(policy, "", notes=tuple(paths.notes), own=tuple(paths.own), rooms=rooms)
+    covered = _covered(protected, (spec.root, *policy.read, *policy.write))
+    return Confinement(policy, "", notes=tuple(paths.notes), own=tuple(paths.own), covered=covered, rooms=rooms)
+
+
+def _covered(protected: Protected, shown: Iterable[Path]) -> tuple[Path, ...]:
+    around = tuple(f"{os.path.realpath(path).rstrip('/')}/" for path in shown)
+    inside = [entry.path for entry in protected.entries if entry.kind == A_FOLDER and entry.path.startswith(around)]
+    return tuple(Path(path) for path in inside if not os.path.lexists(path))
 
 
 def _state(spec: PluginSpec, request: SandboxRequest, paths: Paths, places: Places) -> Path | None:
@@ -227,6 +238,22 @@ def make_own(folder: Path, uid: int | None, inner: Sequence[str] = ()) -> None:
             at, above = os.open(name, _FOLDER_FLAGS, dir_fd=at), at
             os.close(above)
             _give(at, uid)
+    finally:
+        os.close(at)
+
+
+def make_covered(folder: Path) -> None:
+    """Make a folder of the host's own, and what is missing on the way, for nobody else's eyes. Raises OSError.
+
+    It lies within something that a plugin is shown and perhaps writes: no link is followed.
+    """
+    at = os.open("/", _FOLDER_FLAGS)
+    try:
+        for name in folder.parts[1:]:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=at)
+            at, above = os.open(name, _FOLDER_FLAGS, dir_fd=at), at
+            os.close(above)
     finally:
         os.close(at)
 

@@ -40,6 +40,8 @@ class Found:
     problems: tuple[Problem, ...] = ()
     entry: str = ""
     """Which of the plugins of its manifest, where a manifest may name several."""
+    shelf: Path | None = None
+    """The folder of plugins in which it was found; None: it was named itself."""
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -89,6 +91,23 @@ def contracts_in(path: Path) -> list[str]:
         return []
 
 
+def beside(root: Path) -> list[Path]:
+    """The folders beside a plugin's that hold a plugin too. Reads no more of them than it takes to tell."""
+    try:
+        names = sorted(os.listdir(root.parent))[:MAX_FOLDERS]
+    except OSError:
+        return []
+    folders = [root.parent / name for name in names if not name.startswith(".") and name != root.name]
+    return [folder for folder in folders if _is_plugin(folder)]
+
+
+def _is_plugin(folder: Path) -> bool:
+    named = [(contract, name) for contract in CONTRACTS.values() for name in contract.manifest_files]
+    # A file that names several plugins is a project's; the folder around it is nobody's program.
+    there = [(contract, name) for contract, name in named if name not in SEVERAL and (folder / name).is_file()]
+    return any(_is_ours(folder / name, contract) for contract, name in there)
+
+
 def _discover_one(path: Path, prefer: str) -> list[Found]:
     try:
         plugins = _plugins_in(path, prefer=prefer)
@@ -99,7 +118,7 @@ def _discover_one(path: Path, prefer: str) -> list[Found]:
         return [_nothing(path, _unreadable(path, error))]
     for name in names[:MAX_FOLDERS]:
         plugins += [] if name.startswith(".") else _child(path / name, prefer)
-    return plugins
+    return [replace(item, shelf=path) for item in plugins]
 
 
 def _child(path: Path, prefer: str) -> list[Found]:

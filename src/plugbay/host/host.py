@@ -35,6 +35,7 @@ from plugbay.host.namespaces import CliOutput, Namespaces
 from plugbay.host.offers import Offers, update
 from plugbay.host.pins import Pins, user_state
 from plugbay.host.ports import CallLog, Checkpoints, InvocationLog, Trace
+from plugbay.host.protection import Protection
 from plugbay.host.questions import Questions
 from plugbay.host.screens import Screens
 from plugbay.host.seat import Runtime
@@ -49,6 +50,7 @@ from plugbay.host.taps import Taps
 from plugbay.host.tracing import calls_with
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
+from plugbay.model.protected import Entry
 from plugbay.model.spec import Export, PluginSpec
 from plugbay.wire.fast_json import MsgspecCodec
 
@@ -82,12 +84,13 @@ class Host(Facilities):
         questions: Questions | None = None,
         trusted: Iterable[str] = (),
         tracer: Tracer | None = None,
+        protected: Iterable[Entry] = (),
     ) -> None:
         """`eager=False` starts no plugin before it is needed; `unconfined` ignores that some ask for a sandbox.
 
         `questions` puts what plugins ask to a person; without it they are told that nobody answers. Plugins that are
         `trusted` may offer what they like, approved or not, for as long as this host lives. With a `tracer` of
-        OpenTelemetry's each call is a span.
+        OpenTelemetry's each call is a span. `protected` is out of every plugin's reach, like the host's own files.
         """
         self.config = config or configuration.Config()
         self.found = without_twins([*found, *declared(self.config)])
@@ -103,7 +106,8 @@ class Host(Facilities):
         self._eras = Eras(state, self.config.eras)
         self.offers = Offers(Pins(state or user_state()), self._eras, options.trusts)
         self._specs = self.offers.learn(item.spec for item in self.found if item.spec)
-        self._bindings = Bindings(self.config, options, state, self.offers.approved)
+        self.protection = Protection(self.config, state, self._log_dir, protected, self.found)
+        self._bindings = Bindings(self.config, options, state, self.offers.approved, self.protection)
         self.decisions = {plugin_id: self._bindings.decide(plugin_id) for plugin_id in self._specs}
         catalog = Catalog(self._specs.values())
         self.calls = calls_with(tracer)(catalog, self.decisions, self.call_log, self._codec, trace)

@@ -57,6 +57,7 @@ from plugbay.model.operations import (
     SubscribeSnapshot,
     WriteLog,
 )
+from plugbay.model.protected import Protected
 from plugbay.model.spec import PluginSpec
 
 if TYPE_CHECKING:
@@ -132,8 +133,10 @@ class Reception:
         discretion: Discretion | None = None,
         log_level: str = "info",
         roots: Sequence[Mapping[str, str]] = (),
+        protected: Protected | None = None,
     ) -> None:
         """`roots`: the folders that the work is about, as `ListRoots` is answered where that is granted."""
+        self._protected = protected or Protected()
         self._roots = roots
         self._spec = spec
         self._granted = granted
@@ -302,9 +305,9 @@ class Reception:
         look = files.read if isinstance(op, ReadFile) else files.entries
         try:
             async with self._reading:
-                return self._unread() or await look(op.path, gates.read_roots(self._access))
-        except Outside:
-            return self._outside(op.path)
+                return self._unread() or await look(op.path, gates.read_roots(self._access), self._protected)
+        except Outside as error:
+            return self._outside(op.path, error)
 
     def _unread(self) -> Failure | None:
         """Why nothing large is fetched for a plugin now: the host would have to keep it until the plugin reads."""
@@ -312,8 +315,11 @@ class Reception:
             return None
         return Failure(Code.OVERLOADED, "the plugin has not read the answers it was given yet", retryable=True)
 
-    def _outside(self, path: str) -> Failure:
+    def _outside(self, path: str, error: Outside) -> Failure:
         missing = gates.closing(self._spec.access, path, os.path.expanduser("~"))
+        if error.entry is not None:
+            where = f"{path} is" if error.entry.path == path else f"{path} lies in"
+            return gates.refused(missing, f"{where} {error.entry.what}, which no grant opens")
         return gates.refused(missing, f"{path} is outside of what is granted to {self._spec.id}")
 
     async def _stored(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:

@@ -35,6 +35,7 @@ async def renew(host: Host, plugin_id: str) -> None:
         raise _unusable(plugin_id, old, "; ".join(map(str, found[at].errors)))
     await _make_room(host, spec)
     host.found = found
+    host.protection.add(found[at])
     take_over(host, spec)
 
 

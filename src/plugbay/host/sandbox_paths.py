@@ -2,7 +2,8 @@
 
 Owns what becomes of a path: `~` is the home of whoever runs the host; nothing on the deny list is shown, however it is
 spelled and wherever its links lead; what is not there is left out where it would be read, made where it is the plugin's
-own, and a refusal where it would be written. Looks at the disk and changes nothing on it.
+own, and a refusal where it would be written. What is the host's own or another plugin's is never shown itself, and is
+covered where something around it is. Looks at the disk and changes nothing on it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from plugbay.model.protected import DATABASE, Protected, is_within
 from plugbay.process.sandbox.forbidden import forbidden, home_folders, normalised
 from plugbay.process.sandbox.system import is_system
 
@@ -39,8 +41,8 @@ class Paths:
     """What `~` stands for."""
     never: tuple[str, ...] = ()
     """What is not shown to this plugin, beside what is shown to nobody."""
-    host: tuple[str, ...] = ()
-    """Where the host keeps what it keeps, without links. Nothing in it is granted; around it, it is covered."""
+    protected: Protected = field(default_factory=Protected)
+    """What is the host's own or another plugin's. Nothing in it is granted; around it, it is covered."""
     package: Path | None = None
     """The plugin's own program, which it does not write."""
     user: int | None = None
@@ -65,6 +67,8 @@ class Paths:
                 hint = "make it, owned by whoever the plugin runs as, or do not grant it"
                 raise Unshowable(RESOLUTION_FAILED, f"it may write {path}, and there is no such path", hint)
             self.write[path] = None
+            # What a shelf holds stays as it is, also where all around it may be written.
+            self.read |= {Path(shelf): None for shelf in self._shelves_in(path)}
 
     def may_run(self, named: Iterable[str], search_path: str) -> None:
         """A path, or the name of a program that the host would find; programs of the system can be run anyway."""
@@ -117,6 +121,7 @@ class Paths:
     def _allowed(self, path: Path, *, writing: bool = False) -> Path:
         """The path, unless it or what its links lead to must not be shown."""
         real = os.path.realpath(path)
+        self._check_protected(path, real, writing)
         what = "shown to"
         entry = self._forbidden(str(path)) or self._forbidden(real)
         if entry is None and writing:
@@ -129,11 +134,35 @@ class Paths:
         text = f"{where} must not be {what} a plugin: it is, contains or lies within {entry}"
         raise Unshowable(HITS_DENYLIST, text, "name what the plugin really needs, and no folder that holds credentials")
 
+    def _check_protected(self, path: Path, real: str, writing: bool) -> None:
+        """Raise for what is the host's own or another plugin's, and for what gives it away when it is written."""
+        where = f"{path}" if real == str(path) else f"{path}, which is {real},"
+        entry = self.protected.around(normalised(str(path))) or self.protected.around(real)
+        if entry is not None:
+            inside = f"it is {entry.what}" if entry.path == real else f"it lies in {entry.path}, {entry.what}"
+            hint = "no grant opens that: take the grant away, or keep what the plugin needs in another place"
+            raise Unshowable(HITS_DENYLIST, f"{where} must not be shown to a plugin: {inside}", hint)
+        if not writing:
+            return
+        shelf = next((shelf for shelf in self.protected.shelves if is_within(real, shelf)), None)
+        if shelf is not None:
+            why = f"the host looks for plugins in {shelf}, and whoever writes there can add one"
+            hint = "keep what the plugin writes in a folder without plugins, and grant that"
+            raise Unshowable(HITS_DENYLIST, f"{where} must not be written by a plugin: {why}", hint)
+        database = next((entry for entry in self.protected.below(real) if entry.kind == DATABASE), None)
+        if database is not None:
+            why = f"{database.path} lies in it, {database.what}, and whoever writes beside a database can change it"
+            hint = "grant a folder without the database, or move the database below the state_dir of [host]"
+            raise Unshowable(HITS_DENYLIST, f"{where} must not be written by a plugin: {why}", hint)
+
+    def _shelves_in(self, path: Path) -> list[str]:
+        real, known = os.path.realpath(path), self.protected
+        return [shelf for shelf in known.shelves if is_within(shelf, real) and known.around(shelf) is None]
+
     def _is_package(self, path: Path) -> bool:
         return self.package is not None and os.path.realpath(path) == os.path.realpath(self.package)
 
     def _forbidden(self, path: str, writing: bool = False) -> str | None:
         shown = Path(normalised(path))
         inner = [entry for entry in self.never if shown.is_relative_to(entry) or Path(entry).is_relative_to(shown)]
-        inner += [entry for entry in self.host if shown.is_relative_to(entry)]
         return forbidden(path, self.homes, writing=writing) or next(iter(inner), None)

@@ -32,6 +32,7 @@ from plugbay.link.hooks import Hooks
 from plugbay.link.link import Link
 from plugbay.link.stream import PipeStream
 from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.protected import Protected
 from plugbay.model.spec import PluginSpec
 from plugbay.process import diagnose
 from plugbay.process.child import Child, Spawner
@@ -108,6 +109,8 @@ class Binding:
     """What the plugin logs below this is dropped."""
     limits: Rlimits = field(default_factory=Rlimits)
     confinement: Confinement = field(default_factory=Confinement)
+    protected: Protected = field(default_factory=Protected)
+    """What the host opens for it under no circumstances."""
     scratch: Scratch | None = None
     """Where its children have their rooms; None: they have none."""
     refusal: Failure | None = None
@@ -149,7 +152,13 @@ class Seat:
         self.discretion = Discretion(binding.secrets)
         child.stderr.clean = self.discretion.line
         self._reception = reception = Reception(
-            spec, binding.granted, runtime.services, self.discretion, binding.log_level, binding.project.roots
+            spec,
+            binding.granted,
+            runtime.services,
+            self.discretion,
+            binding.log_level,
+            binding.project.roots,
+            binding.protected,
         )
         hooks = Hooks(
             handler=reception.answer,
@@ -369,7 +378,7 @@ def launch_of(binding: Binding, lodging: Path | None = None, command: Sequence[s
     facts = tuple((name, value) for name, value in known if value is not None)
     policy = binding.confinement.policy
     if policy is not None and lodging is not None:
-        policy = replace(policy, write=(*policy.write, lodging))
+        policy = replace(policy, write=(*policy.write, lodging), own=(*policy.own, os.path.realpath(lodging)))
     environ = seen_inside(policy, os.environ, Path.home())
     inherit = (*spec.env_inherit, *binding.inherit_env)
     env = build_env(inherit, environ, (*facts, *spec.env), (*proxies(policy), *binding.env))

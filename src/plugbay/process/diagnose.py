@@ -123,13 +123,18 @@ SHORTAGES: dict[int | None, Words] = {
 """Errors that say nothing about the program: something ran out, and it may start at another moment."""
 
 
+FIRST_LINE = 256
+"""Bytes of a script that the kernel looks at; of a longer line it takes no more."""
+
+
 def shebang(head: bytes) -> tuple[str, str] | None:
     """Interpreter and argument of a `#!` line, read as the kernel does: a carriage return is part of it."""
     if not head.startswith(b"#!"):
         return None
-    line = head.split(b"\n", 1)[0][2:].strip(b" \t").decode("utf-8", "backslashreplace")
-    interpreter, _, argument = line.partition(" ")
-    return interpreter, argument.strip(" \t")
+    seen = head[:FIRST_LINE] if b"\n" in head[:FIRST_LINE] else head[: FIRST_LINE - 1]
+    line = seen.split(b"\n", 1)[0][2:].strip(b" \t").decode("utf-8", "backslashreplace")
+    interpreter = line.replace("\t", " ").partition(" ")[0]
+    return interpreter, line[len(interpreter) :].strip(" \t")
 
 
 def _wrong_interpreter(program: str, seen: Facts, look: Look) -> Words | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql.dml import UpdateBase
 
+from plugbay.host.services.database import IN_MEMORY, make_private
 from plugbay.store.connections import Alone, connected
 from plugbay.store.failures import StoreRefused, StoreUnavailable, damaged, passing
 from plugbay.store.metadata import is_settled
@@ -118,6 +119,11 @@ class Database:
     def path(self) -> Path | None:
         """The file of a SQLite, by its one true name; None: this is none."""
         return Path(self._engine.url.database or "").resolve() if self.dialect == "sqlite" else None
+
+    @property
+    def file(self) -> Path | None:
+        """The same, of one that is not in memory."""
+        return self.path if self.path is not None and _is_file(self._engine.url.database or IN_MEMORY) else None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
@@ -214,6 +220,18 @@ class Database:
         self._edition += 1
 
 
+def sqlite_file(url: str) -> Path | None:
+    """The file that a URL of SQLite names, by its one true name; None: it names none. Raises `StoreRefused`."""
+    parsed = _checked(url)
+    named = parsed.database if parsed.get_backend_name() == "sqlite" else None
+    return Path(named).resolve() if named and _is_file(named) else None
+
+
+def _is_file(named: str) -> bool:
+    """Whether SQLite takes this for the name of a file."""
+    return named != IN_MEMORY and not named.startswith("file:")
+
+
 def _writer(engine: AsyncEngine) -> Alone | Together:
     if engine.dialect.name == "postgresql":
         return Alone(engine)
@@ -256,8 +274,10 @@ def _engine(url: URL) -> AsyncEngine:
         }
         options["connect_args"] = {"timeout": PATIENCE, "command_timeout": SILENCE, "server_settings": settings}
         options["pool_pre_ping"] = True
-    elif url.database:
+    elif url.database and _is_file(url.database):
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # what is wrong with it, SQLite says
+            make_private(Path(url.database))
     try:
         if kind == "sqlite":
             from plugbay.store import sqlite  # its driver is an extra

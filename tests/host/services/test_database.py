@@ -60,6 +60,11 @@ def test_the_file_is_its_owners_alone(run: Run, tmp_path: Path) -> None:
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
         await file.close()
         assert modes == {"things.db": 0o600, "things.db-shm": 0o600, "things.db-wal": 0o600}
+        for name in modes:  # as an older release, or a copy, left them
+            (tmp_path / name).touch()
+            (tmp_path / name).chmod(0o644)
+        database.make_private(tmp_path / "things.db")
+        assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in modes} == {0o600}
 
     run(main)
 

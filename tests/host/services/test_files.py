@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from plugbay.host.services import files as module
 from plugbay.host.services.files import MAX_ENTRIES, MAX_FILE, MAX_PATH, TRIES, Files, Outside
 from plugbay.model.errors import CallFailed, Code
+from plugbay.model.protected import Entry, Protected
 from tests.support.loops import Run
 from tests.support.requirements import requirement
 
@@ -158,6 +159,29 @@ def test_a_grant_of_everything_is_no_grant_of_the_machines_insides(tree: Path) -
         with pytest.raises(Outside):
             read(path, "/")
     assert Path("/proc/self/environ").read_bytes()
+
+
+def test_what_is_protected_is_not_opened_whatever_is_granted(tree: Path) -> None:
+    (tree / "granted" / "data" / "own").mkdir(parents=True)
+    for name in ("key", "own/note"):
+        (tree / "granted" / "data" / name).write_bytes(SECRET)
+    (tree / "granted" / "way").symlink_to("data/key")
+    data = Entry(str(tree / "granted" / "data"), "the host's data")
+    known = Protected((data,), own=(str(tree / "granted" / "data" / "own"),))
+
+    async def main() -> None:
+        files, roots = Files(), [str(tree / "granted"), str(tree / "granted" / "data" / "key")]
+        for name in ("data/key", "way", "a/../data/key"):
+            with pytest.raises(Outside) as caught:
+                await files.read(str(tree / "granted" / name), roots, known)
+            assert caught.value.entry == data
+            assert await files.read(str(tree / "granted" / name), roots) == SECRET
+        with pytest.raises(Outside):
+            await files.entries(str(tree / "granted" / "data"), roots, known)
+        assert await files.read(str(tree / "granted/data/own/note"), roots, known) == SECRET
+        assert await files.read(str(tree / "granted/a/b.txt"), roots, known) == b"inside"
+
+    asyncio.run(main())
 
 
 def test_a_grant_that_is_no_absolute_path_grants_nothing(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from plugbay.process import memory_use
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed
 from plugbay.process.sandbox import runtime
-from plugbay.process.sandbox.launcher import SandboxSettings
+from plugbay.process.sandbox.launcher import Program, Sandbox, SandboxSettings
 from plugbay.process.sandbox.policy import MIB, Limits, Policy
 from plugbay.process.sandbox.status_fd import Reports
 from plugbay.process.sandbox.users import uid_of
@@ -63,9 +63,9 @@ class Yard:
         launch = Launch(argv, cwd or self.package, env or ENV, label="driver", policy=policy)
         return await self.spawner.spawn(launch, PATIENCE)
 
-    async def say(self, *argv: str, policy: Policy | None) -> tuple[str, Child]:
+    async def say(self, *argv: str, policy: Policy | None, cwd: Path | None = None) -> tuple[str, Child]:
         """Everything that a command writes, and the command after its end."""
-        child = await self.start(*argv, policy=policy)
+        child = await self.start(*argv, policy=policy, cwd=cwd)
         stdout, stdin = child.take_pipes()
         os.close(stdin)
         try:
@@ -209,9 +209,99 @@ async def _covered(yard: Yard) -> dict[str, Any]:
     shown = {"read": (yard.root / "around",), "state": host / "plugins" / "driver"}
     said = [
         (await yard.say("/bin/sh", "-c", script, policy=yard.policy(**shown, hidden=hidden)))[0].split()
-        for hidden in ((host,), ())
+        for hidden in ((str(host),), ())
     ]
     return {"covered": said[0], "open": said[1]}
+
+
+class Land:
+    """A folder with everything in it: what the host keeps, two plugins, and what anybody may see.
+
+    All of it is the plugin's own user's, where it has one: not file rights protect it.
+    """
+
+    def __init__(self, yard: Yard, name: str) -> None:
+        self.root = yard.root / name
+        files = (
+            "plugbay.toml data/token deep/inner/data/token plugins/other/bin/program plugins/mine/program plain/note"
+        )
+        for path in (self.root / each for each in files.split()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{path.relative_to(self.root)}\n")
+        self.mine = self.root / "plugins" / "mine"
+        (self.root / "plugins/other/bin/program").write_text("#!/bin/sh\n")
+        (self.root / "plugins/other/bin/program").chmod(0o755)
+        (self.mine / "sly").symlink_to("../other/bin/program")
+        self.hidden = tuple(
+            str(self.root / each) for each in ("plugbay.toml", "data", "deep/inner/data", "plugins/other")
+        )
+        for path in (self.root, *self.root.rglob("*")):
+            os.chown(path, yard.written_owner(), -1, follow_symlinks=False)
+
+    def policy(self, **more: Any) -> Policy:
+        return Policy(**{"package": self.mine, "hidden": self.hidden, **more})
+
+    def look(self) -> str:
+        return (
+            f"cd {self.root}; cat plugbay.toml data/token deep/inner/data/token plugins/other/bin/program "
+            "plugins/mine/program plain/note; echo data: $(ls data) other: $(ls plugins/other)"
+        )
+
+    def left(self) -> dict[str, str]:
+        """Every file that is there now, and its first line."""
+        files = [path for path in sorted(self.root.rglob("*")) if path.is_file() and not path.is_symlink()]
+        return {str(path.relative_to(self.root)): path.read_text().strip() for path in files}
+
+
+ATTACKS = (
+    "mv deep moved; mv deep/inner deep/moved; mv plugins gone; mv plugins/other plugins/gone; mv data gone; "
+    "mv plugbay.toml gone; ln -sf plain/note plugbay.toml; rm -f plugbay.toml; echo evil > plugbay.toml; "
+    "echo evil > data/token; echo evil > plugins/other/bin/program; echo evil > plugins/mine/program; "
+    "rm -rf plugins/other; echo written > plain/new"
+)
+
+
+async def covers(yard: Yard) -> dict[str, Any]:
+    """What is seen and changed of a folder around all that is hidden, with covers and without."""
+    seen: dict[str, Any] = {}
+    for name, hides in {"hidden": True, "open": False}.items():
+        land = Land(yard, name)
+        more = {} if hides else {"hidden": ()}
+        for how in ({"read": (land.root,)}, {"write": (land.root,)}, {"package": land.root}):
+            said, _ = await yard.say("/bin/sh", "-c", land.look(), policy=land.policy(**how, **more), cwd=Path("/"))
+            seen[f"{name} {next(iter(how))}"] = said
+        policy = land.policy(write=(land.root,), **more)
+        await yard.say("/bin/sh", "-c", f"cd {land.root}; {ATTACKS}", policy=policy, cwd=Path("/"))
+        seen[f"{name} left"] = land.left()
+        for case, wish in _wishes(Land(yard, f"{name}-wishes")).items():
+            argv = wish.pop("argv", ("/bin/true",))
+            policy = wish.pop("policy")(**wish, **more)
+            seen[f"{name} {case}"] = await yard.refused(*argv, policy=policy, cwd=Path("/"))
+    return {**seen, **await _listed(yard)}
+
+
+def _wishes(land: Land) -> dict[str, dict[str, Any]]:
+    (land.root / "turn").symlink_to(land.root / "plain")
+    turned = (*land.hidden, f"{land.root}/turn/note")
+    link = {"policy": lambda **more: land.policy(**{"hidden": turned, **more}), "write": (land.root,)}
+    return {
+        "file": {"policy": land.policy, "read": (land.root / "plugbay.toml",)},
+        "in a folder": {"policy": land.policy, "read": (land.root / "data" / "token",)},
+        "folder": {"policy": land.policy, "write": (land.root / "plugins" / "other",)},
+        "program": {"policy": land.policy, "argv": (str(land.mine / "sly"),)},
+        "turned link": link,
+        "turned link, read": {**link, "write": (), "read": (land.root,)},
+    }
+
+
+async def _listed(yard: Yard) -> dict[str, Any]:
+    """The mounts of a sandbox as the kernel tells of them, and as they were announced."""
+    land = Land(yard, "listed")
+    policy = land.policy(write=(land.root,), state=yard.root / "kept")
+    argv = ("/bin/cat", "/proc/self/mountinfo")
+    said, _ = await yard.say(*argv, policy=policy, cwd=Path("/"))
+    announced = Sandbox().visible(Program(argv, yard.package, ENV, "driver"), policy)
+    return {"mounts": [line.split()[4] for line in said.splitlines()], "announced": announced}
 
 
 async def signals(yard: Yard) -> dict[str, Any]:
@@ -347,6 +437,7 @@ async def main(task: str, seconds: str = "") -> None:
             "signals": signals,
             "used": used,
             "node": node,
+            "covers": covers,
         }
         print(json.dumps(await parts[task](yard)))
     finally:

@@ -90,3 +90,32 @@ def test_nothing_comes_before_a_folder_that_holds_it() -> None:
     named = needed((sys.executable,), {})
     for number, path in enumerate(named):
         assert [later for later in named[number:] if path.startswith(f"{later}/")] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#!/usr/bin/env -S -u {0} python3",
+        "#!/usr/bin/env -S --unset {0} python3",
+        "#!/usr/bin/env -S --argv0 {0} python3",
+        "#!/usr/bin/env -S -C {0} python3",
+        "#!/usr/bin/env -S -u\t{0} python3",
+        "#!/usr/bin/env -S -uA\u00a0{0} python3",
+        "#!/usr/bin/env -S 'A=b {0}' python3",
+        "#!/usr/bin/env python3 {0}",
+        "#!/usr/bin/python3\t/any/env {0}",
+    ],
+)
+def test_no_word_of_a_first_line_shows_anything_but_the_program_that_is_run(tmp_path: Path, line: str) -> None:
+    tool = program(tmp_path / "opt" / "bin" / "tool")
+    script = program(tmp_path / "script", line.format(tool))
+    assert needed((str(script),), {"PATH": "/usr/bin"}) == (str(script),)
+    control = program(tmp_path / "control", f"#!/usr/bin/env -S -u A {tool}")
+    assert needed((str(control),), {"PATH": "/usr/bin"}) == (str(control), str(tool.parent))
+
+
+def test_no_more_of_a_first_line_counts_than_the_kernel_reads(tmp_path: Path) -> None:
+    tool = program(tmp_path / "opt" / "bin" / "tool")
+    for blanks, shown in ((10, (str(tool.parent),)), (300, ())):
+        script = program(tmp_path / "script", f"#!/usr/bin/env -S A=b{' ' * blanks}{tool}")
+        assert needed((str(script),), {"PATH": "/usr/bin"}) == (str(script), *shown)

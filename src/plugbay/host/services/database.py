@@ -20,6 +20,11 @@ from plugbay.model.errors import CallFailed, Code, Failure, Origin, PlugbayError
 
 IN_MEMORY = ":memory:"
 
+JOURNALS = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a database."""
+
+PRIVATE = 0o600
+
 BUSY_SECONDS = 5.0
 """How long another process may hold the file's lock before a write gives up."""
 
@@ -106,7 +111,7 @@ class Database:
 
     def _connect(self) -> None:
         if self.path != IN_MEMORY:
-            _make_private(Path(self.path))
+            make_private(Path(self.path))
         # Autocommit: transactions begin where `_transaction` says so.
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
@@ -167,7 +172,12 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _make_private(path: Path) -> None:
-    """The file, readable by its owner only; SQLite gives the files beside it the same mode."""
+def make_private(path: Path) -> None:
+    """The file, for its owner's eyes only; SQLite gives those that it makes beside it the same mode. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE))
+    for suffix in ("", *JOURNALS):
+        beside = path.with_name(path.name + suffix)
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # gone meanwhile, or another user's to close
+            if beside.stat().st_mode & 0o077:
+                beside.chmod(PRIVATE)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from plugbay.host.services.open_beneath import open_beneath
 from plugbay.host.services.threads import on_thread
 from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.protected import Entry, Protected
 from plugbay.model.sizes import MAX_PAYLOAD
 
 MAX_FILE = MAX_PAYLOAD
@@ -53,8 +54,15 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 T = TypeVar("T")
 
 
+NOTHING = Protected()
+
+
 class Outside(Exception):
-    """The path leads to where no grant does."""
+    """The path leads to where no grant does, or into `entry`, which no grant opens."""
+
+    def __init__(self, path: str, entry: Entry | None = None) -> None:
+        self.entry = entry
+        super().__init__(path)
 
 
 class Files:
@@ -63,13 +71,16 @@ class Files:
     def __init__(self) -> None:
         self._threads = asyncio.Semaphore(THREADS)
 
-    async def read(self, path: str, roots: Sequence[str]) -> bytes:
-        """What a regular file holds; `roots` are granted folders or files, `~` for the home of whoever runs this."""
-        return await self._run(path, lambda: _with_open(path, roots, 0, _contents))
+    async def read(self, path: str, roots: Sequence[str], protected: Protected = NOTHING) -> bytes:
+        """What a regular file holds; `roots` are granted folders or files, `~` for the home of whoever runs this.
 
-    async def entries(self, path: str, roots: Sequence[str]) -> list[dict[str, Any]]:
+        What is `protected` is not opened, wherever it lies.
+        """
+        return await self._run(path, lambda: _with_open(path, roots, protected, 0, _contents))
+
+    async def entries(self, path: str, roots: Sequence[str], protected: Protected = NOTHING) -> list[dict[str, Any]]:
         """`{"name", "is_dir", "size"}` of what a folder holds, in the order of the file system; links as they are."""
-        return await self._run(path, lambda: _with_open(path, roots, os.O_DIRECTORY, _listed))
+        return await self._run(path, lambda: _with_open(path, roots, protected, os.O_DIRECTORY, _listed))
 
     def close(self) -> None:
         """Nobody waits for the threads any more; they end with what they do. Whoever reads next has others."""
@@ -102,9 +113,9 @@ def _check_text(path: str) -> None:
 # Everything below runs on a thread.
 
 
-def _with_open(path: str, roots: Sequence[str], flags: int, use: Callable[[str, int], T]) -> T:
+def _with_open(path: str, roots: Sequence[str], protected: Protected, flags: int, use: Callable[[str, int], T]) -> T:
     try:
-        fd = _open(path, roots, flags)
+        fd = _open(path, roots, protected, flags)
         try:
             return use(path, fd)
         finally:
@@ -113,7 +124,7 @@ def _with_open(path: str, roots: Sequence[str], flags: int, use: Callable[[str, 
         raise _refused(path, error.strerror or str(error)) from None
 
 
-def _open(path: str, roots: Sequence[str], flags: int) -> int:
+def _open(path: str, roots: Sequence[str], protected: Protected, flags: int) -> int:
     """Judge and open. What is opened has the very name that was judged, for no link was followed on the way."""
     granted = [_real(root) for root in map(os.path.expanduser, roots) if os.path.isabs(root)]
     for left in reversed(range(TRIES)):
@@ -121,6 +132,9 @@ def _open(path: str, roots: Sequence[str], flags: int) -> int:
         real = _real(os.path.normpath(path))
         if not any(real.is_relative_to(root) for root in granted) or any(map(real.is_relative_to, _OF_THE_KERNEL)):
             raise Outside(path)
+        entry = protected.around(str(real))
+        if entry is not None:
+            raise Outside(path, entry)
         try:
             return open_beneath("/", str(real.relative_to("/")), _FLAGS | flags)
         except OSError as error:

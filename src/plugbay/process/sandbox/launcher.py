@@ -16,16 +16,19 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from fcntl import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, fcntl
 from pathlib import Path
 
+from plugbay.model.protected import is_within, protecting
 from plugbay.process.failures import SandboxUnavailable
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import bwrap, runtime, seccomp, stage, system, users
 from plugbay.process.sandbox.cell import Cell
 from plugbay.process.sandbox.cgroup import DEGRADED, Cgroups
+from plugbay.process.sandbox.covers import View, covering
 from plugbay.process.sandbox.forbidden import home_folders, normalised
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
@@ -34,6 +37,20 @@ from plugbay.process.sandbox.sources import Source, open_source, refused
 from plugbay.process.sandbox.words import INSTALL
 
 TMP = "/tmp"
+
+READ, WRITE, LINK, COPY, MADE, EMPTY, UNREADABLE = SHOWN = (
+    "read-only",
+    "writable",
+    "link",
+    "copy",
+    "made",
+    "empty",
+    "unreadable",
+)
+"""How something is seen inside: as it is outside, as a link or a copy, made for the sandbox alone, or covered."""
+
+Keep = Callable[[int], int]
+"""Has a descriptor closed when it is no longer needed."""
 
 _SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE
 
@@ -102,23 +119,20 @@ class Sandbox:
             stage.enter(kept=self.cgroups.bases)
             users.renounce()
         _make_state(policy.state, uid)
-        sources = list(self._sources(cell, program, policy))
-        hidden = [os.path.realpath(path) for path in policy.hidden]
+        view = self._view(cell.keep, program, policy, uid)
         with users.posing_as(uid):
-            for source in sources:
-                _check_rights(source, policy, uid)
-            covers = tuple(_covers(hidden, sources))
             copied = [(cell.hand_over(cell.keep(fd)), path) for fd, path in system.copied()]
         own_network = policy.network.reach is not Reach.HOST
         code = seccomp.program(network=policy.network.reach is not Reach.NONE)
         home = TMP if policy.state is None else str(policy.state)
         files = system.files(home, own_network=own_network)
-        names = [_name(source, sources) for source in sources]
         # From here on this thread does not see /tmp, where plugbay itself may be: everything has been read.
-        places = self._places(cell, sources, uid)
+        places = self._places(cell, [source for source, _ in view.shown], uid)
         binds = [
-            bwrap.Bind(place, name, source.writable) for place, name, source in zip(places, names, sources, strict=True)
+            bwrap.Bind(place, name, source.writable) for place, (source, name) in zip(places, view.shown, strict=True)
         ]
+        # A device, which a bind without devices does not open.
+        binds += [bwrap.Bind(os.devnull, name) for name in view.unreadable]
         plan = bwrap.Plan(
             uid=users.INSIDE,
             seccomp=_given(cell, "filter", code),
@@ -131,7 +145,7 @@ class Sandbox:
             links=system.links(),
             files=(*copied, *((_given(cell, "file", content), path) for path, content in files.items())),
             binds=tuple(binds),
-            hidden=covers,
+            hidden=view.empty,
             masked=system.masked(),
             own_network=own_network and uid is None,  # with a user of its own it is started in one: `Networks`
         )
@@ -143,12 +157,54 @@ class Sandbox:
             return cell.lay_out(sources)
         return [cell.hand_over(source.fd) for source in sources]
 
-    def _sources(self, cell: Cell, program: Program, policy: Policy) -> Iterator[Source]:
+    def visible(self, program: Program, policy: Policy) -> list[tuple[str, str]]:
+        """Everything that the program would see: how, one of `SHOWN`, and the path inside. Nothing is made or started.
+
+        Raises SandboxUnavailable or OSError.
+        """
+        with ExitStack() as stack:
+
+            def keep(fd: int) -> int:
+                stack.callback(os.close, fd)
+                return fd
+
+            there = [path for path in policy.write if os.path.lexists(path)]
+            state = policy.state if policy.state is not None and os.path.lexists(policy.state) else None
+            made = [path for path in (*policy.write, policy.state) if path not in (*there, state, None)]
+            view = self._view(
+                keep,
+                program,
+                replace(policy, write=tuple(there), state=state),
+                users.uid_of(program.label, self.settings),
+            )
+        own_network = policy.network.reach is not Reach.HOST
+        seen = [(READ, bind.path) for bind in system.binds(own_network=own_network)]
+        seen += [(LINK, path) for _, path in system.links()]
+        seen += [(COPY, path) for path in system.COPIED if os.access(path, os.R_OK)]
+        seen += [(MADE, path) for path in system.files(TMP, own_network=own_network)]
+        seen += [(MADE, path) for path in (TMP, "/proc", "/dev")]
+        seen += [(WRITE if source.writable else READ, name) for source, name in view.shown]
+        seen += [(WRITE, str(path)) for path in made]
+        seen += [(EMPTY, path) for path in view.empty]
+        return [*seen, *((UNREADABLE, path) for path in (*view.unreadable, *system.masked()))]
+
+    def _view(self, keep: Keep, program: Program, policy: Policy, uid: int | None) -> View:
+        """Open everything that is shown, and see what of it must be covered. Raises SandboxUnavailable or OSError."""
+        sources = list(self._sources(keep, program, policy))
+        with users.posing_as(uid):
+            for source in sources:
+                _check_rights(source, policy, uid)
+            return covering(keep, sources, policy.hidden)
+
+    def _sources(self, keep: Keep, program: Program, policy: Policy) -> Iterator[Source]:
         """What the policy and the program make visible. A part of something else that is shown is not shown twice."""
-        written = dict.fromkeys((*policy.write, *(() if policy.state is None else (policy.state,))))
-        ruled = [self._open(cell, str(path), writable=True) for path in written]
+        hidden, state = set(policy.hidden), () if policy.state is None else (policy.state,)
+        own = [*map(os.path.realpath, (policy.package, *state)), *policy.own]
+        written = dict.fromkeys((*policy.write, *state))
+        ruled = [self._open(keep, str(path), writable=True) for path in written]
         for source in ruled:
             _check_way(source, ruled)
+            _check_hidden(source, hidden, own)
         yield from ruled
         shown: list[str] = []
         named = dict.fromkeys(map(str, (policy.package, *policy.read, *self.settings.read)))
@@ -157,16 +213,17 @@ class Sandbox:
             needed |= dict.fromkeys(runtime.needed((str(run),), program.env))
         for path in (*named, *needed):
             clean = normalised(path)
-            if not system.is_system(path) and not any(clean == other or _below(clean, other) for other in shown):
-                source = self._open(cell, path, links=path in needed)
+            if not system.is_system(path) and not any(is_within(clean, other) for other in shown):
+                source = self._open(keep, path, links=path in needed)
                 if path in named:
                     _check_way(source, ruled)
+                _check_hidden(source, hidden, (*own, *runtime.host_python()) if path in needed else own)
                 shown += [source.path] if source.folder and source.path == source.resolved else []
                 yield source
 
-    def _open(self, cell: Cell, path: str, *, writable: bool = False, links: bool = False) -> Source:
+    def _open(self, keep: Keep, path: str, *, writable: bool = False, links: bool = False) -> Source:
         source = open_source(path, self._homes, writable=writable, links=links)
-        cell.keep(source.fd)
+        keep(source.fd)
         return source
 
 
@@ -216,36 +273,12 @@ def _check_way(source: Source, ruled: Sequence[Source]) -> None:
             raise refused(source.path, why, "name what it leads to")
 
 
-def _name(source: Source, sources: list[Source]) -> str:
-    """What it is called inside: as outside, unless the way there leads through a link in something else that is shown.
-
-    That link is there inside too, and leads to the name without links.
-    """
-    inside = any(other.folder and _below(source.path, other.path) for other in sources)
-    return source.resolved if inside else source.path
-
-
-def _below(path: str, folder: str) -> bool:
-    """By the letters; with `Path` it would be a quarter of the preparation."""
-    return path.startswith(f"{folder.rstrip('/')}/") and path != folder
-
-
-def _covers(hidden: Sequence[str], sources: list[Source]) -> Iterator[str]:
-    """What must be covered, by the name of the source around it. Asked as the plugin's user, and from the source on:
-    what that user cannot walk to from there is hidden already.
-    """
-    for path in hidden:
-        for source in sources:
-            inner = path.removeprefix(source.resolved + "/")
-            if source.folder and inner != path and _is_folder(inner, source.fd):
-                yield f"{_name(source, sources)}/{inner}"
-
-
-def _is_folder(path: str, at: int) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(path, dir_fd=at, follow_symlinks=False).st_mode)
-    except OSError:
-        return False
+def _check_hidden(source: Source, hidden: Container[str], own: Sequence[str]) -> None:
+    """Held against the list once more: since a policy was made, a link may lead somewhere else."""
+    entry = protecting(source.resolved, hidden, own)
+    if entry is not None:
+        why = f"must not be shown to a plugin: it lies in {entry}, which is the host's own or another plugin's"
+        raise refused(source.path, why, "no grant opens that: take the grant away, or keep the file in another place")
 
 
 def _given(cell: Cell, name: str, content: bytes) -> int:

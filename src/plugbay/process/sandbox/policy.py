@@ -115,8 +115,10 @@ class Policy:
     """The plugin's own folder for what it keeps: its home; made by the launcher. None: its home is /tmp."""
     network: Network = field(default_factory=Network)
     limits: Limits = field(default_factory=Limits)
-    hidden: tuple[Path, ...] = ()
-    """Folders that are covered wherever something around them is shown; what is named above is shown in them."""
+    hidden: tuple[str, ...] = ()
+    """Folders and files, without links, that are never shown, and covered wherever something around them is."""
+    own: tuple[str, ...] = ()
+    """What is shown although it lies in something hidden, beside the package and the state; without links."""
 
     def to_json(self) -> dict[str, Any]:
         """The public shape, as in `plugbay inspect --json`."""

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from plugbay.process.diagnose import Kind, facts, shebang
+from plugbay.process.sandbox.env_line import env_command
 from plugbay.process.sandbox.system import is_system
 
 LINKS = 40
@@ -42,12 +43,10 @@ def _programs(program: str, search_path: str) -> Iterator[str]:
     if os.path.isabs(interpreter) and _runs(interpreter):  # a first line must not show any other file
         yield interpreter
     if os.path.basename(interpreter) == "env":
-        yield from _in_path(argument, search_path)
+        yield from _in_path(env_command(argument), search_path)
 
 
-def _in_path(argument: str, search_path: str) -> list[str]:
-    """What `env` would run: the first word that is neither an option nor a variable, looked up."""
-    name = next((word for word in argument.split() if not word.startswith("-") and "=" not in word), "")
+def _in_path(name: str, search_path: str) -> list[str]:
     paths = [name] if "/" in name else [os.path.join(folder, name) for folder in search_path.split(os.pathsep)]
     return next(([path] for path in paths if os.path.isabs(path) and _runs(path)), [])
 
@@ -63,6 +62,12 @@ def _parts(program: str) -> list[str]:
     if program == sys.executable or os.path.realpath(program) == os.path.realpath(sys.executable):
         return [*_host_python(), *around]  # whole prefixes first: what lies in one is not shown once more
     return around
+
+
+@cache
+def host_python() -> tuple[str, ...]:
+    """Where the host's own Python is, by its true names: shown to those who need it, wherever it lies."""
+    return tuple(dict.fromkeys(map(os.path.realpath, _host_python())))
 
 
 @cache
