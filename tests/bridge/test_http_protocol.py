@@ -1,4 +1,4 @@
-"""Clients that take their time, and too many of them. Real sockets, and the servers as they are configured."""
+"""Clients that take their time, too many of them, and requests whose end is unclear. Real sockets and servers."""
 
 from __future__ import annotations
 
@@ -19,6 +19,67 @@ from tests.support.patience import until
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 UPLOAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\n"
+
+
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+
+
+def post(*headers: bytes, body: bytes = b"", end: bytes = b"\r\n") -> bytes:
+    return end.join([b"POST / HTTP/1.1", b"host: x", *headers, b"", b""]) + body
+
+
+CHUNKED, CHUNKS = b"transfer-encoding: chunked", b"0\r\n\r\n"
+
+UNCLEAR = {
+    "chunks and a length": post(b"content-length: 5", CHUNKED, body=CHUNKS),
+    "a length and chunks": post(CHUNKED, b"content-length: 5", body=CHUNKS),
+    "two equal lengths": post(b"content-length: 2", b"content-length: 2", body=b"{}"),
+    "two lengths": post(b"content-length: 2", b"Content-Length: 3", body=b"{} "),
+    "a list of lengths": post(b"content-length: 2, 2", body=b"{}"),
+    "a length with a sign": post(b"content-length: +2", body=b"{}"),
+    "a negative length": post(b"content-length: -2", body=b"{}"),
+    "a length in hex": post(b"content-length: 0x2", body=b"{}"),
+    "a length with a space": post(b"content-length : 2", body=b"{}"),
+    "an unknown coding": post(b"transfer-encoding: xchunked", body=CHUNKS),
+    "a coding before chunked": post(b"transfer-encoding: gzip, chunked", body=CHUNKS),
+    "chunked twice": post(CHUNKED, CHUNKED, body=CHUNKS),
+    "a folded coding": post(b"transfer-encoding:\r\n chunked", body=CHUNKS),
+    "a folded header": post(b"x-note: a\r\n\tb", b"content-length: 2", body=b"{}"),
+    "a bare LF": post(b"x-note: a\ncontent-length: 2", body=b"{}"),
+    "only bare LF": post(b"content-length: 2", body=b"{}", end=b"\n"),
+    "a bare CR": post(b"x-note: a\rcontent-length: 2", b"content-length: 0"),
+    "a NUL": post(b"x-note: a\0", b"content-length: 0"),
+    "a chunk without a size": post(CHUNKED, body=b"x\r\n" + CHUNKS),
+    "a chunk with a sign": post(CHUNKED, body=b"+0\r\n\r\n"),
+    "a chunk that ends late": post(CHUNKED, body=b"2\r\n{}}\r\n" + CHUNKS),
+    "a chunk size with a bare LF": post(CHUNKED, body=b"0\n\r\n"),
+    "trailers with a bare LF": post(CHUNKED, body=b"0\r\n\n"),
+    "a head without an end": b"GET / HTTP/1.1\r\nhost: x\r\nx-note: " + b"a" * (17 << 10),
+    "a line that is no request": b"GET /\r\nhost: x\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n",
+}
+"""Requests that a proxy before us may read in another way, or cannot be read at all."""
+
+
+class Reading:
+    """An application that reads each body to its end, and remembers the paths."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.paths.append(scope["path"])
+        body, more = b"", True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body, more = body + message["body"], message["more_body"]
+        self.bodies.append(body)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
 
 
 class Waiting:
@@ -178,5 +239,56 @@ def test_too_many_connections_cost_the_longest_idle_one_its_place_and_never_one_
             for reader, writer in busy:
                 await answer(reader)
                 writer.close()
+
+    run(main)
+
+
+def test_requests_that_follow_each_other_on_one_connection_are_served(run: Run) -> None:
+    async def main() -> None:
+        app = Reading()
+        async with serving(app) as port:
+            first = post(CHUNKED, body=b"2\r\n{}\r\n0\r\nx-sum: 1\r\n\r\n")
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(first + post(b"content-length: 2", body=b"{}") + SMUGGLED)
+            assert [b"200 OK" in await answer(reader) for _ in range(3)] == [True] * 3
+            writer.close()
+        assert app.paths == ["/", "/", "/smuggled"] and app.bodies == [b"{}", b"{}", b""]
+
+    run(main)
+
+
+def test_whatever_follows_a_request_of_unclear_length_is_not_served(run: Run) -> None:
+    async def main() -> None:
+        app, wrong = Reading(), {}
+        async with serving(app) as port:
+            for name, request in UNCLEAR.items():
+                app.paths.clear()
+                said = await last_words(port, request + SMUGGLED)
+                if not said.startswith(b"HTTP/1.1 400 ") or said.count(b"HTTP/1.1") > 1 or "/smuggled" in app.paths:
+                    wrong[name] = said
+        assert wrong == {} and app.bodies == []
+
+    run(main)
+
+
+async def last_words(port: int, data: bytes) -> bytes:
+    """What a client hears; a server that closes before it has read all of it may reset the connection."""
+    try:
+        return await came_to(port, data)
+    except ConnectionError:
+        return b"HTTP/1.1 400 (reset)"
+
+
+def test_a_body_that_breaks_while_it_is_answered_ends_the_connection_without_a_second_answer(run: Run) -> None:
+    async def main() -> None:
+        app = Waiting()
+        async with serving(app) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(post(CHUNKED, body=b"2\r\n{}\r\n"))
+            assert b"200 OK" in await answer(reader)
+            writer.write(b"x\r\n\r\n" + SMUGGLED)
+            assert await reader.read() == b""
+            writer.close()
+        assert app.asked == 1
 
     run(main)

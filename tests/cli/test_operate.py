@@ -38,6 +38,30 @@ def test_a_plugin_is_granted_called_stopped_started_and_its_lines_are_shown(
         assert server.end() == 0
 
 
+def test_a_word_that_is_neither_a_folder_nor_a_plugin_is_not_found_and_the_server_that_was_asked_is_named(
+    run: Run, cwd: Path
+) -> None:
+    write_plugin(cwd / "plugins", "p")
+    with served(cwd, "plugins") as server:
+        url, state = server.facts["url"], str(cwd / "state")
+        done = run("call", "nowhere", "x", XDG_STATE_HOME=state)
+        assert done.code == 4 and done.out == ""
+        words = " ".join(done.err.split())
+        assert f"there is no folder nowhere, and the server {url} has no plugin of that id" in words
+        assert run("call", "nowhere", "x", "--json", XDG_STATE_HOME=state).json["failure"]["code"] == "not_found"
+        for path in ("./nowhere", "plugins/nowhere/"):
+            done = run("call", path, "x", XDG_STATE_HOME=state)
+            assert done.code == 4 and url not in done.err, "no server is asked for a path"
+            assert f"there is no folder {path}, and no plugin has such an id" in " ".join(done.err.split())
+        unknown = run("call", "p", "nothing", XDG_STATE_HOME=state)
+        assert unknown.code == 4 and "no folder" not in unknown.err, "the plugin is there, its export is not"
+        assert run("call", "p", "t", "{}", "--json", XDG_STATE_HOME=state).json["output"] == {}
+        for command in (("logs", "nowhere"), ("stop", "nowhere"), ("grant", "nowhere", "x")):
+            done = run(*command, XDG_STATE_HOME=state)
+            assert done.code == 4 and f"the server {url} refused" in " ".join(done.err.split())
+        assert server.end() == 0
+
+
 def test_without_a_server_it_is_said_how_to_have_one(run: Run) -> None:
     for command in (("ps",), ("logs", "p"), ("start", "p"), ("grant", "p", "x")):
         done = run(*command)

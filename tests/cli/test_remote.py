@@ -16,7 +16,7 @@ import pytest
 
 from plugbay.cli import remote
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.remote import NoServer, Remote, RemoteRefused, might_be_meant, plugin_path
+from plugbay.cli.remote import NoServer, Remote, RemoteRefused, SeveralServers, is_path, might_be_meant, plugin_path
 from plugbay.control.occupancy import Found, announced
 from tests.cli.conftest import MakePlugin, Run
 
@@ -73,7 +73,7 @@ def test_a_question_carries_the_key_and_its_answer_is_read() -> None:
 def test_a_refusal_has_its_reason_and_its_exit_status() -> None:
     with server() as url:
         there = Remote(url, "k")
-        with pytest.raises(RemoteRefused, match="it crashed") as refused:
+        with pytest.raises(RemoteRefused, match=f"the server {url} refused: it crashed") as refused:
             there.post("/refused")
         assert refused.value.exit_status == Exit.LAUNCH
         with pytest.raises(RemoteRefused) as missing:
@@ -106,6 +106,47 @@ def test_the_server_that_runs_here_is_found_by_its_file(tmp_path: Path, monkeypa
         token.unlink()
         with pytest.raises(NoServer, match="No such file"):
             remote.find()
+
+
+def test_of_several_servers_the_one_of_this_folder_is_asked_or_one_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(remote, "directories", lambda: {"state": tmp_path})
+    for name in (remote.SERVER_VARIABLE, remote.TOKEN_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("shop", "bank", "home"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "token").write_text("pb_sk_1\n")
+    shop, bank = (
+        Found(f"http://127.0.0.1:{number}", pid, str(tmp_path / "token"), "/data", str(tmp_path / name))
+        for number, pid, name in ((1, os.getpid(), "shop"), (2, os.getppid(), "bank"))
+    )
+    with announced(tmp_path, shop):
+        monkeypatch.chdir(tmp_path / "home")
+        assert remote.find().url == shop.url, "there is no other"
+        assert f"asking the server {shop.url}, started in" in " ".join(capsys.readouterr().err.split())
+        assert remote.find(quiet=True).url == shop.url and capsys.readouterr().err == ""
+        with announced(tmp_path, bank):
+            with pytest.raises(SeveralServers, match="none of them was started in this folder") as several:
+                remote.find()
+            assert several.value.exit_status == Exit.USAGE
+            for server in (shop, bank):
+                assert f"--server {server.url} (started in {server.folder})" in several.value.hint
+                assert remote.find(server.url).url == server.url, "with the key that it keeps"
+                monkeypatch.chdir(server.folder)
+                assert remote.find().url == server.url
+            monkeypatch.setenv(remote.SERVER_VARIABLE, shop.url)
+            assert remote.find().url == shop.url
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("./x", True), ("../x", True), ("/x", True), ("~/x", True), ("x/", True), ("a/b/c", True), ("x", False)],
+)
+def test_a_word_that_can_only_be_a_path_is_known(word: str, expected: bool) -> None:
+    assert is_path(word) is expected
+    assert not is_path("acme/devkit"), "an id of a package"
 
 
 def test_another_server_needs_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,12 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import plugbay
-from tests.cli.conftest import Run, command, descendants_of, environment, wait_until
+from tests.cli.conftest import Run, command, descendants_of, environment, is_alive, wait_until
 from tests.support.ainb import write_ainb_plugin
 from tests.support.patience import PATIENCE
 
@@ -28,12 +29,15 @@ ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[PX^_][^\x1b]*\
 class Window:
     """`plugbay tui` in a terminal of its own."""
 
-    def __init__(self, cwd: Path, home: Path, *arguments: str | Path, **more: str) -> None:
+    def __init__(
+        self, cwd: Path, home: Path, *arguments: str | Path, before: tuple[str, ...] = (), **more: str
+    ) -> None:
+        """`before`: a program, with its arguments, that becomes `plugbay tui`."""
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         env = environment(home, TERM="xterm-256color", **more)
         self.process = subprocess.Popen(
-            command("tui", *arguments), stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=env
+            [*before, *command("tui", *arguments)], stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=env
         )
         os.close(theirs)
         self._written = b""
@@ -63,17 +67,23 @@ class Window:
         wait_until(lambda: (self.seen, self.process.poll())[1] is not None, "the end of plugbay tui")
         return self.process.returncode
 
+    def hang_up(self) -> None:
+        """Close the terminal under the program."""
+        os.close(self._ours)
+        self._ours = -1
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait(PATIENCE)
-        os.close(self._ours)
+        if self._ours >= 0:
+            self.hang_up()
 
 
 @pytest.fixture
 def window(cwd: Path, tmp_path: Path) -> Iterator[Callable[..., Window]]:
     opened: list[Window] = []
 
-    def window(*arguments: str | Path, **env: str) -> Window:
+    def window(*arguments: str | Path, **env: Any) -> Window:
         opened.append(Window(cwd, tmp_path, *arguments, **env))
         return opened[-1]
 
@@ -104,6 +114,25 @@ def test_a_signal_ends_it_in_good_order(cwd: Path, window: Callable[..., Window]
     terminal.process.send_signal(signal.SIGTERM)
     assert terminal.left() == 128 + signal.SIGTERM
     wait_until(lambda: not descendants_of(terminal.process.pid), "the end of every child")
+
+
+DEAF = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
+
+
+@pytest.mark.parametrize(
+    "before", [("setsid", "--ctty"), ("setsid",), (*DEAF, "setsid", "--ctty")], ids=["its own", "of others", "ignored"]
+)
+def test_it_ends_with_its_terminal_also_where_no_signal_says_so(
+    before: tuple[str, ...], cwd: Path, window: Callable[..., Window]
+) -> None:
+    write_ainb_plugin(cwd / "plugins", "echo", screens=["main"])
+    terminal = window("plugins/echo", before=before)
+    terminal.shows("echo 42x20")
+    children = descendants_of(terminal.process.pid)
+    assert children
+    terminal.hang_up()
+    wait_until(lambda: terminal.process.poll() is not None, "the end of plugbay tui")
+    wait_until(lambda: not any(map(is_alive, children)), "the end of every child")
 
 
 def test_grants_and_folders_are_those_of_the_command_line(cwd: Path, window: Callable[..., Window]) -> None:

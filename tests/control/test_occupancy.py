@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.control.occupancy import Found, announced, look, occupied
+from plugbay.control.occupancy import Found, announced, meant, occupied, running
 from plugbay.store.locks import InUse
 
 HOLDER = """
@@ -21,8 +21,8 @@ with occupied(Path(sys.argv[1])):
     sys.stdin.read()
 """
 
-SERVER = Found("http://127.0.0.1:1", os.getpid(), "/data/operator.token", "/data")
-OTHER = Found("http://127.0.0.1:2", os.getppid(), "/other/operator.token", "/other")
+SERVER = Found("http://127.0.0.1:1", os.getpid(), "/data/operator.token", "/data", "/work/shop")
+OTHER = Found("http://127.0.0.1:2", os.getppid(), "/other/operator.token", "/other", "/work")
 
 
 def test_a_second_server_is_told_who_was_first_and_a_killed_one_holds_nothing(tmp_path: Path) -> None:
@@ -45,22 +45,44 @@ def test_a_second_server_is_told_who_was_first_and_a_killed_one_holds_nothing(tm
 
 def test_a_server_is_found_for_as_long_as_it_is_announced(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    assert look(folder) is None
+    assert running(folder) == []
     with announced(folder, SERVER):
-        assert look(folder) == SERVER
+        assert running(folder) == [SERVER]
         assert file_of(SERVER, folder).stat().st_mode & 0o777 == 0o600
-    assert look(folder) is None
+    assert running(folder) == []
 
 
-def test_of_several_servers_the_one_that_was_started_last_is_found_whoever_ends_first(tmp_path: Path) -> None:
+def test_several_servers_are_found_in_the_order_of_their_start_whoever_ends_first(tmp_path: Path) -> None:
     with announced(tmp_path, SERVER):
         with announced(tmp_path, OTHER):
             os.utime(file_of(SERVER, tmp_path), ns=(1, 1))
-            assert look(tmp_path) == OTHER
+            assert running(tmp_path) == [SERVER, OTHER]
             os.utime(file_of(OTHER, tmp_path), ns=(0, 0))
-            assert look(tmp_path) == SERVER
-        assert look(tmp_path) == SERVER, "the one that is left"
-    assert look(tmp_path) is None
+            assert running(tmp_path) == [OTHER, SERVER]
+        assert running(tmp_path) == [SERVER], "the one that is left"
+    assert running(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("here", "expected"),
+    [
+        ("/work/shop", [SERVER]),
+        ("/work/shop/plugins", [SERVER]),
+        ("/work", [OTHER]),
+        ("/work/shopping", [OTHER]),
+        ("/home", [SERVER, OTHER]),
+    ],
+)
+def test_of_several_servers_the_one_of_this_folder_is_meant(here: str, expected: list[Found]) -> None:
+    assert meant([SERVER, OTHER], Path(here)) == expected
+    assert meant([SERVER], Path(here)) == [SERVER], "there is no other"
+    assert meant([], Path(here)) == []
+
+
+def test_a_server_of_the_root_folder_or_of_an_older_plugbay_belongs_to_no_folder() -> None:
+    of_root = Found("http://127.0.0.1:3", 3, "t", "/d", "/")
+    older = Found("http://127.0.0.1:4", 4, "t", "/d")
+    assert meant([of_root, older], Path("/home/ada")) == [of_root, older]
 
 
 def test_a_server_that_was_killed_is_passed_over_and_the_next_one_clears_its_file_away(tmp_path: Path) -> None:
@@ -70,21 +92,21 @@ def test_a_server_that_was_killed_is_passed_over_and_the_next_one_clears_its_fil
     left = announced(tmp_path, killed)
     left.__enter__()
     assert file_of(killed, tmp_path).exists()
-    assert look(tmp_path) is None
+    assert running(tmp_path) == []
     with announced(tmp_path, SERVER):
-        assert look(tmp_path) == SERVER
+        assert running(tmp_path) == [SERVER]
         assert not file_of(killed, tmp_path).exists()
     left.__exit__(None, None, None)
 
 
 def test_a_file_that_others_could_have_written_or_that_is_no_json_tells_nothing(tmp_path: Path) -> None:
     with announced(tmp_path, SERVER):
-        assert look(tmp_path) == SERVER
+        assert running(tmp_path) == [SERVER]
         file_of(SERVER, tmp_path).chmod(0o666)
-        assert look(tmp_path) is None
+        assert running(tmp_path) == []
         file_of(SERVER, tmp_path).chmod(0o600)
         file_of(SERVER, tmp_path).write_text("{")
-        assert look(tmp_path) is None
+        assert running(tmp_path) == []
 
 
 def file_of(server: Found, folder: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import anyio
 import pytest
 
 from plugbay.control import sse
@@ -51,7 +52,22 @@ def test_a_reader_that_goes_ends_what_feeds_it(run: Run) -> None:
         ended = list[bool]()
         pieces = told(endless(ended), asyncio.Event())
         await anext(pieces)
-        await pieces.aclose()  # type: ignore[attr-defined]
+        await pieces.aclose()
+        assert ended == [True]
+
+    run(main)
+
+
+def test_a_reader_that_is_cancelled_at_every_await_ends_what_feeds_it(run: Run) -> None:
+    """As Starlette does when a client disconnects."""
+
+    async def main() -> None:
+        ended = list[bool]()
+        pieces = told(endless(ended), asyncio.Event())
+        await anext(pieces)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await anext(pieces)
         assert ended == [True]
 
     run(main)
@@ -64,6 +80,6 @@ def test_silence_is_broken_by_a_sign_of_life(run: Run, monkeypatch: pytest.Monke
         pieces = told(endless([]), asyncio.Event())
         await anext(pieces)
         assert await anext(pieces) == b": still here\n\n"
-        await pieces.aclose()  # type: ignore[attr-defined]
+        await pieces.aclose()
 
     run(main)

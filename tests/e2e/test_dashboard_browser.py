@@ -231,3 +231,27 @@ def test_without_a_script_everything_can_be_read_and_done(browser: Browser, serv
         page.click("button.primary")
         expect(page.locator("h1")).to_have_text("Plugins")
     context.close()
+
+
+def test_the_first_page_of_a_server_without_plugins_stands_still_until_there_is_one(
+    browser: Browser, tmp_path: Path
+) -> None:
+    told = """() => new Promise((done) => {
+      const own = new EventSource("/live/plugins");
+      own.addEventListener("order", () => { own.close(); done(true); });
+    })"""
+    with served(tmp_path) as server, server.client() as client:
+        context = browser.new_context()
+        window, loads = Window(context.new_page(), server, client), []
+        window.page.on(
+            "request", lambda request: loads.append(request.url) if request.is_navigation_request() else None
+        )
+        window.log_in()
+        expect(window.page.locator("h2")).to_have_text("No plugins yet")
+        before = len(loads)
+        for _ in range(3):  # whoever reloads meanwhile takes the question along
+            assert window.page.evaluate(told)
+        assert len(loads) == before and window.complaints == []
+        with window.page.expect_navigation():
+            window.page.evaluate("WORDS.order({into: 'plugins', ids: ['summary', 'plugin-first']})")
+        context.close()

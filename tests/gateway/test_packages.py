@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import logging
+import socket
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +13,17 @@ from pathlib import Path
 import pytest
 
 from plugbay.gateway.errors import GatewayError
+from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.principal import OPERATOR, Principal
 from plugbay.gateway.settings import GatewaySettings
+from plugbay.host.config import Config, NetworkConfig
+from plugbay.host.host import Host
 from plugbay.packages.connection import Connection
 from plugbay.packages.reference import parse
 from plugbay.packages.registry import push
 from plugbay.store.pages import Page
+from tests.packages import lying_registry
+from tests.packages.lying_registry import Answer
 from tests.packages.registry_server import serve
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at
@@ -143,7 +151,8 @@ def test_a_package_comes_from_a_registry_by_its_digest(sqlite_url: str, tmp_path
 
     async def main() -> None:
         settings = GatewaySettings(tmp_path, plain_http=True)
-        async with gateway_at(sqlite_url, tmp_path, settings=settings) as gateway:
+        host = Host([], Config(network=NetworkConfig(allow_private=[registry])))
+        async with gateway_at(sqlite_url, tmp_path, settings=settings, host=host) as gateway:
             row, new = await gateway.packages.pull(OPERATOR, str(pushed.reference))
             assert new and row.status == "available" and row.source == str(pushed.reference)
             assert row.digest == packed.digest
@@ -152,4 +161,47 @@ def test_a_package_comes_from_a_registry_by_its_digest(sqlite_url: str, tmp_path
         reference = parse(f"oci://{registry}/acme/p:1.0.0")
         with Connection(reference, plain_http=True, actions="pull,push") as connection:
             pushed = push(connection, reference, packed.path, {})
+        run(main)
+
+
+DIGEST = f"sha256:{'0' * 64}"
+PLACE = f"/v2/acme/p/manifests/{DIGEST}"
+SECRET = json.dumps({"errors": [{"code": "INTERNAL", "message": "the inner secret"}]}).encode()
+
+
+async def told(gateway: Gateway, address: str) -> tuple[int, str, str]:
+    """Status, code and words for a package at this address, the address itself left out."""
+    with pytest.raises(GatewayError) as caught:
+        await gateway.packages.pull(ADMIN, f"oci://{address}/acme/p@{DIGEST}")
+    error = caught.value
+    assert error.details == {} and "secret" not in error.message
+    return error.status, error.code, error.message.replace(address, "ADDRESS")
+
+
+@requirement("vai:control-package-source")
+def test_who_imports_a_package_learns_nothing_of_what_listens_on_this_machine_or_its_network(
+    sqlite_url: str, tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        settings = GatewaySettings(tmp_path, plain_http=True)
+        async with gateway_at(sqlite_url, tmp_path, settings=settings) as gateway:
+            places = [web, silent, absent, "169.254.169.254:80", "10.255.255.1:22", "localhost:1", "nowhere.invalid"]
+            answers = {await told(gateway, place) for place in places}
+            assert len(answers) == 1 and {answer[:2] for answer in answers} == {(503, "package.registry_failed")}
+            assert seen == [], "nobody was connected to"
+            reasons = " ".join(str(getattr(record, "reason", "")) for record in caplog.records)
+            assert "loopback" in reasons and f'allow_private = ["{web}"]' in reasons, "the operator's log has it"
+        host = Host([], Config(network=NetworkConfig(allow_private=[web, absent])))
+        async with gateway_at(sqlite_url, tmp_path, settings=settings, host=host) as gateway:
+            assert {await told(gateway, place) for place in (web, absent, silent)} == answers
+            assert [request.path for request in seen] == [PLACE], "the operator has opened this one"
+
+    caplog.set_level(logging.WARNING, "plugbay.gateway")
+    with (
+        lying_registry.serve({PLACE: Answer(SECRET, 500)}) as (web, seen),
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.socket() as bound,
+    ):
+        bound.bind(("127.0.0.1", 0))  # and nobody listens
+        silent, absent = (f"127.0.0.1:{each.getsockname()[1]}" for each in (listener, bound))
         run(main)

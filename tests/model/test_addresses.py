@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.model.addresses import DENIED, clean_host, covered, denied, is_address, pair, pair_problem
+from plugbay.model.addresses import DENIED, clean_host, closed, covered, denied, is_address, pair, pair_problem
 from plugbay.model.spec import Access
 from tests.support.requirements import requirement
 
@@ -230,3 +230,20 @@ def test_anything_else_is_none(text: str) -> None:
 
 def test_another_form_of_the_same_address_is_told_the_usual_one() -> None:
     assert pair_problem("[0:0::1]:80") == "must be written [::1]:80"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (["93.184.215.14", "2606:4700::1"], None),
+        (["93.184.215.14", "10.0.0.5"], ("10.0.0.5", "private")),
+        (["10.0.0.6"], None),
+        (["10.0.0.6", "::1"], ("::1", "loopback")),
+        (["93.184.215.15"], ("93.184.215.15", "this machine")),
+        ([], None),
+    ],
+)
+def test_one_address_that_is_closed_closes_the_host_unless_the_operator_opened_it(
+    found: list[str], expected: tuple[str, str] | None
+) -> None:
+    assert closed(found, 443, {"10.0.0.6:443", "10.0.0.5:80"}, {"93.184.215.15"}) == expected

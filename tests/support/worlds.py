@@ -22,6 +22,7 @@ import uvicorn
 import uvloop
 
 from plugbay.control.app import create_app
+from plugbay.control.server import _config
 from plugbay.gateway.clock import stamp
 from plugbay.gateway.compactions import Squeeze
 from plugbay.gateway.gateway import Gateway
@@ -140,7 +141,7 @@ class World:
         if ending:
             app.state.closing.set()
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, access_log=False))
+        server = uvicorn.Server(_config(app))
         serving = asyncio.ensure_future(server._serve(sockets=[listener]))
 
         async def end() -> None:

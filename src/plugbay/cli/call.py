@@ -88,7 +88,7 @@ def call(
     view = call_view.JsonView() if as_json else call_view.HumanView()
     value, about = read_json(given, "the input"), _object(context)
     settings = load_config(config)
-    there = _server(path, plugins, settings, server, token_file)
+    there = _server(path, plugins, settings, server, token_file, as_json)
     if there is not None:
         if grant or grant_all or no_sandbox or trace:
             text = (
@@ -99,6 +99,8 @@ def call(
 
         asked = Question(_full(path, export), value, about, timeout, view.progressed if stream else None)
         ending = remote_call.run(there, asked)
+        if remote_call.is_unknown(there, path, ending):
+            raise Refusal(call_view.no_such_plugin(path, f"the server {there.url} has no plugin of that id"))
         view.ended(ending)
         raise typer.Exit(ending.status)
     if not as_json and remote.might_be_meant(path):
@@ -164,15 +166,15 @@ def _full(plugin_id: str, export: str) -> str:
 
 
 def _server(
-    path: str, plugins: Path | None, config: Config | None, server: str | None, token_file: Path | None
+    path: str, plugins: Path | None, config: Config | None, server: str | None, token_file: Path | None, quiet: bool
 ) -> Remote | None:
     """The running server, if it is a plugin of its that is meant; None: a host of our own is to be asked."""
     if server is None and (plugins is not None or folders.folder_of(Path(path)).is_dir()):
         return None
-    if server is None and ephemeral.declares(config, path):
+    if server is None and (ephemeral.declares(config, path) or remote.is_path(path)):
         return None
     try:
-        return remote.find(server, token_file)
+        return remote.find(server, token_file, quiet=quiet)
     except remote.NoServer:
         if server is not None:
             raise
@@ -188,7 +190,8 @@ def find(path: str, export: str, plugins: Path | None, config: Config | None = N
         return ephemeral.found_in(plugins) if plugins is not None else [], full
     home = ephemeral.home_of(path, plugins)
     if home is None:
-        raise Refusal(call_view.no_such_plugin(path))
+        absent = "no plugin has such an id" if remote.is_path(path) else "no plugin of that id is installed or served"
+        raise Refusal(call_view.no_such_plugin(path, absent))
     found = ephemeral.found_in(home)
     ephemeral.check_id(path, found)
     return found, full

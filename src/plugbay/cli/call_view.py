@@ -77,9 +77,10 @@ def invalid_input(message: str, hint: str = "") -> Failure:
     return Failure(Code.INVALID_INPUT, message, detail={"hint": hint} if hint else {})
 
 
-def no_such_plugin(path: str) -> Failure:
+def no_such_plugin(path: str, nor: str) -> Failure:
+    """A word that names no folder; `nor` says why it is no plugin's id either."""
     hint = f"to call a plugin by its id, say where it is: plugbay call {shlex.quote(path)} … --plugins DIR"
-    return Failure(Code.NOT_FOUND, f"there is no folder {path}", detail={"hint": hint})
+    return Failure(Code.NOT_FOUND, f"there is no folder {path}, and {nor}", detail={"hint": hint})
 
 
 def unknown_id(plugin_id: str, known: Sequence[str]) -> Failure:

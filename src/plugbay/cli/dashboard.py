@@ -20,7 +20,7 @@ def dashboard(
     server: Server = None, token_file: TokenFile = None, open_it: Open = False, as_json: AsJson = False
 ) -> None:
     """Print a link into the dashboard of the running server. It is good for ten minutes, and once."""
-    link = remote.find(server, token_file).post("/api/v1/dashboard-links")
+    link = remote.find(server, token_file, quiet=as_json).post("/api/v1/dashboard-links")
     if as_json:
         output.print_json(link)
     else:

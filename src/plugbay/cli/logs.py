@@ -32,7 +32,7 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Show what a plugin of the running server wrote, and what happened to it."""
-    there, path = remote.find(server, token_file), remote.plugin_path(plugin, "/logs")
+    there, path = remote.find(server, token_file, quiet=as_json), remote.plugin_path(plugin, "/logs")
     if not follow:
         lines = there.get(path, tail=tail)["lines"]
         for line in lines:

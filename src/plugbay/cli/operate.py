@@ -60,7 +60,7 @@ def revoke(
 
 
 def _operate(operation: str, plugin: str, body: Any, server: Any, token_file: Any, as_json: bool) -> None:
-    done = remote.find(server, token_file).post(remote.plugin_path(plugin, f":{operation}"), body)
+    done = remote.find(server, token_file, quiet=as_json).post(remote.plugin_path(plugin, f":{operation}"), body)
     if as_json:
         output.print_json(done)
         return

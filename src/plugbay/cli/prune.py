@@ -27,7 +27,7 @@ def prune(
 
     It does so by itself every ten minutes. Nothing that has not ended is removed, however old it is.
     """
-    done = remote.find(server, token_file).post("/api/v1/records:prune", {"dry_run": dry_run})
+    done = remote.find(server, token_file, quiet=as_json).post("/api/v1/records:prune", {"dry_run": dry_run})
     if as_json:
         output.print_json(done)
         return

@@ -48,7 +48,7 @@ def ps(
     """
     view = JsonView() if as_json else HumanView()
     settings = load_config(config)
-    there = None if plugins is not None else _server(server, token_file, bool(settings and settings.mcp))
+    there = None if plugins is not None else _server(server, token_file, bool(settings and settings.mcp), as_json)
     found = [] if plugins is None else ephemeral.found_in(plugins)
     if there is not None:
         shown = there.get("/api/v1/plugins")["plugins"]
@@ -63,10 +63,10 @@ def ps(
         show(output.out(), shown)
 
 
-def _server(server: str | None, token_file: Path | None, has_others: bool) -> Remote | None:
+def _server(server: str | None, token_file: Path | None, has_others: bool, quiet: bool) -> Remote | None:
     """The running server; None where there is none, and plugbay.toml names plugins that can be shown without."""
     try:
-        return remote.find(server, token_file)
+        return remote.find(server, token_file, quiet=quiet)
     except remote.NoServer as error:
         if server is None and has_others:
             return None

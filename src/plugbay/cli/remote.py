@@ -1,7 +1,7 @@
 """A server that runs, as commands talk to it: found, asked, and understood when it refuses.
 
-Owns where a command looks for a server, and how its refusals become exit statuses. Needs nothing that plugbay itself
-does not: one connection of the standard library for each question.
+Owns which server a command asks, that it says so, and how refusals become exit statuses. Needs nothing that plugbay
+itself does not: one connection of the standard library for each question.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plugbay.cli import output
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import directories
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
     import http.client
+
+    from plugbay.control.occupancy import Found
 
 SERVER_VARIABLE, TOKEN_VARIABLE = "PLUGBAY_SERVER", "PLUGBAY_TOKEN"
 
@@ -37,7 +40,8 @@ HINTS = {
 }
 
 Server = Annotated[
-    str | None, typer.Option(metavar="URL", help="The server to ask, instead of the one started last here.")
+    str | None,
+    typer.Option(metavar="URL", help="The server to ask, if not the one that runs, or runs for this folder."),
 ]
 TokenFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with the key to ask it with.")]
 
@@ -52,49 +56,81 @@ class NoServer(PlugbayError):
         super().__init__(message)
 
 
+class SeveralServers(PlugbayError):
+    """Several servers run, and nothing tells which of them is meant."""
+
+    exit_status = Exit.USAGE
+
+    def __init__(self, found: list[Found]) -> None:
+        folders = {server.folder for server in found}
+        where = "several of them were" if len(folders) == 1 else "none of them was"
+        self.hint = "name one: " + ", or ".join(f"--server {server.url} ({_home(server)})" for server in found)
+        super().__init__(f"{len(found)} plugbay servers run, and {where} started in this folder")
+
+
 class RemoteRefused(PlugbayError):
     """The server has answered, and does not do what it was asked."""
 
-    def __init__(self, status: int, error: dict[str, Any]) -> None:
+    def __init__(self, url: str, status: int, error: dict[str, Any]) -> None:
         self.status = status
         self.error = error
         code = str(error.get("code"))
         self.exit_status = BY_CODE.get(code, STATUSES.get(status, Exit.FAILURE))
         self.hint = HINTS.get(code, "")
-        super().__init__(f"{error.get('message', 'the server gave no reason')} ({error.get('code', status)})")
+        said = f"{error.get('message', 'the server gave no reason')} ({error.get('code', status)})"
+        super().__init__(f"the server {url} refused: {said}")
 
 
-def find(server: str | None = None, token_file: Path | None = None) -> Remote:
-    """The server that is meant, or the one that runs here; raises `NoServer`."""
-    url = server or os.environ.get(SERVER_VARIABLE)
-    if url is None:
-        from plugbay.control.occupancy import look
+def find(server: str | None = None, token_file: Path | None = None, *, quiet: bool = False) -> Remote:
+    """The server that is named, or the one that this folder's commands are about; raises `NoServer`, `SeveralServers`.
 
-        found = look(directories()["state"])
-        if found is None:
-            raise NoServer(
-                "no plugbay server runs here", "plugbay serve DIR starts one, --server URL names one elsewhere"
-            )
-        url, token_file = found.url, token_file or Path(found.token_file)
-    return Remote(url, _token(token_file))
+    Says which one it is unless it was named, was started in this folder, or `quiet` is wanted.
+    """
+    from plugbay.control.occupancy import meant, running
+
+    url, servers = server or os.environ.get(SERVER_VARIABLE), running(directories()["state"])
+    if url is not None:
+        known = [found for found in servers if found.url == url.rstrip("/")]
+        return Remote(url, _token(token_file, known[0].token_file if known else None))
+    chosen = meant(servers, Path.cwd())
+    if not chosen:
+        raise NoServer("no plugbay server runs here", "plugbay serve DIR starts one, --server URL names one elsewhere")
+    if len(chosen) > 1:
+        raise SeveralServers(chosen)
+    (found,) = chosen
+    if not quiet and found.folder != os.getcwd():
+        output.note(f"asking the server {found.url}, {_home(found)}")
+    return Remote(found.url, _token(token_file or Path(found.token_file)))
+
+
+def _home(server: Found) -> str:
+    return f"started in {server.folder}" if server.folder else f"with the data in {server.data}"
+
+
+def is_path(word: str) -> bool:
+    """Whether a word can be nothing but a path; `acme/devkit` can be an id too."""
+    return word.startswith((".", "/", "~")) or word.endswith("/") or word.count("/") > 1
 
 
 def might_be_meant(path: str) -> bool:
     """Whether a word that names a folder here could just as well be an id, and there is a server to know it."""
-    from plugbay.control.occupancy import look
+    from plugbay.control.occupancy import running
 
-    return "/" not in path and not path.startswith(".") and look(directories()["state"]) is not None
+    return "/" not in path and not path.startswith(".") and bool(running(directories()["state"]))
 
 
-def _token(file: Path | None) -> str:
+def _token(file: Path | None, kept: str | None = None) -> str:
+    """The key in this file; else the one in the variable, else the one that a server of this user has `kept`."""
     if file is None:
         token = os.environ.get(TOKEN_VARIABLE, "")
-        if not token:
+        if token:
+            return token
+        if kept is None:
             raise NoServer(
                 "a server that was not started here is asked with a key, and none was given",
                 f"--token-file FILE, or the variable {TOKEN_VARIABLE}",
             )
-        return token
+        file = Path(kept)
     try:
         return file.read_text(encoding="ascii", errors="replace").strip()
     except OSError as error:
@@ -192,7 +228,7 @@ class Remote:
         if answer.status >= 400:
             refusal = _refusal(answer.read(MAX_ANSWER))
             connection.close()
-            raise RemoteRefused(answer.status, refusal)
+            raise RemoteRefused(self.url, answer.status, refusal)
         return connection, answer
 
 

@@ -1,6 +1,6 @@
 """`plugbay call ID EXPORT` on the running server: asked there, shown here as a call on a host of our own would be.
 
-Owns how the server's answer becomes the ending of the command.
+Owns how the server's answer becomes the ending of the command, and whether the server has the plugin at all.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plugbay.cli.call_view import Ending, Question
-from plugbay.model.errors import Failure
+from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.cli.remote import Remote
@@ -29,6 +29,20 @@ def run(there: Remote, question: Question) -> Ending:
         else:
             answer = said
     return _ending(name, answer)
+
+
+def is_unknown(there: Remote, plugin_id: str, ending: Ending) -> bool:
+    """Whether a call ended because the server has no plugin of this id, and not for want of an export."""
+    from plugbay.cli.remote import RemoteRefused, plugin_path
+
+    failure = ending.record.failure if ending.record else None
+    if failure is None or failure.code != Code.NOT_FOUND:
+        return False
+    try:
+        there.get(plugin_path(plugin_id))
+    except RemoteRefused as refused:
+        return refused.status == 404
+    return False
 
 
 def _ending(name: str, answer: dict[str, Any]) -> Ending:

@@ -1,11 +1,12 @@
 """`plugbay tui [DIR…]`: plugins' screens, states and logs in the terminal, on a host that lives just as long.
 
-Owns which plugins are meant, broken ones included, and what is said where there is no Textual or no terminal. What is
-seen is `plugbay.tui`'s; Textual is imported only here, and only when the command runs.
+Owns which plugins are meant, broken ones included, what is said where there is no Textual or no terminal, and that it
+ends with its terminal. What is seen is `plugbay.tui`'s; Textual is imported only here, and only when the command runs.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ import typer
 
 from plugbay.cli import ephemeral, folders, output
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
-from plugbay.cli.exit_codes import Exit
+from plugbay.cli.exit_codes import Exit, for_signal
 
 if TYPE_CHECKING:
     from plugbay.host.discovery import Found
@@ -24,6 +25,9 @@ Places = Annotated[
     list[Path] | None, typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins; this folder if left out.")
 ]
 Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="One more folder of plugins.")]
+
+LOOK_SECONDS = 0.25
+"""Between two looks whether the terminal is still there."""
 
 
 def tui(
@@ -79,7 +83,31 @@ def _find(places: list[Path]) -> list[Found]:
 async def _use(terminal: Terminal) -> None:
     import asyncio
 
-    await terminal.run_async()
+    from plugbay.tui.driver import is_gone
+
+    stdin = sys.stdin.fileno()
+    watching = asyncio.ensure_future(_exit_when_gone(terminal, stdin))
+    try:
+        await terminal.run_async()
+    except OSError:
+        if not is_gone(stdin):
+            raise
+    finally:
+        watching.cancel()
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError  # Textual leaves in good order when it is cancelled, and tells nobody
+    if is_gone(stdin):
+        raise ephemeral.Interrupted(for_signal(signal.SIGHUP))
+
+
+async def _exit_when_gone(terminal: Terminal, stdin: int) -> None:
+    """End the app when its terminal was closed: the signal that says so may be ignored, or be for another session."""
+    import asyncio
+
+    from plugbay.tui.driver import is_gone
+
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        if is_gone(stdin):
+            terminal.exit()

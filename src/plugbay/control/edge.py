@@ -104,8 +104,6 @@ class Edge:
             raise GatewayError(INVALID, "request.host_denied", 421, "this server does not answer under this name")
         if not all(self._known(_site(origin)) for origin in headers.getlist("origin")):
             raise denied("auth.origin_denied", "no page of another site may ask this server")
-        if "transfer-encoding" in headers and "content-length" in headers:
-            raise invalid("request.invalid", "a body has a length or comes in chunks, and a proxy may see it otherwise")
         version = headers.get("x-vai-version", VERSION)
         if version != VERSION:
             text = f"this server speaks version {VERSION} of the API"

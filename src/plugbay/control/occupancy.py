@@ -1,13 +1,13 @@
 """One server for each data directory, and where to find it.
 
-Owns the lock, which the system lets go of however the server ends, and the files that tell commands their addresses. A
-second server is refused and told who was first; nobody is ever ended for it.
+Owns the lock, which the system lets go of however the server ends, the files that tell commands their addresses, and
+which server a command means. A second server is refused and told who was first; nobody is ever ended for it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,6 +36,8 @@ class Found(msgspec.Struct, frozen=True):
     pid: int
     token_file: str
     data: str
+    folder: str = ""
+    """Where it was started; empty where an older server did not tell."""
 
 
 @contextmanager
@@ -55,14 +57,28 @@ def announced(folder: Path, found: Found) -> Iterator[None]:
         own.unlink(missing_ok=True)
 
 
-def look(folder: Path) -> Found | None:
-    """The server that commands should talk to: of those that run, the one that was started last; None without any."""
+def running(folder: Path) -> list[Found]:
+    """The servers that run, in the order of their start."""
     try:
         told = [_read(path) for path in (folder / RUNTIME_FOLDER).iterdir()]
     except OSError:
-        return None
-    running = [(started, found) for started, found in filter(None, told) if _alive(found.pid)]
-    return max(running, key=lambda each: each[0], default=(0, None))[1]
+        return []
+    alive = [(started, found) for started, found in filter(None, told) if _alive(found.pid)]
+    return [found for _, found in sorted(alive, key=lambda each: each[0])]
+
+
+def meant(servers: Sequence[Found], here: Path) -> list[Found]:
+    """The server that a command in the folder `here` is about: the only one, or the one of this folder.
+
+    Of several, that is the one that was started in it, else in the nearest folder above it, the root left aside. More
+    than one: nobody can tell which.
+    """
+    if len(servers) > 1:
+        for folder in (here, *here.parents[:-1]):
+            found = [server for server in servers if server.folder == str(folder)]
+            if found:
+                return found
+    return list(servers)
 
 
 def _read(path: Path) -> tuple[int, Found] | None:

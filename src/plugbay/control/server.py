@@ -114,9 +114,8 @@ async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[
         try:
             await _until_started(server, serving)
             gc.freeze()  # what is there now stays: not to look through it again and again saves a sixth of the time
-            found = Found(
-                url, os.getpid(), str(settings.gateway.data.absolute() / TOKEN_FILE), str(settings.gateway.data)
-            )
+            data = settings.gateway.data.absolute()
+            found = Found(url, os.getpid(), str(data / TOKEN_FILE), str(data), os.getcwd())
             if settings.runtime is not None:
                 stack.enter_context(announced(settings.runtime, found))
             link = app.state.dashboard.link(url, token)

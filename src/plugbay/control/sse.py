@@ -9,12 +9,15 @@ to stop. Refuses to know what the events are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
+import anyio
 import msgspec
 from fastapi import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a comment is sent: proxies drop what is silent for long, and we learn who is gone."""
@@ -49,13 +52,25 @@ class Event(msgspec.Struct, frozen=True):
         return head.encode() + b"data: " + msgspec.json.encode(self.data) + b"\n\n"
 
 
+class _EventStream(StreamingResponse):
+    """Closes what it tells when the reader goes, also one that goes while a piece is being sent."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(pieces, media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"})
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._pieces):
+            await super().__call__(scope, receive, send)
+
+
 def event_stream(request: Request, events: AsyncIterator[Event]) -> StreamingResponse:
     """The answer that tells these events."""
     closing: asyncio.Event = request.app.state.closing
-    return StreamingResponse(told(events, closing), media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"})
+    return _EventStream(told(events, closing))
 
 
-async def told(events: AsyncIterator[Event], closing: asyncio.Event) -> AsyncIterator[bytes]:
+async def told(events: AsyncIterator[Event], closing: asyncio.Event) -> AsyncGenerator[bytes, None]:
     """These events as bytes, until they end, the reader goes, or `closing` is set."""
     end = asyncio.ensure_future(closing.wait())
     pending: asyncio.Task[Event | None] | None = None
@@ -71,7 +86,9 @@ async def told(events: AsyncIterator[Event], closing: asyncio.Event) -> AsyncIte
                 return
             yield event.encode()
     finally:
-        await _leave(events, end, pending)
+        # Starlette cancels whoever tells events to a reader that has gone, and anyio does so again at every await.
+        with anyio.CancelScope(shield=True):
+            await _leave(events, end, pending)
 
 
 async def _next(events: AsyncIterator[Event]) -> Event | None:

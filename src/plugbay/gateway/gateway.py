@@ -99,7 +99,9 @@ class Gateway:
         # Packages, bindings, invocations, credentials, secrets, the marketplace.
         self.live = Live()
         self.releases = Releases(settings.data, lambda: datetime.fromtimestamp(clock.now(), UTC))
-        rules = PackageSettings(settings.require_signature, settings.plain_http)
+        rules = PackageSettings(
+            settings.require_signature, settings.plain_http, frozenset(host.config.network.allow_private)
+        )
         self.packages = Packages(database, self.releases, self.audit, clock, rules)
         keyring = load_keyring(settings.data, os.environ)
         self.secrets = Secrets(database, self.orgs, self.audit, keyring, clock)

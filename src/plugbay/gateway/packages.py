@@ -2,12 +2,14 @@
 
 Owns who may bring packages, whose they are, and which of them may be used: one whose signature counts is available, any
 other is kept and quarantined, unless the operator asks for no signatures. How files are unpacked, verified and kept is
-`releases`'.
+`releases`'. A registry is asked at public addresses, and at those that the operator allows (`[network] allow_private`).
+Why one failed is in the log: callers get the same answer whatever is at an address, and no word of what it said.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import tempfile
 from collections.abc import Awaitable
 from contextlib import ExitStack
@@ -41,8 +43,10 @@ T = TypeVar("T")
 UPLOAD = "upload"
 """The source of what came with the request itself."""
 
-_ELSEWHERE = frozenset({Reason.REGISTRY_FAILED, Reason.UNAUTHORIZED})
-"""Reasons that lie with a registry."""
+LOG = logging.getLogger("plugbay.gateway")
+
+_UNREACHED = frozenset({Reason.REGISTRY_FAILED, Reason.INSECURE_TRANSPORT})
+"""Reasons that would tell a caller what answers at an address: a registry, something else, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class PackageSettings:
     """Only a package that a trusted key has signed can be used."""
     plain_http: bool = False
     """A registry on this machine is asked without TLS."""
+    opened: frozenset[str] = frozenset()
+    """`address:port` of registries that are asked although their address is not public."""
 
 
 class Packages:
@@ -85,12 +91,13 @@ class Packages:
         """Fetch a package from its registry, by its digest, and keep it; and whether it was not there before."""
         reference = _pinned(source)
         with tempfile.TemporaryDirectory(prefix="plugbay-pull-") as folder:
-            archive, signature = await _refusals(asyncio.to_thread(self._pulled, reference, Path(folder)))
+            pulling = asyncio.to_thread(self._pulled, reference, Path(folder))
+            archive, signature = await _refusals(_from_registry(reference, pulling))
             return await self.upload(caller, archive, signature, source=str(reference))
 
     def _pulled(self, reference: Reference, folder: Path) -> tuple[Path, bytes | None]:
         plain = self._settings.plain_http and reference.is_local
-        with Connection(reference, plain_http=plain) as connection:
+        with Connection(reference, plain_http=plain, opened=self._settings.opened) as connection:
             pulled = pull(connection, reference, folder, self._releases.limits)
         return pulled.archive, None if pulled.signature is None else pulled.signature.read_bytes()
 
@@ -219,6 +226,18 @@ def _pinned(source: str) -> Reference:
     return reference
 
 
+async def _from_registry(reference: Reference, work: Awaitable[T]) -> T:
+    """The work, with one refusal for every way in which a registry is not there."""
+    try:
+        return await work
+    except PackageRefused as refused:
+        if refused.reason not in _UNREACHED:
+            raise
+        LOG.warning("a package was not pulled", extra={"source": str(reference), "reason": refused.message})
+        text = f"no registry answers at {reference.registry}, or this server does not connect to its address"
+        raise PackageRefused(Reason.REGISTRY_FAILED, f"{text}; its log has the reason") from None
+
+
 async def _refusals(work: Awaitable[T]) -> T:
     """What the package layer refuses, in the words of the gateway."""
     try:
@@ -237,7 +256,7 @@ def _told(refused: PackageRefused) -> GatewayError:
     code = f"package.{refused.reason}"
     if refused.reason is Reason.TOO_LARGE:
         return too_large(code, refused.message)
-    if refused.reason in _ELSEWHERE:
+    if refused.reason in (Reason.REGISTRY_FAILED, Reason.UNAUTHORIZED):
         return unavailable(code, refused.message)
     return unprocessable(
         code, refused.message, **({"file": refused.detail["file"]} if "file" in refused.detail else {})

@@ -163,7 +163,8 @@ class HostConfig(BaseModel):
 
 
 class NetworkConfig(BaseModel):
-    """Where plugins may be connected to beyond public addresses; which hosts each may reach is a matter of grants."""
+    """Where plugins, and imports of packages, may be connected to beyond public addresses. Which hosts each plugin may
+    reach is a matter of grants."""
 
     model_config = ConfigDict(extra="forbid")
 

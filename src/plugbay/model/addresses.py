@@ -7,7 +7,7 @@ every answer is judged here. Whatever has two readings is refused: one parser fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 from plugbay.model.spec import Access
@@ -99,6 +99,21 @@ def denied(text: str) -> str | None:
                 return why if form is address else f"{form}: {why}"
     is_open = address.version == 4 or any(address in network for network in (_GLOBAL, _MAPPED, _NAT64))
     return None if is_open else "not given out"
+
+
+def closed(
+    found: Iterable[str], port: int, opened: Collection[str], ours: Collection[str] = ()
+) -> tuple[str, str] | None:
+    """The first of a host's addresses that nobody is connected to, and why; None when each of them may be reached.
+
+    A single one is reason enough to reach none: somebody plays tricks. `opened` has each `address:port` that the
+    operator allows all the same, `ours` the addresses of this machine, whose services trust what comes from here.
+    """
+    for address in found:
+        why = denied(address) or ("this machine" if address in ours else None)
+        if why is not None and pair(address, port) not in opened:
+            return address, why
+    return None
 
 
 def covered(access: Iterable[Access], host: str, port: int) -> bool:

@@ -2,7 +2,8 @@
 
 Owns TLS, timeouts, authorization, and what a status of a registry means. Knows no digests' truth: `registry` checks
 what comes. TLS always, but for a registry on this machine; credentials go to the registry and to the token service that
-it names itself, and nowhere else, whatever it redirects to.
+it names itself, and nowhere else, whatever it redirects to. Who asks on behalf of others passes `opened`, and is
+connected to public addresses and to those alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -45,7 +46,15 @@ Content = Callable[[], Iterable[bytes]]
 class Connection:
     """Requests to the registry of one reference."""
 
-    def __init__(self, reference: Reference, *, plain_http: bool = False, actions: str = PULL) -> None:
+    def __init__(
+        self,
+        reference: Reference,
+        *,
+        plain_http: bool = False,
+        actions: str = PULL,
+        opened: Collection[str] | None = None,
+    ) -> None:
+        """`opened`: each `address:port` that is reached though it is not public; None: whoever asks may reach all."""
         if plain_http and not reference.is_local:
             text = f"{reference.registry} is not on this machine, so it is asked over TLS only"
             raise PackageRefused(Reason.INSECURE_TRANSPORT, text, hint="leave out --plain-http")
@@ -53,7 +62,7 @@ class Connection:
         self._scheme = "http" if plain_http else "https"
         self._actions = actions
         self._authorization = ""
-        self._client = _client(f"{self._scheme}://{reference.registry}", self._require_secure)
+        self._client = _client(f"{self._scheme}://{reference.registry}", self._require_secure, opened)
 
     def __enter__(self) -> Self:
         return self
@@ -212,16 +221,21 @@ class Connection:
         return PackageRefused(Reason.REGISTRY_FAILED, f"{self._reference.registry} {text}", hint=hint)
 
 
-def _client(registry: str, on_request: Callable[[httpx2.Request], None]) -> httpx2.Client:
+def _client(
+    registry: str, on_request: Callable[[httpx2.Request], None], opened: Collection[str] | None
+) -> httpx2.Client:
     try:
         import httpx2
+
+        from plugbay.packages.judged import JudgedTransport
     except ImportError:
         text = "registries need the library httpx2, which is not installed"
         raise PackageRefused(Reason.MISSING_EXTRA, text, hint="pip install 'plugbay[oci]'") from None
     return httpx2.Client(
         base_url=registry,
-        # No proxy on the way to this machine: without TLS it could listen in.
-        trust_env=registry.startswith("https://"),
+        transport=None if opened is None else JudgedTransport(opened),
+        # No proxy on the way to this machine: without TLS it could listen in. And none past the rules for addresses.
+        trust_env=opened is None and registry.startswith("https://"),
         timeout=httpx2.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS),
         event_hooks={"request": [on_request]},
         headers={"user-agent": "plugbay", "accept-encoding": "identity"},

@@ -28,6 +28,7 @@ from plugbay.host.status import PluginStatus
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.tui import pages
 from plugbay.tui.canvas import Canvas
+from plugbay.tui.driver import HangupDriver
 from plugbay.tui.footer import KeysFooter
 from plugbay.tui.help import HelpScreen
 from plugbay.tui.logs import LogView
@@ -80,7 +81,7 @@ class Terminal(App[None], inherit_bindings=False):
     ]
 
     def __init__(self, host: Host) -> None:
-        super().__init__()
+        super().__init__(HangupDriver)
         self.host = host
         self.register_theme(THEME)
         self.theme = THEME.name

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
+import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,8 @@ from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.keys import operator_token
 from plugbay.gateway.principal import OPERATOR, Principal
 from plugbay.store.pages import Page
-from tests.control.test_server import served
+from tests.cli.conftest import wait_until
+from tests.control.test_server import Served, served
 from tests.support.dashboards import hosting_at, visitor_of
 from tests.support.gateways import gateway_at, make_key, make_org
 from tests.support.loops import Run
@@ -228,4 +231,65 @@ def test_a_real_server_tells_a_real_browser(tmp_path: Path) -> None:
             out = client.post("/logout", data={"form_key": key}, headers={"origin": server.facts["url"]})
             assert out.status_code == 303
             assert any(line == "event: end" for line in lines)
+        assert server.end() == 0
+
+
+class Watchers:
+    """Pages of one browser, each with a connection of its own."""
+
+    def __init__(self, server: Served) -> None:
+        with server.client() as client:
+            link = client.post("/api/v1/dashboard-links").json()["url"]
+            del client.headers["authorization"]
+            assert client.get(link).status_code == 303
+            cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+        host, _, port = server.facts["url"].removeprefix("http://").rpartition(":")
+        self._address = (host, int(port))
+        self._rest = f" HTTP/1.1\r\nhost: {host}:{port}\r\ncookie: {cookies}\r\n\r\n"
+
+    def ask(self, path: str) -> socket.socket:
+        connection = socket.create_connection(self._address, timeout=30)
+        connection.sendall(f"GET {path}{self._rest}".encode())
+        return connection
+
+    def open(self, path: str) -> tuple[int, socket.socket]:
+        """The status of a stream, which has told something if it is one."""
+        connection = self.ask(path)
+        said = b""
+        while b"\r\n\r\n" not in said or (b" 200 " in said[:20] and b"data: " not in said):
+            piece = connection.recv(1 << 16)
+            assert piece, said
+            said += piece
+        return int(said.split()[1]), connection
+
+    def works(self, path: str) -> bool:
+        status, connection = self.open(path)
+        connection.close()
+        return status == 200
+
+
+def test_a_page_that_is_closed_gives_back_its_place_however_it_is_closed(tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins", "p")
+    paths = ("/live/plugins", "/live/plugins/p", "/live/calls")
+    with served(tmp_path, "plugins") as server:
+        watchers = Watchers(server)
+        for number in range(MAX_STREAMS + len(paths)):
+            path = paths[number % len(paths)]
+            status, connection = watchers.open(path)
+            assert status == 200, f"{number} pages were opened and closed before"
+            connection.close()
+            with watchers.ask(path) as aborted:  # as soon as it has asked, and with a reset
+                aborted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        kept: list[socket.socket] = []
+
+        def is_full() -> bool:
+            """Whether another page is refused; the last ones that were closed may still have their places."""
+            status, connection = watchers.open("/live/plugins")
+            kept.append(connection)
+            return status == 503 and len(kept) > MAX_STREAMS
+
+        wait_until(is_full, "the limit, which is still there")
+        for connection in kept:
+            connection.close()
+        wait_until(lambda: watchers.works("/live/plugins"), "a place for the next page")
         assert server.end() == 0

@@ -189,10 +189,10 @@ class Fetcher:
             found = [url.host] if addresses.is_address(url.host) else await self._resolve(url.host, url.port)
         except OSError as error:
             raise broken(f"{url.host} cannot be resolved: {_reason(error)}") from None
-        for address in found:
-            why = addresses.denied(address)
-            if why is not None and addresses.pair(address, url.port) not in self._allow_private:
-                raise _denied(f"{url.host} is at {address}, and no plugin is connected there: {why}")
+        closed = addresses.closed(found, url.port, self._allow_private)
+        if closed is not None:
+            address, why = closed
+            raise _denied(f"{url.host} is at {address}, and no plugin is connected there: {why}")
         if not found:
             raise broken(f"{url.host} has no address")
         return found

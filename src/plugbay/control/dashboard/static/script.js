@@ -49,7 +49,8 @@ const WORDS = {
 
   order({ into, ids }) {
     const parent = byId(into);
-    if (!parent) return location.reload(); // there were no rows when the page was made
+    // The page has no table when it was made without rows. With the first row it is made again, and not before.
+    if (!parent) return ids.every(byId) || location.reload();
     const rows = ids.map(byId).filter((row) => row && row.parentNode === parent);
     [...parent.children].filter((row) => !rows.includes(row)).forEach((row) => row.remove());
     rows.forEach((row, at) => parent.children[at] !== row && parent.insertBefore(row, parent.children[at]));

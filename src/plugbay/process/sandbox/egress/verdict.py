@@ -68,20 +68,17 @@ def not_public(network: Network, host: str, port: int, found: Sequence[str], our
 
     `ours` are the addresses of this machine, whose services trust what comes from here.
     """
-    for address in found:
-        why = addresses.denied(address)
-        if why is None and address in ours:
-            why = "this machine"
-        if why is None or addresses.pair(address, port) in network.private:
-            continue
-        kind = why.rpartition(": ")[2]  # without the address that another one contains
-        text = f"{host} is at an address that no plugin is connected to ({kind})"
-        return Refusal(
-            403,
-            f"{text}; the operator can open an address and port with allow_private in [network] of plugbay.toml",
-            address,
-        )
-    return None if found else Refusal(502, f"{host} has no address")
+    closed = addresses.closed(found, port, network.private, ours)
+    if closed is None:
+        return None if found else Refusal(502, f"{host} has no address")
+    address, why = closed
+    kind = why.rpartition(": ")[2]  # without the address that another one contains
+    text = f"{host} is at an address that no plugin is connected to ({kind})"
+    return Refusal(
+        403,
+        f"{text}; the operator can open an address and port with allow_private in [network] of plugbay.toml",
+        address,
+    )
 
 
 def other_name(hello: Hello, host: str) -> Refusal | None:
