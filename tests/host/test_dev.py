@@ -45,6 +45,7 @@ def test_what_its_author_runs_is_given_all_the_time_there_is() -> None:
 
 def test_its_end_is_waited_for_only_where_that_is_part_of_the_call() -> None:
     assert attached(SPEC, ("bridge",)).timeouts.teardown < 5
+    assert attached(SPEC, ("bridge",)).timeouts.hung == LONGEST_CALL
     per_call = PluginSpec("p", "1", "rune", Path("/p"), ("x",), lifetime=Lifetime.PER_CALL)
     assert attached(per_call, ("bridge",)).timeouts.teardown == LONGEST_CALL
 

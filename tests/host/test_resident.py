@@ -19,7 +19,6 @@ from plugbay import CallFailed, Code, Host
 from plugbay.host.confinement import own_folder
 from plugbay.host.discovery import Found, discover
 from plugbay.host.status import PluginStatus
-from plugbay.link import stall
 from plugbay.model.lifecycle import State
 from plugbay.model.operations import DeliverEvent, DeliverSnapshot, DispatchCli, PressKey, Render
 from plugbay.model.spec import PluginSpec, RestartPolicy, Timeouts
@@ -771,7 +770,7 @@ def test_a_key_overtakes_fifty_large_snapshots(run: Run, tmp_path: Path) -> None
     run(main)
 
 
-# Answers that come too late, and a child that does not read.
+# Answers that come too late.
 
 
 @requirement("ainb:host-render-watchdog")
@@ -798,27 +797,6 @@ def test_renders_that_are_not_answered_in_time_cost_the_child_nothing_and_late_a
             assert "".join(cell["symbol"] for _, cell in wide.value()["buffer"]["cells"]) == str(pid)
             assert watched.status.counters == {"late_answers": 3}
             assert (watched.state(), watched.status.generation) == (State.RUNNING, 1)
-
-    run(main)
-
-
-@requirement("ainb:host-write-timeout")
-def test_a_child_that_never_reads_its_input_is_killed_in_time(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stall, "WRITE_STALL", 0.2)
-    write_nexo_plugin(tmp_path, body="def tool_invoke(m):\n    time.sleep(1000)\n", tools=["hang"])
-
-    async def main() -> None:
-        async with hosting(tmp_path) as watched:
-            pid = watched.status.pid
-            hanging = asyncio.ensure_future(watched.host.attempt("p_hang", {}))
-            await until(lambda: watched.host.calls.supervisors["p"]._seat.link.waiting == 1)  # type: ignore[attr-defined]
-            large = await watched.host.attempt("p_hang", {"fill": "x" * 1_000_000})
-            for result in (large, await hanging):
-                assert result.failure is not None and "has not read its input" in result.failure.message
-            await until(lambda: "crashed" in watched.names())
-            assert pid is not None and not _alive(pid)
 
     run(main)
 

@@ -112,3 +112,21 @@ def test_at_the_end_everybody_who_waits_is_named_and_nothing_is_left(run: Run) -
         assert (len(bench.in_flight), len(bench.deadlines)) == (0, 0)
 
     run(main)
+
+
+def test_a_call_that_is_due_is_known_as_timed_out_and_one_that_is_taken_before_as_abandoned(run: Run) -> None:
+    async def main() -> None:
+        bench = Bench()
+        silence, told = bench.in_flight.silence, list[int]()
+        silence.on_timeout = lambda: told.append(len(silence.timed_out))
+        bench.add(1, HOUR)
+        bench.more[2] = 0.01
+        bench.add(2, 0.01)
+        sent = bench.in_flight.calls[1][3]
+        bench.in_flight.take(1)
+        await until(lambda: len(bench.in_flight) == 0)
+        await until(lambda: told[-1:] == [1])
+        assert bench.expired == [2, 2]
+        assert silence.working_since == sent
+
+    run(main)

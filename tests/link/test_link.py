@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from plugbay.contracts.base import Role
-from plugbay.link import sender, stall
+from plugbay.link import incoming, sender
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.grace import Grace
 from plugbay.link.hooks import Hooks
@@ -489,36 +489,53 @@ def test_urgent_notifications_overtake_while_the_peer_does_not_read_and_calls_ar
     run(main)
 
 
-def test_a_peer_that_never_reads_is_given_up_after_the_stall_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stall, "WRITE_STALL", 0.05)
-
+def test_a_peer_that_does_not_read_costs_each_call_its_own_time_and_the_link_nothing(run: Run) -> None:
     async def main() -> None:
         pair = await Pair().open()
         pair.plugin_end.stalled = True
-        assert await pair.ask("x" * 100) == Code.TIMEOUT
-        assert pair.host.fault is not None
-        assert "has not read its input" in pair.host.fault.message
+        patient = asyncio.ensure_future(pair.ask("x" * 300_000, timeout=30))
+        await until(lambda: pair.host.waiting == 1)
+        assert await pair.ask("y", timeout=0.02) == Code.TIMEOUT
+        silence = pair.host.silence
+        assert [call.op for call in silence.timed_out] == [InvokeTool("echo", CODEC.dump("y"))]
+        assert silence.working_since is not None and silence.working_since <= silence.timed_out[0].sent
+        pair.plugin_end.resume()
+        assert await patient == "x" * 300_000
+        left: object = silence.working_since
+        assert (pair.host.fault, left, silence.timed_out) == (None, None, [])
 
     run(main)
 
 
-def test_a_slow_peer_that_still_reads_is_not_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stall, "WRITE_STALL", 0.05)
+def test_a_message_that_never_ends_is_the_end_of_the_link(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "FRAME_SECONDS", 0.05)
+
+    async def main() -> None:
+        pair = await Pair(plugin_hooks=Hooks(handler=never)).open()
+        asked = asyncio.ensure_future(pair.ask(1, timeout=30))
+        for _ in range(3):
+            pair.host.data_received(b"x")
+        assert await asked == Code.TIMEOUT
+        assert pair.host.fault is not None and "of which 3 bytes came" in pair.host.fault.message
+
+    run(main)
+
+
+def test_a_message_in_pieces_is_fine_and_so_are_many_that_each_begin_before_the_last_was_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incoming, "FRAME_SECONDS", 0.5)
 
     async def main() -> None:
         pair = await Pair().open()
-        pair.plugin_end.stalled = True
-        call = asyncio.ensure_future(pair.ask("x" * 300_000))
-        await until(lambda: pair.host_end.buffered > 0)
-        while not call.done():
-            pair.plugin_end.stalled = False
-            pair.host_end._push()
-            pair.plugin_end.stalled = True
-            await asyncio.sleep(0.02)
-            pair.plugin_end.stalled = False
-            pair.plugin_end.read_available()
-            pair.plugin_end.stalled = True
-        assert await call == "x" * 300_000
+        begun = pair.deadlines.now()
+        pair.host.data_received(b"x")
+        while pair.deadlines.now() < begun + 1:
+            pair.host.data_received(b"\nx")  # the end of one, the beginning of the next
+            await asyncio.sleep(0.001)
+        assert pair.host.fault is None
+        pair.host.data_received(b"\n")
+        assert len(pair.deadlines) == 0
 
     run(main)
 
@@ -676,7 +693,7 @@ def test_a_caller_whose_progress_callback_raises_costs_nobody_else_an_answer(run
 def test_a_peer_that_asks_and_never_reads_is_not_read_any_more_and_goes_on_when_it_reads(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stall, "MAX_UNREAD", 100_000)
+    monkeypatch.setattr(sender, "MAX_UNREAD", 100_000)
 
     async def main() -> None:
         async def large(op: Operation, progress: Callable[[Any], None]) -> Any:

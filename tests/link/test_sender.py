@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import pytest
 
 from plugbay.contracts.base import Role, Traffic
-from plugbay.link import sender, stall
+from plugbay.link import sender
 from plugbay.link.deadlines import Deadlines
+from plugbay.link.incoming import Incoming
 from plugbay.link.link import Link
 from plugbay.link.memory import memory_pair
 from plugbay.link.sender import Sender
@@ -54,13 +55,12 @@ class Bench:
         self.machine = machine(Role.HOST, CODEC)
         self.ours, self.theirs = memory_pair(loop)
         self.theirs.open(Ear())
-        self.stalls: list[Failure] = []
         self.refusals: list[Any] = []
+        self.failures: list[Failure] = []
         self.sender = Sender(
             self.machine,
             self.ours,
-            Deadlines(loop),
-            self.stalls.append,
+            Incoming(self.ours, Deadlines(loop), self.failures.append),
             lambda op, failure: self.refusals.append((op, failure)),
         )
         self.ours.open(Listener(self.sender))
@@ -163,20 +163,29 @@ def test_after_the_end_nothing_is_sent(run: Run) -> None:
     run(main)
 
 
-def test_a_peer_that_does_not_read_is_reported_and_one_that_reads_late_is_not(
+def taken(bench: Bench) -> int:
+    assert bench.sender.unread is not None
+    return bench.sender.unread[1]
+
+
+def test_a_peer_for_which_too_much_waits_is_not_read_until_it_has_taken_everything(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stall, "WRITE_STALL", 0.05)
+    monkeypatch.setattr(sender, "MAX_UNREAD", 100_000)
 
     async def main() -> None:
-        late, never = Bench(), Bench()
-        for bench in (late, never):
-            bench.theirs.stalled = True
-            bench.sender.notify(DeliverEvent("t", 1))
-        late.theirs.resume()
-        await until(lambda: bool(never.stalls))
-        assert never.stalls[0].code == Code.TIMEOUT
-        assert late.stalls == []
+        bench = Bench()
+        bench.theirs.stalled = True
+        bench.machine.call(1, InvokeTool("t", CODEC.dump("x" * 300_000)))
+        assert (bench.sender.unread, bench.ours._reading) == (None, True)
+        bench.sender.send_now()
+        assert taken(bench) == 0 and not bench.ours._reading
+        bench.theirs.stalled = False
+        bench.ours._push()
+        assert taken(bench) > 0
+        bench.theirs.resume()
+        await until(lambda: bench.sender.unread is None)
+        assert bench.ours._reading
 
     run(main)
 
@@ -207,7 +216,8 @@ def test_for_a_peer_that_has_closed_its_input_nothing_more_is_written(run: Run) 
     async def main() -> None:
         Counting.written = 0
         pipes = Pipes()
-        sender = Sender(Counting(Role.HOST, CODEC), pipes.stream, Deadlines(asyncio.get_running_loop()), print, print)
+        incoming = Incoming(pipes.stream, Deadlines(asyncio.get_running_loop()), print)
+        sender = Sender(Counting(Role.HOST, CODEC), pipes.stream, incoming, print)
         pipes.stream.open(Listener(sender))
         sender.ready()
         for _ in range(20):

@@ -163,3 +163,16 @@ def test_a_group_that_may_not_be_signalled_is_not_an_error(monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "killpg", refuse)
     assert not pidfd.signal_group(1, signal.SIGTERM)
+
+
+def test_a_process_is_stopped_between_sigstop_and_sigcont_and_not_when_it_is_gone(run: Run, started: list[int]) -> None:
+    async def main() -> None:
+        pid = start(started, "/bin/sleep", "60")
+        assert not pidfd.is_stopped(pid)
+        os.kill(pid, signal.SIGSTOP)
+        await eventually(lambda: pidfd.is_stopped(pid))
+        os.kill(pid, signal.SIGCONT)
+        await eventually(lambda: not pidfd.is_stopped(pid))
+        assert not pidfd.is_stopped(0)
+
+    run(main())

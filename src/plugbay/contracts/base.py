@@ -141,6 +141,11 @@ class Machine:
         raise NotImplementedError
 
     @property
+    def has_probe(self) -> bool:
+        """Whether the plugin can be asked `CheckHealth`, which it answers whatever else it can do."""
+        return False
+
+    @property
     def satisfied(self) -> bool:
         """True when the contract expects not one more byte from the peer; the link then stops reading."""
         return False

@@ -93,6 +93,7 @@ class TimeoutOverrides(BaseModel):
     grace: Seconds | None = None
     farewell: Seconds | None = None
     teardown: Seconds | None = None
+    hung: Seconds | None = None
 
     def over(self, defaults: Timeouts) -> Timeouts:
         return replace(defaults, **self.model_dump(exclude_none=True))

@@ -31,7 +31,13 @@ def attached(spec: PluginSpec, command: tuple[str, ...]) -> PluginSpec:
     """Behind `command` its author has a debugger: nothing that the plugin does takes too long."""
     teardown = LONGEST_CALL if spec.lifetime is Lifetime.PER_CALL else FAREWELL
     timeouts = replace(
-        spec.timeouts, handshake=LONGEST_CALL, call=LONGEST_CALL, farewell=FAREWELL, teardown=teardown, term=0.0
+        spec.timeouts,
+        handshake=LONGEST_CALL,
+        call=LONGEST_CALL,
+        hung=LONGEST_CALL,
+        farewell=FAREWELL,
+        teardown=teardown,
+        term=0.0,
     )
     return replace(
         spec, command=command, timeouts=timeouts, patience={}, health_interval=None, restart=UNENDING, sandbox=None

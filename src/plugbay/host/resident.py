@@ -12,7 +12,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from plugbay.host.health import ANSWER_SECONDS, HealthWatch
+from plugbay.host.health import HealthWatch, rule_of
+from plugbay.host.hung import Facts, Hung
 from plugbay.host.idle import IdleWatch
 from plugbay.host.journal import in_words
 from plugbay.host.restart import Quarantine, next_action, remembered
@@ -36,6 +37,8 @@ says otherwise."""
 
 TROUBLE = frozenset({"crashed", "hung", "start_failed", "gave_up", "shutdown_failed"})
 """Events that are in the log and the counters too, for operators who watch no bus."""
+
+HUNG_HINT = "if it needs more time for a call: timeouts = { call = N } in plugbay.toml; else see why it does not answer"
 
 SOURCE = "plugin.supervisor"
 """Who lifecycle events come from."""
@@ -224,9 +227,8 @@ class ResidentSupervisor:
         self.state = step(self.state, Trigger.READY)
         seat.settle()
         seat.child.on_exit(lambda status: self._ended(seat, status))
-        if self._spec.health_interval is not None:
-            patience = self._spec.patience.get("CheckHealth", ANSWER_SECONDS)
-            self._health = HealthWatch(seat.link, self._spec.health_interval, self._hung, patience)
+        rule = rule_of(self._spec, seat.link.machine.has_probe)
+        self._health = HealthWatch(seat.link, rule, seat.child.is_stopped, self._hung)
         if self._spec.idle_seconds is not None:
             now = asyncio.get_running_loop().time
             self._idle = IdleWatch(self._runtime.deadlines, now, self._spec.idle_seconds, self._needed, self._reap)
@@ -255,11 +257,12 @@ class ResidentSupervisor:
         why = Failure(Code.CRASHED, f"it ended with {status.describe()}", origin=Origin.PLUGIN)
         self._failed(seat.link.fault or why, status.code, tail)
 
-    def _hung(self, missed: int) -> None:
-        """It runs and says nothing: the same as a crash, and then it is one."""
-        self._tell("hung", missed_probes=missed)
+    def _hung(self, hung: Hung, facts: Facts) -> None:
+        """It runs and makes no progress: its calls fail, and it is killed and treated as after a crash."""
+        self._tell("hung", missed_probes=len(facts.missed), silent_ms=round(facts.silence * 1000), message=hung.why)
         if self._seat is not None:
-            self._seat.child.kill()
+            text = f"the plugin was hung and is killed: {hung.why}"
+            self._seat.link.fail(Failure(Code.CRASHED, text, origin=Origin.PLUGIN, detail={"hint": HUNG_HINT}))
 
     def _let_go(self) -> None:
         if self._seat is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from plugbay.model.errors import Code, Failure
+
 DEADLINE = "deadline_exceeded"
 """The reason that the link itself gives."""
 
@@ -45,3 +47,9 @@ class Grace:
 
     def end(self) -> None:
         self._tell = None
+
+    def ignored(self) -> Failure:
+        """The time went by without an answer."""
+        self.over = True
+        text = f"it was told to stop ({self.reason}) and did not answer within {self.seconds:g} s"
+        return Failure(Code.TIMEOUT if self.reason == DEADLINE else Code.CANCELLED, text)

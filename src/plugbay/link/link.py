@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from plugbay.contracts.base import Machine
@@ -19,6 +20,7 @@ from plugbay.link.deadlines import Deadlines
 from plugbay.link.grace import DEADLINE, Grace
 from plugbay.link.hooks import Hooks
 from plugbay.link.in_flight import InFlight
+from plugbay.link.incoming import Incoming
 from plugbay.link.sender import Sender
 from plugbay.link.stream import EXIT_NOTICE, ByteStream
 from plugbay.link.tap import Tap
@@ -44,8 +46,8 @@ class Link:
     """The live conversation with one peer."""
 
     __slots__ = tuple(
-        "_answers _deadlines _eof_timer _graces _greeted _has_process _hooks _in_flight _loop _number _parting "
-        "_progress _send _sender _stream _tap _trace fault hello late machine noise".split()
+        "_answers _deadlines _eof_timer _graces _greeted _has_process _hooks _in_flight _incoming _loop _number "
+        "_parting _progress _send _sender _stream _tap _trace fault hello late machine noise silence".split()
     )
 
     def __init__(
@@ -66,12 +68,14 @@ class Link:
         self._has_process = has_process
         self._loop = asyncio.get_running_loop()
         self._in_flight = InFlight(deadlines, self._expire)
+        self.silence = self._in_flight.silence
         self._progress: dict[CallId, Callable[[Any], None]] = {}
         self._graces: dict[CallId, Grace] = {}
         self._number = 0
-        self._sender = Sender(machine, stream, deadlines, self._fail, self._untold, self._trace)
+        self._incoming = Incoming(stream, deadlines, self.fail)
+        self._sender = Sender(machine, stream, self._incoming, self._untold, self._trace)
         self._send = self._sender.send
-        self._answers: Answers | None = None
+        self._answers = Answers(machine, self._hooks.handler, self._send, self._sender.has_room)
         self._eof_timer: asyncio.TimerHandle | None = None
         self._greeted: asyncio.Future[None] | None = None
         self._parting: asyncio.Future[Failure | None] | None = None
@@ -99,7 +103,7 @@ class Link:
 
     def _never_greeted(self, greeted: asyncio.Future[None]) -> None:
         hint = "slow imports, or output that is not flushed? More time: timeouts = { handshake = N } in plugbay.toml"
-        self._fail(Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time", detail={"hint": hint}))
+        self.fail(Failure(Code.TIMEOUT, "the plugin did not complete its handshake in time", detail={"hint": hint}))
 
     async def farewell(self, timeout: float) -> Failure | None:
         """Say good-bye, let the peer finish what is in flight, and wait for its answer; then nothing more is sent.
@@ -135,7 +139,6 @@ class Link:
             self._end(failure or Failure(Code.UNAVAILABLE, "the link was closed"))
         if self._eof_timer is not None:
             self._eof_timer.cancel()
-        self._sender.unstall()
         self._stream.close()
 
     def peer_exited(self) -> None:
@@ -174,7 +177,7 @@ class Link:
             if refusal is not None:
                 return CallFinished(id, None, refusal)
             future: asyncio.Future[CallFinished] = self._loop.create_future()
-            self._in_flight.add(id, future, timeout)
+            self._in_flight.add(id, future, timeout, op)
             if on_progress is not None:
                 self._progress[id] = on_progress
             if grace is not None:
@@ -208,6 +211,16 @@ class Link:
         return len(self._in_flight)
 
     @property
+    def answering(self) -> int:
+        """Requests of the peer's that are being answered."""
+        return len(self._answers)
+
+    @property
+    def unread(self) -> tuple[float, int] | None:
+        """As `Sender.unread`."""
+        return self._sender.unread
+
+    @property
     def dropped(self) -> int:
         """Notifications dropped because the peer did not keep up, or could not have read them."""
         return self._sender.outbox.dropped
@@ -223,8 +236,7 @@ class Link:
     def _abandon(self, id: CallId, reason: str) -> None:
         if self._in_flight.take(id) is not None and self.fault is None:
             self.machine.cancel(id, reason)
-            if self._answers is not None:
-                self._answers.abandoned(id)
+            self._answers.abandoned(id)
             self._send()
 
     def _expire(self, id: CallId) -> None:
@@ -232,10 +244,7 @@ class Link:
         if grace is not None and grace.cancel(DEADLINE):
             return
         failure = Failure(Code.TIMEOUT, "no answer within the time allowed for the call")
-        if grace is not None:
-            grace.over = True
-            failure = _ignored(grace)
-        self._give_up(id, DEADLINE, failure)
+        self._give_up(id, DEADLINE, failure if grace is None else grace.ignored())
 
     def _call_off(self, id: CallId, grace: Grace) -> None:
         """The peer is told, and has the grace to answer all the same: its deadline from now on."""
@@ -246,7 +255,7 @@ class Link:
 
     def _give_up(self, id: CallId, reason: str, failure: Failure) -> None:
         if id in self._in_flight:
-            future, _ = self._in_flight.calls[id]
+            future = self._in_flight.calls[id][0]
             self._abandon(id, reason)
             self._settle(future, CallFinished(id, None, failure))
 
@@ -256,6 +265,7 @@ class Link:
     # The stream's listener.
 
     def data_received(self, data: bytes) -> None:
+        self.silence.heard = monotonic()
         if self._tap is not None:
             self._tap.received(data, self.machine.pending)
         if self._trace is not None:
@@ -266,10 +276,12 @@ class Link:
         except Exception as error:
             events = self._broken(error)
         self._take(events)
+        if (pending := self.machine.pending) or self._incoming.pending:
+            self._incoming.read(len(data), pending)
         if self.fault is not None:
             return
         if self.machine.satisfied:
-            self._stream.pause()
+            self._incoming.end()
         if self.machine.has_outgoing:
             self._sender.send_now()
 
@@ -286,7 +298,7 @@ class Link:
         if self._eof_timer is not None:
             self._eof_timer.cancel()
         self._take(self.machine.receive_eof())
-        self._fail(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
+        self.fail(Failure(Code.CRASHED, "the plugin is gone", origin=Origin.PLUGIN))
 
     def _broken(self, error: Exception) -> list[Event]:
         self._loop.call_exception_handler({"message": "protocol machine raised", "exception": error})
@@ -322,18 +334,18 @@ class Link:
             case Ready():
                 self._ready(event)
             case CallArrived():
-                self._arrived(event)
-            case CancelArrived() if self._answers is not None:
+                self._answers.arrived(event)
+            case CancelArrived():
                 self._answers.cancelled(event)
             case Notified() if self._hooks.notified is not None:
                 self._hooks.notified(event.op)
             case Noise():
                 self._noticed(event)
             case Fault():
-                self._fail(event.failure)
+                self.fail(event.failure)
             case Closed():
                 self._part(None)
-                self._fail(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
+                self.fail(Failure(Code.UNAVAILABLE, "the plugin has left in good order"))
 
     def _ready(self, event: Ready) -> None:
         self.hello = event
@@ -353,18 +365,13 @@ class Link:
         except Exception as error:  # one caller's bug must not cost the others their answers
             self._give_up(event.id, "the caller failed", Failure(Code.INTERNAL, f"on_progress raised {error!r}"))
 
-    def _arrived(self, event: CallArrived) -> None:
-        if self._answers is None:
-            self._answers = Answers(self.machine, self._hooks.handler, self._send, self._sender.has_room)
-        self._answers.arrived(event)
-
     def _noticed(self, event: Noise) -> None:
         self.noise += 1
         if self._hooks.noise is not None:
             self._hooks.noise(event)
 
-    def _fail(self, failure: Failure) -> None:
-        """The peer ended the conversation: everybody who waits learns why, once."""
+    def fail(self, failure: Failure) -> None:
+        """The conversation is over: everybody who waits learns why, once."""
         if self.fault is None:
             self._end(failure if self._hooks.explain is None else self._hooks.explain(failure))
 
@@ -376,21 +383,15 @@ class Link:
         self.fault = failure
         self._sender.over = True
         self._part(failure)
-        self._stream.pause()
+        self._incoming.end()
         for id, future in self._in_flight.end():
             if not future.done():
                 future.set_result(CallFinished(id, None, failure))
         if self._greeted is not None and not self._greeted.done():
             self._greeted.set_result(None)
-        if self._answers is not None:
-            self._answers.stop()
+        self._answers.stop()
         if self._hooks.faulted is not None:
             self._hooks.faulted(failure)
-
-
-def _ignored(grace: Grace) -> Failure:
-    text = f"it was told to stop ({grace.reason}) and did not answer within {grace.seconds:g} s"
-    return Failure(Code.TIMEOUT if grace.reason == DEADLINE else Code.CANCELLED, text)
 
 
 def _never_parted(parting: asyncio.Future[Failure | None]) -> None:

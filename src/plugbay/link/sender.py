@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from plugbay.contracts.base import Machine
-from plugbay.link.deadlines import Deadlines
+from plugbay.link.incoming import Incoming
 from plugbay.link.outbox import BURST, Outbox, weight
-from plugbay.link.stall import StallWatch
 from plugbay.link.stream import ByteStream
 from plugbay.link.tap import Tap
 from plugbay.model.errors import Failure
@@ -32,29 +32,31 @@ BATCH = 16
 MAX_UNSENT = 8 << 20
 """Bytes waiting for a peer that does not read; past this calls and progress are refused instead of queued."""
 
+MAX_UNREAD = 16 << 20
+"""Bytes waiting for a peer, past which it is not read any more either: answers are never dropped, so whoever only asks
+has to wait. Twice what calls alone may fill, because a peer that does one thing at a time must get its answers out."""
+
 
 class Sender:
     """Everything that goes out on one link."""
 
     __slots__ = tuple(
-        "_burst _deadlines _flush_scheduled _handed_over _held _loop _machine _ready _refused _stall _stalled "
-        "_stream _trace outbox over tap".split()
+        "_burst _flush_scheduled _handed_over _held _incoming _loop _machine _muted _ready _refused _stream _trace "
+        "outbox over tap".split()
     )
 
     def __init__(
         self,
         machine: Machine,
         stream: ByteStream,
-        deadlines: Deadlines,
-        stalled: Callable[[Failure], None],
+        incoming: Incoming,
         refused: Callable[[Operation, Failure], None],
         trace: Callable[[str], object] | None = None,
     ) -> None:
-        """`stalled`: told when the peer has stopped reading; `refused`: told what the machine would not send."""
+        """`incoming`: paused while too much waits for the peer; `refused`: told what the machine would not send."""
         self._machine = machine
         self._stream = stream
-        self._deadlines = deadlines
-        self._stalled = stalled
+        self._incoming = incoming
         self._refused = refused
         self._trace = trace
         self._loop = asyncio.get_running_loop()
@@ -64,9 +66,10 @@ class Sender:
         """Frames of this tick that wait for its end."""
         self._handed_over = 0
         """Bytes that the pipe did not take at once when the stream was last given notifications."""
-        self._stall: StallWatch | None = None
         self._ready = False
         self.outbox = Outbox(machine.TRAFFIC)
+        self._muted: tuple[float, int] | None = None
+        """Since when the peer is not read, because too much waits for it, and all that it had taken by then."""
         self.over = False
         """Set it, and nothing more is sent."""
         self.tap: Tap | None = None
@@ -108,9 +111,9 @@ class Sender:
         if self.tap is not None:
             self.tap.sent(data)
         self._stream.write(data)
-        if self._stream.buffered:
-            self._stall = self._stall or StallWatch(self._stream, self._deadlines, self._stalled)
-            self._stall.written()
+        if self._stream.buffered > MAX_UNREAD and self._muted is None:
+            self._muted = (monotonic(), self._stream.sent)
+            self._incoming.pause()
 
     # Calls.
 
@@ -129,6 +132,11 @@ class Sender:
             for op in self.outbox.take_urgent():
                 self._tell(op)
         return True
+
+    @property
+    def unread(self) -> tuple[float, int] | None:
+        """While the peer is not read because too much waits for it: since when, and how much it has taken since."""
+        return None if self._muted is None else (self._muted[0], self._stream.sent - self._muted[1])
 
     # Notifications.
 
@@ -153,15 +161,11 @@ class Sender:
 
     def drained(self) -> None:
         """The peer's pipe has taken everything: there is room for more."""
-        self.unstall()
-        self._drain()
-
-    def unstall(self) -> None:
-        """No more bytes wait, or nobody waits for them."""
         self._handed_over = 0
-        if self._stall is not None:
-            self._stall.stop()
-            self._stall = None
+        if self._muted is not None:
+            self._muted = None
+            self._incoming.read_on()
+        self._drain()
 
     def _drain(self) -> None:
         while self._ready and not (self.over or self._stream.buffered) and (op := self.outbox.take()):

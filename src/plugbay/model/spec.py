@@ -84,6 +84,8 @@ class Timeouts:
     """From SIGTERM to exit, before SIGKILL; 0: there is no SIGTERM."""
     kill: float = 2.0
     """From SIGKILL to reaped."""
+    hung: float = 30.0
+    """Of silence after a call ran into its timeout, until a plugin that stays counts as hung (`host.hung`)."""
 
 
 @dataclass(frozen=True, slots=True)

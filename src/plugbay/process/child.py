@@ -1,13 +1,11 @@
 """Children and their one owner: `Spawner` starts them and answers for all, `Child` is what a caller holds.
 
-Owns every process from the moment it exists until it is collected, and what follows its end: kill the group,
-collect the status, take the last of stderr, tell whoever asked, sweep after it. Refuses to know frames: it
-hands out two descriptors and never looks at what goes through them. Of a confined child it knows the monitor; the
-signals and the end of the plugin behind it are read by its `Cell`.
+Owns every process from the moment it exists until it is collected, and what follows its end: kill the group, collect
+the status, take the last of stderr, tell whoever asked, sweep after it. Refuses to know frames: it hands out two
+descriptors and never looks at what goes through them. Of a confined child it knows the monitor, its `Cell` the plugin.
 
-A child belongs to its spawner before anything is awaited: if the task that asked for it was cancelled or
-waited too long, the child is killed the moment it appears. Everything here runs in one event loop; what blocks
-runs on the threads of `Starts`.
+A child belongs to its spawner before anything is awaited: if the task that asked for it was cancelled or waited too
+long, the child is killed the moment it appears. Everything here runs in one loop; what blocks runs in `Starts`.
 """
 
 from __future__ import annotations
@@ -141,6 +139,10 @@ class Child:
     def has_ended(self) -> bool:
         """Whether the process is gone, even when the loop has not heard of it yet."""
         return self.exit is not None or pidfd.has_ended(self.pid)
+
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped its program."""
+        return self.exit is None and pidfd.is_stopped(self.pid if self.cell is None else self.cell.leader)
 
     def terminate(self) -> None:
         """Ask the whole group to leave."""

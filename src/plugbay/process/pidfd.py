@@ -33,6 +33,15 @@ SIGCHLD, so that the kernel itself collects a child that ended at once."""
 Callback = Callable[[], object]
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped the process (state T), so that it does nothing until another lets it go on."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"T"
+    except (OSError, IndexError):  # it is gone, or there is no /proc
+        return False
+
+
 class ExitWatch:
     """A running watch; `cancel` ends it and gives back its descriptor."""
 

@@ -40,30 +40,31 @@ class LineDecoder:
     cut into chunks.
     """
 
-    __slots__ = ("_buffer", "_cap", "_dropping", "_head", "_max_line")
+    __slots__ = ("_buffer", "_cap", "_dropped", "_head", "_max_line")
 
     def __init__(self, max_line: int, slack: int = SLACK_BYTES) -> None:
         self._max_line = max_line
         self._cap = max_line + slack
         self._head = min(HEAD_BYTES, self._cap + 1)
         self._buffer = bytearray()
-        self._dropping = False
+        self._dropped = 0
+        """Bytes of a line that is being skipped."""
 
     @property
     def pending(self) -> int:
-        """Bytes held back for a line that has no end yet; never more than `max_line + slack`."""
-        return len(self._buffer)
+        """Bytes of a line that has no end yet. At most `max_line + slack` of them are kept, the others are skipped."""
+        return self._dropped or len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes | TooLong]:
         """The lines that `data` completes, in order."""
-        if not (self._buffer or self._dropping):
+        if not (self._buffer or self._dropped):
             return self._whole(data)
         end = data.find(b"\n")
         if end < 0:
             return self._hold(data)
         items = self._hold(data[:end])
-        if self._dropping:
-            self._dropping = False
+        if self._dropped:
+            self._dropped = 0
         else:
             line = bytes(self._buffer)
             self._buffer.clear()
@@ -104,14 +105,15 @@ class LineDecoder:
 
     def _hold(self, data: bytes) -> list[bytes | TooLong]:
         """Keep part of a line, unless that passes the cap; bytes over the cap are never stored."""
-        if self._dropping:
+        if self._dropped:
+            self._dropped += len(data)
             return []
         if len(self._buffer) + len(data) <= self._cap:
             self._buffer += data
             return []
         head = bytes(self._buffer[: self._head]) + data[: self._head]
+        self._dropped = len(self._buffer) + len(data)
         self._buffer.clear()
-        self._dropping = True
         return [TooLong(self._cap + 1, head[: self._head])]
 
     def _judge(self, raw: bytes) -> bytes | TooLong:

@@ -127,6 +127,7 @@ def test_health_is_a_ping_in_the_handshake_era_and_nothing_in_the_modern_one() -
     assert answer(machine, error={"code": -32601, "message": "?"}).failure is not None
     machine.call(2, CheckHealth())
     assert answer(machine, result={}) == CallFinished(2)
+    assert (machine.has_probe, host(era=MODERN).has_probe) == (True, False)
     failure = host(era=MODERN).call(1, CheckHealth())
     assert failure is not None and failure.code == Code.CAPABILITY_NOT_DECLARED
 

@@ -70,6 +70,10 @@ class KagedMachine(FramedMachine):
         self._opening = greeting.opening(self.promise, storage, projects, daemon_version, config, system_config)
         self._probe = HEALTH_CHECK
 
+    @property
+    def has_probe(self) -> bool:
+        return self.role == Role.HOST
+
     # What the peer does.
 
     def receive(self, data: bytes) -> list[Event]:

@@ -103,6 +103,10 @@ class ClientMachine(WelcomingMachine):
         self._wires[id] = wire
         return None
 
+    @property
+    def has_probe(self) -> bool:
+        return self.era == HANDSHAKE
+
     def _said_beside(self, op: Any) -> dict[str, Any] | Failure | None:
         """What the caller adds to `_meta`; of the protocol's own keys he has none to give."""
         meta = getattr(op, "context", {}).get(requests.CONTEXT)
@@ -117,7 +121,7 @@ class ClientMachine(WelcomingMachine):
         if type(op) is InvokeTool:
             return None if op.tool in self._tools else self._no_such_tool(op.tool)
         if type(op) is CheckHealth:
-            return None if self.era == HANDSHAKE else _undeclared("ping, which this revision of MCP does not have")
+            return None if self.has_probe else _undeclared("ping, which this revision of MCP does not have")
         if type(op) is SetLogLevel and op.level not in messages.LEVELS:
             return Failure(Code.INVALID_INPUT, f"the level must be one of {', '.join(messages.LEVELS)}")
         needed = requests.CAPABILITIES[type(op)]

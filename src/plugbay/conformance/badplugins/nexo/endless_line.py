@@ -1,6 +1,6 @@
 """Writes a line that never ends.
 
-It is dropped as it comes, and memory does not grow: timeout.
+It is dropped as it comes, memory does not grow, and at 256 MiB the process goes: frame_too_large.
 """
 
 from __future__ import annotations

@@ -1,0 +1,72 @@
+"""`Incoming`: whether a peer is read, and the limits on a frame of it that has begun and has no end yet.
+
+A contract's machine says how long a frame may be, and some skip a longer line up to its end. This bounds a frame that
+has no end at all, in bytes and in time, whichever contract it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plugbay.link.deadlines import Deadlines
+from plugbay.link.stream import ByteStream
+from plugbay.model.errors import Code, Failure, Origin
+
+MAX_UNENDED = 256 << 20
+"""Bytes of a frame without an end: more than a plugin sends by mistake, so that a line that is too long can be skipped,
+and read in a fraction of a second."""
+
+FRAME_SECONDS = 10.0
+"""From the first byte of a frame to its end, while the peer is read."""
+
+HINT = "a plugin writes each message whole and flushes it, and writes nothing else to stdout"
+
+
+class Incoming:
+    """The input of one link. A timer runs only while a frame is there in part."""
+
+    __slots__ = ("_deadlines", "_fail", "_over", "_stream", "pending")
+
+    def __init__(self, stream: ByteStream, deadlines: Deadlines, fail: Callable[[Failure], None]) -> None:
+        self._stream = stream
+        self._deadlines = deadlines
+        self._fail = fail
+        self._over = False
+        self.pending = 0
+        """Bytes of the frame that is under way; 0 between two frames."""
+
+    def read(self, size: int, pending: int) -> None:
+        """`size` bytes were read, and `pending` bytes of a frame without an end are there now."""
+        same = self.pending > 0 and pending == self.pending + size
+        self.pending = pending
+        if pending > MAX_UNENDED:
+            text = f"the plugin wrote more than {MAX_UNENDED:,} bytes of one message and did not end it"
+            self._fail(Failure(Code.FRAME_TOO_LARGE, text, origin=Origin.PLUGIN, detail={"hint": HINT}))
+        elif not same:
+            self._begin()
+
+    def pause(self) -> None:
+        """Do not read the peer for a while; the time for its frame stands still."""
+        self._deadlines.discard(self)
+        self._stream.pause()
+
+    def read_on(self) -> None:
+        """Read it again; a frame that is there in part has its full time."""
+        if not self._over:
+            self._begin()
+            self._stream.read_on()
+
+    def end(self) -> None:
+        """Never read it again."""
+        self._over = True
+        self.pause()
+
+    def _begin(self) -> None:
+        if self.pending:
+            self._deadlines.add(FRAME_SECONDS, self, Incoming._late)
+        else:
+            self._deadlines.discard(self)
+
+    def _late(self) -> None:
+        text = f"the plugin did not end a message within {FRAME_SECONDS:g} s, of which {self.pending:,} bytes came"
+        self._fail(Failure(Code.TIMEOUT, text, origin=Origin.PLUGIN, detail={"hint": HINT}))
