@@ -29,6 +29,9 @@ ASKS = 24
 
 ALLOWED = 3
 
+USUALLY = 12
+"""Child runs of a harness whose policy says nothing of them."""
+
 POLL_SECONDS = 0.05
 """Between two questions whether it has ended: a server that is quick refuses more than 100 a second."""
 
@@ -124,26 +127,39 @@ def acted(folder: Path, url: str) -> None:
         begun = made(client.post("/v1/harness-executions", json=errand), 202)
         execution = ended(client, f"/v1/harness-executions/{begun['id']}")
         assert execution["status"] == "succeeded", (execution, server.log)
-        judge(client, begun["id"], execution["checkpoint"]["data"])
+        judge(client, begun["id"], execution["checkpoint"]["data"], ALLOWED)
+        judge_invoked(client, errand)
         assert server.end() == 0
 
 
-def judge(client: httpx2.Client, execution_id: str, seen: dict[str, Any]) -> None:
+def judge_invoked(client: httpx2.Client, errand: dict[str, Any]) -> None:
+    """The same harness, invoked: where its policy says nothing, it has the usual limits."""
+    said = {"trigger": errand["trigger"], "policy": {"allow_compaction": False}}
+    body = {"binding_id": errand["binding_id"], "input": said, "chain_id": chain_of(client)["id"]}
+    outcome = made(client.post("/v1/plugin-invocations", json=body, timeout=60), 200)
+    assert outcome["status"] == "succeeded", outcome
+    id = outcome["invocation"]["execution_id"]
+    judge(client, id, outcome["result"]["checkpoint"]["data"], USUALLY)
+    execution = made(client.get(f"/v1/harness-executions/{id}"), 200)
+    assert (execution["status"], execution["session_id"]) == ("succeeded", outcome["invocation"]["session_id"])
+
+
+def judge(client: httpx2.Client, execution_id: str, seen: dict[str, Any], allowed: int) -> None:
     """What the harness saw, and what the gateway has of it."""
     children = Counter(map(tuple, seen["children"]))
     refused = (403, "policy.limit_exceeded", "max_child_runs", None)
-    assert children == {(201, None, None, execution_id): ALLOWED, refused: ASKS - ALLOWED}
+    assert children == {(201, None, None, execution_id): allowed, refused: ASKS - allowed}
     assert (seen["other_chain"], seen["other_run"]) == ("chain.not_found", "chain.not_found")
     assert (seen["unscoped"], seen["operators"]) == ("auth.scope_denied", "auth.scope_denied")
     assert seen["compaction"] == "policy.limit_exceeded"
     assert seen["chains"] == 1 + ASKS, "its own and those it made, and no other session's"
     runs = made(client.get("/v1/runs", params={"execution_id": execution_id}), 200)["items"]
-    assert len(runs) == ALLOWED
+    assert len(runs) == allowed
     [invocation] = made(client.get("/v1/plugin-invocations", params={"execution_id": execution_id}), 200)["items"]
     assert (invocation["execution_class"], invocation["status"]) == ("isolated", "succeeded")
 
 
-@requirement("vai:control-harness-limits")
+@requirement("vai:control-harness-limits", "vai:control-harness-one-way")
 def test_a_harness_in_its_sandbox_is_stopped_by_the_gateway_and_not_by_itself(
     database_url: str, tmp_path: Path
 ) -> None:

@@ -371,6 +371,8 @@ def test_a_plugin_gets_through_with_the_scopes_and_with_nothing_else(name: str, 
             assert refused(answer, 403, "auth.scope_denied") == {"required": ["runs:read"]}
         elif name == "POST /v1/runs/{run_id}:cancel":
             refused(answer, 404, "run.not_found")
+        elif name == "POST /v1/sessions":
+            refused(answer, 422, "session.not_in_lineage")
         else:
             granted(answer)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +12,24 @@ import pytest
 
 from plugbay.gateway.bound_workers import BoundWorkers
 from plugbay.gateway.compactions import Squeeze
+from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.harnesses import Errand
 from plugbay.gateway.principal import OPERATOR
 from plugbay.gateway.runs import Asked
+from plugbay.gateway.settings import GatewaySettings
 from plugbay.gateway.workers import Job, WorkRefused
+from plugbay.host import config
+from plugbay.host.host import Host
 from plugbay.store.bindings import BindingRow
+from plugbay.store.invocations import Wanted
 from plugbay.store.pages import Page
 from tests.support.conversing import CALLER, calls, gateway_with_model, says, settled
+from tests.support.gateways import gateway_at, make_org
+from tests.support.invoking import alive
 from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
+from tests.support.patience import until
 from tests.support.requirements import requirement
 from tests.support.vai import export
 
@@ -135,6 +146,107 @@ def test_a_real_harness_goes_on_from_its_checkpoint(run: Run, sqlite_url: str, t
             await gateway.harnesses.resume(CALLER, begun.id)
             execution, _ = await ended()
             assert (execution.status, execution.resumes) == ("succeeded", 1)
+
+    run(story)
+
+
+STUBBORN = """
+import json
+answers = {answers!r}
+
+def harness(body, m):
+    with open({notes!r}, "w") as file:
+        json.dump({{"pid": os.getpid(), "token": body["context"]["gateway"]["delegation_token"]}}, file)
+    event(m)
+    while True:
+        time.sleep(0.005)
+
+def cancelled(m):
+    if answers:
+        end(m, "cancelled")
+
+def shutdown(m):
+    pass
+"""
+REACH = {"network": "egress", "filesystem": "none", "gateway_api_scopes": ["runs:write"], "secret_slots": []}
+
+
+@requirement("vai:control-harness-cancel")
+@pytest.mark.parametrize("answers", [True, False], ids=["answers and stays", "says nothing"])
+def test_a_cancelled_harness_has_ended_when_its_token_is_dead_and_its_process_gone(
+    run: Run, sqlite_url: str, tmp_path: Path, answers: bool
+) -> None:
+    notes, data = tmp_path / "notes", tmp_path / "data"
+    data.mkdir()
+    toml = '[plugins."acme/p"]\ntimeouts = { grace = 1, teardown = 1 }\n'
+
+    async def story() -> None:
+        host = Host([], config.parse(toml), state_dir=data / "host")
+        settings = GatewaySettings(data, unconfined=True, base_url="http://127.0.0.1:9")
+        async with gateway_at(sqlite_url, data, host=host, settings=settings) as gateway:
+            await make_org(gateway)
+            body = STUBBORN.format(answers=answers, notes=str(notes))
+            package = await Publisher(data, tmp_path).bring(gateway, body, [export("x", "harness", permissions=REACH)])
+            binding = await bind(gateway, package, "x")
+            begun = await gateway.harnesses.create(
+                CALLER, Errand(binding.id, {"type": "user_request", "input": []}, {})
+            )
+            await settled(lambda: gateway.harnesses.get(CALLER, begun.id), lambda now: now[0].status == "running")
+            await until(lambda: notes.exists() and notes.read_text().endswith("}"))
+            seen = json.loads(notes.read_text())
+            assert alive(seen["pid"]) and (await gateway.authenticate(seen["token"])).kind == "delegated"
+            await gateway.harnesses.cancel(CALLER, begun.id)
+            done, _ = await settled(
+                lambda: gateway.harnesses.get(CALLER, begun.id), lambda now: now[0].completed_at is not None
+            )
+            assert not alive(seen["pid"]), "whatever it does, it does not do it any more"
+            assert done.status == "cancelled"
+            with pytest.raises(GatewayError) as refused:
+                await gateway.authenticate(seen["token"])
+            assert refused.value.code == "auth.token_revoked"
+            [record] = (await gateway.invocations.page(OPERATOR, Page(), Wanted({}))).items
+            assert (record.status, record.status_reason) == ("cancelled", "user_cancelled")
+
+    run(story)
+
+
+@requirement("vai:control-harness-cancel")
+def test_the_token_of_a_cancelled_harness_is_dead_while_it_has_its_grace(
+    run: Run, sqlite_url: str, tmp_path: Path
+) -> None:
+    notes, data = tmp_path / "notes", tmp_path / "data"
+    data.mkdir()
+    toml = '[plugins."acme/p"]\ntimeouts = { grace = 60 }\n'
+
+    async def story() -> None:
+        host = Host([], config.parse(toml), state_dir=data / "host")
+        settings = GatewaySettings(data, unconfined=True, base_url="http://127.0.0.1:9")
+        async with gateway_at(sqlite_url, data, host=host, settings=settings) as gateway:
+            await make_org(gateway)
+            body = STUBBORN.format(answers=False, notes=str(notes))
+            package = await Publisher(data, tmp_path).bring(gateway, body, [export("x", "harness", permissions=REACH)])
+            binding = await bind(gateway, package, "x")
+            begun = await gateway.harnesses.create(
+                CALLER, Errand(binding.id, {"type": "user_request", "input": []}, {})
+            )
+            await until(lambda: notes.exists() and notes.read_text().endswith("}"))
+            seen = json.loads(notes.read_text())
+            await gateway.harnesses.cancel(CALLER, begun.id)
+
+            async def refused() -> str:
+                try:
+                    await gateway.authenticate(seen["token"])
+                except GatewayError as error:
+                    return error.code
+                return ""
+
+            assert await settled(refused, bool) == "auth.token_revoked"
+            assert alive(seen["pid"]) and (await gateway.harnesses.get(CALLER, begun.id))[0].status == "running"
+            os.kill(seen["pid"], signal.SIGKILL)
+            done, _ = await settled(
+                lambda: gateway.harnesses.get(CALLER, begun.id), lambda now: now[0].completed_at is not None
+            )
+            assert done.status == "cancelled"
 
     run(story)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from plugbay.gateway.causes import Cause, cause_of
+from plugbay.gateway.credentials import LIMITS
 from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.harnesses import Errand
 from plugbay.gateway.runs import Asked
@@ -57,8 +58,9 @@ async def executed(talk: Talk, **policy: Any) -> HarnessExecution:
 
 
 async def child(talk: Talk, chain_id: str, parent: str | None = None, **claims: Any) -> RunRow:
-    """A run that a plugin starts."""
-    plugin = delegated(["runs:write", "runs:read"], **claims)
+    """A run that a plugin starts which was called for the session of this chain."""
+    chain = await talk.conversations.chains.get(CALLER, chain_id)
+    plugin = delegated(["runs:write", "runs:read"], **{"session_id": chain.session_id, **claims})
     asked = Asked(blocks=HELLO, parent_run_id=parent)
     return await talk.ended(await talk.conversations.runs.create(plugin, chain_id, asked))
 
@@ -117,6 +119,29 @@ def test_a_harness_starts_as_many_runs_as_its_policy_allows(run: Run, database_u
             assert (refused.value.status, refused.value.code) == (403, "policy.limit_exceeded")
             assert refused.value.details == {"limit": "max_child_runs", "max": 2}
             assert await talk.conversations.chains.get(CALLER, execution.chain_id) == before
+
+    run(story)
+
+
+@requirement("vai:control-harness-limits")
+@pytest.mark.parametrize("kind", ["harness", "tool", "hook", "compactor"])
+def test_work_without_a_policy_has_the_usual_limits(run: Run, sqlite_url: str, kind: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, workers=plugins()) as talk:
+            chain = await talk.chain()
+            claims: dict[str, Any] = {"export_kind": kind, "execution_id": "work_1", "policy": {}}
+            for _ in range(LIMITS["max_child_runs"]):
+                last = await child(talk, chain.id, **claims)
+            with pytest.raises(GatewayError) as refused:
+                await child(talk, chain.id, **claims)
+            assert refused.value.details == {"limit": "max_child_runs", "max": 12}
+            deep: dict[str, Any] = {**claims, "execution_id": "work_2"}
+            for depth in range(2, LIMITS["max_depth"] + 1):
+                last = await child(talk, chain.id, last.id, **deep)
+                assert last.depth == depth
+            with pytest.raises(GatewayError) as refused:
+                await child(talk, chain.id, last.id, **deep)
+            assert refused.value.details == {"limit": "max_depth", "max": 4}
 
     run(story)
 

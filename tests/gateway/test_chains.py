@@ -92,7 +92,7 @@ def test_a_fork_cuts_no_call_from_its_result(run: Run, sqlite_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "code"), [({"through": 9}, "chain.no_such_block"), ({"run_id": "run_9"}, "chain.no_such_run")]
+    ("where", "code"), [({"through": 9}, "chain.no_such_block"), ({"run_id": "run_9"}, "run.not_found")]
 )
 def test_a_fork_begins_somewhere(run: Run, sqlite_url: str, where: dict[str, object], code: str) -> None:
     async def story() -> None:

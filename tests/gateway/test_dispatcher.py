@@ -211,7 +211,7 @@ def test_what_a_dead_gateway_held_is_told_by_the_next_one(run: Run, database_url
                 delivered = await the_delivery(after, "delivered")
                 assert (delivered.id, delivered.attempts) == (held.id, 2)
                 outcomes = [attempt.outcome for attempt in await history(after, delivered)]
-                assert outcomes == [None, "succeeded"]
+                assert outcomes == ["interrupted", "succeeded"]
 
     run(story)
 
@@ -241,7 +241,7 @@ def test_an_answer_that_comes_after_its_lease_does_not_count(run: Run, database_
             await asyncio.wait({telling})
             assert (await deliveries(talk)) == [delivered]
             outcomes = [attempt.outcome for attempt in await history(talk, delivered)]
-            assert outcomes == [None, "succeeded"], "one success is written"
+            assert outcomes == ["interrupted", "succeeded"], "one success is written"
 
     run(story)
 
@@ -283,36 +283,87 @@ def test_a_stopped_gateway_lets_go_of_what_it_held(run: Run, sqlite_url: str) ->
 
 
 @requirement("vai:control-delivery-clock")
-def test_a_clock_that_is_set_back_holds_nothing_up(run: Run, sqlite_url: str) -> None:
+@pytest.mark.parametrize("seconds", [5, 300, 600, 86_400])
+def test_a_clock_that_is_set_back_holds_nothing_up(run: Run, database_url: str, seconds: int) -> None:
     async def story() -> None:
         clock, hook = TurnedClock(), Hook(NOT_NOW, {"status": "ack"})
-        async with conversing(sqlite_url, workers=hooked(hook), clock=clock) as talk:
+        async with conversing(database_url, workers=hooked(hook), clock=clock) as talk:
             await talk.answered("go")
             await settled(lambda: deliveries(talk), waits_after(1))
-            clock.wall -= 86_400
+            clock.wall -= seconds
+            clock.turn(backoff.FIRST)
             talk.conversations.dispatcher.wake()
             await the_delivery(talk, "delivered")
 
     run(story)
 
 
-def test_the_last_attempt_of_a_dead_gateway_ends_in_a_dead_letter(run: Run, sqlite_url: str) -> None:
+@requirement("vai:control-delivery-clock")
+def test_a_pause_lasts_as_long_as_it_should_whatever_is_done_to_the_clock(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
-        clock = TurnedClock()
-        async with conversing(sqlite_url, workers=hooked(Hook(NOT_NOW)), clock=clock) as talk:
+        clock, hook = TurnedClock(), Hook(NOT_NOW, {"status": "ack"})
+        async with conversing(sqlite_url, workers=hooked(hook), clock=clock) as talk:
             await talk.answered("go")
-            waiting = await settled(lambda: deliveries(talk), waits_after(1))
-        async with conversing(sqlite_url, workers=hooked(Hook(NOT_NOW)), clock=clock, started=False) as talk:
-            async with talk.database.transaction() as tx:
-                for number in range(7):
-                    clock.turn(1_000)
-                    claimed = await rows.claim(tx, f"dead_{number}", clock.now(), clock.now() + 1, clock.now() + 500, 5)
-                    assert [each.attempts for each in claimed] == [number + 2]
-                clock.turn(1_000)
-                assert await rows.claim(tx, "next", clock.now(), clock.now() + 1, clock.now() + 500, 5) == []
-                assert await rows.give_up_lost(tx, clock.now(), clock.now() + 500) == 1
-            [dead] = await deliveries(talk)
-            assert (dead.id, dead.status, dead.error_code) == (waiting[0].id, "dead_letter", "lease_lost")
+            [waiting] = await settled(lambda: deliveries(talk), waits_after(1))
+            pause = waiting.due_at - clock.now()
+            clock.wall -= 600
+            talk.conversations.dispatcher.wake()
+            [moved] = await settled(lambda: deliveries(talk), lambda all: all[0].due_at < waiting.due_at)
+            assert moved.due_at - clock.now() == pytest.approx(pause) and len(hook.jobs) == 1
+
+    run(story)
+
+
+@requirement("vai:control-delivery-clock")
+@pytest.mark.parametrize("seconds", [300, 600, 86_400])
+def test_a_clock_that_was_set_back_while_no_gateway_ran_holds_nothing_up(
+    run: Run, database_url: str, seconds: int
+) -> None:
+    async def story() -> None:
+        clock, hook = TurnedClock(), Hook(NOT_NOW, {"status": "ack"})
+        async with conversing(database_url, workers=hooked(hook), clock=clock) as talk:
+            await talk.answered("go")
+            await settled(lambda: deliveries(talk), waits_after(1))
+        clock.turn(250)
+        clock.wall -= seconds
+        async with conversing(database_url, workers=hooked(hook), clock=clock) as talk:
+            await settled(lambda: deliveries(talk), lambda all: all[0].due_at <= clock.now() + backoff.FIRST)
+            clock.turn(backoff.FIRST)
+            talk.conversations.dispatcher.wake()
+            await the_delivery(talk, "delivered")
+
+    run(story)
+
+
+@requirement("vai:control-delivery-interrupted")
+def test_gateways_that_end_use_up_no_attempt_but_not_for_ever(
+    run: Run, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "INTERRUPTIONS", 9)
+
+    async def dies(job: Job) -> Any:
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        clock, stuck = TurnedClock(), ScriptedWorkers()
+        stuck.bind("hook", "h", dies, subscribes_to=("run.completed",))
+        for life in range(1, 11):
+            async with conversing(sqlite_url, workers=stuck, clock=clock) as talk:
+                if life == 1:
+                    await talk.answered("go")
+                await until(lambda life=life: len(stuck.jobs) == life)  # type: ignore[misc]
+        assert stuck.jobs[-1].attempt == 10 > backoff.ATTEMPTS
+        async with conversing(sqlite_url, workers=stuck, clock=clock) as talk:
+            dead = await the_delivery(talk, "dead_letter")
+            assert (dead.reason, dead.interruptions) == ("interrupted_too_often", 10)
+            assert [each.outcome for each in await history(talk, dead)] == ["interrupted"] * 10
+            stuck.bind("hook", "h", Hook(NOT_NOW), subscribes_to=("run.completed",))
+            await talk.conversations.deliveries.replay(talk.caller, dead.id)
+            for failures in range(1, backoff.ATTEMPTS + 1):
+                await settled(lambda: deliveries(talk), has_had(10 + failures))
+                clock.turn(backoff.LONGEST)
+                talk.conversations.dispatcher.wake()
+            assert (await the_delivery(talk, "dead_letter")).reason == "attempts_exhausted", "failures still count"
 
     run(story)
 

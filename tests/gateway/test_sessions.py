@@ -82,7 +82,15 @@ def test_a_plugin_sees_its_session_and_what_was_branched_from_it(run: Run, datab
             with pytest.raises(GatewayError) as refused:
                 await sessions.create(plugin)
             assert refused.value.code == "session.not_in_lineage"
-            free = delegated(["sessions:read"], session_id=None)
-            assert len((await sessions.page(free, Page())).items) == 4, "one that was called for no session sees all"
+            lost = delegated(["sessions:read", "sessions:write", "chains:read"], session_id=None)
+            assert (await sessions.page(lost, Page())).items == (), "one that was called for no session sees none"
+            assert (await chains.page(lost, Page())).items == ()
+            for ask in (sessions.get(lost, chain.session_id), chains.get(lost, chain.id)):
+                with pytest.raises(GatewayError) as refused:
+                    await ask
+                assert refused.value.status == 404
+            with pytest.raises(GatewayError) as refused:
+                await sessions.create(lost)
+            assert refused.value.code == "session.not_in_lineage"
 
     run(story)

@@ -15,7 +15,8 @@ from plugbay.host.invocation_context import ExportBinding, Policy
 from plugbay.model.errors import Code
 from plugbay.model.operations import Shutdown
 from plugbay.model.spec import Export, PluginSpec
-from tests.support.invoking import alive, raw_host_of, records, with_host
+from tests.examples.test_devkit import receiver
+from tests.support.invoking import alive, host_of, raw_host_of, records, with_host
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.requirements import requirement
@@ -90,6 +91,83 @@ def test_the_operator_and_the_binding_can_only_want_more_isolation(run: Run, tmp
         assert {record.execution_class for record in records(host)} == {"isolated"}
 
     with_host(run, raw_host_of(root, 'execution_class = "isolated"'), strict)
+
+
+OPEN = {"network": "egress", "filesystem": "scratch", "gateway_api_scopes": [], "secret_slots": []}
+CLOSED = {"network": "none", "filesystem": "none", "gateway_api_scopes": [], "secret_slots": []}
+
+REACHES = """
+import urllib.request
+
+def tool(body, m):
+    found = {"network": False, "scratch": []}
+    try:
+        found["network"] = urllib.request.urlopen(body["input"]["url"], b"{}", timeout=10).status == 200
+    except OSError as error:
+        found["why"] = repr(error)
+    places = [line.split()[4] for line in open("/proc/self/mountinfo") if "/rooms/" in line]
+    for place in places + [body["context"]["scratch_dir"]]:
+        try:
+            open(os.path.join(place, "mine"), "w").close()
+            found["scratch"].append(place)
+        except (OSError, TypeError):
+            pass
+    succeed(m, output(found))
+"""
+
+
+@requirement("vai:host-permissions-by-export")
+def test_a_process_has_the_network_and_a_scratch_directory_when_the_export_that_it_serves_has_them(
+    run: Run, tmp_path: Path
+) -> None:
+    exports = [
+        export(f"{name}_{kind}", permissions=asked, execution_class=kind)
+        for kind in ("isolated", "worker")
+        for name, asked in (("open", OPEN), ("closed", CLOSED), ("online", {**OPEN, "filesystem": "none"}))
+    ]
+    root = write_vai_plugin(tmp_path, REACHES, exports)
+    with receiver() as (url, heard):
+        toml = f'[network]\nallow_private = ["{url.removeprefix("http://")}"]\n'
+
+        async def main(host: Host) -> None:
+            for kind in ("isolated", "worker"):
+                found = {}
+                for name in ("open", "closed", "online"):
+                    result = await host.invoke(f"{name}_{kind}", {"url": url})
+                    found[name] = result.value_or_raise()["structured_output"]
+                assert found["open"]["network"] and found["open"]["scratch"], found
+                assert not found["closed"]["network"] and found["closed"]["scratch"] == [], found
+                assert found["online"]["network"] and found["online"]["scratch"] == [], found
+            assert len(heard) == 4
+            assert {served.share for served in fleet_of(host)._workers} == {
+                frozenset({"network", "filesystem=scratch"}),
+                frozenset({"network"}),
+                frozenset(),
+            }
+
+        with_host(run, host_of(root, f"timeouts = {{ handshake = 30 }}\n{toml}"), main)
+
+
+@requirement("vai:host-permissions-by-export")
+def test_exports_that_ask_for_the_same_access_share_a_confined_worker(run: Run, tmp_path: Path) -> None:
+    body = """
+    count = 0
+
+    def tool(body, m):
+        global count
+        count += 1
+        succeed(m, output({"count": count}))
+    """
+    scoped = {**OPEN, "gateway_api_scopes": ["runs:read"]}
+    asked = {"a": OPEN, "b": scoped, "c": CLOSED}
+    root = write_vai_plugin(tmp_path, body, [export(name, permissions=each, **WORKER) for name, each in asked.items()])
+
+    async def main(host: Host) -> None:
+        counts = [(await host.call(name, {}))["structured_output"]["count"] for name in ("a", "b", "c", "a")]
+        assert counts == [1, 2, 1, 3], "the third has a process of its own"
+        assert host.plugins()[0].ready == 2
+
+    with_host(run, host_of(root, "timeouts = { handshake = 30 }"), main)
 
 
 @requirement("vai:host-inline")
@@ -179,7 +257,7 @@ def test_busy_workers_stay_and_an_org_more_has_a_child_for_its_invocation_alone_
         await until(lambda: len(begun) == 2)
         late = await host.invoke("t", {}, org_id="org_3", timeout=0.2)
         assert late.failure is not None and late.failure.code == Code.OVERLOADED
-        assert host.plugins()[0].busy == 2 and list(fleet_of(host)._workers) == ["org_1"]
+        assert host.plugins()[0].busy == 2 and [served.org for served in fleet_of(host)._workers] == ["org_1"]
         assert all(host.invocations.cancel(record.invocation_id) for record in records(host)[:2])
         results = await asyncio.gather(*tasks)
         pids = {result.value_or_raise()["structured_output"]["pid"] for result in results}
@@ -226,7 +304,10 @@ def test_a_fleet_is_a_supervisor_like_any_other(run: Run, tmp_path: Path) -> Non
         whole.shown()
         assert whole.starting is None and whole.state == "idle"
         await host.stop()
-        assert whole.state == "stopped" and whole.serving("worker", "org_1").state == "stopped"
+        assert (
+            whole.state == "stopped"
+            and whole.serving("worker", "org_1", whole.binding.spec.exports[0]).state == "stopped"
+        )
 
     with_host(run, raw_host_of(root), main)
 

@@ -49,10 +49,12 @@ def test_exports_with_execution_classes_have_a_fleet_and_all_others_one_supervis
     async def main() -> None:
         runtime = Runtime(Spawner(), Deadlines(asyncio.get_running_loop()), MsgspecCodec())
         fleet = supervise(Binding(classed), runtime)
-        assert type(fleet) is Fleet and fleet.serving("worker", "a") is not fleet.serving("worker", "b")
+        [export] = classed.exports
+        assert type(fleet) is Fleet
+        assert fleet.serving("worker", "a", export) is not fleet.serving("worker", "b", export)
         for lifetime in Lifetime:
             one = supervise(Binding(replace(plain, lifetime=lifetime)), runtime)
-            assert one.serving("worker", "a") is one
+            assert one.serving("worker", "a", export) is one
             await one.stop()
         await fleet.stop()
         await runtime.spawner.close()

@@ -170,9 +170,9 @@ def test_a_process_is_stopped_between_sigstop_and_sigcont_and_not_when_it_is_gon
         pid = start(started, "/bin/sleep", "60")
         assert not pidfd.is_stopped(pid)
         os.kill(pid, signal.SIGSTOP)
-        await eventually(lambda: pidfd.is_stopped(pid))
+        await until(lambda: pidfd.is_stopped(pid))
         os.kill(pid, signal.SIGCONT)
-        await eventually(lambda: not pidfd.is_stopped(pid))
+        await until(lambda: not pidfd.is_stopped(pid))
         assert not pidfd.is_stopped(0)
 
     run(main())

@@ -14,15 +14,19 @@ import functools
 import os
 import pwd
 import shutil
+import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from tests.support.patience import PATIENCE
 from tests.support.tiers import first_alone
@@ -133,7 +137,17 @@ class Server:
             finally:
                 await connection.close()
 
-        asyncio.run(execute())
+        with ThreadPoolExecutor(1) as thread:  # a test may be in the middle of a loop of its own
+            thread.submit(asyncio.run, execute()).result()
+
+    def halt(self) -> None:
+        """End it, and every connection to it; what is in it stays."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(STARTING)
+
+    def resume(self) -> None:
+        """Start it again. In the main thread: it ends with the thread that started it."""
+        self._process = self._run()
 
     def stop(self) -> None:
         self._process.terminate()
@@ -148,6 +162,10 @@ class Server:
         data = self.folder / "data"
         made = [*self._as_user(), self._programs / "initdb", "-D", data, "-U", self._user, "-A", "trust", "-N"]
         subprocess.run([*map(str, made), "-E", "UTF8", "--locale=C"], check=True, capture_output=True, cwd="/")
+        return self._run()
+
+    def _run(self) -> subprocess.Popen[bytes]:
+        data = self.folder / "data"
         settings = {**SETTINGS, "unix_socket_directories": str(self.folder)}
         flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         log = open(self.folder / "log", "wb")  # noqa: SIM115 - the server's for as long as it runs
@@ -173,6 +191,26 @@ class Server:
                     said = (self.folder / "log").read_text(errors="replace")
                     raise RuntimeError(f"PostgreSQL does not start: {error}\n{said}") from error
             time.sleep(0.05)
+
+
+@contextmanager
+def away(url: str) -> Iterator[None]:
+    """The database cannot be used meanwhile: PostgreSQL is down, a SQLite file is locked by somebody else."""
+    found = make_url(url)
+    if found.get_backend_name() == "sqlite":
+        other = sqlite3.connect(str(found.database), isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        try:
+            yield
+        finally:
+            other.execute("ROLLBACK")
+            other.close()
+        return
+    postgresql().halt()
+    try:
+        yield
+    finally:
+        postgresql().resume()
 
 
 @functools.cache

@@ -230,10 +230,10 @@ class World:
                 "binding_id": None,
                 "org_id": "org_1",
                 "project_id": "proj_1",
-                "session_id": None,
+                "session_id": self.ids["session_id"],
                 "execution_id": "exec_of_the_world",
                 "scopes": scopes,
-                "policy": {},
+                "policy": {"max_child_runs": 1_000},
                 "issued_at": stamp(now - 10),
                 "expires_at": stamp(now + seconds),
             }

@@ -13,6 +13,7 @@ from pydantic import Field, StringConstraints
 from plugbay.control.models import Answer, Body, ChosenId
 from plugbay.gateway import run_requests as bounds
 from plugbay.gateway.blocks import MAX_BLOCKS
+from plugbay.gateway.credentials import LIMITS
 
 MAX_KEYS = 64
 """Keys of metadata: labels, not a database."""
@@ -291,9 +292,24 @@ class TriggerIn(Body):
 class HarnessPolicy(Body):
     """What the gateway holds a harness to."""
 
-    max_depth: Annotated[int, Field(ge=0, le=64)] = 4
-    max_child_runs: Annotated[int, Field(ge=0, le=100_000)] = 12
-    allow_compaction: bool = True
+    max_depth: Annotated[int, Field(ge=0, le=64)] = LIMITS["max_depth"]
+    max_child_runs: Annotated[int, Field(ge=0, le=100_000)] = LIMITS["max_child_runs"]
+    allow_compaction: bool = LIMITS["allow_compaction"]
+
+
+class TargetIn(Body):
+    session_id: ChosenId | None = None
+    chain_id: ChosenId | None = None
+    execution_id: ChosenId | None = None
+
+
+class HarnessInput(Body):
+    """The `input` of a harness that is started as an invocation: the same as of an execution, and held to the same."""
+
+    mode: Literal["start"] = Field(default="start", description="One goes on with `harness-executions/ID:resume`.")
+    target: TargetIn = Field(default_factory=TargetIn)
+    trigger: TriggerIn = Field(default_factory=TriggerIn)
+    policy: HarnessPolicy = Field(default_factory=HarnessPolicy)
 
 
 class ExecutionIn(Body):

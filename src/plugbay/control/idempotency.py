@@ -32,7 +32,7 @@ from plugbay.control.caller import authenticate, gateway_of
 from plugbay.control.errors import ERRORS
 from plugbay.gateway.errors import GatewayError, invalid
 from plugbay.gateway.gateway import Gateway
-from plugbay.gateway.repeats import KEPT_CREATES, KEPT_UPDATES
+from plugbay.gateway.repeats import KEPT_CREATES, KEPT_UPDATES, LOST, REFUSED, Answered, Outcome
 from plugbay.store.idempotency import Repeat
 
 HEADER = "idempotency-key"
@@ -117,45 +117,40 @@ async def _within(gateway: Gateway, claim: _Claim, handler: Handler, request: Re
             response = await handler(request)
             if response.status_code >= 400:
                 raise _Refused(response)
-            await _finish(gateway, claim, response)
+            await gateway.repeats.finish(claim.key, _answered(claim, response))
             return response
     except _Refused as refused:
         return refused.response
 
 
 async def _apart(gateway: Gateway, claim: _Claim, handler: Handler, request: Request) -> Response:
-    """Claim first, then the work; after a crash in between a repetition is told that its answer is lost."""
-    before = await gateway.repeats.begin(claim.key, claim.digest, claim.kept)
+    """Claim first, then the work. Whatever happens, the claim is settled: with the answer, as lost where nobody can
+    say what was done, or as free again where nothing was: what is refused, or may be tried again later."""
+    before = await gateway.repeats.claim(claim.key, claim.digest, claim.kept)
     if before is not None:
         return _replayed(before)
+    outcome: Outcome = LOST
     try:
         response = await handler(request)
+        outcome = REFUSED if response.status_code >= 400 else _answered(claim, response)
+        return response
     except GatewayError as error:
-        if error.status < 500:
-            await gateway.repeats.forget(claim.key)
-        else:
-            await gateway.repeats.finish(claim.key, error.status, {}, None)
+        if error.status < 500 or error.retryable:
+            outcome = REFUSED
         raise
-    except Exception:
-        await gateway.repeats.finish(claim.key, 500, {}, None)
-        raise
-    if response.status_code >= 400:
-        await gateway.repeats.forget(claim.key)
-    else:
-        await _finish(gateway, claim, response)
-    return response
+    finally:
+        await gateway.repeats.settle(claim.key, outcome)
 
 
-async def _finish(gateway: Gateway, claim: _Claim, response: Response) -> None:
+def _answered(claim: _Claim, response: Response) -> Outcome:
     if isinstance(response, StreamingResponse):
-        await gateway.repeats.finish(claim.key, response.status_code, {}, None)
-        return
+        return LOST
     body = bytes(response.body)
     if claim.hidden:
         shown = msgspec.json.decode(body)
         body = msgspec.json.encode({**shown, **dict.fromkeys(claim.hidden)})
     kept = {name: value for name, value in response.headers.items() if name in ("content-type", "location")}
-    await gateway.repeats.finish(claim.key, response.status_code, kept, body)
+    return Answered(response.status_code, kept, body)
 
 
 def _replayed(before: Repeat) -> Response:

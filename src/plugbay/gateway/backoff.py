@@ -9,6 +9,10 @@ LONGEST = 300.0
 ATTEMPTS = 8
 """In all: the last comes about two minutes after the first, longer where a hook says so itself."""
 
+INTERRUPTIONS = 20
+"""Attempts that end with their server, because it was killed or stopped before the hook answered. They do not count as
+failures; but an event whose telling ends the server each time must not be told for ever."""
+
 JITTER = 0.5
 """The share of the pause that is left to chance, so that what failed together is not tried again together."""
 

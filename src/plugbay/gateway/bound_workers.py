@@ -59,7 +59,7 @@ class BoundWorkers:
             scopes=job.scopes,
         )
         try:
-            return await self._invocations.invoke(work, job.on_progress)
+            return await self._invocations.invoke(work, job.on_progress, job.opened)
         except StoreUnavailable as error:
             raise WorkRefused("store.unavailable", str(error)) from None
         except GatewayError as error:

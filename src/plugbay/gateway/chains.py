@@ -110,7 +110,7 @@ class Chains:
         async with self._database.transaction() as tx:
             chain = await self.existing(tx, caller, id)
             if run_id is not None:
-                through = await self._end_of(tx, chain, run_id)
+                through = await self._end_of(tx, caller, chain, run_id)
             made = await self.copy(tx, chain, through=through, run_id=run_id, metadata=metadata)
             await self._record(tx, caller, "chain.fork", made, source=id)
             return made
@@ -122,7 +122,7 @@ class Chains:
         async with self._database.transaction() as tx:
             session = await self._sessions.existing(tx, caller, session_id)
             source_id = chain_id or session.latest_chain_id
-            source = None if source_id is None else await rows.find(tx, source_id)
+            source = None if source_id is None else await self.existing(tx, caller, source_id)
             if source is None or source.session_id != session_id:
                 text = f"{session_id} has no such chain to begin with"
                 raise unprocessable("session.nothing_to_branch", text, "chain_id")
@@ -132,9 +132,11 @@ class Chains:
             chain = await self.copy(tx, source, session_id=made.id)
             return msgspec.structs.replace(made, latest_chain_id=chain.id), chain
 
-    async def _end_of(self, tx: Tx, chain: Chain, run_id: str) -> int:
+    async def _end_of(self, tx: Tx, caller: Principal, chain: Chain, run_id: str) -> int:
         run = await run_rows.find(tx, run_id)
-        if run is None or run.chain_id != chain.id:
+        if run is None or not caller.sees(run.org_id, run.project_id):
+            raise not_found("run", run_id)
+        if run.chain_id != chain.id:
             raise unprocessable("chain.no_such_run", f"{run_id} is no run of {chain.id}", "run_id")
         return await rows.last_of_run(tx, chain.id, run_id) or run.input_through
 

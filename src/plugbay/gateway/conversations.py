@@ -6,6 +6,7 @@ invocations it is done in.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from plugbay.gateway.audit import Audit
@@ -70,8 +71,6 @@ class Conversations:
         self._tasks.start("deliveries", self.dispatcher.run)
 
     async def stop(self) -> None:
-        """Cut off what is at work, the outermost first, and see it closed."""
-        await self.harnesses.stop()
-        await self.compactions.stop()
-        await self.runs.stop()
+        """Cut off what is at work, the outermost first, and see it closed; plugins have their grace all at once."""
+        await asyncio.gather(self.harnesses.stop(), self.compactions.stop(), self.runs.stop())
         await self.dispatcher.stop()

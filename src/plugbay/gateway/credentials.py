@@ -1,8 +1,8 @@
 """`Credentials`: the tokens with which plugins come back to the gateway, what they stand for, and what they may spend.
 
 A token is made for one invocation, is known here by its SHA-256 only, and is worth nothing once its invocation has
-ended, its binding was disabled, or the gateway was started anew. Limits hold over all attempts at one piece of work,
-and are kept in the database, where two requests at the same moment cannot both have the last of something.
+ended or was cancelled, its binding was disabled, or the gateway was started anew. Limits hold over all attempts at one
+piece of work, and are kept in the database, where two requests at the same moment cannot both have the last of it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ KEPT_EXPIRED = 24 * 3600.0
 """Seconds for which it is known of a token that it has expired; after that nobody has heard of it."""
 
 Spending = Literal["child_run", "compaction"]
+
+LIMITS: Mapping[str, Any] = {"max_depth": 4, "max_child_runs": 12, "allow_compaction": True}
+"""What one piece of work may start where nobody says so: a harness, and a tool, a hook or a compactor as well."""
 
 _LIMITS = {CHILD_RUN: "max_child_runs", COMPACTION: "max_compactions"}
 
@@ -102,7 +105,7 @@ class Credentials:
         """
         if principal.kind != "delegated":
             return
-        limits = principal.claims.get("policy") or {}
+        limits = limits_of(principal.claims.get("policy"))
         if what == COMPACTION and limits.get("allow_compaction") is False:
             raise _exceeded("allow_compaction", False)
         deepest = _number(limits.get("max_depth"))
@@ -114,6 +117,11 @@ class Credentials:
         async with self._database.transaction() as tx:
             if await rows.spend(tx, org_id, execution_id, what, limit, self._clock.now()) is None:
                 raise _exceeded(name, limit)
+
+
+def limits_of(policy: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The limits of a piece of work: what its policy says, and the usual ones for the rest."""
+    return {**LIMITS, **{name: value for name, value in (policy or {}).items() if value is not None}}
 
 
 async def _is_active(tx: Tx, binding_id: str | None) -> bool:

@@ -2,7 +2,9 @@
 
 Owns the claims. A delivery is taken with a lease before it is told, and what came of it is written only by whoever
 still holds that lease: so one that was acknowledged is never told again, and at most one success is written. A gateway
-that is killed loses its leases after a while, and the next attempt is another's. Refuses to know what hooks do.
+that is killed loses its leases after a while, and the next attempt is another's; the lost one was interrupted, and is
+no failure of the hook. Rows have moments of the wall clock; when that is set back, they are set back as well, by what
+the steady clock says. Refuses to know what hooks do.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ AT_ONCE = 16
 LONGEST_WAIT = 5.0
 """Seconds between looks at the table when nothing is due: others may write to it as well."""
 
-HORIZON = backoff.LONGEST + LEASE + 60.0
-"""Seconds from now, beyond which nothing is ever due: what says so was written before the clock was set back."""
+SET_BACK = 1.0
+"""Seconds that the wall clock must have lost against the steady one to count as set back; less is its usual drift."""
 
 SHORTEST_WAIT = 0.01
 """Seconds: what is due in less than that is as good as due."""
@@ -74,6 +76,8 @@ class Dispatcher:
         self._awake = asyncio.Event()
         self._telling: dict[str, asyncio.Task[None]] = {}
         self._disabled: dict[str, float] = {}
+        self._ahead: float | None = None
+        """How far the wall clock was ahead of the steady one at the last look; None: there was none yet."""
 
     def wake(self) -> None:
         """Something is due that was not before."""
@@ -139,21 +143,45 @@ class Dispatcher:
 
     async def _begin(self) -> float:
         await self._drop()
+        await self._follow_clock()
         free = AT_ONCE - len(self._telling)
         if free <= 0:
             return LONGEST_WAIT
-        now = self._clock.now()
+        now, held = self._clock.now(), frozenset(self._telling)
+        # Nothing is written that is due later, or held for longer: what says so is the clock's fault, and due.
+        latest, longest = now + backoff.LONGEST, now + self._lease
         async with self._database.reading() as tx:
-            due = await rows.next_due(tx)
-        if due is None or now < due <= now + HORIZON:
+            due = await rows.next_due(tx, now, latest, longest, held)
+        if due is None or due > now:
             return LONGEST_WAIT if due is None else min(max(due - now, SHORTEST_WAIT), LONGEST_WAIT)
         async with self._database.transaction() as tx:
-            held = frozenset(self._telling)
-            await rows.give_up_lost(tx, now, now + HORIZON, held)
-            claimed = await rows.claim(tx, self._owner, now, now + self._lease, now + HORIZON, free, held)
+            interrupted = await rows.interrupt_lost(tx, now, longest, backoff.INTERRUPTIONS, held)
+            claimed = await rows.claim(tx, self._owner, now, now + self._lease, latest, free)
+        if interrupted:
+            LOG.warning("%d deliveries were interrupted when their gateway ended; they are told again", interrupted)
         for delivery in claimed:
             self._tell_apart(delivery)
         return SHORTEST_WAIT if claimed else LONGEST_WAIT
+
+    async def _follow_clock(self) -> None:
+        """When the wall clock was set back, what waits goes on waiting for as long as it would have.
+
+        While a gateway runs, the steady clock says by how much. Before its first look, that is what lies ahead of now
+        of the last moment that was written down.
+        """
+        now = self._clock.now()
+        ahead = now - self._clock.monotonic()
+        lost = await self._lost_before(now) if self._ahead is None else self._ahead - ahead
+        if lost > SET_BACK:
+            async with self._database.transaction() as tx:
+                await rows.set_back(tx, lost, now)
+            LOG.warning("the clock was set back by %.0f s; deliveries that wait are due as much earlier", lost)
+        self._ahead = ahead
+
+    async def _lost_before(self, now: float) -> float:
+        async with self._database.reading() as tx:
+            newest = await rows.newest(tx)
+        return 0.0 if newest is None else newest - now
 
     def _tell_apart(self, delivery: Delivery) -> None:
         task = asyncio.get_running_loop().create_task(self._tell(delivery))

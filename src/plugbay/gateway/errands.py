@@ -25,6 +25,12 @@ What is still open then is closed when the gateway starts again."""
 E = TypeVar("E")
 
 
+def settle(future: asyncio.Future[E], value: E) -> None:
+    """The first value counts; whoever waited may have gone."""
+    if not future.done():
+        future.set_result(value)
+
+
 class Errands(Generic[E]):
     """Work of one kind, by its id."""
 

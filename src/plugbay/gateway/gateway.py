@@ -165,6 +165,7 @@ class Gateway:
         self.keys.trust(token)
         self.made_operator_token = token if made else None
         await self.repeats.recover()
+        self.tasks.start("keeping of answers", self.repeats.catch_up)
         self.calls.begin(self.tasks)
         self.tasks.start("host events", self.host_events.run)
         self.tasks.start("removal of old records", self.retention.run)
@@ -180,6 +181,7 @@ class Gateway:
             await self.tasks.stop()
 
     async def _flush(self) -> None:
+        await self.repeats.pay_all()
         with contextlib.suppress(StoreUnavailable):
             await self.calls.flush()
 

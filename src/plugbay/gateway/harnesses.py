@@ -1,26 +1,32 @@
 """`Harnesses`: programs of many steps, started on a session and kept an eye on.
 
 Owns the record of an execution: when it began, that it ends once, and that it can go on from where it was. All a
-harness does comes back to the gateway as requests with its token, and is judged there like anybody's.
+harness does comes back to the gateway as requests with its token, and is judged there like anybody's: by its session,
+its scopes and the limits of its policy, which every execution has. One that is cancelled has ended when its token is
+dead and its process gone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plugbay.gateway.audit import Audit
 from plugbay.gateway.chains import Chains
 from plugbay.gateway.clock import Clock
+from plugbay.gateway.credentials import limits_of
 from plugbay.gateway.dispatcher import error_code
 from plugbay.gateway.durable import durably
-from plugbay.gateway.errands import INTERNAL, USER, Errands
+from plugbay.gateway.errands import INTERNAL, USER, Errands, settle
 from plugbay.gateway.errors import conflict, invalid, not_found, unprocessable
 from plugbay.gateway.ids import Ids, new_id
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.sessions import Sessions, tenant
 from plugbay.gateway.trace import new_trace
 from plugbay.gateway.workers import Job, Workers, WorkRefused
+from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.ports import InvocationRecord
 from plugbay.host.works import journey_key
 from plugbay.model.errors import Outcome
 from plugbay.store import checkpoints as journey_rows
@@ -47,6 +53,12 @@ class Errand:
     project_id: str | None = None
     """For an operator of all orgs, where there is no session to go by."""
     trace_id: str | None = None
+    execution_id: str | None = None
+    """Chosen by the client; it must be new."""
+    run_id: str | None = None
+    """The run it is for, if it is for one."""
+    timeout: float | None = None
+    """Seconds; less than its manifest and its binding allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,18 @@ class Return:
     status: str
     result: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] | None = None
+    invoked: InvocationResult | None = None
+    """None: it was refused, or cut off."""
+    refused: WorkRefused | None = None
+
+
+class Watched:
+    """What a caller that waits for an execution hears of it. Made in a running loop."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.began: asyncio.Future[InvocationRecord] = loop.create_future()
+        self.ended: asyncio.Future[Return] = loop.create_future()
 
 
 class Harnesses:
@@ -95,16 +119,18 @@ class Harnesses:
 
     # For clients.
 
-    async def create(self, caller: Principal, errand: Errand) -> HarnessExecution:
-        """An execution, begun once it is written down."""
+    async def create(self, caller: Principal, errand: Errand, watched: Watched | None = None) -> HarnessExecution:
+        """An execution, begun once it is written down. The one way in which a harness is started."""
         async with self._database.transaction() as tx:
+            if errand.execution_id is not None and await rows.find(tx, errand.execution_id) is not None:
+                raise conflict("harness.exists", f"there is an execution {errand.execution_id} already", "execution_id")
             chain = await self._target(tx, caller, errand)
             bound = await self._workers.bound(tx, "harness", chain.org_id, chain.project_id, errand.binding_id)
             if bound is None:
                 text = f"{errand.binding_id!r} is no active binding of a harness here"
                 raise unprocessable("harness.no_binding", text, "binding_id")
             execution = HarnessExecution(
-                id=self._ids("exec_"),
+                id=errand.execution_id or self._ids("exec_"),
                 org_id=chain.org_id,
                 project_id=chain.project_id,
                 session_id=chain.session_id,
@@ -113,7 +139,7 @@ class Harnesses:
                 status="queued",
                 mode=START,
                 trigger=errand.trigger,
-                policy=errand.policy,
+                policy=limits_of(errand.policy),
                 summary=None,
                 artifacts=[],
                 error=None,
@@ -128,7 +154,7 @@ class Harnesses:
             )
             await rows.insert(tx, execution)
             await self._record(tx, caller, "harness.create", execution)
-            self._database.after_commit(lambda: self._launch(execution))
+            self._database.after_commit(lambda: self._launch(execution, errand, watched))
             return execution
 
     async def get(self, caller: Principal, id: str) -> tuple[HarnessExecution, dict[str, Any] | None]:
@@ -199,10 +225,18 @@ class Harnesses:
 
     # At work.
 
-    def _launch(self, execution: HarnessExecution) -> None:
-        self._errands.launch(execution.id, lambda: self._perform(execution), lambda came: self._finish(execution, came))
+    def _launch(
+        self, execution: HarnessExecution, errand: Errand | None = None, watched: Watched | None = None
+    ) -> None:
+        async def finish(came: Return) -> None:
+            await self._finish(execution, came)
+            if watched is not None:
+                settle(watched.ended, came)
 
-    async def _perform(self, execution: HarnessExecution) -> Return:
+        job = _job(execution, errand, watched)
+        self._errands.launch(execution.id, lambda: self._perform(execution, job), finish)
+
+    async def _perform(self, execution: HarnessExecution, job: Job) -> Return:
         async def begin() -> bool:
             async with self._database.transaction() as tx:
                 return await rows.begin(tx, execution.id, self._clock.now())
@@ -210,13 +244,13 @@ class Harnesses:
         if not await durably(begin):
             return _cut_off(USER)
         try:
-            result = await self._workers.do(_job(execution))
+            result = await self._workers.do(job)
         except WorkRefused as refused:
-            return _failed(refused.code, refused.message)
+            return replace(_failed(refused.code, refused.message), refused=refused)
         if result.failure is None:
-            return Return(Outcome.SUCCEEDED, result.value())
+            return Return(Outcome.SUCCEEDED, result.value(), invoked=result)
         code, message = error_code(result.failure), result.failure.message
-        return Return(result.status, error={"code": code, "message": message})
+        return Return(result.status, error={"code": code, "message": message}, invoked=result)
 
     async def _finish(self, execution: HarnessExecution, came: Return) -> None:
         async with self._database.transaction() as tx:
@@ -243,7 +277,7 @@ class Harnesses:
         )
 
 
-def _job(execution: HarnessExecution) -> Job:
+def _job(execution: HarnessExecution, errand: Errand | None, watched: Watched | None) -> Job:
     request: dict[str, Any] = {
         "mode": execution.mode,
         "target": {
@@ -265,6 +299,9 @@ def _job(execution: HarnessExecution) -> Job:
         trace_id=execution.trace_id,
         session_id=execution.session_id,
         chain_id=execution.chain_id,
+        run_id=None if errand is None else errand.run_id,
+        timeout=None if errand is None else errand.timeout,
+        opened=None if watched is None else lambda record: settle(watched.began, record),
     )
 
 

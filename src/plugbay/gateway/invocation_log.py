@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+import msgspec
+
 from plugbay.gateway.clock import Clock
 from plugbay.gateway.live import ENDED, STARTED, Live, LiveEvent
 from plugbay.gateway.meters import Meters
@@ -23,6 +25,9 @@ LOG = logging.getLogger("plugbay.gateway")
 
 RESTARTED = "host_restarted"
 """The reason, and the error code, of what was open when a gateway was killed."""
+
+UNBEGUN = "unavailable"
+"""The error code of what was not begun, because it could not be written down that it begins."""
 
 TRIES = 3
 """Attempts to close a row before its caller is answered; the others are made behind its back."""
@@ -47,8 +52,13 @@ class SqlInvocationLog:
 
     async def opened(self, record: InvocationRecord) -> None:
         """It begins; raises when that cannot be written down."""
-        async with self._database.transaction() as tx:
-            await rows.open(tx, record)
+        try:
+            async with self._database.transaction() as tx:
+                await rows.open(tx, record)
+        except StoreUnavailable:
+            # Nobody can tell whether it was committed. It does not begin, so a row that is there is closed.
+            self._owe(msgspec.structs.replace(record, status="failed", ended_at=record.started_at, error_code=UNBEGUN))
+            raise
         self._live.tell(LiveEvent(STARTED, record))
 
     async def closed(self, record: InvocationRecord) -> None:
@@ -58,6 +68,9 @@ class SqlInvocationLog:
                 return
             if attempt + 1 < TRIES:
                 await asyncio.sleep(PAUSE)
+        self._owe(record)
+
+    def _owe(self, record: InvocationRecord) -> None:
         self._unclosed[record.invocation_id] = record
         self._more.set()
 

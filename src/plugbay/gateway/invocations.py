@@ -17,6 +17,7 @@ from typing import Any
 from plugbay.gateway import rollout
 from plugbay.gateway.bindings import ACTIVE, Bindings, Bound
 from plugbay.gateway.clock import Clock
+from plugbay.gateway.errands import settle
 from plugbay.gateway.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
 from plugbay.gateway.invocation_log import SqlInvocationLog
 from plugbay.gateway.live import EVENT, Live, LiveEvent
@@ -36,6 +37,9 @@ from plugbay.store.invocations import Wanted
 from plugbay.store.pages import Page, Part
 
 BINDING_DISABLED = "binding_disabled"
+
+Opened = Callable[[InvocationRecord], None]
+"""Told of each attempt once its record is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +90,12 @@ class Snapshot:
 class Flight:
     """One piece of work while it goes on."""
 
-    __slots__ = ("_runner", "binding_id", "reason", "record")
+    __slots__ = ("_runner", "_told", "binding_id", "reason", "record")
 
-    def __init__(self, runner: Runner, binding_id: str) -> None:
+    def __init__(self, runner: Runner, binding_id: str, told: Opened | None = None) -> None:
+        """`told` hears of each attempt that begins."""
         self._runner = runner
+        self._told = told
         self.binding_id = binding_id
         self.record: InvocationRecord | None = None
         """Its current attempt."""
@@ -100,6 +106,8 @@ class Flight:
         self.record = record
         if self.reason:
             self._runner.cancel(record.invocation_id, self.reason)
+        if self._told is not None:
+            self._told(record)
 
     def cancel(self, reason: str) -> None:
         """Call it off, now or as soon as there is something to call off."""
@@ -151,12 +159,14 @@ class Invocations:
     # Doing.
 
     async def invoke(
-        self, work: Work, on_progress: Callable[[Any], None] | None = None, flight: Flight | None = None
+        self, work: Work, on_progress: Callable[[Any], None] | None = None, opened: Opened | None = None
     ) -> InvocationResult:
-        """Have work done, and say how it ended; raises `GatewayError` when it cannot even be begun."""
-        binding_id = await self._binding_of(work)
-        flight = flight or Flight(self._runner, binding_id)
-        flight.binding_id = binding_id
+        """Have work done, and say how it ended; raises `GatewayError` when it cannot even be begun.
+
+        Cancelled, it calls the work off and ends when that has ended: its token is dead then, and its process gone.
+        """
+        binding_id = await self.binding_of(work)
+        flight = Flight(self._runner, binding_id, opened)
         self._flights.add(flight)
         try:
             # Only now: whoever disables the binding from here on finds the flight and calls it off.
@@ -175,7 +185,7 @@ class Invocations:
 
     async def _unwatched(self, work: Work, began: asyncio.Future[InvocationRecord]) -> None:
         try:
-            result = await self.invoke(work, flight=_Begun(self._runner, began))
+            result = await self.invoke(work, opened=lambda record: settle(began, record))
         except Exception as error:
             if began.done():
                 raise
@@ -196,7 +206,8 @@ class Invocations:
             if flight.binding_id == binding_id:
                 flight.cancel(BINDING_DISABLED)
 
-    async def _binding_of(self, work: Work) -> str:
+    async def binding_of(self, work: Work) -> str:
+        """The binding that does it: the one that is named, or the one that serves the export; raises `not_found`."""
         if work.binding_id is not None:
             return work.binding_id
         export = work.export or ""
@@ -251,6 +262,7 @@ class Invocations:
                 scopes=None if work.scopes is None else tuple(sorted(work.scopes)),
                 binding=snapshot.binding,
                 opened=flight.opened,
+                stays=True,
             )
 
     # Looking.
@@ -271,21 +283,6 @@ class Invocations:
             raise not_found("org", org_id)
         async with self._database.reading() as tx:
             return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, wanted)
-
-
-class _Begun(Flight):
-    """Tells of its first attempt."""
-
-    __slots__ = ("_began",)
-
-    def __init__(self, runner: Runner, began: asyncio.Future[InvocationRecord]) -> None:
-        super().__init__(runner, "")
-        self._began = began
-
-    def opened(self, record: InvocationRecord) -> None:
-        super().opened(record)
-        if not self._began.done():
-            self._began.set_result(record)
 
 
 def refusal(result: InvocationResult) -> GatewayError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from plugbay.gateway.causes import Cause, cause_of, spend
 from plugbay.gateway.chains import CLOSED, IDLE, RUNNING, attach_conflict, closed
 from plugbay.gateway.durable import durably
 from plugbay.gateway.errands import INTERNAL, USER, Errands
-from plugbay.gateway.errors import conflict, denied, not_found, unprocessable
+from plugbay.gateway.errors import conflict, denied, invalid, not_found, unprocessable
 from plugbay.gateway.events import RUN_CANCELLED, RUN_COMPLETED, RUN_FAILED, Events, Happening
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.run_loop import Ending, Gear, RunLoop, chat_request, failed
@@ -33,6 +33,8 @@ from plugbay.store.chains import Chain
 from plugbay.store.database import Tx
 from plugbay.store.pages import Page, Part
 from plugbay.store.runs import Run, RunEvent, ToolExecution
+
+T = TypeVar("T")
 
 BROUGHT = frozenset({"input", "system"})
 """Kinds of blocks that come with a run; all others are made by it."""
@@ -58,6 +60,14 @@ class Asked:
     """Of whoever asks, where they trace their requests."""
     run_id: str | None = None
     """Chosen by whoever watches it from its first moment on."""
+
+
+class Place(NamedTuple):
+    """Where work belongs."""
+
+    session_id: str | None = None
+    chain_id: str | None = None
+    run_id: str | None = None
 
 
 class Runs:
@@ -177,6 +187,29 @@ class Runs:
             raise denied("auth.scope_denied", "this token reads only runs it made", required=["runs:read"])
         return run
 
+    async def place(self, caller: Principal, org_id: str, project_id: str | None, named: Place) -> Place:
+        """Where work of this tenant belongs, with the chain of its run and the session of its chain.
+
+        Raises `not_found` for an id that is not there for the caller, or is another tenant's than the work.
+        """
+        run = chain = session = None
+        async with self._database.reading() as tx:
+            if named.run_id is not None:
+                run = await self.existing(tx, caller, named.run_id)
+            if named.chain_id is not None or run is not None:
+                chain = await self._chains.existing(tx, caller, named.chain_id or _sure(run).chain_id)
+            if named.session_id is not None or chain is not None:
+                session = await self._sessions.existing(tx, caller, named.session_id or _sure(chain).session_id)
+        tenant_of_work = Principal("key", org_id, project_id)
+        for kind, found in (("run", run), ("chain", chain), ("session", session)):
+            if found is not None:
+                tenant_of_work.must_see(kind, found.id, found.org_id, found.project_id)
+        if run is not None and run.chain_id != _sure(chain).id:
+            raise invalid("run.other_chain", f"{run.id} is of another chain", "run_id")
+        if chain is not None and chain.session_id != _sure(session).id:
+            raise invalid("chain.other_session", f"{chain.id} is of another session", "chain_id")
+        return Place(*(None if found is None else found.id for found in (session, chain, run)))
+
     # Beginning.
 
     async def _answerable(self, tx: Tx, chain: Chain) -> None:
@@ -268,6 +301,11 @@ class Runs:
 
     async def _record(self, tx: Tx, caller: Principal, action: str, run: Run) -> None:
         await self._audit.record(tx, caller, action, "run", run.id, org_id=run.org_id, project_id=run.project_id)
+
+
+def _sure(found: T | None) -> T:
+    assert found is not None
+    return found
 
 
 def _narrowed(request: RunRequest, caller: Principal) -> RunRequest:

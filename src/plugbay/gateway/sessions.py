@@ -1,7 +1,7 @@
 """`Sessions`: what belongs together, over all its chains.
 
 Owns who can see one. A plugin with a token sees the session it was called for and what was branched from it, and
-nothing else.
+nothing else: called for none, it sees none.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sessions:
     ) -> Session:
         """A session without a chain."""
         async with self._database.transaction() as tx:
-            if caller.claims.get("session_id") is not None:
+            if caller.kind == "delegated":
                 raise unprocessable("session.not_in_lineage", "a plugin branches its own session and makes no other")
             org, project = await self._home(tx, caller, org_id, project_id)
             return await self.insert(
@@ -136,9 +136,9 @@ class Sessions:
 
     async def reaches(self, tx: Tx, caller: Principal, id: str) -> bool:
         """Whether what a caller was called for leads to this session: it, or one that was branched from it."""
-        root, current = caller.claims.get("session_id"), id
-        if root is None:
+        if caller.kind != "delegated":
             return True
+        root, current = caller.claims.get("session_id"), id
         for _ in range(MAX_LINEAGE):
             if current == root:
                 return True
@@ -150,10 +150,10 @@ class Sessions:
 
     async def lineage(self, tx: Tx, caller: Principal) -> frozenset[str] | None:
         """The sessions that a caller is kept to; None: to none in particular."""
-        root = caller.claims.get("session_id")
-        if root is None:
+        if caller.kind != "delegated":
             return None
-        found = latest = frozenset({root})
+        root = caller.claims.get("session_id")
+        found = latest = frozenset() if root is None else frozenset({root})
         while latest and len(found) < MAX_LINEAGE:
             latest = await rows.children(tx, latest) - found
             found |= latest

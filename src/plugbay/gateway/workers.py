@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from plugbay.gateway.principal import Principal
 from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.ports import InvocationRecord
 from plugbay.store.database import Tx
 
 
@@ -47,6 +48,8 @@ class Job:
     scopes: frozenset[str] | None = None
     """What whoever asked may do itself; None: everything."""
     on_progress: Callable[[Any], None] | None = field(default=None, repr=False)
+    opened: Callable[[InvocationRecord], None] | None = field(default=None, repr=False)
+    """Told of each attempt once its record is open."""
 
 
 class WorkRefused(Exception):
@@ -73,7 +76,7 @@ class Workers(Protocol):
         ...
 
     async def do(self, job: Job) -> InvocationResult:
-        """Have it done; raises `WorkRefused`."""
+        """Have it done; raises `WorkRefused`. Cancelled, it ends when nothing of the job works any more."""
         ...
 
 

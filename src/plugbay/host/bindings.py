@@ -126,7 +126,19 @@ class Bindings:
             log_level=ours.log_level or self._config.host.log_level,
             limits=ours.limits.over(Rlimits()),
             refusal=refusal or confinement.refusal,
+            narrowed={} if confinement.policy is None else self._narrowed(spec),
         )
+
+    def _narrowed(self, spec: PluginSpec) -> dict[frozenset[str], Confinement]:
+        """The confinement of each share of the exports; none where all exports ask for the same.
+
+        Only plugins whose exports are invoked have shares: the calls of all others go to one process.
+        """
+        held = frozenset(item.capability for item in spec.access)
+        shares = {held.intersection(export.capabilities) for export in spec.exports if _is_invoked(export)}
+        if shares <= {held}:
+            return {}
+        return {share: self._confined(_asking_for(spec, share)) for share in shares}
 
     def _confined(self, spec: PluginSpec) -> Confinement:
         """How the plugin is confined, with the folders made that are its own if it may start at all."""
@@ -224,6 +236,15 @@ class Bindings:
 def log_folder(config: Config) -> Path | None:
     """Where plugbay.toml has logs kept, if it says so."""
     return None if config.host.log_dir is None else Path(config.host.log_dir)
+
+
+def _is_invoked(export: Export) -> bool:
+    return "execution_class" in export.facts
+
+
+def _asking_for(spec: PluginSpec, share: frozenset[str]) -> PluginSpec:
+    """The plugin as if it asked for no more of what the operating system knows than this."""
+    return replace(spec, access=tuple(item for item in spec.access if item.capability in share))
 
 
 def _apart(export: Export, least: str | None) -> Export:

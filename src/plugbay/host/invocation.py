@@ -74,16 +74,16 @@ class Invocation:
         """Why it is cancelled although nobody wants that."""
         self._events = 0
         self._token: str | None = None
+        self._revoking: asyncio.Task[None] | None = None
         self._gateway = means.gateway
         self.result: Any = None
         """What the work gave back, when it succeeded."""
-        export = work.entry.export
-        self.permissions = contexts.effective(export, granted, binding.policy, work.order.scopes)
+        self.permissions = contexts.effective(work.entry.export, granted, binding.policy, work.order.scopes)
         self.record = self._first_record(trace_id, retry_count, time.time())
 
     def _first_record(self, trace_id: str, retry_count: int, now: float) -> InvocationRecord:
         export, spec, order, binding = self._work.entry.export, self._work.entry.spec, self._work.order, self._binding
-        place = self._work.place()
+        place, least = self._work.place(), binding.policy.execution_class
         return InvocationRecord(
             invocation_id=self._means.kit.make_id("inv"),
             trace_id=trace_id,
@@ -92,9 +92,7 @@ class Invocation:
             package_id=spec.id,
             package_version=spec.version,
             binding_id=binding.binding_id,
-            execution_class=contexts.execution_class(
-                export.facts.get("execution_class"), binding.policy.execution_class
-            ),
+            execution_class=contexts.execution_class(export.facts.get("execution_class"), least),
             org_id=order.org_id or binding.org_id,
             project_id=order.project_id or binding.project_id,
             session_id=order.session_id or place.get("session_id"),
@@ -118,7 +116,14 @@ class Invocation:
         if self._task is not None:
             self._reason = reason
             return self._task.cancel()
-        return self._grace.cancel(reason)
+        return self._call_off(reason)
+
+    def _call_off(self, reason: str) -> bool:
+        """The grace is for an answer, not for more work: the token ends now, and not when the plugin is gone."""
+        told = self._grace.cancel(reason)
+        if told:
+            self._revoking = self._means.afterwards(self._revoke())
+        return told
 
     async def run(self, supervisor: Supervisor) -> CallFinished:
         """How it ended; a failure is a value here."""
@@ -172,7 +177,7 @@ class Invocation:
             return CallFinished(0, None, Failure(Code.CANCELLED, BEFORE))
         finally:
             self._task = None
-            await self._revoke()
+            await (self._revoke() if self._revoking is None else asyncio.shield(self._revoking))
             await self._clear()
 
     async def _ask(self, supervisor: Supervisor) -> CallFinished:
@@ -181,7 +186,7 @@ class Invocation:
         if isinstance(turns, Failure):
             return CallFinished(0, None, turns)
         try:
-            wanted = supervisor.serving(self.record.execution_class, self.record.org_id)
+            wanted = supervisor.serving(self.record.execution_class, self.record.org_id, self._work.entry.export)
             lease = wanted.at_once() or await wanted.lease(self._deadline)
             if isinstance(lease, Failure):
                 return CallFinished(0, None, lease)
@@ -240,11 +245,9 @@ class Invocation:
 
     @property
     def _limits(self) -> dict[tuple[str, ...], int | None]:
-        """How many of the same may run at once: of this export for an org, and of its binding where that has less.
-
-        A child is never asked more at once than its manifest says. Of children that serve one invocation each there
-        may be any number, unless the manifest says how many that is by more than its usual 1.
-        """
+        """How many of the same may run at once: of this export for an org, and of its binding where that has less. A
+        child is never asked more at once than its manifest says. Of children that serve one invocation each there may
+        be any number, unless the manifest says how many that is by more than its usual 1."""
         own = (self._work.entry.full_name, self.record.org_id)
         declared = self._work.entry.export.facts.get("max_concurrency")
         if self.record.execution_class == ISOLATED and declared == 1:
@@ -289,7 +292,7 @@ class Invocation:
         self._break(_too_full(why), QUOTA)
 
     def _break(self, failure: Failure, reason: str) -> None:
-        if self._broken is None and self._grace.cancel(reason):
+        if self._broken is None and self._call_off(reason):
             self._broken = failure
 
     async def _result(self, answer: CallFinished) -> CallFinished:
@@ -341,16 +344,13 @@ class Invocation:
             self._lease.seat.discretion.dead(self._token)
 
     async def _clear(self) -> None:
-        """Take the room away when nobody can use it any more.
-
-        A child that has answered leaves in its own time, and its caller does not wait for that. One that was killed is
-        waited for.
-        """
+        """Take the room away when nobody can use it any more. A child that has answered leaves in its own time; one
+        that was killed or cancelled is waited for: once that is written down, nothing of it works any more."""
         lease, room = self._lease, self._room
         if lease is None and room is None:
             return
         clearing = self._means.afterwards(self._cleared(lease, room))
-        if lease is None or self._grace.over or lease.link.fault is not None:
+        if lease is None or self._grace.over or self._grace.reason or lease.link.fault is not None:
             await asyncio.shield(clearing)
 
     async def _cleared(self, lease: Lease | None, room: Path | None) -> None:

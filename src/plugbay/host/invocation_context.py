@@ -97,6 +97,8 @@ class Order:
     """None: as the operator bound the export in plugbay.toml."""
     opened: Callable[[InvocationRecord], None] | None = field(default=None, compare=False, repr=False)
     """Told of each attempt once its record is open, before anything is started. Must not raise."""
+    stays: bool = False
+    """Whether a caller that is cancelled cancels the work and then waits for its end, instead of going at once."""
     records: list[InvocationRecord] = field(default_factory=list, compare=False, repr=False)
     """Filled by the engine: one for each attempt, as it ended."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,7 @@ class Invocations:
         on_progress: Callable[[Any], None] | None = None,
         order: Order | None = None,
     ) -> CallFinished:
-        """Have `op` done; its context is the order, unless one is given. A caller that goes away cancels it."""
+        """Have `op` done; its context is the order, unless one is given. A caller that is cancelled cancels it."""
         wanted = order_of(op.context) if order is None else order
         if isinstance(wanted, Failure):
             return CallFinished(0, None, wanted)
@@ -184,6 +185,9 @@ class Invocations:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             errand.cancel(USER)
+            while wanted.stays and not task.done():
+                with suppress(asyncio.CancelledError):  # more than once: whoever cancels us may become impatient
+                    await asyncio.wait({task})
             raise
 
     def _done(self, task: asyncio.Task[CallFinished]) -> None:

@@ -15,7 +15,7 @@ from plugbay.host.turns import Turns
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State, Trigger, step
-from plugbay.model.spec import RestartPolicy
+from plugbay.model.spec import Export, RestartPolicy
 
 if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
@@ -72,13 +72,16 @@ class PerCallLease:
 class PerCallSupervisor:
     """Leases children of a plugin that lives for one call, from its pool where one is ready."""
 
-    def __init__(self, binding: Binding, runtime: Runtime, policy: RestartPolicy | None = None) -> None:
+    def __init__(
+        self, binding: Binding, runtime: Runtime, policy: RestartPolicy | None = None, turns: Turns | None = None
+    ) -> None:
+        """`turns` are shared with other supervisors of the same plugin; without any it has its own."""
         self.binding = binding
         self._runtime = runtime
         self._seats: set[Seat] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self._starting = 0
-        self._turns = Turns(binding.concurrency)
+        self._turns = turns or Turns(binding.concurrency)
         self.pool = Pool(binding.pool, self._open_for_pool, policy or RestartPolicy())
         self.state = State.IDLE
         self.generation = 0
@@ -115,7 +118,7 @@ class PerCallSupervisor:
     def step(self, name: str) -> None:
         self._runtime.step(name)
 
-    def serving(self, execution_class: str, org: str) -> PerCallSupervisor:
+    def serving(self, execution_class: str, org: str, export: Export) -> PerCallSupervisor:
         """Itself: no child ever serves two."""
         return self
 

@@ -27,6 +27,7 @@ from plugbay.process.stderr import RING_LINES
 
 if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
+    from plugbay.model.spec import Export
 
 CRASH_TAIL = 32
 """Lines of stderr in a crash report where the manifest does not say."""
@@ -115,7 +116,7 @@ class ResidentSupervisor:
         if self._spec.eager and self.state is State.IDLE:
             self._start()
 
-    def serving(self, execution_class: str, org: str) -> ResidentSupervisor:
+    def serving(self, execution_class: str, org: str, export: Export) -> ResidentSupervisor:
         """Itself: there is one child for everybody."""
         return self
 

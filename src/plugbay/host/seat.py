@@ -34,6 +34,7 @@ from plugbay.link.stream import PipeStream
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.protected import Protected
 from plugbay.model.spec import PluginSpec
+from plugbay.model.spec import Export, PluginSpec
 from plugbay.process import diagnose
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed, build_env, host_search_path, resolve
@@ -115,6 +116,23 @@ class Binding:
     """Where its children have their rooms; None: they have none."""
     refusal: Failure | None = None
     """Why it may not be started at all."""
+    narrowed: Mapping[frozenset[str], Confinement] = field(default_factory=dict)
+    """Where exports differ in what the operating system holds them to: the confinement of the processes that serve
+    exports with exactly these capabilities. Empty: one confinement suits all exports."""
+
+    def share(self, export: Export) -> frozenset[str]:
+        """Which exports one process may serve: those with the same share. Empty where one confinement suits all."""
+        held = frozenset(item.capability for item in self.spec.access)
+        return held.intersection(export.capabilities) if self.narrowed else frozenset()
+
+    def serving(self, share: frozenset[str]) -> Binding:
+        """The same for processes that serve the exports of one share and no others."""
+        if not self.narrowed:
+            return self
+        confinement = self.narrowed[share]
+        scratch = self.scratch if confinement.rooms else None
+        refusal = self.refusal or confinement.refusal
+        return replace(self, confinement=confinement, scratch=scratch, refusal=refusal, narrowed={})
 
 
 class Deadline:

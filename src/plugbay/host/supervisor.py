@@ -17,7 +17,7 @@ from plugbay.link.link import Link
 from plugbay.model.errors import Failure
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State
-from plugbay.model.spec import Lifetime
+from plugbay.model.spec import Export, Lifetime
 
 if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
@@ -71,8 +71,8 @@ class Supervisor(Protocol):
     def begin(self, after: asyncio.Future[float] | None = None) -> None:
         """Start what should be ready ahead of time; `after` is the predecessor's `retire`."""
 
-    def serving(self, execution_class: str, org: str) -> Supervisor:
-        """Who gives out children for an invocation of this class and org."""
+    def serving(self, execution_class: str, org: str, export: Export) -> Supervisor:
+        """Who gives out children for an invocation of this export, in this class and for this org."""
 
     def at_once(self) -> Lease | None:
         """A lease without any wait, if there is one to have."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from plugbay.store import rows
@@ -21,6 +21,8 @@ _INSERT = new_row(DELIVERIES)
 
 PENDING, DELIVERING, DELIVERED = "pending", "delivering", "delivered"
 FAILED, DEAD_LETTER, DROPPED = "failed", "dead_letter", "dropped"
+INTERRUPTED = "interrupted"
+"""The outcome of an attempt that its server did not live to see."""
 ENDED = (DELIVERED, FAILED, DEAD_LETTER, DROPPED)
 
 
@@ -43,10 +45,12 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     invocation_id: str | None
     created_at: float
     completed_at: float | None
+    interruptions: int = 0
+    """Attempts whose server ended before the hook answered, since the delivery was made or replayed."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt at a delivery; without an outcome it is under way, or was lost."""
+    """One attempt at a delivery; without an outcome it is under way, or its server has just been killed."""
 
     delivery_id: str
     attempt: int
@@ -67,30 +71,16 @@ async def find(tx: AsyncConnection, id: str) -> Delivery | None:
 
 
 async def claim(
-    tx: AsyncConnection,
-    owner: str,
-    now: float,
-    lease_until: float,
-    horizon: float,
-    limit: int,
-    held: frozenset[str] = frozenset(),
+    tx: AsyncConnection, owner: str, now: float, lease_until: float, horizon: float, limit: int
 ) -> list[Delivery]:
-    """Take what is due, and what another has lost; each has its next attempt with that. The longest due first.
+    """Take what is due; each has its next attempt with that. The longest due first.
 
-    What seems to be due beyond the horizon was written before the clock was set back, and is due. What is `held` is
-    not lost, even if the clock was set forward beyond its lease. Whoever else claims at the same time passes over what
-    is being claimed here.
+    What seems to be due beyond the horizon was written before the clock was set back, and is due. Whoever else claims
+    at the same time passes over what is being claimed here.
     """
     due = (
         select(DELIVERIES.c.id)
-        .where(
-            or_(
-                and_(DELIVERIES.c.status == PENDING, _over(DELIVERIES.c.due_at, now, horizon)),
-                and_(DELIVERIES.c.status == DELIVERING, _over(DELIVERIES.c.lease_until, now, horizon)),
-            ),
-            DELIVERIES.c.attempts < DELIVERIES.c.attempt_limit,
-            DELIVERIES.c.id.not_in(held),
-        )
+        .where(DELIVERIES.c.status == PENDING, _over(DELIVERIES.c.due_at, now, horizon))
         .order_by(DELIVERIES.c.due_at, DELIVERIES.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -129,17 +119,38 @@ async def release(tx: AsyncConnection, owner: str, now: float) -> None:
     await tx.execute(DELIVERIES.update().where(*held).values(lease_until=now))
 
 
-async def give_up_lost(tx: AsyncConnection, now: float, horizon: float, held: frozenset[str] = frozenset()) -> int:
-    """What was lost in its last attempt has no other one; what is `held` is not lost."""
-    lost = (
+async def interrupt_lost(
+    tx: AsyncConnection, now: float, horizon: float, most: int, held: frozenset[str] = frozenset()
+) -> int:
+    """What nobody holds any more was interrupted: it is due again, and the attempt counts against nobody.
+
+    After `most` interruptions it is a dead letter: it may be what ends the servers that tell of it. What is `held` is
+    not lost, even if the clock was set forward beyond its lease.
+    """
+    lost = select(DELIVERIES.c.id).where(
         DELIVERIES.c.status == DELIVERING,
         _over(DELIVERIES.c.lease_until, now, horizon),
-        DELIVERIES.c.attempts >= DELIVERIES.c.attempt_limit,
         DELIVERIES.c.id.not_in(held),
     )
-    ended = {"status": DEAD_LETTER, "reason": "attempts_exhausted", "error_code": "lease_lost", "completed_at": now}
-    change = DELIVERIES.update().where(*lost).values(**ended, lease_owner=None, lease_until=None)
-    return (await tx.execute(change)).rowcount
+    ids = list((await tx.execute(lost.with_for_update(skip_locked=True))).scalars())
+    if not ids:
+        return 0
+    again = {"status": PENDING, "due_at": now, "attempt_limit": DELIVERIES.c.attempt_limit + 1}
+    over = {"status": DEAD_LETTER, "reason": "interrupted_too_often", "error_code": "lease_lost", "completed_at": now}
+    counted = {"interruptions": DELIVERIES.c.interruptions + 1, "lease_owner": None, "lease_until": None}
+    for too_often, values in ((True, over), (False, again)):
+        which = DELIVERIES.c.interruptions >= most if too_often else DELIVERIES.c.status == DELIVERING
+        await tx.execute(DELIVERIES.update().where(DELIVERIES.c.id.in_(ids), which).values(**values, **counted))
+    unanswered = (DELIVERY_ATTEMPTS.c.delivery_id.in_(ids), DELIVERY_ATTEMPTS.c.outcome.is_(None))
+    await tx.execute(DELIVERY_ATTEMPTS.update().where(*unanswered).values(outcome=INTERRUPTED, ended_at=now))
+    return len(ids)
+
+
+async def set_back(tx: AsyncConnection, seconds: float, now: float) -> None:
+    """The clock was set back by so much: what was due in a while is due in the same while."""
+    for status, at in ((PENDING, DELIVERIES.c.due_at), (DELIVERING, DELIVERIES.c.lease_until)):
+        waiting = (DELIVERIES.c.status == status, at > now)
+        await tx.execute(DELIVERIES.update().where(*waiting).values({at: at - seconds}))
 
 
 async def renew(tx: AsyncConnection, owner: str, ids: frozenset[str], lease_until: float) -> None:
@@ -165,7 +176,7 @@ async def conclude(tx: AsyncConnection, claimed: Delivery, attempt: dict[str, An
 async def replay(tx: AsyncConnection, id: str, now: float, more: int) -> bool:
     """It is due again, with so many more attempts; False when it was delivered, or has not ended."""
     again = (DELIVERIES.c.status.in_((FAILED, DEAD_LETTER, DROPPED)),)
-    values = {"status": PENDING, "reason": None, "due_at": now, "completed_at": None}
+    values = {"status": PENDING, "reason": None, "due_at": now, "completed_at": None, "interruptions": 0}
     return await rows.change(tx, DELIVERIES, id, *again, **values, attempt_limit=DELIVERIES.c.attempts + more)
 
 
@@ -180,12 +191,37 @@ async def drop(tx: AsyncConnection, binding_id: str, reason: str, since: float, 
     return (await tx.execute(DELIVERIES.update().where(*waiting).values(**values))).rowcount
 
 
-async def next_due(tx: AsyncConnection) -> float | None:
-    """When there is something to do again; None: nothing waits."""
-    pending = select(func.min(DELIVERIES.c.due_at)).where(DELIVERIES.c.status == PENDING)
-    leased = select(func.min(DELIVERIES.c.lease_until)).where(DELIVERIES.c.status == DELIVERING)
-    found = [await tx.scalar(pending), await tx.scalar(leased)]
-    return min((at for at in found if at is not None), default=None)
+async def newest(tx: AsyncConnection) -> float | None:
+    """The last moment that is written down about what waits or is being told; None: there is no such thing."""
+    waiting = DELIVERIES.c.status.in_((PENDING, DELIVERING))
+    of_attempts = select(func.max(DELIVERY_ATTEMPTS.c.started_at), func.max(DELIVERY_ATTEMPTS.c.ended_at)).where(
+        DELIVERY_ATTEMPTS.c.delivery_id.in_(select(DELIVERIES.c.id).where(waiting))
+    )
+    made = await tx.scalar(select(func.max(DELIVERIES.c.created_at)).where(waiting))
+    found = [made, *(await tx.execute(of_attempts)).one()]
+    return max((at for at in found if at is not None), default=None)
+
+
+async def next_due(
+    tx: AsyncConnection, now: float, due_horizon: float, lease_horizon: float, held: frozenset[str] = frozenset()
+) -> float | None:
+    """When there is something to do again: a delivery is due, or one that is not `held` was lost; None: never.
+
+    What lies beyond its horizon was written before the clock was set back, and is due now.
+    """
+    at, until = DELIVERIES.c.due_at, DELIVERIES.c.lease_until
+    pending = DELIVERIES.c.status == PENDING
+    leased = (DELIVERIES.c.status == DELIVERING, DELIVERIES.c.id.not_in(held))
+    # One aggregate in each of them: so each is one look into an index.
+    looks = [
+        select(each).where(*which).scalar_subquery()
+        for column, which in ((at, (pending,)), (until, leased))
+        for each in (func.min(column), func.max(column))
+    ]
+    first, last, lost_first, lost_last = (await tx.execute(select(*looks))).one()
+    if (last is not None and last > due_horizon) or (lost_last is not None and lost_last > lease_horizon):
+        return now
+    return min((found for found in (first, lost_first) if found is not None), default=None)
 
 
 async def counts(tx: AsyncConnection) -> dict[str, int]:

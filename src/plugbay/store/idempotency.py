@@ -17,6 +17,7 @@ _INSERT = new_row(IDEMPOTENCY)
 _GET = Prepared(select(IDEMPOTENCY).where(_OF_KEY))
 _FINISH = Prepared(update(IDEMPOTENCY).where(_OF_KEY), sets=("state", "status", "headers", "body"))
 _FORGET = Prepared(delete(IDEMPOTENCY).where(_OF_KEY))
+_FORGET_RUNNING = Prepared(delete(IDEMPOTENCY).where(_OF_KEY, IDEMPOTENCY.c.state == bindparam("running")))
 _FORGET_OLD = Prepared(delete(IDEMPOTENCY).where(_OF_KEY, IDEMPOTENCY.c.expires_at <= bindparam("now")))
 
 RUNNING, DONE, UNKNOWN = "running", "done", "unknown"
@@ -62,6 +63,11 @@ async def lose(tx: AsyncConnection, key: bytes | None = None) -> None:
 
 async def forget(tx: AsyncConnection, key: bytes) -> None:
     await _FORGET.run(tx, {"of": key})
+
+
+async def retake(tx: AsyncConnection, key: bytes) -> None:
+    """Forget a request that counts as being answered, by whoever knows that nobody is at it."""
+    await _FORGET_RUNNING.run(tx, {"of": key, "running": RUNNING})
 
 
 async def expire(tx: AsyncConnection, now: float, key: bytes) -> bool:

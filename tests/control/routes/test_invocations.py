@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from plugbay.control import app as app_module
 from plugbay.control.routes import invocations as module
 from plugbay.control.routes.invocations import OutcomeOut
 from plugbay.gateway.gateway import Gateway
+from plugbay.store import database
 from plugbay.store.sqlite import Connection
+from tests.support.conversing import gateway_with_model, settled
+from tests.support.databases import away
 from tests.support.gateways import client_of, gateway_at, make_key, make_org
 from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
@@ -45,7 +49,8 @@ def test_work_is_done_and_answered_with_its_record_and_found_again(sqlite_url: s
             await make_org(gateway)
             binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
             headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "idempotency-key": "once"}
-            body: dict[str, Any] = {"binding_id": binding.id, "input": {"a": 1}, "session_id": "sess_1"}
+            session = (await client.post("/v1/sessions", json=SCOPE)).json()["id"]
+            body: dict[str, Any] = {"binding_id": binding.id, "input": {"a": 1}, "session_id": session}
             done = await client.post("/v1/plugin-invocations", json=body, headers=headers)
             assert done.status_code == 200, done.text
             outcome = done.json()
@@ -68,7 +73,7 @@ def test_work_is_done_and_answered_with_its_record_and_found_again(sqlite_url: s
                 ("?status=failed", 1),
                 (f"?trace_id=tr_{TRACE}", 1),
                 (f"?binding_id={binding.id}&export_kind=tool", 2),
-                ("?session_id=sess_1&org_id=org_1", 1),
+                (f"?session_id={session}&org_id=org_1", 1),
                 ("?since=2999-01-01T00:00:00Z", 0),
                 ("?until=2999-01-01T00:00:00Z&limit=1", 1),
             ):
@@ -150,6 +155,190 @@ def test_requests_that_cannot_be_granted(sqlite_url: str, tmp_path: Path, run: R
             async with client_of(gateway, await make_key(gateway, "org_1", "viewer")) as viewer:
                 answer = await viewer.post("/v1/plugin-invocations", json={"binding_id": binding.id})
                 assert (answer.status_code, answer.json()["error"]["code"]) == (403, "auth.role_denied")
+
+    run(main)
+
+
+async def conversation(client: httpx2.AsyncClient, scope: dict[str, str]) -> dict[str, str]:
+    """A session, a chain and a run of somebody."""
+    session = (await client.post("/v1/sessions", json=scope)).json()["id"]
+    chain = (await client.post("/v1/chains", json={"session_id": session})).json()["id"]
+    run = await client.post("/v1/runs", json={"chain_id": chain, "model": "local/m", "blocks": HELLO})
+    assert run.status_code == 201, run.text
+    return {"session_id": session, "chain_id": chain, "run_id": run.json()["id"]}
+
+
+HELLO = [{"kind": "input", "content": [{"type": "text", "text": "hello"}]}]
+KINDS = [export("t"), export("h", "hook"), export("c", "compactor"), export("x", "harness")]
+PROJECTION = {"projection": {"blocks": HELLO}}
+INPUTS: dict[str, dict[str, Any]] = {
+    "t": {},
+    "h": {"type": "run.completed"},
+    "c": {"source": PROJECTION, "target": {"max_input_tokens": 1000}},
+    "x": {},
+}
+
+
+async def refused(client: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> tuple[int, str]:
+    answer = await client.post(path, json=body)
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+@requirement("vai:control-cross-tenant", "vai:control-invocation-place")
+@pytest.mark.parametrize("export_id", INPUTS)
+def test_ids_that_are_unknown_or_another_tenants_are_not_found_whatever_is_invoked(
+    sqlite_url: str, tmp_path: Path, run: Run, export_id: str
+) -> None:
+    async def main() -> None:
+        async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway, client_of(gateway) as operator:
+            package = await Publisher(tmp_path / "data", tmp_path).bring(gateway, "", KINDS)
+            body = {"binding_id": (await bind(gateway, package, export_id)).id, "input": INPUTS[export_id]}
+            own, beside = await conversation(operator, SCOPE), await conversation(operator, SCOPE)
+            foreign = await conversation(operator, {"org_id": "org_2", "project_id": "proj_2"})
+            unknown = {"session_id": "sess_9", "chain_id": "ch_9", "run_id": "run_9"}
+            tenant = await make_key(gateway, "org_1", "operator", "proj_1")
+            async with client_of(gateway, tenant) as client:
+                for who, (name, id) in product((operator, client), [*foreign.items(), *unknown.items()]):
+                    found = await refused(who, module.INVOKE, {**body, name: id})
+                    assert found == (404, f"{name.removesuffix('_id')}.not_found")
+                done = await client.post(module.INVOKE, json={**body, "run_id": own["run_id"]})
+                assert done.status_code == 200, done.text
+                record = done.json()["invocation"]
+                assert {name: record[name] for name in own} == own, "a run has its chain and its session"
+                mixed = {**body, "chain_id": own["chain_id"], "session_id": beside["session_id"]}
+                assert await refused(client, module.INVOKE, mixed) == (400, "chain.other_session")
+                if export_id in ("c", "x"):
+                    part = {"c": "source", "x": "target"}[export_id]
+                    said = {**INPUTS[export_id].get(part, {}), "chain_id": foreign["chain_id"]}
+                    inside = {**body, "input": {**INPUTS[export_id], part: said}}
+                    assert await refused(client, module.INVOKE, inside) == (404, "chain.not_found")
+
+    run(main)
+
+
+def naming(own: dict[str, str], ids: dict[str, str]) -> list[tuple[str, dict[str, Any], str]]:
+    """Requests that name these ids, and what they name."""
+    session, chain = {"session_id": ids["session_id"]}, {"chain_id": ids["chain_id"]}
+    asked = {"blocks": HELLO, "model": "local/m"}
+    return [
+        ("/v1/harness-executions", session, "session"),
+        ("/v1/harness-executions", chain, "chain"),
+        ("/v1/compactions", {**chain, "target": {"max_input_tokens": 9}}, "chain"),
+        ("/v1/chains", session, "session"),
+        ("/v1/runs", {**session, **asked}, "session"),
+        ("/v1/runs", {"chain_id": own["chain_id"], **asked, "parent_run_id": ids["run_id"]}, "run"),
+        (f"/v1/chains/{own['chain_id']}:fork", {"run_id": ids["run_id"]}, "run"),
+        (f"/v1/sessions/{own['session_id']}:branch", chain, "chain"),
+    ]
+
+
+@requirement("vai:control-cross-tenant", "vai:control-invocation-place")
+def test_ids_that_are_unknown_or_another_tenants_are_not_found_by_other_requests(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway, client_of(gateway) as operator:
+            package = await Publisher(tmp_path / "data", tmp_path).bring(gateway, "", KINDS)
+            harness = {"binding_id": (await bind(gateway, package, "x")).id}
+            own = await conversation(operator, SCOPE)
+            foreign = await conversation(operator, {"org_id": "org_2", "project_id": "proj_2"})
+            async with client_of(gateway, await make_key(gateway, "org_1", "operator", "proj_1")) as client:
+                unknown = {"session_id": "sess_9", "chain_id": "ch_9", "run_id": "run_9"}
+                for path, body, kind in (*naming(own, foreign), *naming(own, unknown)):
+                    whole = {**harness, **body} if path.endswith("executions") else body
+                    assert await refused(client, path, whole) == (404, f"{kind}.not_found"), path
+
+    run(main)
+
+
+@requirement("vai:control-harness-one-way")
+def test_a_harness_that_is_invoked_is_an_execution_like_any_other(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    body = """
+    def harness(body, m):
+        event(m, type="checkpoint", checkpoint={"kind": "checkpoint", "data": {"policy": body["policy"]}})
+        if body["trigger"]["input"]:
+            cancels[m["id"]].wait()
+        else:
+            succeed(m, {"summary": {"text": "done"}, "artifacts": []})
+    """
+
+    async def main() -> None:
+        async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway, client_of(gateway) as client:
+            package = await Publisher(tmp_path / "data", tmp_path).bring(gateway, body, [export("x", "harness")])
+            binding = (await bind(gateway, package, "x")).id
+            done = await client.post(module.INVOKE, json={"binding_id": binding, "execution_id": "exec_mine"})
+            assert (done.status_code, done.json()["status"]) == (200, "succeeded"), done.text
+            assert done.json()["result"]["summary"] == {"text": "done"}
+            record = done.json()["invocation"]
+            execution = (await client.get("/v1/harness-executions/exec_mine")).json()
+            assert execution["status"] == "succeeded" and execution["session_id"] == record["session_id"]
+            assert execution["policy"] == {"max_depth": 4, "max_child_runs": 12, "allow_compaction": True}
+            assert execution["checkpoint"]["data"]["policy"] == execution["policy"], "it is told its limits"
+            again = await client.post(module.INVOKE, json={"export": "x", "scope": SCOPE, "execution_id": "exec_mine"})
+            assert (again.status_code, again.json()["error"]["code"]) == (409, "harness.exists")
+            for wrong in ({"mode": "resume"}, {"policy": {"max_child_runs": "all"}}, {"limits": {}}):
+                answer = await client.post(module.INVOKE, json={"binding_id": binding, "input": wrong})
+                assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invocation.invalid_input")
+            waits = {"trigger": {"input": [{"type": "text", "text": "wait"}]}}
+            begun = await client.post(module.INVOKE, json={"binding_id": binding, "input": waits, "wait": False})
+            assert (begun.status_code, begun.json()["status"]) == (202, None)
+            id = begun.json()["invocation"]["execution_id"]
+            assert (await client.post(f"/v1/harness-executions/{id}:cancel")).status_code == 200
+            ended = await settled(
+                lambda: client.get(f"/v1/harness-executions/{id}"), lambda now: now.json()["completed_at"] is not None
+            )
+            assert ended.json()["status"] == "cancelled"
+            waiting = asyncio.ensure_future(
+                client.post(module.INVOKE, json={"binding_id": binding, "input": waits, "execution_id": "exec_2"})
+            )
+            look = "/v1/plugin-invocations?execution_id=exec_2"
+            await settled(lambda: client.get(look), lambda now: bool(now.json()["items"]))
+            await client.post("/v1/harness-executions/exec_2:cancel")
+            called_off = (await waiting).json()
+            assert (called_off["status"], called_off["failure"]["code"]) == ("cancelled", "cancelled")
+
+    run(main)
+
+
+@requirement("vai:control-idempotency-database")
+def test_a_key_is_of_use_again_when_the_database_is_back(
+    database_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database_url.startswith("sqlite"):
+        monkeypatch.setattr(database, "PATIENCE", 0.2)
+    body = f"""
+    def tool(body, m):
+        with open({str(tmp_path / "times")!r}, "a") as file:
+            file.write("x")
+        while not os.path.exists({str(tmp_path / "go")!r}):
+            time.sleep(0.005)
+        succeed(m, output({{"done": True}}))
+    """
+
+    async def main() -> None:
+        async with gateway_with_model(database_url, tmp_path / "data") as gateway, client_of(gateway) as client:
+            binding = await bind(gateway, await Publisher(tmp_path / "data", tmp_path).bring(gateway, body))
+            headers, asked = {"idempotency-key": "once"}, {"binding_id": binding.id}
+            with away(database_url):
+                refused = await client.post(module.INVOKE, json=asked, headers=headers)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store.unavailable")
+            await settled(lambda: client.get(module.INVOKE), lambda now: now.status_code == 200)
+
+            first = asyncio.ensure_future(client.post(module.INVOKE, json=asked, headers=headers))
+            await until((tmp_path / "times").exists)
+            again = await client.post(module.INVOKE, json=asked, headers=headers)
+            assert (again.status_code, again.json()["error"]["code"]) == (409, "idempotency.in_progress")
+            with away(database_url):
+                (tmp_path / "go").touch()
+                done = await first
+            assert (done.status_code, done.json()["status"]) == (200, "succeeded"), "its work was done"
+            replayed = await settled(
+                lambda: client.post(module.INVOKE, json=asked, headers=headers), lambda now: now.status_code != 503
+            )
+            assert replayed.json() == done.json() and replayed.headers["idempotency-replayed"] == "true"
+            assert (tmp_path / "times").read_text() == "x", "it was carried out once"
+            path = f"{module.INVOKE}/{done.json()['invocation']['invocation_id']}"
+            await settled(lambda: client.get(path), lambda now: now.json()["status"] == "succeeded")
 
     run(main)
 

@@ -58,6 +58,7 @@ class DeliveryOut(Answer):
     status: Annotated[str, Field(json_schema_extra={"enum": list(get_args(Status))})]
     reason: str | None
     attempts: int
+    interruptions: int = Field(description="Attempts that ended with their server; they do not count as failures.")
     next_attempt_at: str | None
     error_code: str | None
     invocation_id: str | None
@@ -151,6 +152,7 @@ def _shown(delivery: Delivery) -> DeliveryOut:
         status=delivery.status,
         reason=delivery.reason,
         attempts=delivery.attempts,
+        interruptions=delivery.interruptions,
         next_attempt_at=stamp(delivery.due_at) if delivery.status == "pending" else None,
         error_code=delivery.error_code,
         invocation_id=delivery.invocation_id,

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Query
+from pydantic import ValidationError
 
 from plugbay.control.caller import Caller, TheGateway, needs
-from plugbay.control.conversation_models import ExecutionIn, ExecutionOut, TraceParent
+from plugbay.control.conversation_models import ExecutionIn, ExecutionOut, HarnessInput, TraceParent
 from plugbay.control.idempotency import Router
 from plugbay.control.models import Listing, PathId
 from plugbay.control.paging import Paging, listing
 from plugbay.gateway import trace
 from plugbay.gateway.clock import maybe_stamp, stamp
+from plugbay.gateway.errors import unprocessable
 from plugbay.gateway.harnesses import Errand
+from plugbay.gateway.invocations import Work
 from plugbay.store.harnesses import HarnessExecution
 
 router = Router(tags=["harnesses"])
@@ -66,6 +69,29 @@ async def cancel_harness_execution(execution_id: PathId, caller: Caller, gateway
 async def resume_harness_execution(execution_id: PathId, caller: Caller, gateway: TheGateway) -> ExecutionOut:
     """Have it go on from its last checkpoint."""
     return _shown(await gateway.harnesses.resume(caller, execution_id))
+
+
+def errand_of(work: Work) -> Errand:
+    """What a harness is to do that is started as an invocation; raises when its input cannot be so."""
+    try:
+        said = HarnessInput.model_validate(work.input)
+    except ValidationError as error:
+        problems = [{"path": ".".join(map(str, each["loc"])), "problem": each["msg"]} for each in error.errors()]
+        text = f"input.{problems[0]['path']}: {problems[0]['problem']}"
+        raise unprocessable("invocation.invalid_input", text, "input", problems=problems) from None
+    return Errand(
+        binding_id=str(work.binding_id),
+        trigger=said.trigger.model_dump(),
+        policy=said.policy.model_dump(),
+        session_id=work.session_id,
+        chain_id=work.chain_id,
+        run_id=work.run_id,
+        org_id=work.org_id,
+        project_id=work.project_id,
+        trace_id=work.trace_id,
+        execution_id=work.execution_id or said.target.execution_id,
+        timeout=work.timeout,
+    )
 
 
 def _shown(execution: HarnessExecution, checkpoint: dict[str, Any] | None = None) -> ExecutionOut:

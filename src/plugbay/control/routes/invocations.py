@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,17 +17,23 @@ from plugbay.control.idempotency import HEADER, Router, apart
 from plugbay.control.models import Answer, Body, ChosenId, Listing, PathId
 from plugbay.control.paging import Paging, listing
 from plugbay.control.routes.bindings import Kind, Scope
+from plugbay.control.routes.harnesses import errand_of
 from plugbay.control.sse import STREAM, Event, event_stream
 from plugbay.gateway import trace
-from plugbay.gateway.errors import invalid, not_found, unavailable
+from plugbay.gateway.errors import conflict, invalid, not_found, unavailable
 from plugbay.gateway.gateway import Gateway
+from plugbay.gateway.harnesses import Watched
 from plugbay.gateway.invocations import Work, refusal
 from plugbay.gateway.live import ENDED, LiveEvent, Watch
 from plugbay.gateway.principal import Principal
+from plugbay.gateway.runs import Place
 from plugbay.host.invocation_context import LONGEST
+from plugbay.host.invocation_result import InvocationResult
 from plugbay.host.ports import InvocationRecord
-from plugbay.model.errors import Failure
+from plugbay.model.errors import Code, Failure
+from plugbay.store.failures import StoreUnavailable
 from plugbay.store.invocations import Wanted
+from plugbay.store.pages import Page
 
 router = Router(tags=["invocations"])
 
@@ -123,15 +131,53 @@ async def invoke(
     traceparent: Annotated[str | None, Header(max_length=LONGEST_PARENT, description="W3C trace context.")] = None,
 ) -> Response:
     """Have a bound export do its work. What the plugin makes of it is in the answer, failures too."""
-    work = await _work(body, caller, gateway, trace.from_parent(traceparent) or trace.new_trace())
+    trace_id = trace.from_parent(traceparent) or trace.new_trace()
+    try:
+        work, kind = await _work(body, caller, gateway, trace_id)
+        if kind != "harness":
+            return await _invoked(body, gateway, work)
+    except StoreUnavailable as error:  # what cannot be written down is not begun: the request was refused
+        raise unavailable("store.unavailable", str(error), retry_after=error.retry_after) from None
+    return await _harness(body, caller, gateway, work)
+
+
+async def _invoked(body: InvocationIn, gateway: Gateway, work: Work) -> Response:
     if not body.wait:
         begun = await gateway.invocations.begin(work)
         return _answer(begun, 202, attempts=[begun.invocation_id])
-    result = await gateway.invocations.invoke(work)
+    return _outcome(await gateway.invocations.invoke(work))
+
+
+def _outcome(result: InvocationResult) -> Response:
     if result.record is None:
         raise refusal(result)
     ids = [each.invocation_id for each in result.records]
     return _answer(result.record, 200, result=result.value(), failure=_failure(result.failure), attempts=ids)
+
+
+async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, work: Work) -> Response:
+    """A harness is an execution however it is started: with a session, limits and a record that can be resumed."""
+    watched = Watched()
+    execution = await gateway.harnesses.create(caller, errand_of(work), watched)
+    if not body.wait:
+        either: set[asyncio.Future[Any]] = {watched.began, watched.ended}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if watched.began.done():
+            begun = watched.began.result()
+            return _answer(begun, 202, attempts=[begun.invocation_id])
+    came = await watched.ended
+    if came.refused is not None:
+        raise conflict(came.refused.code, came.refused.message)
+    if came.invoked is not None:
+        return _outcome(came.invoked)
+    of_execution = Wanted({"execution_id": execution.id})
+    attempts = (await gateway.invocations.page(caller, Page(), of_execution, work.org_id)).items
+    if not attempts:
+        raise conflict("harness.cancelled", f"{execution.id} was cancelled before it began")
+    failure = Failure(Code.CANCELLED, "it was cancelled")
+    return _answer(
+        attempts[0], 200, failure=_failure(failure), attempts=[each.invocation_id for each in attempts][::-1]
+    )
 
 
 async def straight(request: Request, value: Any) -> Response | None:
@@ -150,9 +196,10 @@ async def straight(request: Request, value: Any) -> Response | None:
     return await invoke(body, caller, gateway_of(request), traceparent)
 
 
-async def _work(body: InvocationIn, caller: Principal, gateway: Gateway, trace_id: str) -> Work:
+async def _work(body: InvocationIn, caller: Principal, gateway: Gateway, trace_id: str) -> tuple[Work, str]:
+    """What is wanted, and the kind of export that does it."""
     org_id, project_id = await _scope(body, caller, gateway)
-    return Work(
+    work = Work(
         org_id=org_id,
         project_id=project_id,
         input=body.input,
@@ -166,6 +213,23 @@ async def _work(body: InvocationIn, caller: Principal, gateway: Gateway, trace_i
         execution_id=body.execution_id,
         timeout=None if body.timeout_ms is None else body.timeout_ms / 1000,
     )
+    binding_id = await gateway.invocations.binding_of(work)
+    bound = await gateway.bindings.bound(binding_id)
+    if bound is None:
+        raise not_found("binding", binding_id)
+    kind = bound.export.kind
+    named = _named(body, kind)
+    place = named if named == Place() else await gateway.runs.place(caller, org_id, project_id, named)
+    return replace(work, binding_id=binding_id, **place._asdict()), kind
+
+
+def _named(body: InvocationIn, kind: str) -> Place:
+    """Where the work belongs, as the request says; a harness and a compactor are told so in their input as well."""
+    part = body.input.get({"harness": "target", "compactor": "source"}.get(kind, ""))
+    said = part if isinstance(part, dict) else {}
+    inside = [said.get(name) for name in ("session_id", "chain_id")]
+    session_id, chain_id = [each if isinstance(each, str) else None for each in inside]
+    return Place(body.session_id or session_id, body.chain_id or chain_id, body.run_id)
 
 
 async def _scope(body: InvocationIn, caller: Principal, gateway: Gateway) -> tuple[str, str | None]:

@@ -53,6 +53,7 @@ DELIVERIES = Table(
     Column("invocation_id", ID),
     Column("created_at", Instant, nullable=False),
     Column("completed_at", Instant),
+    Column("interruptions", Integer, nullable=False, server_default="0"),
     UniqueConstraint("event_id", "binding_id"),
     CheckConstraint(
         "status IN ('pending', 'delivering', 'delivered', 'failed', 'dead_letter', 'dropped')", name="status"
@@ -62,7 +63,8 @@ DELIVERIES = Table(
     Index(None, "binding_id", "status"),
     Index(None, "completed_at", "id"),
 )
-"""`due_at` is when the next attempt may begin, `lease_until` when one that never came back counts as lost."""
+"""`due_at` is when the next attempt may begin, `lease_until` when one that never came back counts as interrupted; each
+interruption raises `attempt_limit` by one, because it is no failure of the hook."""
 
 DELIVERY_ATTEMPTS = Table(
     "delivery_attempts",
@@ -76,4 +78,4 @@ DELIVERY_ATTEMPTS = Table(
     Column("ended_at", Instant),
     Index("ix_delivery_attempts_invocation_id", "invocation_id", sqlite_where=INVOKED, postgresql_where=INVOKED),
 )
-"""An attempt without an outcome is under way, or its server was killed."""
+"""An attempt without an outcome is under way, or its server was killed and the next one has not come across it yet."""
