@@ -89,7 +89,7 @@ def test_a_bad_plugin_opens_by_saying_what_it_does_wrong_and_what_must_come_of_i
             "recorded as",
             "not executable",
             "execute bit",
-            *("invalid_input", "unavailable", "quarantined", "plugin_error"),
+            *("invalid_input", "unavailable", "quarantined", "plugin_error", "frame_too_large"),
         )
     )
     assert re.search(outcome, head), head

@@ -71,14 +71,14 @@ class SeveralServers(PlugbayError):
 class RemoteRefused(PlugbayError):
     """The server has answered, and does not do what it was asked."""
 
-    def __init__(self, url: str, status: int, error: dict[str, Any]) -> None:
+    def __init__(self, status: int, error: dict[str, Any], url: str = "") -> None:
         self.status = status
         self.error = error
         code = str(error.get("code"))
         self.exit_status = BY_CODE.get(code, STATUSES.get(status, Exit.FAILURE))
         self.hint = HINTS.get(code, "")
         said = f"{error.get('message', 'the server gave no reason')} ({error.get('code', status)})"
-        super().__init__(f"the server {url} refused: {said}")
+        super().__init__(f"the server {url} refused: {said}" if url else said)
 
 
 def find(server: str | None = None, token_file: Path | None = None, *, quiet: bool = False) -> Remote:
@@ -228,7 +228,7 @@ class Remote:
         if answer.status >= 400:
             refusal = _refusal(answer.read(MAX_ANSWER))
             connection.close()
-            raise RemoteRefused(self.url, answer.status, refusal)
+            raise RemoteRefused(answer.status, refusal, self.url)
         return connection, answer
 
 
