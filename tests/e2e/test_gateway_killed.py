@@ -267,7 +267,6 @@ def told_again(folder: Path) -> None:
 
 
 @requirement("vai:control-delivery-interrupted")
-@pytest.mark.timeout(120)
 def test_a_server_that_is_killed_uses_up_no_attempt_of_a_hook(tmp_path: Path) -> None:
     async def story() -> None:
         async with OpenAiServer(says("hello")) as model:

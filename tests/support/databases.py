@@ -143,7 +143,7 @@ class Server:
     def halt(self) -> None:
         """End it, and every connection to it; what is in it stays."""
         self._process.send_signal(signal.SIGINT)
-        self._process.wait(STARTING)
+        self._process.wait(PATIENCE)
 
     def resume(self) -> None:
         """Start it again. In the main thread: it ends with the thread that started it."""

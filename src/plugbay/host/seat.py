@@ -33,7 +33,6 @@ from plugbay.link.link import Link
 from plugbay.link.stream import PipeStream
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.protected import Protected
-from plugbay.model.spec import PluginSpec
 from plugbay.model.spec import Export, PluginSpec
 from plugbay.process import diagnose
 from plugbay.process.child import Child, Spawner
