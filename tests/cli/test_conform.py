@@ -24,6 +24,7 @@ from tests.cli.conftest import (
 )
 from tests.conformance.nexo_plugins import BARE, nexo_folder
 from tests.support.patience import PATIENCE
+from tests.support.tiers import exhaustive
 
 TOOLS = [{"name": "echo", "input_schema": {"type": "object"}}]
 
@@ -102,6 +103,7 @@ def test_a_nexo_plugin_is_held_to_nexo(run: Run, cwd: Path) -> None:
     assert done.json["passed"] > 20
 
 
+@exhaustive
 def test_an_ainb_plugin_is_held_to_the_fourteen_axes_and_a_failure_names_its_check(run: Run, cwd: Path) -> None:
     canary = next(each for each in load_canaries() if each.axis == "log_filtering")
     done = run("conform", prepare_canary(canary, cwd / "good"))
@@ -116,6 +118,7 @@ def test_an_ainb_plugin_is_held_to_the_fourteen_axes_and_a_failure_names_its_che
     assert "    check     levels, it logs at levels that a host can filter by" in done.out.splitlines()
 
 
+@exhaustive
 def test_the_folder_of_a_fixture_may_be_named(run: Run, cwd: Path) -> None:
     nexo_folder(cwd / "sdk", FIXTURE.read_text("utf-8"), "")
     manifest = cwd / "sdk" / "nexo-plugin.toml"

@@ -18,6 +18,7 @@ from plugbay.control.app import ROUTERS
 from plugbay.control.caller import NEEDS, NEEDS_ONE
 from tests.docs.test_snippets import ROOT, pattern, snippets
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 PAGE, OPERATE, DASHBOARD = (ROOT / "docs" / f"{name}.md" for name in ("control-plane", "operate", "dashboard"))
 SOURCES = [*(ROOT / "src/plugbay/gateway").glob("*.py"), *(ROOT / "src/plugbay/control").rglob("*.py")]
@@ -89,6 +90,7 @@ def commands(transcript: str) -> Iterator[tuple[str, str]]:
         yield command, expected
 
 
+@exhaustive
 @requirement("vai:control-tour")
 def test_the_tour_with_curl_does_what_the_page_says(tmp_path: Path) -> None:
     for kind, _, body, _ in snippets(PAGE):
@@ -99,10 +101,12 @@ def test_the_tour_with_curl_does_what_the_page_says(tmp_path: Path) -> None:
     assert follow(PAGE, TOUR, tmp_path) > 50
 
 
+@exhaustive
 def test_the_commands_of_an_operator_talk_to_the_server(tmp_path: Path) -> None:
     assert follow(OPERATE, SERVER, tmp_path) > 8
 
 
+@exhaustive
 def test_a_link_into_the_dashboard_opens_once(tmp_path: Path) -> None:
     assert follow(DASHBOARD, SERVER, tmp_path) == 7
 

@@ -18,7 +18,7 @@ from tests.conformance.company import together
 from tests.conformance.complete import assert_complete
 from tests.support.ainb import write_ainb_plugin
 from tests.support.requirements import requirement
-from tests.support.tiers import few
+from tests.support.tiers import exhaustive, first_alone
 
 CANARIES = load_canaries()
 AXES = list(shared("ainb", "axes.json"))
@@ -43,7 +43,7 @@ def assert_found(report: Report, canary: Canary, kind: str) -> None:
 
 
 @requirement("ainb:kit-canaries", "ainb:kit-axes")
-@pytest.mark.parametrize("canary", few(CANARIES), ids=lambda canary: canary.axis)
+@pytest.mark.parametrize("canary", first_alone(CANARIES), ids=lambda canary: canary.axis)
 def test_a_canary_passes_its_axis_and_fails_none(canary: Canary, tmp_path: Path) -> None:
     report = conformed(prepare_canary(canary, tmp_path))
     assert [axis.id for axis in report.axes] == AXES
@@ -52,14 +52,14 @@ def test_a_canary_passes_its_axis_and_fails_none(canary: Canary, tmp_path: Path)
 
 
 @requirement("ainb:kit-axes-catch")
-@pytest.mark.parametrize("canary", few(CANARIES), ids=lambda canary: canary.axis)
+@pytest.mark.parametrize("canary", first_alone(CANARIES), ids=lambda canary: canary.axis)
 def test_a_broken_canary_fails_its_axis_and_no_other(canary: Canary, tmp_path: Path) -> None:
     kind = next(iter(canary.broken))
     assert_found(conformed(prepare_canary(canary, tmp_path, kind)), canary, kind)
 
 
 @requirement("ainb:kit-axes-catch")
-@pytest.mark.parametrize("canary", few(CANARIES), ids=lambda canary: canary.axis)
+@pytest.mark.parametrize("canary", first_alone(CANARIES), ids=lambda canary: canary.axis)
 def test_whatever_else_a_canary_does_wrong_a_check_of_its_axis_says_so(canary: Canary, tmp_path: Path) -> None:
     def run(kind: str) -> Report:
         check = f"ainb.{canary.axis}.{canary.broken[kind]}"
@@ -151,6 +151,7 @@ if __name__ == "__main__":
 """
 
 
+@exhaustive
 @requirement("ainb:kit-plugin-axes")
 def test_a_plugin_made_with_the_sdk_passes_all_fourteen_axes(tmp_path: Path) -> None:
     root = tmp_path / "whole"

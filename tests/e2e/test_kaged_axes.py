@@ -13,7 +13,7 @@ from tests.conformance import kaged_plugins as kaged
 from tests.conformance.complete import assert_complete
 from tests.conformance.plugins import mutated
 from tests.support.requirements import requirement
-from tests.support.tiers import few
+from tests.support.tiers import first_alone
 
 AXES = {scenario.id: scenario for scenario in load_all("kaged")}
 
@@ -30,7 +30,7 @@ def axes_of(area: str) -> list[str]:
 
 
 @requirement("kaged:kit-plugin-axes")
-@pytest.mark.parametrize("area", few(sorted(AREAS)))
+@pytest.mark.parametrize("area", first_alone(sorted(AREAS)))
 def test_a_good_plugin_passes_every_axis(area: str, tmp_path: Path) -> None:
     report = run_conformance(kaged.kaged_spec(tmp_path), only=axes_of(area))
     assert [(axis.id, axis.detail) for axis in report.axes if axis.status is not Status.PASSED] == []
@@ -202,7 +202,7 @@ OTHER_MANIFESTS: dict[str, dict[str, Any]] = {
 
 
 @requirement("kaged:kit-axes-catch")
-@pytest.mark.parametrize("axis_id", few(AXES))
+@pytest.mark.parametrize("axis_id", first_alone(AXES))
 def test_each_axis_catches_a_plugin_that_breaks_its_rule(axis_id: str, tmp_path: Path) -> None:
     (old, new), words = MUTATIONS[axis_id]
     source = mutated(old, new, kaged.SOURCE) if old else kaged.SOURCE

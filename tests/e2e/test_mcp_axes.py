@@ -14,7 +14,7 @@ from plugbay.host.discovery import discover
 from tests.conformance.company import together
 from tests.conformance.complete import assert_complete
 from tests.support.requirements import requirement
-from tests.support.tiers import few
+from tests.support.tiers import first_alone
 
 CANARIES = load_canaries("mcp")
 AXES = list(shared("mcp", "axes.json"))
@@ -45,14 +45,14 @@ def test_the_canary_passes_every_axis(tmp_path: Path) -> None:
 
 
 @requirement("mcp:kit-axes-catch")
-@pytest.mark.parametrize("canary", few(CANARIES), ids=lambda canary: canary.axis)
+@pytest.mark.parametrize("canary", first_alone(CANARIES), ids=lambda canary: canary.axis)
 def test_a_broken_canary_fails_its_axis_and_no_other(canary: Canary, tmp_path: Path) -> None:
     kind = next(iter(canary.broken))
     assert_found(conformed(prepare_mcp_canary(tmp_path, kind)), canary, kind)
 
 
 @requirement("mcp:kit-axes-catch")
-@pytest.mark.parametrize("canary", few(CANARIES), ids=lambda canary: canary.axis)
+@pytest.mark.parametrize("canary", first_alone(CANARIES), ids=lambda canary: canary.axis)
 def test_whatever_else_the_canary_does_wrong_a_check_says_so(canary: Canary, tmp_path: Path) -> None:
     def run(kind: str) -> Report:
         check = f"mcp.{canary.axis}.{canary.broken[kind]}"

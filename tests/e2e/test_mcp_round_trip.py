@@ -19,6 +19,7 @@ from tests.bridge import everything
 from tests.bridge.raw import Client
 from tests.cli.conftest import command, environment
 from tests.support.requirements import requirement
+from tests.support.tiers import first_alone
 
 SERVER = [sys.executable, str(Path(everything.__file__))]
 ERAS = ("handshake", "modern")
@@ -38,7 +39,7 @@ def declare(folder: Path, **eras: str) -> Path:
     return folder
 
 
-@pytest.fixture(params=list(itertools.product(ERAS, ERAS)), ids=lambda pair: f"{pair[0]}-client-{pair[1]}-server")
+@pytest.fixture(params=first_alone(itertools.product(ERAS, ERAS)), ids=lambda pair: f"{pair[0]}-client-{pair[1]}-server")
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Client, Client]]:
     """The server itself, and the server behind plugbay."""
     era, inner = request.param

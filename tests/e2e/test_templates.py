@@ -15,7 +15,7 @@ import plugbay as package
 from plugbay.cli.scaffold import CONTRACTS, LANGUAGES
 from tests.support.commands import plugbay
 from tests.support.patience import PATIENCE
-from tests.support.tiers import first_alone, one_of_each
+from tests.support.tiers import exhaustive, first_alone
 
 OWN_TESTS = {
     "python": [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis"],
@@ -61,7 +61,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-@pytest.mark.parametrize("template", one_of_each(product(LANGUAGES, CONTRACTS), lambda pair: pair[0]), ids="-".join)
+@pytest.mark.parametrize("template", first_alone(product(LANGUAGES, CONTRACTS)), ids="-".join)
 def test_a_new_plugin_keeps_its_contract_and_passes_its_own_tests(desk: Desk, template: tuple[str, str]) -> None:
     language, contract = template
     made = desk.plugbay("new", "sky-map", "--lang", language, "--contract", contract)
@@ -77,6 +77,7 @@ def test_a_new_plugin_keeps_its_contract_and_passes_its_own_tests(desk: Desk, te
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@exhaustive
 def test_one_source_for_all_contracts_keeps_them_and_passes_its_tests(desk: Desk) -> None:
     desk.plugbay("new", "sky-map", "--contract", "all")
     done = desk.run(*OWN_TESTS["python"], cwd="sky-map")

@@ -17,7 +17,7 @@ from plugbay.sdk.manifests import write_vai
 from tests.conformance.company import together
 from tests.conformance.complete import assert_complete
 from tests.support.requirements import requirement
-from tests.support.tiers import few
+from tests.support.tiers import exhaustive, first_alone
 
 CANARIES = load_canaries("vai")
 AXES = list(shared("vai", "axes.json"))
@@ -48,14 +48,14 @@ def test_the_canary_passes_every_axis(tmp_path: Path) -> None:
 
 
 @requirement("vai:kit-axes-catch")
-@pytest.mark.parametrize("canary", few(CANARIES), ids=lambda canary: canary.axis)
+@pytest.mark.parametrize("canary", first_alone(CANARIES), ids=lambda canary: canary.axis)
 def test_a_broken_canary_fails_its_axis_and_no_other(canary: Canary, tmp_path: Path) -> None:
     kind = next(iter(canary.broken))
     assert_found(conformed(prepare_vai_canary(tmp_path, kind)), canary, kind)
 
 
 @requirement("vai:kit-axes-catch")
-@pytest.mark.parametrize("canary", few(CANARIES), ids=lambda canary: canary.axis)
+@pytest.mark.parametrize("canary", first_alone(CANARIES), ids=lambda canary: canary.axis)
 def test_whatever_else_the_canary_does_wrong_a_check_says_so(canary: Canary, tmp_path: Path) -> None:
     def run(kind: str) -> Report:
         check = f"vai.{canary.axis}.{canary.broken[kind]}"
@@ -119,6 +119,7 @@ if __name__ == "__main__":
 """
 
 
+@exhaustive
 @requirement("vai:kit-plugin-axes")
 def test_a_plugin_made_with_the_sdk_passes_every_axis(tmp_path: Path) -> None:
     root = tmp_path / "whole"

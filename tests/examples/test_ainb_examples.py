@@ -20,7 +20,7 @@ from tests.examples import EVERY_CONTRACT
 from tests.support import commands
 from tests.support.loops import Run
 from tests.support.requirements import requirement
-from tests.support.tiers import few
+from tests.support.tiers import exhaustive
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/manifest.toml") if path.parent.name != EVERY_CONTRACT)
@@ -100,7 +100,8 @@ def test_the_code_and_the_manifest_say_the_same(folder: Path) -> None:
     assert (folder / folder.name).read_text("utf-8") == ainb_program()
 
 
-@pytest.mark.parametrize("folder", few(FOLDERS), ids=lambda path: path.name)
+@exhaustive
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_an_example_conforms(folder: Path) -> None:
     spec = inspect(folder).spec
     assert spec is not None

@@ -29,6 +29,7 @@ from tests.support import commands
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 DEVKIT = Path(__file__).parents[2] / "examples" / "devkit"
 KEY = "correct horse battery staple"
@@ -109,6 +110,7 @@ def test_its_files_are_what_its_code_declares() -> None:
     assert written == schemas_of(plugin)
 
 
+@exhaustive
 @requirement("vai:examples-conform")
 def test_it_conforms() -> None:
     spec = inspect(DEVKIT).spec

@@ -13,7 +13,7 @@ from plugbay import SyncHost
 from plugbay.conformance.plugin_runner import run_conformance
 from plugbay.host.discovery import inspect
 from tests.examples import EVERY_CONTRACT
-from tests.support.tiers import few
+from tests.support.tiers import first_alone
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(
@@ -54,7 +54,7 @@ def test_an_example_has_a_readme_and_no_manifest_problem(folder: Path) -> None:
     assert (folder / "README.md").exists()
 
 
-@pytest.mark.parametrize("folder", few(EXAMPLES), ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", first_alone(EXAMPLES), ids=lambda path: path.name)
 def test_an_example_conforms(folder: Path) -> None:
     spec = inspect(folder).spec
     assert spec is not None

@@ -17,6 +17,7 @@ from tests.examples import EVERY_CONTRACT
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/.mcp.json") if path.parent.name != EVERY_CONTRACT)
@@ -29,6 +30,7 @@ def test_there_is_an_example_without_any_sdk() -> None:
     assert (NOTEBOOK / "README.md").exists()
 
 
+@exhaustive
 @requirement("mcp:kit-example")
 def test_the_notebook_conforms() -> None:
     found = inspect(NOTEBOOK)

@@ -22,7 +22,7 @@ from tests.support import commands
 from tests.support.loops import Run
 from tests.support.openai_server import OpenAiServer, Reply, completion, delta, events, streamed
 from tests.support.requirements import requirement
-from tests.support.tiers import few
+from tests.support.tiers import exhaustive
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/nexo-plugin.toml") if path.parent.name != EVERY_CONTRACT)
@@ -50,7 +50,8 @@ def test_an_example_has_a_readme_and_no_manifest_problem(folder: Path) -> None:
     assert (folder / "README.md").exists()
 
 
-@pytest.mark.parametrize("folder", few(FOLDERS), ids=lambda path: path.name)
+@exhaustive
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_an_example_conforms(folder: Path) -> None:
     spec = inspect(folder).spec
     assert spec is not None

@@ -17,7 +17,7 @@ from plugbay.host.discovery import inspect
 from tests.sdk.everywhere import CONTRACTS, REACHES, Outcome, Reach, hosted, loaded
 from tests.support.commands import plugbay
 from tests.support.patience import PATIENCE
-from tests.support.tiers import few
+from tests.support.tiers import exhaustive
 
 SHOP = Path(__file__).parents[2] / "examples" / "tea-shop"
 
@@ -295,7 +295,8 @@ def test_every_manifest_is_good_and_written_from_the_source(contract: str) -> No
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("contract", few(CONTRACTS))
+@exhaustive
+@pytest.mark.parametrize("contract", CONTRACTS)
 def test_it_conforms_to_every_contract(contract: str) -> None:
     spec = inspect(SHOP, contract).spec
     assert spec is not None

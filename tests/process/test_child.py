@@ -707,7 +707,7 @@ def test_many_starts_and_ends_leave_nothing(run: Run, count: int) -> None:
     assert residue.survivors_killed > 0
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("loop", first_alone(["asyncio", "uvloop"]))
 def test_five_hundred_idle_children_are_cheap_and_all_there(loop: str) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4096

@@ -18,6 +18,7 @@ from plugbay.sdk import ToolError
 from plugbay.sdk.manifests import vai_files
 from plugbay.sdk.work import Compaction
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 ROOT = Path(plugbay.gateway.__file__).parent / "catalogue" / "thread_weave"
 WEAVE = runpy.run_path(str(ROOT / "thread_weave.py"))
@@ -113,6 +114,7 @@ def test_the_package_is_what_its_source_declares() -> None:
     assert (ROOT / "bin" / "plugin").stat().st_mode & 0o111
 
 
+@exhaustive
 @requirement("vai:control-thread-weave")
 def test_it_conforms() -> None:
     spec = inspect(ROOT).spec
