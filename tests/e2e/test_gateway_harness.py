@@ -134,8 +134,10 @@ def acted(folder: Path, url: str) -> None:
 
 def judge_invoked(client: httpx2.Client, errand: dict[str, Any]) -> None:
     """The same harness, invoked: where its policy says nothing, it has the usual limits."""
-    said = {"trigger": errand["trigger"], "policy": {"allow_compaction": False}}
-    body = {"binding_id": errand["binding_id"], "input": said, "chain_id": chain_of(client)["id"]}
+    said = {"trigger": {"type": "user_request", **errand["trigger"]}, "policy": {"allow_compaction": False}}
+    chain = chain_of(client)
+    place = {"session_id": chain["session_id"], "chain_id": chain["id"]}
+    body = {"binding_id": errand["binding_id"], "input": said, **place}
     outcome = made(client.post("/v1/plugin-invocations", json=body, timeout=60), 200)
     assert outcome["status"] == "succeeded", outcome
     id = outcome["invocation"]["execution_id"]

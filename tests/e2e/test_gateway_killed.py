@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 from sqlalchemy import func, select
 
 from plugbay.gateway.blocks import breaks, opened

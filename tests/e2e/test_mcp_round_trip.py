@@ -39,7 +39,9 @@ def declare(folder: Path, **eras: str) -> Path:
     return folder
 
 
-@pytest.fixture(params=first_alone(itertools.product(ERAS, ERAS)), ids=lambda pair: f"{pair[0]}-client-{pair[1]}-server")
+@pytest.fixture(
+    params=first_alone(itertools.product(ERAS, ERAS)), ids=lambda pair: f"{pair[0]}-client-{pair[1]}-server"
+)
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Client, Client]]:
     """The server itself, and the server behind plugbay."""
     era, inner = request.param

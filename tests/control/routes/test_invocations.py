@@ -276,8 +276,8 @@ def test_a_harness_that_is_invoked_is_an_execution_like_any_other(sqlite_url: st
             assert execution["checkpoint"]["data"]["policy"] == execution["policy"], "it is told its limits"
             again = await client.post(module.INVOKE, json={"export": "x", "scope": SCOPE, "execution_id": "exec_mine"})
             assert (again.status_code, again.json()["error"]["code"]) == (409, "harness.exists")
-            wrong_inputs: list[Any] = [{"mode": "resume"}, {"policy": {"max_child_runs": "all"}}, {"limits": {}}]
-            for wrong in wrong_inputs:
+            wrongs: list[dict[str, Any]] = [{"mode": "resume"}, {"policy": {"max_child_runs": "all"}}, {"limits": {}}]
+            for wrong in wrongs:
                 answer = await client.post(module.INVOKE, json={"binding_id": binding, "input": wrong})
                 assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invocation.invalid_input")
             waits = {"trigger": {"input": [{"type": "text", "text": "wait"}]}}
