@@ -10,7 +10,7 @@ PYTHON ?= python3
 PYTHONS ?= $(shell for minor in 11 12 13 14; do \
     python3.$$minor -c '' 2>/dev/null && command -v python3.$$minor; done)
 PYTEST_ARGS ?=
-# Half of a test's time is waiting for processes, so twice as many tests as cores run at a time.
+# Half of a test is waiting for processes, so twice as many tests as cores run at a time.
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 # package:command or package:file pairs; a package is installed only where that is missing. (perl-base, on every Debian,
 # has a perl without JSON::PP; json_pp tells the two apart.)
@@ -24,7 +24,7 @@ PEERS := .peers
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt
 # Programs that tests start by name are those of the environment.
-PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
+PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
 # Folders that hold Python; one that is absent is skipped.
 CODE := $(wildcard src tests bench examples scripts)
 
@@ -47,20 +47,20 @@ tour: bubblewrap $(VENV)/.run-installed ## show every example plugin at work, ca
 	@$(BIN)/python -m examples.demo
 
 # Tests marked `alone` sweep up after dead hosts, so no other host may start beside them. A selection that PYTEST_ARGS
-# narrows to nothing is no failure.
+# narrows to nothing is no failure. The profile says how many examples a property is tried on: see tests/conftest.py.
 define RUN_TESTS
 @$(PYTEST) -q -m "alone and $(1)" $(PYTEST_ARGS) </dev/null || $(if $(PYTEST_ARGS),[ $$? -eq 5 ],exit)
-@$(PYTEST) -n $(WORKERS) --dist worksteal -m "not alone and $(1)" $(PYTEST_ARGS) </dev/null \
+@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-$(2)} $(PYTEST) -n $(WORKERS) --dist worksteal -m "not alone and $(1)" $(PYTEST_ARGS) </dev/null \
     || $(if $(PYTEST_ARGS),[ $$? -eq 5 ],exit)
 endef
 
 test: setup ## run the tests of all behaviour (PYTEST_ARGS="-k name" narrows)
-	$(call RUN_TESTS,not exhaustive)
+	$(call RUN_TESTS,not exhaustive,short)
 
-test-all: test ## then the second event loop, codec and architecture, and every row of every contract
-	$(call RUN_TESTS,exhaustive)
+test-all: test ## then the second event loop, codec and architecture, more examples of each property, and every row of every contract
+	$(call RUN_TESTS,(exhaustive or hypothesis),long)
 
-prove: ## run all of that on each Python of PYTHONS, with ten times as many random examples
+prove: ## run all of that on each Python of PYTHONS, with forty times as many random examples
 	@for python in $(PYTHONS); do \
 	    name=$$($$python -c 'import sys; print("{}.{}".format(*sys.version_info))'); \
 	    echo "prove: Python $$name"; \

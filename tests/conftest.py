@@ -25,9 +25,11 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How long an example takes says how busy the machine is, and so does how long it takes to think of one.
-settings.register_profile("plugbay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("prove", settings.get_profile("plugbay"), max_examples=1000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "plugbay"))
+for profile, examples in {"short": 25, "long": 100, "prove": 1000}.items():
+    settings.register_profile(
+        profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -30,6 +30,7 @@ from tests.cli.conftest import (
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import PATIENCE
+from tests.support.tiers import exhaustive
 
 SHAPE = {"status", "output", "failure", "plugin", "call_id", "duration_ms"}
 FAILURE_SHAPE = {"code", "origin", "message", "detail", "retry_after_ms"}
@@ -632,6 +633,7 @@ def test_what_the_host_has_to_say_about_a_plugin_is_a_note(run: Run, cwd: Path) 
     assert "p_two" in done.err
 
 
+@exhaustive
 def test_a_start_that_failed_is_told_once(run: Run, cwd: Path) -> None:
     write_kaged_plugin(cwd, "notes", "sys.exit(3)")
     done = run("call", "notes", "echo")

@@ -88,6 +88,7 @@ def test_a_report_that_cannot_be_written_is_told(run: Run, make_plugin: MakePlug
 FIXTURE = Path(__file__).parents[1] / "sdk" / "nexo_fixture.py"
 
 
+@exhaustive
 def test_the_fixture_of_an_sdk_is_a_program(run: Run, cwd: Path) -> None:
     done = run("conform", FIXTURE, "--fixture", "--strict", "--json", "--junit", "report.xml")
     assert done.code == 0

@@ -22,6 +22,7 @@ from tests.support.commands import plugbay
 from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
 from tests.support.spans import PARENT, SPAN, TRACE
+from tests.support.tiers import exhaustive
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -111,6 +112,7 @@ def test_a_collector_that_does_not_answer_delays_no_call_and_the_end_within_a_bo
                 thread.join(PATIENCE)
 
 
+@exhaustive
 def test_a_server_that_sends_no_traces_loads_nothing_for_them() -> None:
     words = [sys.executable, "-c", LOADED]
     without, with_one = (

@@ -22,6 +22,7 @@ import plugbay
 from tests.cli.conftest import Run, command, descendants_of, environment, is_alive, wait_until
 from tests.support.ainb import write_ainb_plugin
 from tests.support.patience import PATIENCE
+from tests.support.tiers import exhaustive
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[PX^_][^\x1b]*\x1b\\|.)")
 
@@ -107,6 +108,7 @@ def test_a_screen_is_used_and_nothing_stays_behind(cwd: Path, window: Callable[.
     wait_until(lambda: not descendants_of(terminal.process.pid), "the end of every child")
 
 
+@exhaustive
 def test_a_signal_ends_it_in_good_order(cwd: Path, window: Callable[..., Window]) -> None:
     write_ainb_plugin(cwd / "plugins", "echo", screens=["main"])
     terminal = window("plugins/echo")
@@ -135,6 +137,7 @@ def test_it_ends_with_its_terminal_also_where_no_signal_says_so(
     wait_until(lambda: not any(map(is_alive, children)), "the end of every child")
 
 
+@exhaustive
 def test_grants_and_folders_are_those_of_the_command_line(cwd: Path, window: Callable[..., Window]) -> None:
     write_ainb_plugin(cwd / "one", "shy", screens=["main"], capabilities={"event_bus": True})
     write_ainb_plugin(cwd / "two", "other", namespaces=["notes"])
@@ -145,6 +148,7 @@ def test_grants_and_folders_are_those_of_the_command_line(cwd: Path, window: Cal
     granted.shows("shy 42x20")
 
 
+@exhaustive
 def test_without_a_folder_it_is_this_one(cwd: Path, window: Callable[..., Window]) -> None:
     write_ainb_plugin(cwd, "echo", screens=["main"])
     window().shows("echo 42x20")
@@ -156,6 +160,7 @@ def test_no_plugin_at_all_is_not_found(cwd: Path, window: Callable[..., Window])
     assert terminal.left() == 4
 
 
+@exhaustive
 def test_a_config_that_cannot_be_used_is_status_3(cwd: Path, window: Callable[..., Window]) -> None:
     write_ainb_plugin(cwd, "echo", screens=["main"])
     (cwd / "odd.toml").write_text("plugins = 3")
@@ -164,6 +169,7 @@ def test_a_config_that_cannot_be_used_is_status_3(cwd: Path, window: Callable[..
     assert terminal.left() == 3
 
 
+@exhaustive
 def test_without_a_terminal_it_says_what_to_use_instead(run: Run) -> None:
     done = run("tui")
     assert done.code == 2
@@ -171,6 +177,7 @@ def test_without_a_terminal_it_says_what_to_use_instead(run: Run) -> None:
     assert "plugbay render" in done.err
 
 
+@exhaustive
 def test_without_textual_it_says_how_to_get_it(window: Callable[..., Window], tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     missing.mkdir()
@@ -181,6 +188,7 @@ def test_without_textual_it_says_how_to_get_it(window: Callable[..., Window], tm
     assert terminal.left() == 1
 
 
+@exhaustive
 @pytest.mark.parametrize("module", ["plugbay.cli.main", "plugbay.tui.picture"])
 def test_textual_is_loaded_by_the_terminal_alone(module: str) -> None:
     code = f"import sys, {module}; print('textual' in sys.modules)"
@@ -188,6 +196,7 @@ def test_textual_is_loaded_by_the_terminal_alone(module: str) -> None:
     assert shown.stdout == "False\n"
 
 
+@exhaustive
 def test_the_terminal_itself_loads_textual() -> None:
     code = "import sys, plugbay.tui.app; print('textual' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)

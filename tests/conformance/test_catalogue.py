@@ -24,6 +24,7 @@ from plugbay.contracts.rune.manifest import FILE_NAME, parse
 from plugbay.host.discovery import discover
 from plugbay.model.errors import CODES
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 RUNE = FOLDER / "rune"
 NEXO = FOLDER / "nexo"
@@ -75,6 +76,7 @@ PROGRAMS = [
 ]
 
 
+@exhaustive
 @pytest.mark.parametrize(
     "path", [path for path in PROGRAMS if path.name != "child.py"], ids=lambda path: f"{path.parent.name}_{path.name}"
 )
@@ -95,6 +97,7 @@ def test_a_bad_plugin_opens_by_saying_what_it_does_wrong_and_what_must_come_of_i
     assert re.search(outcome, head), head
 
 
+@exhaustive
 @pytest.mark.parametrize("entry", CATALOG, ids=lambda entry: entry.name)
 def test_an_entry_becomes_a_folder_whose_manifest_is_right_where_it_should_be(entry: Entry, tmp_path: Path) -> None:
     root = prepare(entry, tmp_path)
@@ -109,6 +112,7 @@ def test_an_entry_becomes_a_folder_whose_manifest_is_right_where_it_should_be(en
         assert ((root / entry.file).stat().st_mode & 0o111 != 0) is entry.executable
 
 
+@exhaustive
 @pytest.mark.parametrize("entry", NEXO_CATALOG, ids=lambda entry: entry.name)
 def test_an_entry_of_nexo_becomes_a_folder_whose_manifest_is_right(entry: Entry, tmp_path: Path) -> None:
     root = prepare(entry, tmp_path, NEXO)
@@ -120,6 +124,7 @@ def test_an_entry_of_nexo_becomes_a_folder_whose_manifest_is_right(entry: Entry,
     assert (root / "child.py").is_file()
 
 
+@exhaustive
 @pytest.mark.parametrize("entry", KAGED_CATALOG, ids=lambda entry: entry.name)
 def test_an_entry_of_kaged_becomes_a_folder_whose_manifest_is_right(entry: Entry, tmp_path: Path) -> None:
     root = prepare(entry, tmp_path, KAGED)
@@ -131,6 +136,7 @@ def test_an_entry_of_kaged_becomes_a_folder_whose_manifest_is_right(entry: Entry
     assert (root / "child.py").is_file()
 
 
+@exhaustive
 @pytest.mark.parametrize("entry", AINB_CATALOG, ids=lambda entry: entry.name)
 def test_an_entry_of_ainb_becomes_a_folder_whose_manifest_is_right(entry: Entry, tmp_path: Path) -> None:
     root = prepare(entry, tmp_path, AINB)
@@ -164,6 +170,7 @@ def test_whatever_a_plugin_of_ainb_can_do_wrong_it_is_asked_to_do(path: Path) ->
     assert all(kind in source for kind in asked)
 
 
+@exhaustive
 @pytest.mark.parametrize("entry", VAI_CATALOG, ids=lambda entry: entry.name)
 def test_an_entry_of_vai_becomes_a_folder_whose_manifest_is_right(entry: Entry, tmp_path: Path) -> None:
     (found,) = discover([prepare(entry, tmp_path, VAI)])

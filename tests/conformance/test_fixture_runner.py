@@ -17,7 +17,7 @@ from plugbay.conformance.scenario import load_all
 from plugbay.model.errors import PlugbayError
 from plugbay.model.spec import PluginSpec
 from tests.support.requirements import requirement
-from tests.support.tiers import few
+from tests.support.tiers import exhaustive, few
 
 FIXTURE = Path(__file__).parents[1] / "sdk" / "nexo_fixture.py"
 SCENARIOS = [scenario.id for scenario in load_all("nexo/fixture")]
@@ -45,6 +45,7 @@ def program(*command: str | Path, **more: Any) -> PluginSpec:
     return PluginSpec("fixture", "0", "nexo", Path("/"), (sys.executable, *map(str, command)), **more)
 
 
+@exhaustive
 def test_our_own_fixture_passes_all_nineteen_scenarios() -> None:
     told: list[AxisResult] = []
     report = run_fixture(program(FIXTURE), told.append, strict=True)

@@ -22,7 +22,7 @@ from tests.conformance import nexo_plugins as nexo
 from tests.conformance.complete import assert_complete
 from tests.conformance.plugins import MANIFEST, PYTHON, SDK, SHELL, SOURCE, mutated, plugin_spec
 from tests.support.requirements import requirement
-from tests.support.tiers import few
+from tests.support.tiers import exhaustive, few
 
 EVERY_AXIS = [scenario.id for scenario in load_all("rune")]
 SDK_PROCESS = {**MANIFEST["process"], "args": ["plugin.py"], "env": [f"PYTHONPATH={SOURCE}"]}
@@ -35,6 +35,7 @@ GOOD: dict[str, dict[str, Any]] = {
 }
 
 
+@exhaustive
 @pytest.mark.parametrize("language", sorted(GOOD))
 def test_a_good_plugin_passes_every_axis(language: str, tmp_path: Path) -> None:
     told: list[AxisResult] = []

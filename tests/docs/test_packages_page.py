@@ -12,6 +12,7 @@ from plugbay.packages.errors import Reason
 from tests.docs.test_snippets import ROOT, replay, snippets
 from tests.packages.registry_server import serve
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 PAGE = ROOT / "docs" / "packages.md"
 KIND = "transcript with a registry"
@@ -19,6 +20,7 @@ WRITTEN = "localhost:5000"
 """What the page calls the registry."""
 
 
+@exhaustive
 @requirement("vai:package-transcript")
 def test_pack_sign_push_pull_verify_install_call_upgrade_and_rollback_do_what_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

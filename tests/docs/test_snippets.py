@@ -22,8 +22,8 @@ from tests.support.tiers import these
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FIRST_READ = {"README.md", "quickstart.md"}
-"""The pages whose snippets belong to `make test`."""
+FIRST_READ = {"README.md"}
+"""The page whose snippets belong to `make test`."""
 FENCE = re.compile(r"(?:<!-- test: ([^\n]*) -->\n)?```(\w*)\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 SHELL_WORDS = re.compile(r"[][|&;<>$`*?~(){}#\\=\n]")
 EXECUTABLE = {"python", "console", "toml", "json"}

@@ -19,6 +19,7 @@ from tests.support.dashboards import PATIENT
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin
 from tests.support.plugins import ECHO_SH, write_plugin
+from tests.support.tiers import exhaustive
 
 PATIENCE = 30_000
 """Milliseconds for what should take a fraction of a second."""
@@ -115,6 +116,7 @@ def test_a_link_opens_the_list_and_a_row_follows_its_plugin(window: Window) -> N
     assert window.complaints == []
 
 
+@exhaustive
 def test_what_a_plugin_asks_for_is_granted_and_then_it_can_be_tried(window: Window) -> None:
     page = window.page
     page.click("text=wants")
@@ -140,6 +142,7 @@ def test_what_a_plugin_asks_for_is_granted_and_then_it_can_be_tried(window: Wind
     assert window.complaints == []
 
 
+@exhaustive
 def test_a_server_is_looked_at_and_what_was_seen_is_approved(window: Window) -> None:
     page = window.page
     page.click("text=srv")
@@ -161,6 +164,7 @@ def test_a_server_is_looked_at_and_what_was_seen_is_approved(window: Window) -> 
     assert window.complaints == []
 
 
+@exhaustive
 def test_what_a_plugin_writes_appears_while_one_looks(window: Window) -> None:
     page = window.page
     window.open("/plugins/chatty")
@@ -172,6 +176,7 @@ def test_what_a_plugin_writes_appears_while_one_looks(window: Window) -> None:
     assert window.complaints == []
 
 
+@exhaustive
 def test_events_come_can_be_paused_and_go_on_without_a_gap(window: Window) -> None:
     page, started = window.page, window.page.locator("#events li:has-text('plugin.lifecycle.stays.started')")
     window.open("/events?topic=plugin.lifecycle.stays.%3E")
@@ -202,6 +207,7 @@ def test_nothing_that_a_plugin_says_runs(window: Window) -> None:
     assert any("Content Security Policy" in said for said in window.complaints)
 
 
+@exhaustive
 def test_a_page_notices_that_its_session_is_over(window: Window) -> None:
     page = window.page
     other = page.context.new_page()
@@ -211,6 +217,7 @@ def test_a_page_notices_that_its_session_is_over(window: Window) -> None:
     expect(page.locator("h1")).to_have_text("Log in")
 
 
+@exhaustive
 def test_without_a_script_everything_can_be_read_and_done(browser: Browser, server: Served) -> None:
     context = browser.new_context(java_script_enabled=False)
     with server.client() as client:
@@ -233,6 +240,7 @@ def test_without_a_script_everything_can_be_read_and_done(browser: Browser, serv
     context.close()
 
 
+@exhaustive
 def test_the_first_page_of_a_server_without_plugins_stands_still_until_there_is_one(
     browser: Browser, tmp_path: Path
 ) -> None:

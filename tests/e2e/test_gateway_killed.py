@@ -41,7 +41,7 @@ from tests.support.vai import export
 
 __all__ = ["database_url"]
 
-LIVES = int(os.environ.get("PLUGBAY_KILLS", "6"))
+LIVES = int(os.environ.get("PLUGBAY_KILLS", "3"))
 
 LATEST = 400
 """Statements and commits of a life that is left alone, or about as many: those who wait look again and again."""

@@ -21,7 +21,7 @@ from plugbay import Host
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
-from tests.support.tiers import these
+from tests.support.tiers import exhaustive, these
 
 REPOSITORY = Path(__file__).parents[2]
 PEERS = REPOSITORY / ".peers"
@@ -38,8 +38,7 @@ CLIENTS: dict[str, list[str]] = {
 }
 
 STDIO_SAMPLE = {"typescript 1"}
-HTTP_SAMPLE = {"python 2, modern"}
-"""The clients of `make test`: each language and each transport once."""
+"""The clients of `make test`."""
 
 SERVE = [sys.executable, "-m", "plugbay", "mcp", "serve"]
 
@@ -60,7 +59,8 @@ def test_an_official_client_finds_everything_over_stdio(client: str, workbench: 
 
 
 @requirement("mcp:serve-official-clients-http")
-@pytest.mark.parametrize("client", these(CLIENTS, HTTP_SAMPLE.__contains__))
+@exhaustive
+@pytest.mark.parametrize("client", CLIENTS)
 def test_an_official_client_finds_everything_over_http(client: str, workbench: Path) -> None:
     with serving(workbench) as (url, token):
         judge(looked([*CLIENTS[client], url, token]), client)

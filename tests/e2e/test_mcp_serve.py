@@ -16,6 +16,7 @@ from tests.cli.conftest import command, environment, is_alive, wait_until
 from tests.sdk.everywhere import REACHES, loaded
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 SOURCE = """
 from __future__ import annotations
@@ -118,6 +119,7 @@ def test_whatever_ends_it_no_plugin_is_left(tmp_path: Path, end: Any, status: in
     assert not is_alive(pid)
 
 
+@exhaustive
 @requirement("mcp:http-guard", "mcp:serve-end")
 def test_over_http_the_token_is_said_once_and_a_signal_ends_it(tmp_path: Path) -> None:
     folder = write(tmp_path / "plugins", "rune")

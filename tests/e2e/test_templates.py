@@ -88,6 +88,7 @@ def test_one_source_for_all_contracts_keeps_them_and_passes_its_tests(desk: Desk
     assert [axis["status"] for axis in json.loads(held.stdout)["axes"]] == ["passed"] * 3
 
 
+@exhaustive
 @pytest.mark.parametrize("language", first_alone(LANGUAGES))
 def test_a_plugin_that_was_broken_afterwards_does_not_pass_its_own_tests(desk: Desk, language: str) -> None:
     desk.plugbay("new", "sky-map", "--lang", language, "--contract", "rune")

@@ -184,6 +184,7 @@ def test_a_publisher_of_another_version_is_named_and_nothing_is_guessed(run: Run
     run(main)
 
 
+@exhaustive
 def test_a_screen_can_be_shown_and_saved_by_a_command(tmp_path: Path) -> None:
     words = ["render", "usage-burndown", "--plugins", str(EXAMPLES), "--grant", "event_bus=usage.*"]
     shown, _ = plugbay(*words, "--size", "96x28", "--key", "down", "--key", "tab", folder=tmp_path)
@@ -196,6 +197,7 @@ def test_a_screen_can_be_shown_and_saved_by_a_command(tmp_path: Path) -> None:
 # The command line.
 
 
+@exhaustive
 @requirement("ainb:examples-command-line")
 def test_a_command_line_asks_another_plugin_and_its_status_is_a_check() -> None:
     words = ["run", "--plugins", str(EXAMPLES), "--grant-all", "usage"]

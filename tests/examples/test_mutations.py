@@ -25,7 +25,7 @@ from plugbay.process.child import Spawner
 from plugbay.process.command import host_search_path, resolve
 from tests.conformance.company import AT_ONCE, together
 from tests.conformance.complete import assert_whole, scenarios_of
-from tests.support.tiers import first_alone
+from tests.support.tiers import exhaustive, first_alone
 
 MEDDLER = Path(__file__).with_name("meddler.py")
 FOLDERS = sorted(path for path in (Path(__file__).parents[2] / "examples").iterdir() if path.is_dir())
@@ -175,6 +175,7 @@ def tried(spec: PluginSpec, mutation: str, check: str) -> Verdict:
     return in_its_own_loop(trial())
 
 
+@exhaustive
 @pytest.mark.parametrize("mutation", first_alone(RULES))
 def test_whatever_goes_wrong_with_the_examples_the_kit_names_the_rule(mutation: str) -> None:
     chosen = [(spec, check) for spec in EXAMPLES if (check := rule_for(mutation, spec))]
@@ -188,6 +189,7 @@ def test_whatever_goes_wrong_with_the_examples_the_kit_names_the_rule(mutation: 
             assert WORDS.get(mutation, "") in found.what, (spec.root.name, verdict.detail)
 
 
+@exhaustive
 @pytest.mark.parametrize("contract", first_alone(sorted(CONTRACTS)))
 def test_an_example_behind_somebody_who_gets_nothing_wrong_breaks_none_of_these_rules(contract: str) -> None:
     spec = next(spec for spec in EXAMPLES if spec.contract == contract)

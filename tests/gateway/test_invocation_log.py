@@ -26,6 +26,7 @@ from tests.support.gateways import gateway_at
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,6 +143,7 @@ def test_journeys_are_kept_for_a_month(sqlite_url: str, tmp_path: Path, run: Run
     run(main)
 
 
+@exhaustive
 @requirement("vai:control-group-commit", "vai:control-invocation-restart")
 def test_a_gateway_that_is_killed_among_many_has_written_all_that_were_answered(
     database_url: str, tmp_path: Path, run: Run

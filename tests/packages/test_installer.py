@@ -26,6 +26,7 @@ from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.nexo import write_nexo_plugin
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 from tests.support.vai import write_vai_plugin
 
 
@@ -399,6 +400,7 @@ def test_an_upgrade_killed_at_any_step_leaves_the_old_or_the_new_release_working
     assert_clean(bench, releases=2)
 
 
+@exhaustive
 def test_several_processes_that_install_at_the_same_time_leave_one_working_release(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     packages = [bench.release(f"2.{number}.0") for number in range(4)]
@@ -511,6 +513,7 @@ print(number)
 """
 
 
+@exhaustive
 @requirement("vai:package-atomic")
 @pytest.mark.parametrize("how", ["killed", "failed"])
 def test_an_upgrade_that_ends_before_any_of_its_changes_leaves_a_whole_release(bench: Bench, how: str) -> None:

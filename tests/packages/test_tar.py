@@ -20,6 +20,7 @@ from plugbay.packages.rules import DEFAULT_LIMITS, Limits, name_problem
 from plugbay.packages.tar import Archive
 from tests.packages.builders import entry, tarball
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 
 
 def read(data: bytes, limits: Limits = DEFAULT_LIMITS) -> dict[str, bytes]:
@@ -119,6 +120,7 @@ def test_more_files_bytes_or_packed_bytes_than_allowed_are_refused() -> None:
     assert len(read(four, Limits(files=4))) == 4
 
 
+@exhaustive
 @requirement("vai:package-limits")
 def test_a_hundred_thousand_files_are_refused_early() -> None:
     def blocks() -> Iterator[bytes]:

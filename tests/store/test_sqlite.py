@@ -16,6 +16,7 @@ from plugbay.store.orgs import Org, get, insert
 from plugbay.store.sqlite import Connection
 from tests.support.loops import Run
 from tests.support.patience import until
+from tests.support.tiers import exhaustive
 
 ACME = Org("org_1", "Acme", {"network": "none"}, 1.0, 1.0)
 
@@ -122,6 +123,7 @@ def test_a_view_shows_one_moment_until_its_end(sqlite_url: str, run: Run) -> Non
     run(main)
 
 
+@exhaustive
 def test_a_statement_that_nobody_waits_for_any_more_does_not_stop_the_loop(sqlite_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)

@@ -14,6 +14,7 @@ from tests.cli.conftest import environment, is_alive, wait_until
 from tests.support.commands import Command, plugbay, started
 from tests.support.patience import PATIENCE
 from tests.support.plugins import write_plugin
+from tests.support.tiers import exhaustive, first_alone
 
 ENDS = {
     "well": ["paths", "--json"],
@@ -25,7 +26,8 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("words", ENDS.values(), ids=ENDS)
+@exhaustive
+@pytest.mark.parametrize("words", first_alone(ENDS.values()), ids=ENDS)
 def test_it_says_the_same_and_leaves_with_the_same_status(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "rterm-plugin.json").write_text("{}")
@@ -34,6 +36,7 @@ def test_it_says_the_same_and_leaves_with_the_same_status(words: list[str], tmp_
     assert forked.stdout + forked.stderr
 
 
+@exhaustive
 def test_what_nobody_reads_any_more_ends_it_in_the_same_way(tmp_path: Path) -> None:
     ends = []
     for reader_is_gone in (False, True):
@@ -50,6 +53,7 @@ def test_what_nobody_reads_any_more_ends_it_in_the_same_way(tmp_path: Path) -> N
     assert ends == [(0, False), (120, True)], "as the interpreter itself tells of it"
 
 
+@exhaustive
 def test_it_reads_all_of_stdin_and_is_read_to_the_end(tmp_path: Path) -> None:
     write_plugin(tmp_path)
     text = b'{"text":"%s"}' % (b"x" * 500_000)
@@ -58,6 +62,7 @@ def test_it_reads_all_of_stdin_and_is_read_to_the_end(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == json.loads(text)
 
 
+@exhaustive
 def test_it_has_its_own_environment_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugbay("--version")
     monkeypatch.setenv("XDG_STATE_HOME", "/elsewhere")
@@ -85,6 +90,7 @@ def test_a_signal_is_its_status_and_concerns_no_other(waiting: tuple[Command, in
     assert plugbay("--version").returncode == 0
 
 
+@exhaustive
 def test_it_holds_its_three_streams_and_no_descriptor_of_the_server(waiting: tuple[Command, int]) -> None:
     process, given = waiting
     held = Path(f"/proc/{process.pid}/fd")
@@ -94,6 +100,7 @@ def test_it_holds_its_three_streams_and_no_descriptor_of_the_server(waiting: tup
     process.wait(PATIENCE)
 
 
+@exhaustive
 def test_one_that_takes_too_long_is_killed(waiting: tuple[Command, int]) -> None:
     process, _ = waiting
     with pytest.raises(TimeoutError):
@@ -101,6 +108,7 @@ def test_one_that_takes_too_long_is_killed(waiting: tuple[Command, int]) -> None
     wait_until(lambda: not is_alive(process.pid), "its end")
 
 
+@exhaustive
 def test_it_can_be_looked_at_and_one_that_has_ended_is_sent_nothing(waiting: tuple[Command, int]) -> None:
     process, _ = waiting
     assert process.poll() is None

@@ -12,7 +12,7 @@ import pytest
 from plugbay import CallFailed, SyncHost
 from plugbay.testing import FakePlugin, faults
 from plugbay.testing.faults import CALL, Fault
-from tests.support.tiers import few
+from tests.support.tiers import first_alone
 
 if TYPE_CHECKING:
     from plugbay.testing.pytest_plugin import StartHost
@@ -74,7 +74,7 @@ def ending(host: SyncHost, contract: str, name: str, expected: str) -> Any:
     return "succeeded"
 
 
-@pytest.mark.parametrize("contract", few(CONTRACTS))
+@pytest.mark.parametrize("contract", first_alone(CONTRACTS))
 def test_a_call_ends_as_the_page_says(contract: str, tmp_path: Path, plugbay_host: StartHost) -> None:
     for fault in faults.ALL.values():
         make(fault, contract, tmp_path / "plugins")

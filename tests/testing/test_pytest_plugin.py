@@ -12,6 +12,7 @@ import pytest
 
 from tests.architecture import SOURCE
 from tests.support.patience import PATIENCE
+from tests.support.tiers import exhaustive
 
 ROOT = SOURCE.parents[1]
 
@@ -89,10 +90,12 @@ def test_the_fixtures_are_there_for_whoever_has_plugbay_installed(site: Path, tm
     assert "3 passed" in run_pytest(site, tmp_path, TESTS)
 
 
+@exhaustive
 def test_they_work_on_several_processes(site: Path, tmp_path: Path) -> None:
     assert "3 passed" in run_pytest(site, tmp_path, TESTS, "-n", "2")
 
 
+@exhaustive
 def test_they_work_beside_the_loop_of_an_async_test(site: Path, tmp_path: Path) -> None:
     assert "1 passed" in run_pytest(site, tmp_path, ASYNC_TESTS)
 
@@ -108,5 +111,6 @@ def test_what_is_loaded():
     assert "1 passed" in run_pytest(site, tmp_path, text)
 
 
+@exhaustive
 def test_they_can_be_turned_off(site: Path, tmp_path: Path) -> None:
     assert "fixture 'plugbay_host' not found" in run_pytest(site, tmp_path, TESTS, "-p", "no:plugbay")

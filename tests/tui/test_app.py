@@ -17,6 +17,7 @@ from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 from tests.tui.conftest import Seen, terminal
 
 MOUSE = """
@@ -139,6 +140,7 @@ def test_clicks_drags_and_the_wheel_arrive_where_they_happened(run: Run, tmp_pat
     run(main)
 
 
+@exhaustive
 def test_a_plugin_with_several_screens_has_tabs(run: Run, tmp_path: Path) -> None:
     body = """
     def render(params, m):
@@ -161,6 +163,7 @@ def test_a_plugin_with_several_screens_has_tabs(run: Run, tmp_path: Path) -> Non
     run(main)
 
 
+@exhaustive
 @requirement("ainb:tui-key-flood")
 def test_a_flood_of_keys_leaves_everybody_well(run: Run, tmp_path: Path) -> None:
     body = """
@@ -188,6 +191,7 @@ def test_a_flood_of_keys_leaves_everybody_well(run: Run, tmp_path: Path) -> None
 # Who a key belongs to.
 
 
+@exhaustive
 @requirement("ainb:tui-way-out")
 @pytest.mark.parametrize("key", ["ctrl+o", "f10"])
 def test_one_key_goes_to_the_list_and_back(run: Run, tmp_path: Path, key: str) -> None:
@@ -238,6 +242,7 @@ def test_the_ninth_escape_in_a_row_is_the_hosts(run: Run, tmp_path: Path) -> Non
     run(main)
 
 
+@exhaustive
 @requirement("ainb:tui-help")
 def test_a_question_mark_opens_the_help_unless_the_plugin_takes_text(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "echo", screens=["main"])
@@ -281,6 +286,7 @@ def test_a_crash_is_explained_and_a_reload_recovers(run: Run, tmp_path: Path) ->
     run(main)
 
 
+@exhaustive
 @requirement("ainb:tui-crash")
 def test_a_plugin_that_dies_unasked_is_noticed_and_not_started_behind_ones_back(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "weak", screens=["main"])
@@ -299,6 +305,7 @@ def test_a_plugin_that_dies_unasked_is_noticed_and_not_started_behind_ones_back(
     run(main)
 
 
+@exhaustive
 def test_a_plugin_that_is_started_with_the_host_comes_back_by_itself(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "weak", CRASHES, screens=["main"], lifecycle={"spawn": "eager"})
 
@@ -478,6 +485,7 @@ def test_logs_are_shown_on_a_key(run: Run, tmp_path: Path) -> None:
     run(main)
 
 
+@exhaustive
 def test_in_a_narrow_terminal_a_screen_that_is_used_has_all_the_room(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "echo", screens=["main"])
 
@@ -509,6 +517,7 @@ def test_zoom_gives_a_screen_all_the_room_of_a_wide_terminal(run: Run, tmp_path:
 # The palette.
 
 
+@exhaustive
 @requirement("ainb:tui-palette")
 def test_the_palette_tells_the_plugin_to_perform_a_command(run: Run, tmp_path: Path) -> None:
     body = """
@@ -538,6 +547,7 @@ def test_the_palette_tells_the_plugin_to_perform_a_command(run: Run, tmp_path: P
     run(main)
 
 
+@exhaustive
 def test_the_palette_goes_to_any_screen(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "echo", screens=["main"])
     body = """

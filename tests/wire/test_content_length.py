@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.model.errors import Code
@@ -258,7 +258,6 @@ bodies = st.lists(st.binary(max_size=40), max_size=6)
 odd_headers = st.sampled_from([header for header, *_ in HEADERS if len(header) < 100])
 
 
-@settings(max_examples=100)
 @given(bodies, odd_headers, places, st.sampled_from([STRICT_HEADERS, OPEN_HEADERS]))
 def test_how_the_stream_is_cut_changes_nothing(
     frames: list[bytes], odd: bytes, where: list[int], rules: HeaderRules
@@ -270,7 +269,6 @@ def test_how_the_stream_is_cut_changes_nothing(
     assert whole[: len(frames)] == frames
 
 
-@settings(max_examples=100)
 @given(st.binary(max_size=200), places)
 def test_no_bytes_make_it_raise(stream: bytes, where: list[int]) -> None:
     assert decode(cut(stream, where), OPEN_HEADERS) == decode([stream], OPEN_HEADERS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.wire.fast_json import MsgspecCodec
@@ -214,14 +214,12 @@ TOKENS = [
 ]
 
 
-@settings(max_examples=250)
 @given(st.lists(st.sampled_from(TOKENS), max_size=12).map(b"".join))
 def test_both_codecs_agree_on_any_soup_of_tokens(soup: bytes) -> None:
     assert agree(soup)
     assert agree(b'{"result":' + soup + b"}")
 
 
-@settings(max_examples=100)
 @given(json_values, st.data())
 def test_both_codecs_agree_on_a_good_document_with_one_bad_byte(value: Any, data: st.DataObject) -> None:
     frame = json.dumps({"id": 1, "result": value}, ensure_ascii=data.draw(st.booleans())).encode()
@@ -231,7 +229,6 @@ def test_both_codecs_agree_on_a_good_document_with_one_bad_byte(value: Any, data
     assert agree(frame[:at] + damage + frame[at + data.draw(st.integers(0, 2)) :])
 
 
-@settings(max_examples=100)
 @given(json_values)
 def test_both_codecs_read_what_either_writes(value: Any) -> None:
     for frame in (FAST.encode(value), STDLIB.encode(value)):
@@ -240,7 +237,6 @@ def test_both_codecs_read_what_either_writes(value: Any) -> None:
         assert same(FAST.load(FAST.dump(FAST.decode(frame))), value)
 
 
-@settings(max_examples=100)
 @given(st.text("0123456789.eE+-", min_size=1, max_size=30))
 def test_both_codecs_agree_on_anything_that_looks_like_a_number(text: str) -> None:
     assert agree(text.encode())

@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.wire import json_gate
@@ -134,7 +134,6 @@ def commas_in(value: object) -> int:
     return max(0, len(inner) - 1) + sum(map(commas_in, inner))
 
 
-@settings(max_examples=100)
 @given(json_values, st.sampled_from([(",", ":"), (" , ", " : ")]))
 def test_valid_documents_are_judged_by_their_true_size(value: object, separators: tuple[str, str]) -> None:
     frame = json.dumps(value, separators=separators).encode()
@@ -144,7 +143,6 @@ def test_valid_documents_are_judged_by_their_true_size(value: object, separators
     assert passes(frame, SMALL) == fits or len(frame) <= 2 * SMALL.depth
 
 
-@settings(max_examples=100)
 @given(st.lists(st.sampled_from([b"[", b"]", b"{", b"}", b'"', b"\\", b",", b"1", b" "]), max_size=60))
 def test_nothing_but_malformed_comes_out_of_it(pieces: list[bytes]) -> None:
     passes(b"".join(pieces), SMALL)
@@ -244,7 +242,6 @@ def test_a_hostile_frame_costs_a_few_times_its_size_in_memory(attack: str) -> No
 PIECES = [*(b"%c" % byte for byte in b'[]{",-e\\\n'), b"1" * 19, b"9" * 20, b"1e9", b"5e999", b"\xc3", b"x" * 40]
 
 
-@settings(max_examples=500)
 @given(st.lists(st.sampled_from(PIECES), max_size=300).map(b"".join))
 def test_what_is_plain_is_never_refused(chunk: bytes) -> None:
     plain = plain_text(chunk)
@@ -259,7 +256,6 @@ def test_an_ordinary_message_is_plain(message: bytes) -> None:
     assert plain_text(message) and plainly_flat(message)
 
 
-@settings(max_examples=100)
 @given(st.integers(-(2**70), 2**70), st.sampled_from([b"%d", b"[%d]", b'{"a":%d}', b'["x",%d]', b"[1,%d,2]"]))
 def test_an_integer_passes_exactly_when_it_fits_64_bits(number: int, shape: bytes) -> None:
     fits = json_gate.MIN_INTEGER <= number <= json_gate.MAX_INTEGER
@@ -271,7 +267,6 @@ def test_an_integer_passes_exactly_when_it_fits_64_bits(number: int, shape: byte
         assert fits
 
 
-@settings(max_examples=100)
 @given(
     st.integers(0, 10**25),
     st.integers(0, 10**25) | st.none(),

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.wire import jsonrpc
@@ -38,7 +38,6 @@ def test_empty_params_leave_the_key_out() -> None:
     assert notification("initialized", b"") == b'{"jsonrpc":"2.0","method":"initialized"}'
 
 
-@settings(max_examples=100)
 @given(st.none() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=20))
 def test_any_id_a_peer_may_choose_is_echoed_as_it_was(id: int | str | None) -> None:
     assert json.loads(result(id, b"0"))["id"] == id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.wire.lines import HEAD_BYTES, SLACK_BYTES, LineDecoder, TooLong, encode
@@ -142,7 +142,6 @@ def test_a_line_in_single_bytes_is_searched_once_per_byte() -> None:
 lines = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=8)
 
 
-@settings(max_examples=100)
 @given(lines, st.binary(max_size=30), places, st.integers(0, 20), st.integers(0, 8))
 def test_how_the_stream_is_cut_changes_nothing(
     body: list[bytes], rest: bytes, where: list[int], max_line: int, slack: int
@@ -153,7 +152,6 @@ def test_how_the_stream_is_cut_changes_nothing(
     assert decode(one_by_one(stream), max_line, slack) == whole
 
 
-@settings(max_examples=100)
 @given(lines, places)
 def test_what_is_encoded_is_decoded(bodies: list[bytes], where: list[int]) -> None:
     stream = b"".join(map(encode, bodies))

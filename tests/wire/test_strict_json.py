@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.wire import strict_json
@@ -284,7 +284,6 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=100)
 @given(json_values)
 def test_every_json_value_survives_encoding_and_decoding(value: Any) -> None:
     for codec in CODECS.values():
@@ -312,7 +311,6 @@ ALPHABET = [
 ]
 
 
-@settings(max_examples=100)
 @given(st.lists(st.sampled_from(ALPHABET) | st.binary(max_size=2), max_size=14).map(b"".join))
 def test_both_engines_give_the_same_verdict_and_the_same_value(frame: bytes) -> None:
     private, public = (verdict(codec.decode, frame) for codec in CODECS.values())

@@ -53,6 +53,7 @@ from tests.contracts.ainb.talk import (
 from tests.support.codecs import CODECS
 from tests.support.pairs import exchange
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 from tests.wire.chunks import one_by_one
 
 if TYPE_CHECKING:
@@ -892,6 +893,7 @@ def test_a_full_picture_of_200_by_60_coloured_cells_passes_both_ends() -> None:
     assert machine.codec.load(finished(exchange(machine, peer)[0]).value) == cells(200 * 60)
 
 
+@exhaustive
 @requirement("ainb:wire-json-limits")
 def test_a_picture_of_a_million_cells_is_refused_where_it_is_made_and_where_it_arrives() -> None:
     machine, peer = pair()

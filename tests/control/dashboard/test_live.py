@@ -40,6 +40,7 @@ from tests.support.gateways import gateway_at, make_key, make_org
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.plugins import write_plugin
+from tests.support.tiers import exhaustive
 
 
 def told(events: list[Event]) -> list[tuple[str | None, Any]]:
@@ -215,6 +216,7 @@ def test_only_so_many_pages_are_kept_fresh(sqlite_url: str, tmp_path: Path, run:
     run(main)
 
 
+@exhaustive
 def test_a_real_server_tells_a_real_browser(tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins", "p")
     with served(tmp_path, "plugins") as server, server.client() as client:

@@ -18,11 +18,14 @@ PYTHON = "/usr/bin/python3"
 SOMEBODY = 31_337
 """A user without a name, a home or a right."""
 
-IDENTITIES: dict[str, tuple[str, ...]] = {
-    "root": (),
-    "rootless": ("setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups", "--"),
-}
-"""How the host is run. Both need a root that starts the tests."""
+AS_ROOT = os.geteuid() == 0
+
+IDENTITIES: dict[str, tuple[str, ...]] = (
+    {"root": (), "rootless": ("setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups", "--")}
+    if AS_ROOT
+    else {"rootless": ()}
+)
+"""How the host is run: in both ways where root runs the tests, otherwise as the user who does."""
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONPATH": str(SOURCES), "CANARY": "of the host"}
 
