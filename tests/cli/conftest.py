@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import pytest
 
 import plugbay as package
+from plugbay.host.config import TIME_FACTOR
 from tests.support.commands import Command, command, plugbay, started
 from tests.support.loops import LOOPS, run_on
 from tests.support.loops import Run as RunOnLoop
@@ -80,7 +81,7 @@ DROPPED = ("PLUGBAY", "XDG_", "FORCE_COLOR", "NO_COLOR", "GITHUB_", "COLUMNS", "
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Ours, without surprises."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
+    kept = {name: value for name, value in os.environ.items() if name == TIME_FACTOR or not name.startswith(DROPPED)}
     source = str(Path(package.__file__).parents[1])
     path = os.pathsep.join(filter(None, (source, kept.get("PYTHONPATH", ""))))
     return {**kept, "HOME": str(home), "LC_ALL": "C.UTF-8", "PYTHONPATH": path, **more}

@@ -63,7 +63,7 @@ class Shell:
 @contextmanager
 def bash(folder: Path) -> Iterator[Shell]:
     """A shell with a home of its own; whatever it has started and left is ended with it."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "PLUGBAY_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "PLUGBAY_S"))}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**kept, "PATH": path, "HOME": str(folder / "home"), "NO_COLOR": "1", "COLUMNS": "120"}
     with subprocess.Popen(

@@ -20,7 +20,7 @@ from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
 from tests.e2e.nexo_port import CALL_SECONDS, NexoPort, beside
 from tests.support.patience import PATIENCE
 
-GENEROUS = {"launch": PATIENCE, "handshake": PATIENCE, "farewell": PATIENCE, "teardown": 5.0}
+GENEROUS = {"launch": PATIENCE, "handshake": PATIENCE, "farewell": 10.0, "teardown": 5.0}
 """For every timeout that a case is not about, so that a busy machine changes no verdict."""
 
 SIZE = (80, 24)

@@ -21,7 +21,7 @@ from plugbay.host.status import PluginStatus
 from tests.e2e.conftest import eventually, still_carrying
 from tests.support.patience import PATIENCE
 
-GENEROUS = {"launch": PATIENCE, "handshake": PATIENCE, "farewell": PATIENCE, "teardown": 5.0}
+GENEROUS = {"launch": PATIENCE, "handshake": PATIENCE, "farewell": 10.0, "teardown": 5.0}
 """For every timeout that a case is not about, so that a busy machine changes no verdict."""
 
 CALL_SECONDS = PATIENCE

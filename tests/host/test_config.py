@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.host.config import Config, load, parse
+from plugbay.host.config import TIME_FACTOR, Config, TimeoutOverrides, load, parse
 from plugbay.host.policy import Decision
-from plugbay.model.errors import ConfigInvalid
+from plugbay.model.errors import ConfigInvalid, PlugbayError
 from plugbay.model.spec import Timeouts
 
 WHOLE = """
@@ -113,3 +113,19 @@ def test_the_level_of_the_log_is_information_where_nobody_says_otherwise() -> No
     assert (Config().host.log_level, Config().plugin("p").log_level) == ("info", None)
     config = parse('[host]\nlog_level = "error"\n[plugins.p]\nlog_level = "trace"\n')
     assert (config.host.log_level, config.plugin("p").log_level) == ("error", "trace")
+
+
+@pytest.mark.parametrize(("factor", "handshake"), [("1", 2.0), ("2.5", 5.0)])
+def test_on_a_slow_machine_a_contract_gives_more_time_and_the_operator_what_he_wrote(
+    monkeypatch: pytest.MonkeyPatch, factor: str, handshake: float
+) -> None:
+    monkeypatch.setenv(TIME_FACTOR, factor)
+    times = TimeoutOverrides(call=7.0).over(Timeouts(handshake=2.0, call=5.0))
+    assert (times.handshake, times.call) == (handshake, 7.0)
+
+
+@pytest.mark.parametrize("factor", ["", "fast", "0.5", "101", "nan"])
+def test_a_factor_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch, factor: str) -> None:
+    monkeypatch.setenv(TIME_FACTOR, factor)
+    with pytest.raises(PlugbayError, match="is no number from 1 to 100"):
+        TimeoutOverrides().over(Timeouts())

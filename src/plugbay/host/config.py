@@ -56,6 +56,7 @@ Owns the file's fields and their meaning. Reads one file, decides nothing.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -73,13 +74,28 @@ from plugbay.host.server_config import ServerConfig, names_problem
 from plugbay.host.services.database import IN_MEMORY
 from plugbay.host.services.llm.config import ProviderConfig
 from plugbay.model.addresses import pair_problem
-from plugbay.model.errors import ConfigInvalid, Problem
+from plugbay.model.errors import ConfigInvalid, PlugbayError, Problem
 from plugbay.model.spec import Timeouts
 
 FILE_NAME = "plugbay.toml"
 
 Seconds = Annotated[float, Field(gt=0, le=3600, strict=False)]
 LogLevel = Literal["trace", "debug", "info", "warn", "error"]
+
+
+TIME_FACTOR = "PLUGBAY_TIME_FACTOR"
+"""The variable for a slow or busy machine: by how much the contracts' times for a start and a call are longer."""
+
+
+def time_factor() -> float:
+    text = os.environ.get(TIME_FACTOR, "1")
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 1 <= factor <= 100:
+        raise PlugbayError(f"{TIME_FACTOR}={text!r} is no number from 1 to 100; correct it, or leave it out")
+    return factor
 
 
 class TimeoutOverrides(BaseModel):
@@ -96,7 +112,10 @@ class TimeoutOverrides(BaseModel):
     hung: Seconds | None = None
 
     def over(self, defaults: Timeouts) -> Timeouts:
-        return replace(defaults, **self.model_dump(exclude_none=True))
+        """These, and the contract's for the rest; on a slow machine more of the contract's."""
+        factor = time_factor()
+        given = {name: getattr(defaults, name) * factor for name in ("launch", "handshake", "call", "teardown")}
+        return replace(defaults, **{**given, **self.model_dump(exclude_none=True)})
 
 
 class PluginConfig(BaseModel):

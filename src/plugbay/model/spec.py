@@ -70,7 +70,8 @@ class Export:
 class Timeouts:
     """Seconds, each with the contract's default; an operator may override every one."""
 
-    launch: float = 2.0
+    launch: float = 30.0
+    """Until the process exists. A busy machine is no plugin's fault, and the call's own time bounds its caller."""
     handshake: float = 10.0
     call: float = 30.0
     """The whole call, from the moment it is asked: spawn, greeting, answer and exit included."""

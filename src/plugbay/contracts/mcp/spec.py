@@ -9,7 +9,7 @@ from pathlib import Path
 
 from plugbay.model.spec import Export, Lifetime, PluginSpec, SettingsSpec, Timeouts
 
-TIMEOUTS = Timeouts(launch=5.0, handshake=30.0, call=60.0, teardown=2.0, term=2.0, kill=2.0)
+TIMEOUTS = Timeouts(handshake=30.0, call=60.0, teardown=2.0, term=2.0, kill=2.0)
 """Half a minute to greet and list: many servers are fetched from a registry when they start. Then the contract's way
 out: its input closes, two seconds later comes SIGTERM, two seconds later SIGKILL."""
 
