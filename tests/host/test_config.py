@@ -25,7 +25,8 @@ pool = 2
 """
 
 
-def test_a_whole_file_is_read() -> None:
+def test_a_whole_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TIME_FACTOR)
     config = parse(WHOLE)
     plugin = config.plugin("example.weather")
     assert config.host.log_dir == "logs"

@@ -192,7 +192,7 @@ def test_a_picture_that_no_message_can_hold_ends_that_process_and_no_other(
         async with Host.load(tmp_path) as host:
             assert await text(host, "other") == "q 30x3 | keys"
             with pytest.raises(CallFailed) as caught:
-                await text(host)
+                await text(host, timeout=PATIENCE)
             assert caught.value.code == Code.FRAME_TOO_LARGE
             assert await text(host, "other") == "q 30x3 | keys"
             assert [status.generation for status in host.plugins()] == [1, 1]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
+from plugbay.host.config import TimeoutOverrides
 from plugbay.host.discovery import inspect
 from plugbay.host.per_call import PerCallSupervisor
 from plugbay.host.seat import Binding, Deadline, Runtime
@@ -25,6 +27,7 @@ class Bench:
     def __init__(self, folder: Path, pool: int = 0, policy: RestartPolicy | None = None, concurrency: int = 32) -> None:
         spec = inspect(folder).spec
         assert spec is not None
+        spec = replace(spec, timeouts=TimeoutOverrides().over(spec.timeouts))
         self.spawner = Spawner()
         self.runtime = Runtime(self.spawner, Deadlines(asyncio.get_running_loop()), CODEC)
         self.supervisor = PerCallSupervisor(Binding(spec, pool=pool, concurrency=concurrency), self.runtime, policy)
