@@ -233,7 +233,7 @@ def test_starts_and_ends_leave_no_process_descriptor_or_group(run: Run, tmp_path
                 child.kill()
                 child.close()
                 await child.wait(PATIENCE)
-            await until(lambda: open_fds() == before)
+            await until(lambda: open_fds() <= before)  # fewer: an earlier test left one to the collector
             assert await spawner.swept(PATIENCE)
             assert not carrying(spawner.warden.mark)
         # Not with a glob, which stumbles over the groups that others remove meanwhile.
