@@ -21,8 +21,8 @@ with occupied(Path(sys.argv[1])):
     sys.stdin.read()
 """
 
-SERVER = Found("http://127.0.0.1:1", os.getpid(), "/data/operator.token", "/data", "/work/shop")
-OTHER = Found("http://127.0.0.1:2", os.getppid(), "/other/operator.token", "/other", "/work")
+SERVER = Found("http://127.0.0.1:1", os.getpid(), "/data/operator.token", "/data", "/srv/shop")
+OTHER = Found("http://127.0.0.1:2", os.getppid(), "/other/operator.token", "/other", "/srv")
 
 
 def test_a_second_server_is_told_who_was_first_and_a_killed_one_holds_nothing(tmp_path: Path) -> None:
@@ -66,10 +66,10 @@ def test_several_servers_are_found_in_the_order_of_their_start_whoever_ends_firs
 @pytest.mark.parametrize(
     ("here", "expected"),
     [
-        ("/work/shop", [SERVER]),
-        ("/work/shop/plugins", [SERVER]),
-        ("/work", [OTHER]),
-        ("/work/shopping", [OTHER]),
+        ("/srv/shop", [SERVER]),
+        ("/srv/shop/plugins", [SERVER]),
+        ("/srv", [OTHER]),
+        ("/srv/shopping", [OTHER]),
         ("/home", [SERVER, OTHER]),
     ],
 )

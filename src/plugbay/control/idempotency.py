@@ -124,8 +124,8 @@ async def _within(gateway: Gateway, claim: _Claim, handler: Handler, request: Re
 
 
 async def _apart(gateway: Gateway, claim: _Claim, handler: Handler, request: Request) -> Response:
-    """Claim first, then the work. Whatever happens, the claim is settled: with the answer, as lost where nobody can
-    say what was done, or as free again where nothing was: what is refused, or may be tried again later."""
+    """Claim first, then the work. Every path settles the claim: with the answer, as lost where the outcome is
+    unknown, or as free again where the request was refused or may be retried."""
     before = await gateway.repeats.claim(claim.key, claim.digest, claim.kept)
     if before is not None:
         return _replayed(before)

@@ -1,7 +1,7 @@
 """One server for each data directory, and where to find it.
 
 Owns the lock, which the system lets go of however the server ends, the files that tell commands their addresses, and
-which server a command means. A second server is refused and told who was first; nobody is ever ended for it.
+which server a command means. A second server is refused with the pid of the first, which goes on running.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def running(folder: Path) -> list[Found]:
 def meant(servers: Sequence[Found], here: Path) -> list[Found]:
     """The server that a command in the folder `here` is about: the only one, or the one of this folder.
 
-    Of several, that is the one that was started in it, else in the nearest folder above it, the root left aside. More
-    than one: nobody can tell which.
+    Of several, that is the one that was started in it, else in the nearest folder above it, the root left aside. A
+    result of several servers is ambiguous.
     """
     if len(servers) > 1:
         for folder in (here, *here.parents[:-1]):
