@@ -152,11 +152,15 @@ def test_a_tool_that_takes_no_time_is_soon_done_by_whoever_reads_and_a_slow_one_
 def test_a_tool_that_hangs_for_once_holds_up_nobody(tmp_path: Path) -> None:
     path = gate(tmp_path)
     with running(tmp_path, f"{WHERE}\n{THOUGHT_QUICK}") as plugin:
-        assert plugin.tool("quick") is True
-        call = tool(plugin, "held")
-        assert plugin.tool("quick") is False  # while whoever was reading is stuck, all is as if nobody were quick
-        open_gate(path)
-        assert plugin.read() == {"jsonrpc": "2.0", "id": call, "result": True}
+        held_by_reader = False
+        while not held_by_reader:  # on a busy machine the reader may be taken for stuck already: then a worker is held
+            call = tool(plugin, "held")
+            quick_by_reader = plugin.tool("quick")
+            open_gate(path)
+            answer = plugin.read()
+            assert answer["id"] == call
+            held_by_reader = answer["result"]
+        assert not quick_by_reader  # while the reader is stuck, nothing counts as quick
         while not plugin.tool("quick"):
             pass
 
