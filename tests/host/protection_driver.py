@@ -131,8 +131,27 @@ async def attacks(project: Project, protects: bool) -> dict[str, Any]:
                 await host.run_cli("asks", [asked], timeout=2 * PATIENCE)
             ).stdout.decode()
         said["notes"] = [note.text for note in host.journal.recent("asks")]
+        said["replaced"] = await _replace(host, project.config)
+        said["spy's notes"] = [note.text for note in host.journal.recent("spy")]
     found: dict[str, Any] = json.loads(json.dumps(said).replace(str(root), "ROOT"))
     return found
+
+
+async def _replace(host: Host, config: Path) -> list[str]:
+    """What a running plugin sees of plugbay.toml from the moment at which an editor saves it, until it sees nothing."""
+    saved = config.with_name("saved")
+    saved.write_text("canary of what was saved\n")
+    saved.chmod(0o644)
+    saved.rename(config)
+    seen: list[str] = []
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while asyncio.get_running_loop().time() < deadline and (not seen or "Permission" not in seen[-1]):
+        answer = await _tried(host.call("spy/echo", {"paths": [str(config)]}, timeout=2 * PATIENCE))
+        seen.append(str(answer.get(str(config), answer)))
+        await asyncio.sleep(0.1)
+        if seen[-1].startswith("canary") and host.protection.of is _nothing:
+            break
+    return list(dict.fromkeys(seen))
 
 
 async def _tried(call: Any) -> Any:

@@ -25,7 +25,7 @@ from plugbay.host.confinement import (
 )
 from plugbay.host.sandbox_config import PluginSandbox, ProcessLimits, SandboxConfig
 from plugbay.model.errors import Code, Origin
-from plugbay.model.protected import Entry, Protected
+from plugbay.model.protected import SETTINGS, Entry, Protected
 from plugbay.model.spec import Access, PluginSpec, SandboxRequest
 from plugbay.process.sandbox.policy import MIB, Door, Limits, Network, Policy, Reach
 from tests.support.ainb import write_ainb_plugin
@@ -464,18 +464,30 @@ def test_a_protected_folder_that_is_not_there_yet_is_made_where_it_would_be_seen
     missing = [tmp_path / "project" / "a" / "data", tmp_path / "elsewhere" / "data"]
     kept = Places(protected=Protected(tuple(Entry(str(path), "data") for path in missing)))
     found = confine(spec(), [Access("read_path", str(tmp_path / "project"))], operator(), kept)
-    assert found.covered == (missing[0],)
-    for path in found.covered:
-        make_covered(path)
+    assert [entry.path for entry in found.covered] == [str(missing[0])]
+    for entry in found.covered:
+        make_covered(entry)
     assert [path.is_dir() for path in missing] == [True, False]
     assert missing[0].stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(("kind", "made"), [("write_path", True), ("read_path", False)])
+def test_missing_settings_are_made_where_a_plugin_could_write_its_own(kind: str, made: bool, tmp_path: Path) -> None:
+    file = tmp_path / "plugbay.toml"
+    kept = Places(protected=Protected((Entry(str(file), "plugbay.toml", SETTINGS),)))
+    found = confine(spec(), [Access(kind, str(tmp_path))], operator(), kept)
+    for entry in found.covered:
+        make_covered(entry)
+        make_covered(entry)  # a second plugin may need it too
+    assert file.exists() is made
+    assert not made or (file.read_bytes(), file.stat().st_mode & 0o777) == (b"", 0o600)
 
 
 def test_no_link_that_a_plugin_left_has_a_protected_folder_made_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "way").symlink_to(tmp_path / "target")
     with pytest.raises(OSError):
-        make_covered(tmp_path / "way" / "data")
+        make_covered(Entry(str(tmp_path / "way" / "data"), "data"))
     assert list((tmp_path / "target").iterdir()) == []
 
 

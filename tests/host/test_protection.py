@@ -17,7 +17,7 @@ from plugbay.host.config import load
 from plugbay.host.discovery import discover, inspect
 from plugbay.host.protection import KEY_FILE, Protection
 from plugbay.host.servers import declared
-from plugbay.model.protected import DATABASE, FILE, Entry
+from plugbay.model.protected import DATABASE, FILE, SETTINGS, Entry
 from tests.process.sandbox.drivers import IDENTITIES
 from tests.support.kaged import write_kaged_plugin
 
@@ -105,6 +105,14 @@ def test_the_host_opens_none_of_it_for_a_plugin_either(identity: str) -> None:
     assert report(identity)["open"]["asks data/operator.token"] == "canary of data/operator.token\n"
 
 
+@BOTH
+def test_a_file_that_an_editor_replaces_is_out_of_sight_again_soon(identity: str) -> None:
+    said = report(identity)["protected"]
+    assert said["replaced"][-1] == "Permission denied"
+    assert any("ROOT/plugbay.toml came into its sight" in text for text in said["spy's notes"])
+    assert report(identity)["open"]["replaced"] == ["canary of what was saved"]
+
+
 # The list.
 
 
@@ -126,7 +134,7 @@ def test_the_list_has_all_that_plugbay_keeps(tmp_path: Path, monkeypatch: pytest
     for name in ("share/plugbay", "etc/plugbay", "state", "logs"):
         assert str(tmp_path / name) in entries
     assert {name: entries[str(tmp_path / name)].kind for name in ("plugbay.toml", "key")} == {
-        "plugbay.toml": FILE,
+        "plugbay.toml": SETTINGS,
         "key": FILE,
     }
     for name in ("memory.db", "memory.db-wal", "memory.db-shm", "memory.vectors.db", "memory.vectors.db-wal"):

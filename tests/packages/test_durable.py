@@ -25,6 +25,28 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == ["f"]
 
 
+def test_a_file_is_rewritten_in_place_and_leaves_no_journal(tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    target, journal = tmp_path / "f", tmp_path / "private" / "new"
+    target.write_bytes(b"a longer text than the next")
+    number = target.stat().st_ino
+    durable.rewrite(target, b"next", journal)
+    assert (target.read_bytes(), target.stat().st_ino, journal.exists()) == (b"next", number, False)
+
+
+@pytest.mark.parametrize(("later", "expected"), [(0.0, b"next"), (60.0, b"half")], ids=["torn", "edited since"])
+def test_a_rewrite_that_a_power_cut_ended_is_completed_unless_the_file_was_edited(
+    tmp_path: Path, later: float, expected: bytes
+) -> None:
+    target, journal = tmp_path / "f", tmp_path / "new"
+    journal.write_bytes(os.fsencode(target) + b"\0next")
+    target.write_bytes(b"half")
+    os.utime(target, (journal.stat().st_mtime + later,) * 2)
+    durable.finish_rewrite(journal)
+    assert (target.read_bytes(), journal.exists()) == (expected, False)
+    durable.finish_rewrite(journal)
+
+
 def test_a_link_is_made_and_moved_in_one_step(tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     for target in ("one", "two"):

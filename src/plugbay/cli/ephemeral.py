@@ -18,7 +18,7 @@ import typer
 from plugbay.cli import call_view, exit_codes, folders
 from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.paths import directories
+from plugbay.cli.paths import CONFIG_NAME, directories
 from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from plugbay.host.config import Config
     from plugbay.host.discovery import Found
     from plugbay.host.host import Host
+    from plugbay.model.protected import Entry
 
 T = TypeVar("T")
 Visited = TypeVar("Visited", bound="AbstractAsyncContextManager[Any]")
@@ -112,8 +113,15 @@ def make(
     if config is not None and not joins:
         config = config.model_copy(update={"broker": None})
     logs = None if config and config.host.log_dir else directories()["log"]
-    kept = {"log_dir": logs, "state_dir": state_dir(config)}
+    kept = {"log_dir": logs, "state_dir": state_dir(config), "protected": default_settings()}
     return Host(found, config, grants=grants or (), **{"eager": False, **kept, **options})
+
+
+def default_settings() -> tuple[Entry, ...]:
+    """The plugbay.toml of this directory, which the next command here reads, also when this one was given another."""
+    from plugbay.model.protected import SETTINGS, Entry
+
+    return (Entry(str(Path(CONFIG_NAME).absolute()), CONFIG_NAME, SETTINGS),)
 
 
 def state_dir(config: Config | None) -> Path:
@@ -124,10 +132,13 @@ def state_dir(config: Config | None) -> Path:
 
 def bindings(config: Config | None, grants: Iterable[str] | None, grant_all: bool) -> Bindings:
     """What such a host would make of plugins, without a host."""
-    from plugbay.host.bindings import Bindings, Options
+    from plugbay.host.bindings import Bindings, Options, log_folder
     from plugbay.host.config import Config
+    from plugbay.host.protection import Protection
 
-    return Bindings(config or Config(), Options(frozenset(grants or ()), grant_all), state_dir(config))
+    state, config = state_dir(config), config or Config()
+    protection = Protection(config, state, log_folder(config), default_settings())
+    return Bindings(config, Options(frozenset(grants or ()), grant_all), state, protection=protection)
 
 
 def visit(host: Visited, work: Callable[[Visited], Coroutine[Any, Any, T]]) -> T:

@@ -79,8 +79,9 @@ def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> 
     from dataclasses import replace
 
     from plugbay.host.seat import launch_of
+    from plugbay.model.protected import FOLDER
     from plugbay.process.failures import LaunchFailed
-    from plugbay.process.sandbox.launcher import Program, Sandbox
+    from plugbay.process.sandbox.launcher import EMPTY, UNREADABLE, Program, Sandbox
 
     binding = replace(bindings.bind(spec, make=False), confinement=confinement)
     try:
@@ -88,7 +89,7 @@ def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> 
         assert launch.policy is not None
         program = Program(launch.argv, launch.cwd, launch.env, launch.label)
         # Covers that are not there yet are made before a start.
-        covered = [("empty", str(path)) for path in confinement.covered]
+        covered = [(EMPTY if entry.kind == FOLDER else UNREADABLE, entry.path) for entry in confinement.covered]
         return [*Sandbox(bindings.sandbox).visible(program, launch.policy), *covered]
     except LaunchFailed as error:
         output.note(f"what it would see cannot be told, because it cannot be started: {error.message}")

@@ -67,6 +67,9 @@ def serve(
     Only this machine can reach it, with the token that is told at the first start. SIGTERM stops it in good order,
     SIGHUP has plugbay.toml read again.
     """
+    from plugbay.gateway.settings import CONFIG_JOURNAL
+    from plugbay.packages.durable import finish_rewrite
+
     host, port = _address(listen)
     if host not in LOOPBACK and not public:
         raise typer.BadParameter(
@@ -75,10 +78,11 @@ def serve(
     if data is not None and data.exists() and not data.is_dir():
         raise typer.BadParameter(f"{data} is a file; name a folder, or nothing yet", param_hint="--data")
     kept = Path(config_in_use(config) or CONFIG_NAME).absolute()
+    place = (data or directories()["data"] / DATA_FOLDER).absolute()
+    finish_rewrite(place / CONFIG_JOURNAL)
     settings = load_config(kept if config or kept.exists() else None)
     found = [item for folder in folders or () for item in ephemeral.found_in(folder)]
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
-    place = (data or directories()["data"] / DATA_FOLDER).absolute()
     options = {"require_signature": not allow_unsigned, "unconfined": no_sandbox, "config_file": kept}
     if settings is not None:
         options["retention"] = settings.retention
@@ -127,7 +131,11 @@ def _run(
 
     def make_host(calls: CallLog) -> Host:
         kept = protected(settings.gateway, sqlite_file(database or settings.gateway.database_url))
-        more: dict[str, Any] = {"call_log": calls, "tracer": tracer, "protected": kept}
+        more: dict[str, Any] = {
+            "call_log": calls,
+            "tracer": tracer,
+            "protected": (*ephemeral.default_settings(), *kept),
+        }
         return ephemeral.make(found, config, eager=True, joins=True, **more, **wanted)
 
     try:

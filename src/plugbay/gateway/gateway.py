@@ -43,7 +43,7 @@ from plugbay.gateway.repeats import Repeats
 from plugbay.gateway.retention import Retention
 from plugbay.gateway.runner import Runner, RunnerSettings
 from plugbay.gateway.secrets import Secrets
-from plugbay.gateway.settings import GatewaySettings, protected
+from plugbay.gateway.settings import CONFIG_JOURNAL, GatewaySettings, protected
 from plugbay.gateway.tasks import Tasks
 from plugbay.host.host import Host
 from plugbay.host.operating import is_running
@@ -92,7 +92,7 @@ class Gateway:
         self.retention = Retention(database, settings.retention, self.audit, self.meters, clock)
 
         # The plugins in the host's own folders.
-        self.hosted = Hosted(host, database, self.audit, settings.config_file)
+        self.hosted = Hosted(host, database, self.audit, settings.config_file, settings.data / CONFIG_JOURNAL)
         self.host_logs = PluginLogs(host.journal, settings.log_dir)
         self.host_events = HostEvents(host)
 

@@ -38,11 +38,14 @@ _OPERATIONS: dict[str, Callable[[Host, str], Awaitable[None]]] = {
 class Hosted:
     """The host's plugins."""
 
-    def __init__(self, host: Host, database: Database, audit: Audit, config_file: Path | None = None) -> None:
+    def __init__(
+        self, host: Host, database: Database, audit: Audit, config_file: Path | None, config_journal: Path
+    ) -> None:
         self._host = host
         self._database = database
         self._audit = audit
         self._config_file = config_file
+        self._config_journal = config_journal
         self._changing = asyncio.Lock()
         self._looking = asyncio.Lock()
         self._looks: dict[str, Look] = {}
@@ -153,7 +156,9 @@ class Hosted:
             )
         async with self._changing:
             try:
-                config = await asyncio.to_thread(change_grants, self._config_file, plugin_id, change)
+                config = await asyncio.to_thread(
+                    change_grants, self._config_file, self._config_journal, plugin_id, change
+                )
             except ConfigInvalid as error:
                 raise conflict("plugin.config_invalid", str(error)) from None
             except OSError as error:

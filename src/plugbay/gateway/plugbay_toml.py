@@ -1,6 +1,7 @@
 """plugbay.toml as commands change it: one list of grants at a time, everything else and every comment as it was.
 
-Owns that the file is there whole or not at all, and is valid before it takes the place of the old one.
+Owns that the new text is valid before it is written, and that it is written in place: plugins that see the folder have
+a mount over the file, and lose it when another file takes that name.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from tomlkit.items import Table
 
 from plugbay.host import config as configuration
 from plugbay.host.config import Config
-from plugbay.packages.durable import write_file
+from plugbay.packages.durable import rewrite
 
 
-def change_grants(path: Path, plugin_id: str, change: Callable[[list[str]], Iterable[str]]) -> Config:
-    """Put other grants in the place of a plugin's; the config as it is then. Raises `ConfigInvalid`."""
+def change_grants(path: Path, journal: Path, plugin_id: str, change: Callable[[list[str]], Iterable[str]]) -> Config:
+    """Put other grants in the place of a plugin's; the config as it is then. Raises `ConfigInvalid`.
+
+    `journal` is for `durable.rewrite`.
+    """
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     configuration.parse(text, str(path))  # what cannot be read is not written to either
     document = tomlkit.parse(text)
@@ -26,7 +30,7 @@ def change_grants(path: Path, plugin_id: str, change: Callable[[list[str]], Iter
     plugin["grants"] = list(change(list(plugin.get("grants", []))))
     changed = tomlkit.dumps(document)
     configuration.parse(changed, str(path))
-    write_file(path, changed.encode(), path.stat().st_mode & 0o777 if path.exists() else 0o600)
+    rewrite(path, changed.encode(), journal)
     return configuration.load(path)
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from plugbay.host.protection import database
 from plugbay.host.retention_config import RetentionConfig
-from plugbay.model.protected import FILE, Entry
+from plugbay.model.protected import SETTINGS, Entry
 
 DATABASE_FILE = "plugbay.db"
+
+CONFIG_JOURNAL = "plugbay.toml.new"
+"""In the data folder: the next text of plugbay.toml while it is being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +52,5 @@ def protected(settings: GatewaySettings, database_file: Path | None) -> tuple[En
     entries = [Entry(str(settings.data.absolute()), "the server's data folder")]
     entries += [] if database_file is None else database(database_file, "the server's database")
     if settings.config_file is not None:
-        entries.append(Entry(str(settings.config_file.absolute()), "plugbay.toml", FILE))
+        entries.append(Entry(str(settings.config_file.absolute()), "plugbay.toml", SETTINGS))
     return tuple(entries)

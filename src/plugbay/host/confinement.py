@@ -19,7 +19,7 @@ from plugbay.host.sandbox_paths import RESOLUTION_FAILED, Paths, Unshowable
 from plugbay.model.addresses import clean_host
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.protected import FOLDER as A_FOLDER
-from plugbay.model.protected import Protected
+from plugbay.model.protected import SETTINGS, Entry, Protected
 from plugbay.model.spec import STATE_DIR, Access, PluginSpec, SandboxRequest
 from plugbay.process.command import host_search_path
 from plugbay.process.sandbox.egress.door import ENVIRONMENT
@@ -84,8 +84,8 @@ class Confinement:
     """What it was granted and does not get, because it is not there."""
     own: tuple[Path, ...] = ()
     """Folders that are the plugin's alone, made before its first start."""
-    covered: tuple[Path, ...] = ()
-    """Protected folders within something that is shown, made before a start: what is not there cannot be covered."""
+    covered: tuple[Entry, ...] = ()
+    """Missing protected paths within a shown folder, made before a start: only an existing path can be covered."""
     rooms: bool = False
     """Whether it gets a folder for each piece of work, in a place that only one child of it sees."""
 
@@ -156,14 +156,19 @@ def _planned(
         own=protected.own,
     )
     rooms = any(item.kind == "scratch" for item in granted)
-    covered = _covered(protected, (spec.root, *policy.read, *policy.write))
+    covered = _covered(protected, (spec.root, *policy.read, *policy.write), policy.write)
     return Confinement(policy, "", notes=tuple(paths.notes), own=tuple(paths.own), covered=covered, rooms=rooms)
 
 
-def _covered(protected: Protected, shown: Iterable[Path]) -> tuple[Path, ...]:
-    around = tuple(f"{os.path.realpath(path).rstrip('/')}/" for path in shown)
-    inside = [entry.path for entry in protected.entries if entry.kind == A_FOLDER and entry.path.startswith(around)]
-    return tuple(Path(path) for path in inside if not os.path.lexists(path))
+def _covered(protected: Protected, shown: Iterable[Path], written: Iterable[Path]) -> tuple[Entry, ...]:
+    """Folders in all that is shown; settings only where the plugin could write its own."""
+    around = {A_FOLDER: _prefixes(shown), SETTINGS: _prefixes(written)}
+    inside = [entry for entry in protected.entries if entry.path.startswith(around.get(entry.kind, ()))]
+    return tuple(entry for entry in inside if not os.path.lexists(entry.path))
+
+
+def _prefixes(folders: Iterable[Path]) -> tuple[str, ...]:
+    return tuple(f"{os.path.realpath(path).rstrip('/')}/" for path in folders)
 
 
 def _state(spec: PluginSpec, request: SandboxRequest, paths: Paths, places: Places) -> Path | None:
@@ -242,18 +247,22 @@ def make_own(folder: Path, uid: int | None, inner: Sequence[str] = ()) -> None:
         os.close(at)
 
 
-def make_covered(folder: Path) -> None:
-    """Make a folder of the host's own, and what is missing on the way, for nobody else's eyes. Raises OSError.
+def make_covered(entry: Entry) -> None:
+    """Make an empty folder or settings file, and the folders above it, private to the host's user. Raises OSError.
 
-    It lies within something that a plugin is shown and perhaps writes: no link is followed.
+    It lies in a folder that a plugin sees and may be able to write: no link is followed.
     """
+    *folders, last = Path(entry.path).parts[1:]
     at = os.open("/", _FOLDER_FLAGS)
     try:
-        for name in folder.parts[1:]:
+        for name in folders if entry.kind == SETTINGS else (*folders, last):
             with suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=at)
             at, above = os.open(name, _FOLDER_FLAGS, dir_fd=at), at
             os.close(above)
+        if entry.kind == SETTINGS:
+            with suppress(FileExistsError):
+                os.close(os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=at))
     finally:
         os.close(at)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from plugbay.host.config import FILE_NAME, Config
 from plugbay.host.discovery import SEVERAL, Found, beside
 from plugbay.host.services.database import IN_MEMORY, JOURNALS
-from plugbay.model.protected import DATABASE, FILE, Entry, Protected
+from plugbay.model.protected import DATABASE, FILE, SETTINGS, Entry, Protected
 from plugbay.model.spec import PluginSpec
 
 KEY_FILE = "PLUGBAY_SECRET_KEY_FILE"
@@ -121,7 +121,7 @@ def _of_host(config: Config, state_dir: Path | None, log_dir: Path | None) -> It
         if named is not None:
             yield Entry(str(named.absolute()), what)
     if config.file is not None:
-        yield Entry(str(config.file), FILE_NAME, FILE)
+        yield Entry(str(config.file), FILE_NAME, SETTINGS)
     if config.memory is not None and config.memory.path != IN_MEMORY:
         memory = Path(config.memory.path).absolute()
         yield from database(memory, "the memory of all agents")

@@ -27,6 +27,7 @@ NOT_SHOWN = "sandbox_not_shown"
 REFUSED = "egress_refused"
 OUT_OF_MEMORY = "out_of_memory"
 TOO_MUCH_STATE = "too_much_state"
+UNCOVERED = "uncovered"
 FEWER_OPEN_FILES = "fewer_open_files"
 
 MORE_MEMORY = 'raise its limit if it needs more: limits = { memory = "…" } in [plugins."…".sandbox] of plugbay.toml'
@@ -57,7 +58,7 @@ def _ended(journal: Journal, plugin_id: str, child: Child) -> None:
 
 
 def killed(journal: Journal, plugin_id: str, kind: str, why: str) -> None:
-    """The host ends a child that keeps or uses more than it may."""
+    """The host ends a child that keeps, uses or sees more than it may."""
     journal.note(plugin_id, kind, why, level="error")
 
 
@@ -81,6 +82,14 @@ def too_much_state(folder: str, why: str) -> Words:
         f"it was killed because its own folder {folder} is too full: {why}",
         'remove from it what is not needed, or raise the limit: limits = { state = "…" } in [plugins."…".sandbox] of '
         "plugbay.toml",
+    )
+
+
+def uncovered(path: str) -> Words:
+    """A protected path was replaced or made while the child ran."""
+    return (
+        f"it was killed because {path} came into its sight: the path was made or replaced while the plugin ran",
+        "the next start covers it again; to keep running plugins alive, grant folders that do not contain it",
     )
 
 

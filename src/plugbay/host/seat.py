@@ -27,6 +27,7 @@ from plugbay.host.references import resolved
 from plugbay.host.scratch import Scratch
 from plugbay.host.state_watch import StateWatch
 from plugbay.host.taps import Taps
+from plugbay.host.watch import Watch
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.hooks import Hooks
 from plugbay.link.link import Link
@@ -39,6 +40,9 @@ from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed, build_env, host_search_path, resolve
 from plugbay.process.limits import Rlimits
 from plugbay.wire.fast_json import MsgspecCodec
+
+COVER_SECONDS = 1.0
+"""Between two looks at the covers of all plugins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class Runtime:
     """In which era each program is greeted, where its contract has several."""
     state_watch: StateWatch = field(default_factory=StateWatch)
     memory_watch: MemoryWatch = field(default_factory=MemoryWatch)
+    cover_watch: Watch = field(default_factory=lambda: Watch(COVER_SECONDS))
+    """Whether protected paths are still out of the sight of confined plugins."""
     arrivals: Arrivals = field(default_factory=Arrivals)
 
     def step(self, name: str) -> None:
@@ -193,6 +199,8 @@ class Seat:
         policy = binding.confinement.policy
         if policy is not None:
             runtime.memory_watch.begin(child, policy, self._uses_too_much)
+        if child.cell is not None and child.cell.guarded:
+            runtime.cover_watch.begin(child, child.cell.uncovered, self._sees_too_much)
         if policy is not None and policy.state is not None:
             runtime.state_watch.begin(child, policy.state, policy.limits.state, self._keeps_too_much)
 
@@ -260,8 +268,11 @@ class Seat:
     def _uses_too_much(self, why: str) -> None:
         self._end(sandbox_notes.OUT_OF_MEMORY, sandbox_notes.too_much_memory(why))
 
+    def _sees_too_much(self, path: str) -> None:
+        self._end(sandbox_notes.UNCOVERED, sandbox_notes.uncovered(path))
+
     def _end(self, kind: str, words: diagnose.Words) -> None:
-        """Kill a child that uses up more than it may."""
+        """Kill a child that uses, keeps or sees more than it may."""
         self._killed_for = words
         sandbox_notes.killed(self._runtime.services.journal, self.binding.spec.id, kind, words[0])
         self.child.kill()

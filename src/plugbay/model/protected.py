@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
-FOLDER, FILE, DATABASE = "folder", "file", "database"
+FOLDER, FILE, DATABASE, SETTINGS = "folder", "file", "database", "settings"
 
 
 def is_within(path: str, folder: str) -> bool:
@@ -36,7 +36,8 @@ class Entry:
     what: str
     """For messages: `the folder of the plugin notes`."""
     kind: str = FOLDER
-    """`DATABASE`: a SQLite file, which whoever writes beside it can change through its journal."""
+    """`DATABASE`: a SQLite file, which whoever writes beside it can change through its journal. `SETTINGS`: a file that
+    the host reads at its next start if it is there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from plugbay.host.settings_files import replace_at
 
+EDITED_AFTER = 10.0
+"""Seconds after its journal at which a change of a file was not the rewrite itself."""
+
 
 @contextmanager
 def _opened(path: Path, flags: int = 0) -> Iterator[int]:
@@ -42,6 +45,34 @@ def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Put `data` in the place of `path`; a reader sees the old file or the new one."""
     with _opened(path.parent, os.O_DIRECTORY) as at:
         replace_at(at, path.name, data, mode)
+
+
+def rewrite(path: Path, data: bytes, journal: Path) -> None:
+    """Give a file other contents in place, so that a mount over it stays, as no new file takes its name.
+
+    `journal` lies in a private folder and holds the new contents until they are written; `finish_rewrite` completes
+    from it after a power cut.
+    """
+    write_file(journal, os.fsencode(path) + b"\0" + data, 0o600)
+    finish_rewrite(journal)
+
+
+def finish_rewrite(journal: Path) -> None:
+    """Complete a rewrite that a power cut interrupted, unless the file was edited since; does nothing without one."""
+    try:
+        name, _, data = journal.read_bytes().partition(b"\0")
+    except FileNotFoundError:
+        return
+    path = Path(os.fsdecode(name))
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
+        if os.fstat(file.fileno()).st_mtime < journal.stat().st_mtime + EDITED_AFTER:
+            file.write(data)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+    sync_folder(path.parent)
+    journal.unlink()
+    sync_folder(journal.parent)
 
 
 def move(source: Path, target: Path) -> None:

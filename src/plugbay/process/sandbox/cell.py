@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from plugbay.process import limits, pidfd
 from plugbay.process.failures import LaunchFailed, SandboxUnavailable
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox import network, stage
+from plugbay.process.sandbox import covers, network, stage
 from plugbay.process.sandbox.cgroup import DEGRADED, Cgroup, Cgroups
 from plugbay.process.sandbox.egress.door import listen_inside
 from plugbay.process.sandbox.network import Networks
@@ -74,6 +74,7 @@ class Cell:
         "_staged",
         "argv",
         "env",
+        "guarded",
         "label",
         "listening",
         "policy",
@@ -103,6 +104,8 @@ class Cell:
         self.listening: socket.socket | None = None
         """The plugin's door to the network, where it has one, until it is served."""
         self.proxy: Proxy | None = None
+        self.guarded: tuple[tuple[str, str], ...] = ()
+        """Hidden paths in what it sees: each outside, and inside."""
         self.reports = Reports()
         self._command = tuple(command)
         self._limits = limits
@@ -128,6 +131,10 @@ class Cell:
     def first(self) -> int:
         """The pid of the first process inside, which lives as long as the sandbox; 0 before there is one."""
         return self._first
+
+    def uncovered(self) -> str | None:
+        """A hidden path that the plugin sees by now; None when there is none. Blocks."""
+        return covers.uncovered(self._first, self.guarded)
 
     @property
     def leader(self) -> int:

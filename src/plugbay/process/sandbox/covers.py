@@ -4,15 +4,20 @@ Owns three rules. A hidden folder within something shown is empty, a hidden file
 is shown within a hidden folder, that is seen in the empty one. And in what a plugin may write, each folder on the way
 to something covered or shown is a mount of its own, because the kernel renames no mount point: otherwise the plugin
 could move what is covered to where the next start does not look for it, and put its own in that place.
+
+The kernel drops a cover when the path under it is renamed or removed from outside, as an editor does when it saves a
+file, and a path that appears later has no cover. `uncovered` finds both in a running sandbox.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from plugbay.model.protected import is_within
 from plugbay.process.sandbox.sources import Source, refused
@@ -30,6 +35,8 @@ class View:
     shown: tuple[tuple[Source, str], ...]
     empty: tuple[str, ...]
     unreadable: tuple[str, ...]
+    guarded: tuple[tuple[str, str], ...] = ()
+    """Each hidden path in a shown folder that is covered or does not exist yet: the path outside, the name inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,7 @@ def covering(keep: Callable[[int], int], sources: Sequence[Source], hidden: Sequ
     shown = [(source, _name(source, sources)) for source in sources]
     pins: dict[str, tuple[Source, str]] = {}
     covers: dict[str, bool] = {}
+    guarded: list[tuple[str, str]] = []
     for source, name in shown:
         if not source.folder:
             continue
@@ -59,6 +67,8 @@ def covering(keep: Callable[[int], int], sources: Sequence[Source], hidden: Sequ
             if steps and steps[-1].path == path and not stat.S_ISLNK(steps[-1].mode):
                 last = steps.pop()
                 covers[f"{name}/{last.path}"] = stat.S_ISDIR(last.mode)
+            if f"{name}/{path}" in covers or _is_missing(f"{source.resolved}/{path}"):
+                guarded.append((f"{source.resolved}/{path}", f"{name}/{path}"))
             pins |= _pins(source, name, steps)
         for path in _below(source, [other.resolved for other in sources]) if source.writable else ():
             pins |= _pins(source, name, list(_walk(keep, source, path))[:-1])
@@ -67,7 +77,37 @@ def covering(keep: Callable[[int], int], sources: Sequence[Source], hidden: Sequ
         (*shown, *((pins[name][0], name) for name in held)),
         tuple(name for name in covered if covers[name]),
         tuple(name for name in covered if not covers[name]),
+        tuple(guarded),
     )
+
+
+def uncovered(pid: int, guarded: Sequence[tuple[str, str]]) -> str | None:
+    """The first guarded path that a process can see by now; None when every one is covered or missing. Blocks."""
+    try:
+        mounts = Path("/proc", str(pid), "mountinfo").read_bytes().splitlines()
+    except OSError:  # the process is gone
+        return None
+    names = {os.fsencode(name) for _, name in guarded}
+    covered = tuple(os.fsdecode(name) for name in names.intersection(_unescaped(line.split()[4]) for line in mounts))
+    for path, name in guarded:
+        if not any(is_within(name, cover) for cover in covered) and os.path.lexists(path):
+            return path
+    return None
+
+
+def _unescaped(name: bytes) -> bytes:
+    """A path as it is; the kernel writes blanks, line feeds and backslashes of it in octal."""
+    return re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), name)
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _name(source: Source, sources: Sequence[Source]) -> str:

@@ -120,6 +120,7 @@ class Sandbox:
             users.renounce()
         _make_state(policy.state, uid)
         view = self._view(cell.keep, program, policy, uid)
+        cell.guarded = view.guarded
         with users.posing_as(uid):
             copied = [(cell.hand_over(cell.keep(fd)), path) for fd, path in system.copied()]
         own_network = policy.network.reach is not Reach.HOST
