@@ -394,7 +394,7 @@ def test_the_authors_farewell_runs_before_the_answer(tmp_path: Path) -> None:
 @requirement("nexo:sdk-shutdown-error")
 @pytest.mark.parametrize("last", ['raise OSError("disk full")', "import asyncio; await asyncio.Event().wait()"])
 def test_a_farewell_that_fails_is_the_answer(tmp_path: Path, last: str) -> None:
-    soon = "import plugbay.sdk.resident as r; r.LEAVE_SECONDS = 1.0"
+    soon = "import plugbay.sdk.resident as r; r.LEAVE_SECONDS = 1.0; r.LAST_SECONDS = 60.0"
     with running(tmp_path, f"{FAREWELL.format(last=last)}\n{soon}") as plugin:
         shutdown(plugin)
         plugin.read()
