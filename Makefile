@@ -11,7 +11,7 @@ PYTHONS ?= $(shell for minor in 11 12 13 14; do \
     python3.$$minor -c '' 2>/dev/null && command -v python3.$$minor; done)
 PYTEST_ARGS ?=
 # Half of a test is waiting for processes, so twice as many tests as cores run at a time.
-WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
+JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 # package:command or package:file pairs; a package is installed only where that is missing. (perl-base, on every Debian,
 # has a perl without JSON::PP; json_pp tells the two apart.)
 TEST_PACKAGES := bubblewrap:bwrap perl:json_pp util-linux:setsid procps:ps nodejs:node npm:npm \
@@ -50,7 +50,7 @@ tour: bubblewrap $(VENV)/.run-installed ## show every example plugin at work, ca
 # narrows to nothing is no failure. The profile says how many examples a property is tried on: see tests/conftest.py.
 define RUN_TESTS
 @$(PYTEST) -q -m "alone and $(1)" $(PYTEST_ARGS) </dev/null || $(if $(PYTEST_ARGS),[ $$? -eq 5 ],exit)
-@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-$(2)} $(PYTEST) -n $(WORKERS) --dist worksteal -m "not alone and $(1)" $(PYTEST_ARGS) </dev/null \
+@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-$(2)} $(PYTEST) --jobs $(JOBS) -m "not alone and $(1)" $(PYTEST_ARGS) </dev/null \
     || $(if $(PYTEST_ARGS),[ $$? -eq 5 ],exit)
 endef
 

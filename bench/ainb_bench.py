@@ -213,7 +213,7 @@ async def _frame(host: Host, child: str, size: tuple[int, int], number: int) -> 
 async def _key_to_frame(host: Host, child: str, size: tuple[int, int], number: int) -> float:
     """From the key until there is a picture that shows it."""
     from bench.children.full_frame import MARKS
-    from plugbay.host.keys import parse_key
+    from plugbay.host.screens.keys import parse_key
 
     key, name = parse_key("down"), f"{child}/screen"
     if number == 0:
@@ -229,8 +229,8 @@ async def _key_to_frame(host: Host, child: str, size: tuple[int, int], number: i
 def host_of(*children: str) -> Host:
     """A host of these ainb children, on a core of its own."""
     from plugbay import Host
-    from plugbay.host.config import Config, PluginConfig
-    from plugbay.host.discovery import discover
+    from plugbay.host.config.config import Config, PluginConfig
+    from plugbay.host.discovery.folders import discover
 
     cores = apart()
     path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))

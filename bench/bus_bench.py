@@ -33,7 +33,7 @@ def run(options: Options) -> Comparison:
 
 def to_listeners(params: dict[str, Any]) -> Sample:
     """Publish to listeners in this process; each counts."""
-    from plugbay.host.reception import Services
+    from plugbay.host.inbound.handler import Services
 
     services, heard = Services(), [0]
 

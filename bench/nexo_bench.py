@@ -121,8 +121,8 @@ async def _through_host(child: str, params: dict[str, Any]) -> Sample:
 def host_of(child: str) -> Host:
     """A host of one of the nexo children, on a core of its own."""
     from plugbay import Host
-    from plugbay.host.config import Config, PluginConfig
-    from plugbay.host.discovery import discover
+    from plugbay.host.config.config import Config, PluginConfig
+    from plugbay.host.discovery.folders import discover
 
     cores = apart()
     env = {"BENCH_CORE": cores[0]} if cores else {}

@@ -30,7 +30,7 @@ from bench.harness import (
 
 if TYPE_CHECKING:
     from plugbay import Host
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
 
 NAME = "rune"
 TITLE = "One rune call, process and all: 100-byte echo"
@@ -87,7 +87,7 @@ def through_host(kind: str, calls: int, pool: int = 0) -> Sample:
 
 async def _through_host(kind: str, calls: int, pool: int) -> Sample:
     from plugbay import Host
-    from plugbay.host.config import Config
+    from plugbay.host.config.config import Config
 
     patient = {"launch": PATIENCE, "handshake": PATIENCE, "teardown": PATIENCE}
     config = Config.model_validate({"plugins": {PLUGIN_ID: {"pool": pool, "timeouts": patient}}})
@@ -121,7 +121,7 @@ async def _until_full(host: Host, pool: int) -> None:
 
 
 def _found(kind: str) -> Found:
-    from plugbay.host.discovery import inspect
+    from plugbay.host.discovery.folders import inspect
 
     return inspect(CHILDREN / f"echo_{kind}")
 

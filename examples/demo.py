@@ -19,9 +19,9 @@ from rich.panel import Panel
 from rich.table import Table
 
 from plugbay import Host
-from plugbay.host.calls import CallResult
-from plugbay.host.confinement import Confinement
-from plugbay.host.keys import parse_key
+from plugbay.host.calls.calls import CallResult
+from plugbay.host.confinement.policy import Confinement
+from plugbay.host.screens.keys import parse_key
 from plugbay.model.spec import PluginSpec
 from plugbay.tui.picture import rich_text
 

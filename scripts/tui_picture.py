@@ -18,8 +18,8 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from plugbay.host.frames import Cell, Frame
 from plugbay.host.host import Host
+from plugbay.host.screens.frames import Cell, Frame
 from plugbay.tui import picture
 from plugbay.tui.app import Terminal
 from plugbay.tui.canvas import Canvas

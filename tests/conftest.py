@@ -15,6 +15,8 @@ from tests.support.loops import run
 
 __all__ = ["run"]
 
+pytest_plugins = ["tests.support.jobs"]
+
 # Started in the background by a shell, we would ignore SIGINT, and so would every process a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

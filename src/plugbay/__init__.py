@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from plugbay.bridge.model_tools import ModelTools, SyncModelTools, ToolAnswer
-    from plugbay.host.calls import CallResult
+    from plugbay.host.calls.calls import CallResult
     from plugbay.host.host import Host
     from plugbay.host.sync import SyncHost
     from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, PlugbayError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(("ModelTools", "SyncModelTools", "ToolAnswer"), "plugbay.bridge.model_tools"),
     "Host": "plugbay.host.host",
-    "CallResult": "plugbay.host.calls",
+    "CallResult": "plugbay.host.calls.calls",
     "SyncHost": "plugbay.host.sync",
     **dict.fromkeys(
         ("CallFailed", "Code", "ConfigInvalid", "Failure", "ManifestInvalid", "PlugbayError"),

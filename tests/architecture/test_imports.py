@@ -26,8 +26,9 @@ SANS_IO = "model, wire and contracts do no I/O"
 LIGHT = "What a plugin loads is import-light"
 PROCESS = "process knows bytes, not frames"
 PURE = "Host decisions are pure"
+ROOMS = "The rooms of the host have an order"
 ACYCLIC = "No cycles between siblings, at any depth"
-STRUCTURE = {LAYERS, CONTRACTS, ACYCLIC}
+STRUCTURE = {LAYERS, CONTRACTS, ROOMS, ACYCLIC}
 
 IO_NAMES = set("asyncio subprocess socket threading signal sqlite3 logging time random".split())
 HEAVY_NAMES = set("asyncio dataclasses inspect logging msgspec pydantic typing".split())
@@ -75,7 +76,11 @@ def test_imports_for_the_type_checker_keep_the_structure_too(tmp_path: Path) -> 
 SKELETON = (
     "__main__ cli.main tui.app control.app gateway.bindings store.memory packages.verify brokers.nats "
     "bridge.bridge "
-    "host.host host.policy host.restart host.supervisor host.services.llm sdk.plugin conformance.scenario "
+    "host.host host.authorization.policy host.supervision.restart host.supervision.supervisor host.services.llm "
+    "host.admin.dev host.sync host.status host.facilities host.screens.keys host.bindings host.assembly host.turns "
+    "host.providers.agents host.calls.calls host.invocations.retry host.catalog.catalog host.inbound.handler "
+    "host.confinement.policy host.broker host.discovery.folders host.recording.taps host.events.bus host.config.config "
+    "host.journal host.disk.tree host.rate host.ports host.stamps sdk.plugin conformance.scenario "
     "link.link process.child contracts.registry contracts.base contracts.rune.machine contracts.nexo.machine "
     "contracts.kaged.machine contracts.ainb.machine contracts.vai.machine contracts.mcp.machine "
     "wire.lines wire.fast_json model.ids model.spec"
@@ -137,8 +142,12 @@ def test_a_clean_skeleton_keeps_every_rule(skeleton: Path) -> None:
         (PROCESS, "process.child", "plugbay.contracts.base"),
         (PROCESS, "process.child", "json"),
         (PROCESS, "process.child", "msgspec"),
-        (PURE, "host.policy", "plugbay.link.link"),
-        (PURE, "host.restart", "plugbay.process.child"),
+        (ROOMS, "host.supervision.supervisor", "plugbay.host.calls.calls"),
+        (ROOMS, "host.calls.calls", "plugbay.host.host"),
+        (ROOMS, "host.discovery.folders", "plugbay.host.recording.taps"),
+        (ROOMS, "host.attic.trunk", "json"),
+        (PURE, "host.authorization.policy", "plugbay.link.link"),
+        (PURE, "host.supervision.restart", "plugbay.process.child"),
         (LIGHT, "contracts.nexo.machine", "plugbay.wire.fast_json"),
         (LIGHT, "wire.lines", "plugbay.wire.fast_json"),
         (LIGHT, "sdk.plugin", "plugbay.wire.fast_json"),
@@ -160,8 +169,8 @@ def test_a_forbidden_import_is_reported(skeleton: Path, rule: str, module: str, 
         (LIGHT, "wire.lines", HEAVY_NAMES),
         (LIGHT, "contracts.base", HEAVY_NAMES),
         (LIGHT, "sdk.plugin", HEAVY_NAMES - {"asyncio"}),
-        (PURE, "host.policy", {"asyncio", "time", "random"}),
-        (PURE, "host.restart", {"asyncio", "time", "random"}),
+        (PURE, "host.authorization.policy", {"asyncio", "time", "random"}),
+        (PURE, "host.supervision.restart", {"asyncio", "time", "random"}),
     ],
 )
 def test_each_forbidden_name_is_reported(skeleton: Path, rule: str, module: str, names: set[str]) -> None:
@@ -172,8 +181,8 @@ def test_each_forbidden_name_is_reported(skeleton: Path, rule: str, module: str,
 
 
 def test_a_decision_that_acts_through_another_module_is_reported(skeleton: Path) -> None:
-    seed(skeleton, "host.restart", "import plugbay.host.supervisor")
-    seed(skeleton, "host.supervisor", "import plugbay.process.child")
+    seed(skeleton, "host.supervision.restart", "import plugbay.host.supervision.supervisor")
+    seed(skeleton, "host.supervision.supervisor", "import plugbay.process.child")
     assert broken_rules(lint_imports(skeleton, ROOT / RULES)) == {PURE}
 
 

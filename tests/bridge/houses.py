@@ -14,7 +14,7 @@ from opentelemetry.trace import Tracer
 from plugbay.bridge import names
 from plugbay.bridge.bridge import Bridge
 from plugbay.bridge.desk import Desk
-from plugbay.host.discovery import discover
+from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
 from tests.bridge import everything
 

@@ -13,7 +13,7 @@ from plugbay.bridge import names
 from plugbay.bridge.bridge import Bridge
 from plugbay.bridge.conversation import Conversation
 from plugbay.bridge.names import NamesCollide
-from plugbay.host.discovery import discover
+from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
 from plugbay.model.errors import Code
 from tests.bridge.houses import declare, house

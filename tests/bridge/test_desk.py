@@ -7,7 +7,7 @@ from typing import Any
 
 from plugbay.bridge.conversation import Call
 from plugbay.bridge.desk import Desk
-from plugbay.host.questions import Question
+from plugbay.host.inbound.questions import Question
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import AskUser, InvokeTool
 from tests.support.loops import Run

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plugbay.bridge import names
 from plugbay.bridge.offering import fits, gather
 from plugbay.contracts.mcp.templates import expanded
-from plugbay.host.catalog import Catalog, Entry
+from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.model.spec import Export, PluginSpec
 from tests.support.requirements import requirement
 

@@ -12,9 +12,9 @@ import nats
 import pytest
 
 from plugbay.brokers import nats as module
-from plugbay.host.broker_config import BrokerConfig
-from plugbay.host.bus import BusEvent, Stream
-from plugbay.host.config import Config
+from plugbay.host.config.broker import BrokerConfig
+from plugbay.host.config.config import Config
+from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.host import Host
 from tests.brokers.test_nats_client import say
 from tests.support.loops import Run, run_on

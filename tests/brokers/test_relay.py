@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from plugbay.brokers.relay import EVENT_BURST, WAITING, WAITING_BYTES, Relay
-from plugbay.host.broker_config import BrokerConfig
-from plugbay.host.bus import Bus, BusEvent
+from plugbay.host.config.broker import BrokerConfig
+from plugbay.host.events.bus import Bus, BusEvent
+from plugbay.host.inbound.handler import MAX_EVENT
 from plugbay.host.journal import Journal
-from plugbay.host.reception import MAX_EVENT
 
 ID = "11111111-2222-4333-8444-555555555555"
 STAMP = "2026-01-02T03:04:05Z"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from plugbay.conformance.handouts import CONTRACTS, handouts
-from plugbay.host.discovery import discover
+from plugbay.host.discovery.folders import discover
 from tests.cli.conftest import Run
 
 GREETING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"nexo_version": "1.10.0"}}) + "\n"

@@ -8,7 +8,7 @@ import pytest
 
 from plugbay.cli import broker_checks as module
 from plugbay.cli.broker_checks import broker_checks
-from plugbay.host.config import Config, parse
+from plugbay.host.config.config import Config, parse
 from tests.support.nats_server import nats_server
 
 

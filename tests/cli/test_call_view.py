@@ -9,7 +9,7 @@ import pytest
 
 from plugbay.cli import call_view, output
 from plugbay.cli.call_view import Ending, HumanView, JsonView, Refusal, StepPrinter
-from plugbay.host.discovery import Found
+from plugbay.host.discovery.folders import Found
 from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Code, Failure, Origin, Problem
 

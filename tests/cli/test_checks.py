@@ -13,7 +13,7 @@ import pytest
 
 from plugbay.cli import checks
 from plugbay.cli.checks import ERROR, OK, WARNING, Check, Orphan
-from plugbay.host.config import Config
+from plugbay.host.config.config import Config
 from plugbay.process import warden, warden_main
 from plugbay.process.child import Spawner
 

@@ -17,8 +17,8 @@ from plugbay.cli import dev_events as events
 from plugbay.cli.call_view import Refusal
 from plugbay.cli.dev_session import Ask, Session
 from plugbay.cli.manifest import settle
-from plugbay.host.dev import under_development
-from plugbay.host.discovery import Found
+from plugbay.host.admin.dev import under_development
+from plugbay.host.discovery.folders import Found
 from plugbay.model.errors import Failure
 from plugbay.model.spec import Export
 from tests.support.nexo import write_nexo_plugin

@@ -9,7 +9,7 @@ import pytest
 from plugbay import Host
 from plugbay.cli import ephemeral
 from plugbay.cli.call_view import Refusal
-from plugbay.host.config import Config, parse
+from plugbay.host.config.config import Config, parse
 from tests.cli.conftest import MakePlugin, write_manifest
 from tests.support.ainb import write_ainb_plugin
 

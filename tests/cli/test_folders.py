@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli import folders
-from plugbay.host.discovery import Found
+from plugbay.host.discovery.folders import Found
 from plugbay.model.errors import Problem
 from tests.cli.conftest import MakePlugin, write_manifest
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plugbay.cli.inspect import to_json
-from plugbay.host.discovery import inspect
+from plugbay.host.discovery.folders import inspect
 from tests.cli.conftest import SCHEMA, MakePlugin, Run, write_manifest
 from tests.support.ainb import write_ainb_plugin
 from tests.support.nexo import write_nexo_plugin

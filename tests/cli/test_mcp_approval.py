@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plugbay.cli import mcp_approval, output
-from plugbay.host.pins import Pin, changes
+from plugbay.host.catalog.approvals import Pin, changes
 
 TOOL = {"name": "t", "description": "Does it.", "inputSchema": {"type": "object"}}
 

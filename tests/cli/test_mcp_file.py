@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli import mcp_file
-from plugbay.host import config
+from plugbay.host.config import config
 from plugbay.model.errors import ConfigInvalid
 
 TEXT = '# mine\n[host]\nlog_level = "debug"  # loud\n\n[mcp.old]\ncommand = ["a"]\n\n[plugins.x]\nenabled = false\n'

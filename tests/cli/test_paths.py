@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
-from plugbay.host import config
+from plugbay.host.config import config
 from tests.cli.conftest import Run
 
 KEYS = ["config", "data", "state", "cache", "log", "runtime", "config_file"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli import output, policy_view
-from plugbay.host.confinement import Confinement
+from plugbay.host.confinement.policy import Confinement
 from plugbay.model.errors import Code, Failure
 from plugbay.process.sandbox.policy import MIB, Door, Limits, Network, Policy, Reach
 

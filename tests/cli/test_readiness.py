@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli.readiness import Readiness, readiness
-from plugbay.host.config import Config
-from plugbay.host.discovery import discover
+from plugbay.host.config.config import Config
+from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
 from tests.cli.conftest import MakePlugin
 from tests.support.kaged import write_kaged_plugin

@@ -9,7 +9,7 @@ import pytest
 
 from plugbay.cli.checks import ERROR, OK, WARNING
 from plugbay.cli.sandbox_checks import egress, sandbox_checks
-from plugbay.host.config import Config, parse
+from plugbay.host.config.config import Config, parse
 from plugbay.process.sandbox.settings import SandboxSettings
 
 

@@ -18,7 +18,7 @@ from plugbay.conformance.canaries import (
 from plugbay.conformance.dialects import shared
 from plugbay.conformance.scenario import load_all
 from plugbay.contracts.ainb.manifest import FILE_NAME, parse
-from plugbay.host.discovery import discover
+from plugbay.host.discovery.folders import discover
 from tests.support.requirements import requirement
 
 CANARIES = load_canaries()

@@ -21,7 +21,7 @@ from plugbay.contracts.ainb import manifest as ainb_manifest
 from plugbay.contracts.kaged import manifest as kaged_manifest
 from plugbay.contracts.nexo import manifest as nexo_manifest
 from plugbay.contracts.rune.manifest import FILE_NAME, parse
-from plugbay.host.discovery import discover
+from plugbay.host.discovery.folders import discover
 from plugbay.model.errors import CODES
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive

@@ -9,7 +9,7 @@ import pytest
 
 from plugbay.conformance.mock_host import Manner, Outcome, play
 from plugbay.conformance.truth import Lie
-from plugbay.host.discovery import inspect
+from plugbay.host.discovery.folders import inspect
 from plugbay.link.recording import Recording
 from tests.conformance.recordings import call, items, joined, recording, result, tell
 from tests.support.ainb import write_ainb_plugin

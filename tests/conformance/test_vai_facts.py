@@ -10,7 +10,7 @@ import pytest
 
 from plugbay.conformance.canaries import prepare_vai_canary
 from plugbay.conformance.vai_facts import HELLO, ODD, SECRET, about, facts
-from plugbay.host.discovery import discover
+from plugbay.host.discovery.folders import discover
 from plugbay.model.spec import Export, PluginSpec
 
 PERMISSIONS = {"network": "none", "filesystem": "none", "secret_slots": []}

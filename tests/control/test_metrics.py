@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from plugbay.control.metrics import rendered
-from plugbay.host.config import parse
+from plugbay.host.config.config import parse
 from plugbay.host.host import Host
 from tests.store.test_calls import record
 from tests.support.gateways import gateway_at

@@ -13,9 +13,9 @@ from typing import Any
 from plugbay import CallFailed, Failure, Host
 from plugbay.conformance.catalogue import FOLDER, Entry, load_catalog, prepare
 from plugbay.conformance.host_runner import Observed
-from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
-from plugbay.host.discovery import Found, discover
-from plugbay.host.keys import parse_key
+from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides
+from plugbay.host.discovery.folders import Found, discover
+from plugbay.host.screens.keys import parse_key
 from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
 from tests.e2e.nexo_port import CALL_SECONDS, NexoPort, beside
 from tests.support.patience import PATIENCE

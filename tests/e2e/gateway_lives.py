@@ -27,7 +27,7 @@ from plugbay.gateway.harnesses import Errand
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.runs import Asked
 from plugbay.gateway.settings import GatewaySettings
-from plugbay.host import config
+from plugbay.host.config import config
 from plugbay.host.host import Host
 from plugbay.store import compactions as compaction_rows
 from plugbay.store import deliveries as delivery_rows

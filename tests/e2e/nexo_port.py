@@ -12,11 +12,11 @@ from typing import Any
 from plugbay import Host
 from plugbay.conformance.catalogue import FOLDER, Entry, load_catalog, prepare
 from plugbay.conformance.host_runner import Observed
-from plugbay.host import operating
-from plugbay.host.bus import Stream
-from plugbay.host.calls import CallResult
-from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
-from plugbay.host.discovery import discover
+from plugbay.host.admin import operating
+from plugbay.host.calls.calls import CallResult
+from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides
+from plugbay.host.discovery.folders import discover
+from plugbay.host.events.bus import Stream
 from plugbay.host.status import PluginStatus
 from tests.e2e.conftest import eventually, still_carrying
 from tests.support.patience import PATIENCE

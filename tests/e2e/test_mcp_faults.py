@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from plugbay import Failure, Host
-from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
-from plugbay.host.discovery import discover
+from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides
+from plugbay.host.discovery.folders import discover
 from plugbay.model.errors import Code
 from tests.e2e.conftest import carrying, eventually
 from tests.support.loops import Run

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Host
-from plugbay.host import settings_files
-from plugbay.host.config import Config, LlmConfig, PluginConfig, SamplingConfig
-from plugbay.host.discovery import discover
-from plugbay.host.pins import Pins
-from plugbay.host.questions import Question
-from plugbay.host.sandbox_config import PluginSandbox
+from plugbay.host.catalog.approvals import Pins
+from plugbay.host.config import settings_files
+from plugbay.host.config.config import Config, LlmConfig, PluginConfig, SamplingConfig
+from plugbay.host.config.sandbox import PluginSandbox
+from plugbay.host.discovery.folders import discover
+from plugbay.host.inbound.questions import Question
 from plugbay.host.services.llm.chat import ChatReply, ChatRequest
 from plugbay.link.recording import Frame
 from plugbay.model.errors import Code

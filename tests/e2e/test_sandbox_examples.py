@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from plugbay import Host
-from plugbay.host.config import load
-from plugbay.host.discovery import contracts_in, inspect
+from plugbay.host.config.config import load
+from plugbay.host.discovery.folders import contracts_in, inspect
 from plugbay.model.spec import Export
 from plugbay.process.sandbox.cell import Cell
 from plugbay.process.sandbox.policy import Reach

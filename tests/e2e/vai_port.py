@@ -13,10 +13,10 @@ from typing import Any
 from plugbay import Host
 from plugbay.conformance.catalogue import FOLDER, Entry, load_catalog, prepare
 from plugbay.conformance.host_runner import Observed
-from plugbay.host.config import Config, PluginConfig, TimeoutOverrides
-from plugbay.host.discovery import discover
-from plugbay.host.invocation_context import ExportBinding
-from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides
+from plugbay.host.discovery.folders import discover
+from plugbay.host.invocations.context import ExportBinding
 from tests.e2e.ainb_port import hurried
 from tests.e2e.conftest import eventually, is_tried_raw, still_carrying
 from tests.e2e.nexo_port import CALL_SECONDS, NexoPort, beside

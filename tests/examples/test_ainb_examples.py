@@ -12,9 +12,9 @@ import pytest
 from plugbay import CallFailed, Code, Host
 from plugbay.conformance.plugin_runner import run_conformance
 from plugbay.contracts.ainb.manifest import parse
-from plugbay.host.discovery import inspect
-from plugbay.host.keys import parse_key
-from plugbay.host.screens import Frame
+from plugbay.host.discovery.folders import inspect
+from plugbay.host.screens.keys import parse_key
+from plugbay.host.screens.screens import Frame
 from plugbay.sdk.manifests import ainb_manifest, ainb_program
 from tests.examples import EVERY_CONTRACT
 from tests.support import commands

@@ -17,12 +17,12 @@ import pytest
 
 from plugbay import Host
 from plugbay.conformance.plugin_runner import run_conformance
-from plugbay.host.discovery import inspect
-from plugbay.host.invocation_context import ExportBinding
-from plugbay.host.means import Gateway
+from plugbay.host.discovery.folders import inspect
+from plugbay.host.invocations.compaction_result import token_estimate
+from plugbay.host.invocations.context import ExportBinding
+from plugbay.host.invocations.means import Gateway
+from plugbay.host.invocations.records import MemoryTokens
 from plugbay.host.ports import Journey
-from plugbay.host.records import MemoryTokens
-from plugbay.host.seeds import token_estimate
 from plugbay.sdk.manifests import vai_manifest, vai_program
 from plugbay.sdk.vai_manifest import schemas_of
 from tests.support import commands

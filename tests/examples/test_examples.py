@@ -11,7 +11,7 @@ import pytest
 
 from plugbay import SyncHost
 from plugbay.conformance.plugin_runner import run_conformance
-from plugbay.host.discovery import inspect
+from plugbay.host.discovery.folders import inspect
 from tests.examples import EVERY_CONTRACT
 from tests.support.tiers import first_alone
 

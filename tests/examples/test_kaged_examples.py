@@ -16,9 +16,9 @@ from plugbay import Code, Host
 from plugbay.cli.exit_codes import Exit
 from plugbay.conformance.plugin_runner import run_conformance
 from plugbay.contracts.kaged.manifest import parse
-from plugbay.host import settings_files
-from plugbay.host.bus import Stream
-from plugbay.host.discovery import inspect
+from plugbay.host.config import settings_files
+from plugbay.host.discovery.folders import inspect
+from plugbay.host.events.bus import Stream
 from plugbay.sdk.manifests import kaged_manifest
 from tests.examples import EVERY_CONTRACT
 from tests.support import commands

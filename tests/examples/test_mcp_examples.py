@@ -12,7 +12,7 @@ import pytest
 
 from plugbay import CallFailed, Host
 from plugbay.conformance.plugin_runner import Status, run_conformance
-from plugbay.host.discovery import inspect
+from plugbay.host.discovery.folders import inspect
 from tests.examples import EVERY_CONTRACT
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE

@@ -19,7 +19,7 @@ from plugbay.conformance.plugin_runner import in_its_own_loop, run_conformance
 from plugbay.conformance.report import Status
 from plugbay.conformance.surface import Surface
 from plugbay.conformance.trial import Verdict, try_scenario
-from plugbay.host.discovery import contracts_in, inspect
+from plugbay.host.discovery.folders import contracts_in, inspect
 from plugbay.model.spec import PluginSpec
 from plugbay.process.child import Spawner
 from plugbay.process.command import host_search_path, resolve

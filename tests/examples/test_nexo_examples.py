@@ -15,8 +15,8 @@ import pytest
 
 from plugbay import CallFailed, Code, Host
 from plugbay.conformance.plugin_runner import run_conformance
-from plugbay.host.bus import Stream
-from plugbay.host.discovery import inspect
+from plugbay.host.discovery.folders import inspect
+from plugbay.host.events.bus import Stream
 from tests.examples import EVERY_CONTRACT
 from tests.support import commands
 from tests.support.loops import Run

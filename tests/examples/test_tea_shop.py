@@ -13,7 +13,7 @@ import pytest
 
 from plugbay import Host
 from plugbay.conformance.plugin_runner import run_conformance
-from plugbay.host.discovery import inspect
+from plugbay.host.discovery.folders import inspect
 from tests.sdk.everywhere import CONTRACTS, REACHES, Outcome, Reach, hosted, loaded
 from tests.support.commands import plugbay
 from tests.support.patience import PATIENCE

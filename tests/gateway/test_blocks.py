@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plugbay.gateway import blocks
 from plugbay.gateway.errors import GatewayError
-from plugbay.host.seeds import KINDS
+from plugbay.host.invocations.compaction_result import KINDS
 from plugbay.store.chains import StoredBlock
 from tests.support.requirements import requirement
 

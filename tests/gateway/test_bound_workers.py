@@ -19,7 +19,7 @@ from plugbay.gateway.principal import OPERATOR
 from plugbay.gateway.runs import Asked
 from plugbay.gateway.settings import GatewaySettings
 from plugbay.gateway.workers import Job, WorkRefused
-from plugbay.host import config
+from plugbay.host.config import config
 from plugbay.host.host import Host
 from plugbay.store.bindings import BindingRow
 from plugbay.store.invocations import Wanted

@@ -16,7 +16,7 @@ from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.principal import OPERATOR, Principal
 from plugbay.gateway.settings import GatewaySettings
-from plugbay.host.config import Config, NetworkConfig
+from plugbay.host.config.config import Config, NetworkConfig
 from plugbay.host.host import Host
 from plugbay.packages.connection import Connection
 from plugbay.packages.reference import parse

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plugbay.contracts.vai.permissions import SCOPES
 from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.policy import Policy, document, effective, narrowest, parsed, widened
-from plugbay.host.invocation_context import CLASSES
+from plugbay.host.invocations.context import CLASSES
 from plugbay.model.spec import Export
 from tests.support.requirements import requirement
 

@@ -15,7 +15,7 @@ from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.meters import Meters
 from plugbay.gateway.principal import OPERATOR
 from plugbay.gateway.retention import BATCH, FAILED, REMOVED, Retention
-from plugbay.host.retention_config import RetentionConfig, days
+from plugbay.host.config.retention import RetentionConfig, days
 from plugbay.store import calls, events
 from plugbay.store import retention as rows
 from plugbay.store.database import Tx

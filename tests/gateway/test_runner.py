@@ -11,8 +11,8 @@ import pytest
 from plugbay.gateway import runner as runners
 from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.runner import IDLE, Reach, _configured, _reaching
-from plugbay.host.config import Config, parse
-from plugbay.host.discovery import inspect
+from plugbay.host.config.config import Config, parse
+from plugbay.host.discovery.folders import inspect
 from plugbay.model.spec import Access
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from plugbay import Code, Host
-from plugbay.host import settings_files
+from plugbay.host.authorization.policy import Decision
 from plugbay.host.bindings import MAX_SETTINGS, Bindings, Options
-from plugbay.host.config import Config, parse
-from plugbay.host.discovery import inspect
-from plugbay.host.invocation_context import ExportBinding
-from plugbay.host.invocation_context import Policy as ExportPolicy
-from plugbay.host.policy import Decision
+from plugbay.host.config import settings_files
+from plugbay.host.config.config import Config, parse
+from plugbay.host.discovery.folders import inspect
+from plugbay.host.invocations.context import ExportBinding
+from plugbay.host.invocations.context import Policy as ExportPolicy
 from plugbay.model.errors import Failure
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import SandboxRequest

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Host, ManifestInvalid, PlugbayError
-from plugbay.host.call_log import MemoryCallLog
-from plugbay.host.catalog import Entry
+from plugbay.host.calls.call_log import MemoryCallLog
+from plugbay.host.catalog.catalog import Entry
 from plugbay.model.errors import Code, Failure
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
@@ -93,7 +93,7 @@ def test_a_call_is_refused_before_anything_starts(run: Run, tmp_path: Path) -> N
 def test_an_input_nobody_could_buffer_is_refused_before_anything_starts(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plugbay.host.calls.MAX_INPUT", 1000)
+    monkeypatch.setattr("plugbay.host.calls.calls.MAX_INPUT", 1000)
     write_plugin(tmp_path)
 
     async def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from plugbay.host.bindings import Bindings, Options
-from plugbay.host.config import parse
+from plugbay.host.config.config import parse
 from plugbay.host.host import Host
 from plugbay.host.status import status_of
 from plugbay.model.spec import PluginSpec

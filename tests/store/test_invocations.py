@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from plugbay.host.invocation_context import moment
+from plugbay.host.invocations.context import moment
 from plugbay.host.ports import InvocationRecord
 from plugbay.store import invocations
 from plugbay.store.database import Database

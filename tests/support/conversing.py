@@ -27,10 +27,10 @@ from plugbay.gateway.runs import Asked
 from plugbay.gateway.settings import GatewaySettings
 from plugbay.gateway.tasks import Tasks
 from plugbay.gateway.workers import Bound, Job, WorkRefused
-from plugbay.host import config
-from plugbay.host.calls import CallResult
+from plugbay.host.calls.calls import CallResult
+from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.config import config
 from plugbay.host.host import Host
-from plugbay.host.invocation_result import InvocationResult
 from plugbay.host.ports import CallRecord, InvocationRecord
 from plugbay.host.services.llm.openai import OpenAiProvider
 from plugbay.host.services.llm.registry import LlmRegistry

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from plugbay import Host
-from plugbay.host import config as configuration
-from plugbay.host.discovery import discover
+from plugbay.host.config import config as configuration
+from plugbay.host.discovery.folders import discover
 from plugbay.host.ports import InvocationRecord
 from tests.support.loops import Run
 

@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from plugbay.host.config import TimeoutOverrides
-from plugbay.host.discovery import inspect
-from plugbay.host.per_call import PerCallSupervisor
-from plugbay.host.seat import Binding, Deadline, Runtime
+from plugbay.host.config.config import TimeoutOverrides
+from plugbay.host.discovery.folders import inspect
+from plugbay.host.supervision.instance import Binding, Deadline, Runtime
+from plugbay.host.supervision.per_call import PerCallSupervisor
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Failure
 from plugbay.model.operations import InvokeTool

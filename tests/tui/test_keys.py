@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from textual import events
 
-from plugbay.host.keys import ALT, CTRL, SHIFT
+from plugbay.host.screens.keys import ALT, CTRL, SHIFT
 from plugbay.tui.keys import ESCAPES_IN_A_ROW, UNANSWERED_ESCAPES, EscapeGuard, key_event, mouse_event
 from tests.support.requirements import requirement
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.host.discovery import discover
+from plugbay.host.discovery.folders import discover
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import Export, Lifetime, PluginSpec

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from plugbay.host.host import Host
-from plugbay.host.keys import parse_key
+from plugbay.host.screens.keys import parse_key
 from plugbay.model.errors import Code, Failure
 from plugbay.tui.painter import FRAME_SECONDS, PROBE_SECONDS, Painter
 from tests.support.ainb import write_ainb_plugin

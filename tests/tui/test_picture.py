@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from plugbay.host.frames import Cell, Frame
+from plugbay.host.screens.frames import Cell, Frame
 from plugbay.tui.picture import BOLD, COLUMN, DIM, ITALIC, REPLACEMENT, REVERSED, UNDERLINE, rich_text, row, shown, svg
 from tests.support.requirements import requirement
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from plugbay import Host
-from plugbay.host.per_call import PerCallSupervisor
+from plugbay.host.supervision.per_call import PerCallSupervisor
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import until
 from tests.support.plugins import write_plugin

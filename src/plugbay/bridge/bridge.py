@@ -25,12 +25,12 @@ from plugbay.contracts.mcp import errors
 from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import Server, as_text
 from plugbay.contracts.mcp.requests import CONTEXT
-from plugbay.host import policy
-from plugbay.host.catalog import Entry
+from plugbay.host.authorization import policy
+from plugbay.host.catalog.catalog import Entry
+from plugbay.host.catalog.runtime_exports import CHANGED, TELLERS
 from plugbay.host.host import Host
+from plugbay.host.inbound.handler import RESOURCE_CHANGED
 from plugbay.host.journal import OWN_LINE, Note
-from plugbay.host.offers import CHANGED, TELLERS
-from plugbay.host.reception import RESOURCE_CHANGED
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
     CheckHealth,
@@ -46,7 +46,7 @@ from plugbay.model.operations import (
 from plugbay.wire.fast_json import MsgspecCodec
 
 if TYPE_CHECKING:
-    from plugbay.host.bus import BusEvent
+    from plugbay.host.events.bus import BusEvent
     from plugbay.model.operations import Operation, PluginOp
 
 FIRST_LOOK = 5.0

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from plugbay.bridge.conversation import Call, Conversation
-from plugbay.host.questions import CANCEL, DECLINE, Question
+from plugbay.host.inbound.questions import CANCEL, DECLINE, Question
 from plugbay.model.errors import Failure
 from plugbay.model.operations import AskUser
 

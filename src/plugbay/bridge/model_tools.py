@@ -23,8 +23,8 @@ import msgspec
 from plugbay.bridge import definitions, names
 from plugbay.bridge.offering import gather
 from plugbay.bridge.results import tool_result
-from plugbay.host.calls import CallResult
-from plugbay.host.catalog import Entry
+from plugbay.host.calls.calls import CallResult
+from plugbay.host.catalog.catalog import Entry
 from plugbay.host.host import Host
 from plugbay.host.sync import SyncHost
 from plugbay.model.errors import Code, Failure, Origin

@@ -15,7 +15,7 @@ from typing import Any
 from plugbay.bridge import definitions
 from plugbay.bridge.names import Names, NamesCollide, Rule
 from plugbay.contracts.mcp.messages import empty_offer
-from plugbay.host.catalog import Entry
+from plugbay.host.catalog.catalog import Entry
 
 SERVED = frozenset({"tool", "resource", "prompt"})
 """The kinds of exports that MCP has a word for."""

@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from plugbay.brokers.login import login_options
 from plugbay.brokers.nats_client import NatsClient
 from plugbay.brokers.relay import HOST, Relay
-from plugbay.host.broker_config import BrokerConfig
-from plugbay.host.bus import Bus
+from plugbay.host.config.broker import BrokerConfig
+from plugbay.host.events.bus import Bus
+from plugbay.host.events.subjects import matches
 from plugbay.host.journal import Journal
 from plugbay.host.ports import BrokerStatus
-from plugbay.host.services.stamps import new_uuid
-from plugbay.host.subjects import matches
+from plugbay.host.stamps import new_uuid
 from plugbay.model.text import printable
 
 LOG = logging.getLogger("plugbay.broker")

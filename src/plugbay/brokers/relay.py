@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from plugbay.host.broker_config import BrokerConfig, is_own, topic_problem
-from plugbay.host.bus import Bus, BusEvent, Subscription
+from plugbay.host.config.broker import BrokerConfig, is_own, topic_problem
+from plugbay.host.events.bus import Bus, BusEvent, Subscription
+from plugbay.host.events.subjects import matches
+from plugbay.host.inbound.handler import MAX_EVENT
 from plugbay.host.journal import Journal
 from plugbay.host.rate import Bucket
-from plugbay.host.reception import MAX_EVENT
-from plugbay.host.services.stamps import new_uuid, utc_now
-from plugbay.host.subjects import matches
+from plugbay.host.stamps import new_uuid, utc_now
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed
 from plugbay.wire.strict_json import Unencodable

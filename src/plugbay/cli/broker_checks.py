@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from plugbay.cli.checks import ERROR, OK, WARNING, Check
 
 if TYPE_CHECKING:
-    from plugbay.host.config import Config
+    from plugbay.host.config.config import Config
     from plugbay.host.ports import Broker, BrokerStatus
 
 PATIENCE = 5.0
@@ -22,8 +22,8 @@ def broker_checks(config: Config) -> Iterator[Check]:
     """The check, if there is a broker to be checked."""
     import asyncio
 
-    from plugbay.host.bus import Bus
-    from plugbay.host.joining import broker_for
+    from plugbay.host.broker import broker_for
+    from plugbay.host.events.bus import Bus
     from plugbay.host.journal import Journal
     from plugbay.model.errors import ConfigInvalid
 

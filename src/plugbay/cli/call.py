@@ -22,9 +22,9 @@ from plugbay.cli.remote import Remote, Server, TokenFile
 from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
-    from plugbay.host.calls import CallResult
-    from plugbay.host.config import Config
-    from plugbay.host.discovery import Found
+    from plugbay.host.calls.calls import CallResult
+    from plugbay.host.config.config import Config
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.ports import CallLog
     from plugbay.wire.strict_json import Malformed
@@ -199,7 +199,7 @@ def find(path: str, export: str, plugins: Path | None, config: Config | None = N
 
 def load_config(named: Path | None) -> Config | None:
     """The operator's settings, or none."""
-    from plugbay.host import config
+    from plugbay.host.config import config
     from plugbay.model.errors import ConfigInvalid
 
     if named is not None and (not named.exists() or named.is_dir()):
@@ -226,7 +226,7 @@ def _host(found: list[Found], config: Config | None, options: dict[str, Any], tr
 
 def run(make_host: Callable[[CallLog], Host], question: Question) -> Ending:
     """Call and wait, in an event loop of its own."""
-    from plugbay.host.call_log import MemoryCallLog
+    from plugbay.host.calls.call_log import MemoryCallLog
 
     log, output, status = MemoryCallLog(), None, None
     name, value, context, timeout, on_progress = question

@@ -17,7 +17,7 @@ from plugbay.cli import exit_codes, folders, output
 from plugbay.model.errors import Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.ports import CallRecord
     from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 

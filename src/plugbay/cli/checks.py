@@ -18,7 +18,7 @@ from plugbay.cli import output
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
 
 if TYPE_CHECKING:
-    from plugbay.host.config import Config
+    from plugbay.host.config.config import Config
     from plugbay.process.child import Child, Spawner
     from plugbay.process.command import Launch
 
@@ -70,7 +70,7 @@ def machine_checks(fix: bool = False) -> Iterator[Check]:
 
 def operator_config() -> Config:
     """The operator's word; the defaults when plugbay.toml is absent or broken, which is another check's finding."""
-    from plugbay.host import config
+    from plugbay.host.config import config
     from plugbay.model.errors import ConfigInvalid
 
     path = config_in_use()
@@ -213,7 +213,7 @@ def writable(name: str, path: Path) -> Check:
 
 
 def config_file() -> Check:
-    from plugbay.host import config
+    from plugbay.host.config import config
     from plugbay.model.errors import ConfigInvalid
 
     path = config_in_use()

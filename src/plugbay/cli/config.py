@@ -22,8 +22,8 @@ from plugbay.model.errors import CallFailed, Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.host.bindings import Bindings
-    from plugbay.host.config import Config
-    from plugbay.host.discovery import Found
+    from plugbay.host.config.config import Config
+    from plugbay.host.discovery.folders import Found
     from plugbay.model.spec import PluginSpec
 
 Where = Annotated[
@@ -58,8 +58,8 @@ class Bench:
 
     def __init__(self, where: str, plugins: Path | None, config_file: Path | None) -> None:
         from plugbay.host.bindings import Bindings, Options
-        from plugbay.host.config import Config
-        from plugbay.host.export_settings import settings_of
+        from plugbay.host.config.config import Config
+        from plugbay.host.invocations.export_settings import settings_of
 
         loaded = load_config(config_file) or Config()
         self.spec = _plugin(where, plugins, loaded)
@@ -69,7 +69,7 @@ class Bench:
 
     def describe(self) -> dict[str, Any]:
         """The public JSON shape: enough to draw every control, and no secret."""
-        from plugbay.host import settings
+        from plugbay.host.config import settings
 
         values = self.bindings.config_of(self.spec)
         secrets = self.bindings.secrets_of(self.spec)
@@ -88,8 +88,8 @@ class Bench:
 
 def _plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
     """The plugin that is meant, which plugbay.toml itself may declare; raises what the command line knows to tell."""
-    from plugbay.host import servers
-    from plugbay.host.discovery import discover
+    from plugbay.host.discovery import servers
+    from plugbay.host.discovery.folders import discover
 
     if plugins is None:
         declared = {item.entry: item for item in servers.declared(config)} if ephemeral.declares(config, where) else {}
@@ -106,7 +106,7 @@ def _plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
 
 def _by_id(where: str) -> Found | None:
     """The plugin of this id, unless something else is called that: in this directory, or among those installed."""
-    from plugbay.host.discovery import discover
+    from plugbay.host.discovery.folders import discover
 
     if folders.folder_of(Path(where)).exists():
         return None
@@ -138,7 +138,7 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Change one setting. The config as a whole must fit the plugin's schema; it applies with the next reload."""
-    from plugbay.host import settings, settings_files
+    from plugbay.host.config import settings, settings_files
 
     bench = Bench(plugin, plugins, config_file)
     field = next((known.binds_to for known in bench.settings.knobs if known.name == knob), None)
@@ -169,7 +169,7 @@ def secret(
     config_file: ConfigFile = None,
 ) -> None:
     """Set one secret; its value is read from the terminal without showing it, or from standard input."""
-    from plugbay.host import settings, settings_files
+    from plugbay.host.config import settings, settings_files
 
     bench = Bench(plugin, plugins, config_file)
     typed = {} if remove else {name: _hidden(bench, name)}
@@ -196,7 +196,7 @@ def _value(text: str) -> Any:
 def _hidden(bench: Bench, name: str) -> str:
     """What was typed; nobody is asked for a secret that the plugin does not name."""
     from plugbay.contracts.validation import suggestion
-    from plugbay.host import settings
+    from plugbay.host.config import settings
 
     known = [item["name"] for item in settings.describe(bench.settings, {})["secrets"]]
     if known and name not in known:

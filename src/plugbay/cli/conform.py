@@ -21,7 +21,7 @@ from plugbay.cli.versions import named
 
 if TYPE_CHECKING:
     from plugbay.conformance.report import OnAxis, Report
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
     from plugbay.model.spec import PluginSpec
 
 PROGRAM = "plugbay.conform.program"
@@ -128,7 +128,7 @@ def _found(path: Path | None, contract: str | None, program: list[str] | None, a
 
 def _introduced(contract: str, program: list[str]) -> Found:
     from plugbay.conformance.introduction import introduced
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
 
     return Found(Path.cwd(), contract, introduced(contract, _command(program), Path.cwd()))
 
@@ -204,7 +204,7 @@ def _merged(reports: list[Report]) -> Report:
 
 def _contracts_in(path: Path) -> list[str | None]:
     """Each contract of which the folder has a manifest; one that is not there, when there is none."""
-    from plugbay.host.discovery import contracts_in
+    from plugbay.host.discovery.folders import contracts_in
 
     return [*contracts_in(path)] or [None]
 

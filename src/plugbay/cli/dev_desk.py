@@ -24,10 +24,10 @@ from plugbay.cli.dev_watch import OwnFiles, saves
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import CONFIG_NAME
 from plugbay.cli.schema_text import example
-from plugbay.host.dev import attached, under_development
+from plugbay.host.admin.dev import attached, under_development
 
 if TYPE_CHECKING:
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
 
 

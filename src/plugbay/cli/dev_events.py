@@ -13,7 +13,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from plugbay.conformance.differences import Difference
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.ports import CallRecord
     from plugbay.model.errors import Failure
     from plugbay.model.spec import PluginSpec

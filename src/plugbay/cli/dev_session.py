@@ -19,19 +19,19 @@ from plugbay.cli import drift, exit_codes, folders
 from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
 from plugbay.conformance.differences import Passed, differences
-from plugbay.host.dev import warm
+from plugbay.host.admin.dev import warm
 from plugbay.host.journal import OWN_LINE
-from plugbay.host.resident import TROUBLE
+from plugbay.host.supervision.resident import TROUBLE
 from plugbay.link.recording import StderrLine
 from plugbay.model.errors import Code, Failure, Origin
 
 if TYPE_CHECKING:
     from plugbay.cli.dev_view import View
-    from plugbay.host.calls import CallResult
-    from plugbay.host.discovery import Found
+    from plugbay.host.calls.calls import CallResult
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.journal import Note
-    from plugbay.host.tap_stream import TapStream
+    from plugbay.host.recording.tap_stream import TapStream
     from plugbay.model.spec import Export, PluginSpec
 
     MakeHost = Callable[[Found], Host]

@@ -21,7 +21,7 @@ from plugbay.cli.generated import Mark, Plan
 
 if TYPE_CHECKING:
     from plugbay.conformance.report import AxisResult
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
     from plugbay.model.errors import Problem
     from plugbay.model.spec import PluginSpec
 
@@ -137,7 +137,7 @@ def plans_of(folder: Path, texts: dict[str, str], source: Path, left_out: Sequen
 
 def checked(texts: dict[str, str], folder: Path) -> tuple[PluginSpec | None, tuple[Problem, ...]]:
     """What our own reader makes of these files, as if they lay in a folder of that name."""
-    from plugbay.host.discovery import inspect
+    from plugbay.host.discovery.folders import inspect
 
     with TemporaryDirectory(prefix="plugbay-manifest-") as place:
         root = Path(place) / (os.path.basename(folder.resolve()) or "plugin")

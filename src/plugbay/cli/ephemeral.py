@@ -23,8 +23,8 @@ from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.host.bindings import Bindings
-    from plugbay.host.config import Config
-    from plugbay.host.discovery import Found
+    from plugbay.host.config.config import Config
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.model.protected import Entry
 
@@ -47,7 +47,7 @@ def found_in(place: Path, prefer: str = "") -> list[Found]:
     """The plugins in a folder, one of which is usable at least; raises `Refusal`. Which contract is preferred, matters
     for those of several.
     """
-    from plugbay.host.discovery import discover
+    from plugbay.host.discovery.folders import discover
 
     folder = check_folder(place)
     found = discover([place if place.is_file() else folder], prefer)
@@ -69,7 +69,7 @@ def check_folder(place: Path) -> Path:
 
 def installed(plugin_id: str) -> Found | None:
     """The plugin of this id that plugbay install has put in its place."""
-    from plugbay.host.discovery import discover
+    from plugbay.host.discovery.folders import discover
 
     place = directories()["data"] / INSTALLED
     found = discover([place]) if place.is_dir() else []
@@ -133,8 +133,8 @@ def state_dir(config: Config | None) -> Path:
 def bindings(config: Config | None, grants: Iterable[str] | None, grant_all: bool) -> Bindings:
     """What such a host would make of plugins, without a host."""
     from plugbay.host.bindings import Bindings, Options, log_folder
-    from plugbay.host.config import Config
-    from plugbay.host.protection import Protection
+    from plugbay.host.config.config import Config
+    from plugbay.host.confinement.protection import Protection
 
     state, config = state_dir(config), config or Config()
     protection = Protection(config, state, log_folder(config), default_settings())

@@ -15,7 +15,7 @@ from plugbay.cli import output
 from plugbay.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
     from plugbay.model.errors import Problem
 
 MAX_LISTED = 12
@@ -32,7 +32,7 @@ def folder_of(path: Path) -> Path:
 def look(path: Path, contract: str | None = None) -> Found:
     """The plugin at `path`, usable or not; where there are several manifests, that of the contract or of the path."""
     from plugbay.contracts.registry import contract_of
-    from plugbay.host.discovery import inspect
+    from plugbay.host.discovery.folders import inspect
 
     named = contract_of(path.name) if folder_of(path) != path else None
     return inspect(folder_of(path), contract or (named.name if named else None))
@@ -41,7 +41,7 @@ def look(path: Path, contract: str | None = None) -> Found:
 def look_at_all(path: Path) -> list[Found]:
     """The same where a manifest may name several plugins."""
     from plugbay.contracts.registry import contract_of
-    from plugbay.host.discovery import inspect_all
+    from plugbay.host.discovery.folders import inspect_all
 
     named = contract_of(path.name) if folder_of(path) != path else None
     return inspect_all(folder_of(path), named.name if named else None)
@@ -49,7 +49,7 @@ def look_at_all(path: Path) -> list[Found]:
 
 def plugins_below(path: Path) -> list[Path]:
     """The plugin folders inside `path`, when it is a folder of plugins and not a plugin itself."""
-    from plugbay.host.discovery import discover
+    from plugbay.host.discovery.folders import discover
 
     return [found.root for found in discover([path]) if found.root != path] if path.is_dir() else []
 

@@ -18,9 +18,9 @@ from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
 from plugbay.cli.versions import known
 
 if TYPE_CHECKING:
-    from plugbay.host.config import Config
-    from plugbay.host.confinement import Confinement
-    from plugbay.host.discovery import Found
+    from plugbay.host.config.config import Config
+    from plugbay.host.confinement.policy import Confinement
+    from plugbay.host.discovery.folders import Found
     from plugbay.model.spec import Export, PluginSpec, Timeouts
 
 LIFETIMES = {"per_call": "one process per call", "resident": "stays running"}
@@ -60,7 +60,7 @@ def inspect(
 def _found(path: Path, config: Config | None) -> list[Found]:
     """What is meant: the plugins of a manifest, or a server that plugbay.toml declares."""
     from plugbay.cli import drift  # reads the source, and so loads ast
-    from plugbay.host.servers import declared
+    from plugbay.host.discovery.servers import declared
 
     if config is not None and ephemeral.declares(config, str(path)):
         return [item for item in declared(config) if item.entry == str(path)]
@@ -74,9 +74,9 @@ class _View:
 
     def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
         from plugbay.cli import drift
-        from plugbay.host.eras import Eras
-        from plugbay.host.offers import Offers, tells
-        from plugbay.host.pins import Pins
+        from plugbay.host.catalog.approvals import Pins
+        from plugbay.host.catalog.runtime_exports import Offers, tells
+        from plugbay.host.supervision.protocol_cache import Eras
 
         self.left_out = drift.left_out(found)
         self.approval = ""
@@ -183,7 +183,7 @@ def _further(spec: PluginSpec) -> dict[str, str]:
 
 
 def _show_export(page: output.Printer, export: Export, *, told_at_start: bool) -> None:
-    from plugbay.host.asking import INPUTS
+    from plugbay.host.catalog.operation import INPUTS
 
     needs = f"  needs {', '.join(export.capabilities)}" if export.capabilities else ""
     page.line((export.kind, output.DIM), " ", (export.name, output.CODE), (needs, output.DIM), indent=2)

@@ -115,7 +115,7 @@ def settle(
 
 
 def _present(declared: Declarations, folder: Path) -> list[str]:
-    from plugbay.host.discovery import contracts_in
+    from plugbay.host.discovery.folders import contracts_in
 
     there = contracts_in(folder)
     return [name for name in declared.contracts if name in there]

@@ -26,8 +26,8 @@ from plugbay.model.ids import id_problem
 
 if TYPE_CHECKING:
     from plugbay.cli.mcp_sources import Left
-    from plugbay.host.config import Config
-    from plugbay.host.discovery import Found
+    from plugbay.host.config.config import Config
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.status import PluginStatus
 
@@ -63,7 +63,7 @@ class State:
     """plugbay.toml and the folder of what is kept, as the commands of this group need them."""
 
     def __init__(self, named: Path | None, plugins: Path | None = None) -> None:
-        from plugbay.host.discovery import discover
+        from plugbay.host.discovery.folders import discover
 
         self.file = mcp_file.place(named)
         self.config: Config | None = _loaded(self.file)
@@ -73,7 +73,7 @@ class State:
 
 def _loaded(file: Path) -> Config | None:
     """The operator's settings, as every command reads them; none where there is no file yet."""
-    from plugbay.host import config
+    from plugbay.host.config import config
 
     return config.load(file) if file.exists() else None
 
@@ -208,8 +208,8 @@ def diff(name: Name, plugins: Plugins = None, config: ConfigFile = None, as_json
 def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Take a server out of plugbay.toml, with its approval, its secrets and its unpacked bundle."""
     from plugbay.cli import mcp_bundle
-    from plugbay.host import settings_files
-    from plugbay.host.pins import Pins
+    from plugbay.host.catalog.approvals import Pins
+    from plugbay.host.config import settings_files
 
     state = State(config)
     known = {} if state.config is None else state.config.mcp
@@ -300,7 +300,7 @@ def _variables(given: list[str] | tuple[str, ...]) -> dict[str, str]:
 def _opened(bundle: Path, state: Path) -> Path:
     """The bundle's folder, if there is a server in it that can run here."""
     from plugbay.cli import mcp_bundle
-    from plugbay.host.discovery import inspect
+    from plugbay.host.discovery.folders import inspect
 
     folder = mcp_bundle.unpack(bundle, state)
     found = inspect(folder, "mcp")
@@ -315,7 +315,7 @@ def _ask_for_secrets(name: str, env: dict[str, str], state: Path) -> None:
     import getpass
     import sys
 
-    from plugbay.host import settings_files
+    from plugbay.host.config import settings_files
 
     wanted = [value.removeprefix(SECRET) for value in env.values() if value.startswith(SECRET)]
     missing = [key for key in wanted if key not in settings_files.load_secrets(state, name)]
@@ -327,7 +327,7 @@ def _ask_for_secrets(name: str, env: dict[str, str], state: Path) -> None:
 
 
 def _keep_secrets(name: str, secrets: dict[str, str], state: Path) -> None:
-    from plugbay.host import settings_files
+    from plugbay.host.config import settings_files
 
     if secrets:
         with settings_files.changing(state):
@@ -354,7 +354,7 @@ def _show_import(file: Path, taken: list[Taken], left: list[Left], as_json: bool
 
 def _row(host: Host, status: PluginStatus) -> dict[str, Any]:
     """The public shape of one server in the list."""
-    from plugbay.host.pins import NOUNS
+    from plugbay.host.catalog.approvals import NOUNS
 
     pin = host.offers.pin(status.spec.id)
     numbers = {NOUNS[part]: len(items) for part, items in (pin.offer if pin else {}).items() if items}

@@ -18,10 +18,10 @@ from plugbay.model.errors import CallFailed, Code, Failure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugbay.host.config import Config
-    from plugbay.host.discovery import Found
+    from plugbay.host.catalog.approvals import Change, Pin
+    from plugbay.host.config.config import Config
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
-    from plugbay.host.pins import Change, Pin
 
 MAX_TEXT = 2_000
 """Characters of a description on the page. A longer one says so: what nobody has read may be meant to be overlooked."""
@@ -45,7 +45,7 @@ class Look(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """The public shape."""
-        from plugbay.host.pins import PARTS
+        from plugbay.host.catalog.approvals import PARTS
 
         offer = self.hello["offer"]
         return {
@@ -93,7 +93,7 @@ async def _look(host: Host, name: str) -> Look:
 
 def approve(look: Look, state: Path) -> None:
     """From now on the server may offer exactly this; raises `ConfigInvalid`."""
-    from plugbay.host.pins import Pins
+    from plugbay.host.catalog.approvals import Pins
 
     Pins(state).save(look.name, look.candidate)
 
@@ -131,7 +131,7 @@ def show(page: output.Printer, look: Look) -> None:
 
 
 def _everything(look: Look) -> list[tuple[str, dict[str, Any]]]:
-    from plugbay.host.pins import NOUNS, PARTS
+    from plugbay.host.catalog.approvals import NOUNS, PARTS
 
     return [(NOUNS[part], definition) for part in PARTS for definition in look.hello["offer"].get(part) or ()]
 

@@ -20,7 +20,7 @@ from plugbay.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from plugbay.bridge.bridge import Bridge
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
 
 EXAMPLES = """\
@@ -105,7 +105,7 @@ def serve(
 
 def _find(places: list[Path], config: Path | None) -> tuple[list[Found], Any]:
     """The plugins, and the operator's settings. A broken plugin is told of and left out, as long as one is left."""
-    from plugbay.host.discovery import discover
+    from plugbay.host.discovery.folders import discover
 
     settings = load_config(config)
     found = discover([place if place.is_file() else ephemeral.check_folder(place) for place in places])

@@ -14,7 +14,7 @@ from plugbay.cli import folders, output
 from plugbay.cli.package_view import AsJson, size_text, told
 
 if TYPE_CHECKING:
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
     from plugbay.packages.archive import Packed
 
 

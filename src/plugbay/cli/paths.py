@@ -15,7 +15,7 @@ import typer
 from plugbay.cli import output
 
 CONFIG_NAME = "plugbay.toml"
-"""As `plugbay.host.config` has it; written again because reading it there costs an import of pydantic."""
+"""As `plugbay.host.config.config` has it; written again because reading it there costs an import of pydantic."""
 
 WIDTH = len(CONFIG_NAME) + 2
 

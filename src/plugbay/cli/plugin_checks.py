@@ -19,8 +19,8 @@ from plugbay.cli.checks import ERROR, OK, WARNING, Check, operator_config
 from plugbay.cli.versions import named
 
 if TYPE_CHECKING:
-    from plugbay.host.config import Config, PluginConfig
-    from plugbay.host.discovery import Found
+    from plugbay.host.config.config import Config, PluginConfig
+    from plugbay.host.discovery.folders import Found
     from plugbay.model.errors import Failure
     from plugbay.model.spec import PluginSpec
 
@@ -101,7 +101,7 @@ def interpreter(spec: PluginSpec) -> Check:
 
 def grants(spec: PluginSpec, settings: PluginConfig) -> Check:
     """Whether the operator's word lets each export be called."""
-    from plugbay.host import policy
+    from plugbay.host.authorization import policy
 
     decision = settings.decision()
     refused = {export.name: policy.authorize(spec, export, decision) for export in spec.exports}
@@ -157,7 +157,7 @@ async def _greet(spec: PluginSpec, config: Config) -> tuple[Failure | None, Mapp
     import asyncio
 
     from plugbay.host.journal import Journal
-    from plugbay.host.seat import Deadline, Runtime, Seat, open_seat
+    from plugbay.host.supervision.instance import Deadline, Runtime, Seat, open_seat
     from plugbay.link.deadlines import Deadlines
     from plugbay.wire.fast_json import MsgspecCodec
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from plugbay.host.confinement import Confinement
+    from plugbay.host.confinement.policy import Confinement
     from plugbay.process.sandbox.policy import Limits, Policy
 
 REACHES = {"none": "none", "any": "any public address", "host": "the machine's own, unchecked"}

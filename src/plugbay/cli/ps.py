@@ -75,7 +75,7 @@ def _server(server: str | None, token_file: Path | None, has_others: bool, quiet
 
 
 async def _look(host: Host) -> list[dict[str, Any]]:
-    from plugbay.host import operating
+    from plugbay.host.admin import operating
 
     await host.settled(START_SECONDS)
     return [operating.shape(host, status) for status in host.plugins()]

@@ -14,7 +14,7 @@ from plugbay.cli.plugin_checks import command, interpreter
 from plugbay.cli.sandbox_checks import confinement_problem
 
 if TYPE_CHECKING:
-    from plugbay.host.config import Config
+    from plugbay.host.config.config import Config
     from plugbay.host.status import PluginStatus
 
 

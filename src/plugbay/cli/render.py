@@ -20,7 +20,7 @@ from plugbay.model.errors import CallFailed, Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.host.host import Host
-    from plugbay.host.screens import Frame, Screen, Screens
+    from plugbay.host.screens.screens import Frame, Screen, Screens
 
 START_SECONDS = 20.0
 """How long to wait for plugins that start with the host, because they may have something to show."""
@@ -42,7 +42,7 @@ def _size(text: str) -> Size:
 
 
 def _key(text: str) -> dict[str, Any]:
-    from plugbay.host.keys import parse_key
+    from plugbay.host.screens.keys import parse_key
 
     try:
         return parse_key(text)
@@ -128,7 +128,7 @@ async def _drawn(
     """The picture after the last key, once the plugin has nothing more to show or cannot make up its mind."""
     import asyncio
 
-    from plugbay.host.keys import key_name
+    from plugbay.host.screens.keys import key_name
 
     await host.settled(START_SECONDS)
     frame = await host.screens.render(screen.name, *size, timeout=timeout)

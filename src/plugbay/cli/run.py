@@ -21,7 +21,7 @@ from plugbay.cli.help import HelpCommand
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
 
 STATUS_BITS = 0xFF
 """What a process can leave with. A plugin's status has 32 bits; a shell would see the same eight of them."""

@@ -21,7 +21,7 @@ from plugbay.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from plugbay.host.bindings import Bindings
-    from plugbay.host.confinement import Confinement
+    from plugbay.host.confinement.policy import Confinement
     from plugbay.model.spec import PluginSpec
     from plugbay.process.command import Launch
     from plugbay.process.sandbox.cell import Cell
@@ -78,7 +78,7 @@ def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> 
     """Everything that the plugin's program would see: how, and the path."""
     from dataclasses import replace
 
-    from plugbay.host.seat import launch_of
+    from plugbay.host.supervision.instance import launch_of
     from plugbay.model.protected import FOLDER
     from plugbay.process.failures import LaunchFailed
     from plugbay.process.sandbox.launcher import EMPTY, UNREADABLE, Program, Sandbox
@@ -110,7 +110,7 @@ def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: 
     import asyncio
     from dataclasses import replace
 
-    from plugbay.host.seat import launch_of
+    from plugbay.host.supervision.instance import launch_of
     from plugbay.process.failures import LaunchFailed
 
     for note in confinement.notes:

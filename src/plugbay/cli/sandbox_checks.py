@@ -18,7 +18,7 @@ from plugbay.cli.checks import ERROR, OK, PATIENCE, WARNING, Check
 if TYPE_CHECKING:
     import asyncio
 
-    from plugbay.host.config import Config
+    from plugbay.host.config.config import Config
     from plugbay.process.child import Child
     from plugbay.process.sandbox.facts import Fact
     from plugbay.process.sandbox.settings import SandboxSettings

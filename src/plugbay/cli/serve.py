@@ -22,8 +22,8 @@ from plugbay.model.errors import Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
     from plugbay.control.server import ServeSettings, Started
-    from plugbay.host.config import Config
-    from plugbay.host.discovery import Found
+    from plugbay.host.config.config import Config
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.ports import CallLog
 

@@ -21,11 +21,11 @@ from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
     from plugbay.cli.tap_view import HumanView, JsonView
-    from plugbay.host.config import Config
-    from plugbay.host.discovery import Found
+    from plugbay.host.config.config import Config
+    from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
-    from plugbay.host.recordings import Recorder
-    from plugbay.host.tap_stream import TapStream
+    from plugbay.host.recording.recordings import Recorder
+    from plugbay.host.recording.tap_stream import TapStream
 
 CALL = "--call"
 

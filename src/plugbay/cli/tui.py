@@ -18,7 +18,7 @@ from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
 from plugbay.cli.exit_codes import Exit, for_signal
 
 if TYPE_CHECKING:
-    from plugbay.host.discovery import Found
+    from plugbay.host.discovery.folders import Found
     from plugbay.tui.app import Terminal
 
 Places = Annotated[
@@ -68,7 +68,7 @@ def _terminal() -> type[Terminal]:
 
 def _find(places: list[Path]) -> list[Found]:
     """Every plugin in these places, broken ones too: the terminal shows what is wrong with them."""
-    from plugbay.host.discovery import discover
+    from plugbay.host.discovery.folders import discover
 
     found = discover([place if place.is_file() else folders.folder_of(place) for place in places], prefer="ainb")
     there = [item for item in found if not folders.is_absent(item)]

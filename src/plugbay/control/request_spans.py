@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from plugbay.control.idempotency import MUTATING
-from plugbay.host.traced_calls import carrier_of, parent_in
+from plugbay.host.calls.traced_calls import carrier_of, parent_in
 
 TRACE_HEADERS = (b"traceparent", b"tracestate")
 

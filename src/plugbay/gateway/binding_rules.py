@@ -16,7 +16,7 @@ from plugbay.gateway import policy as policies
 from plugbay.gateway.policy import Policy
 from plugbay.gateway.references import SecretRef, parse
 from plugbay.gateway.rollout import Share, overbooked
-from plugbay.host.invocation_context import LONGEST, Permissions, execution_class
+from plugbay.host.invocations.context import LONGEST, Permissions, execution_class
 from plugbay.model.spec import Export
 from plugbay.store.bindings import BindingRow
 from plugbay.store.packages import PackageRow

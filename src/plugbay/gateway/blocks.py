@@ -15,7 +15,7 @@ import msgspec
 from plugbay.gateway.clock import stamp
 from plugbay.gateway.errors import GatewayError, unprocessable
 from plugbay.gateway.ids import Ids
-from plugbay.host import seeds
+from plugbay.host.invocations import compaction_result
 from plugbay.store.chains import StoredBlock
 
 Block = dict[str, Any]
@@ -65,7 +65,7 @@ def checked(blocks: Sequence[Mapping[str, Any]], kinds: frozenset[str], param: s
         why = _problem(block, kinds)
         if why is not None:
             raise _bad(f"{param}[{at}]", why)
-    found = seeds.breaches({"seed_blocks": clean}, {}, clean, ()) if clean else []
+    found = compaction_result.breaches({"seed_blocks": clean}, {}, clean, ()) if clean else []
     if found:
         raise _bad(param, found[0].replace("seed_blocks", param))
     return clean
@@ -174,7 +174,7 @@ def projected(block: Mapping[str, Any]) -> Block:
 
 def estimate(blocks: Sequence[Mapping[str, Any]]) -> int:
     """Tokens of these blocks, by the host's own figure."""
-    return seeds.token_estimate([_clean(block) for block in blocks])
+    return compaction_result.token_estimate([_clean(block) for block in blocks])
 
 
 def seeded(block: Mapping[str, Any]) -> Block:

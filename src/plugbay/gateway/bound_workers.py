@@ -12,7 +12,7 @@ from plugbay.gateway.bindings import ACTIVE, Bindings
 from plugbay.gateway.errors import GatewayError
 from plugbay.gateway.invocations import Invocations, Work
 from plugbay.gateway.workers import Bound, Job, WorkRefused
-from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.calls.invocation_result import InvocationResult
 from plugbay.store.database import Tx
 from plugbay.store.failures import StoreUnavailable
 

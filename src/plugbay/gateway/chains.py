@@ -19,7 +19,7 @@ from plugbay.gateway.errors import GatewayError, conflict, not_found, unprocessa
 from plugbay.gateway.ids import Ids, new_id
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.sessions import Sessions, tenant
-from plugbay.host.seeds import KINDS
+from plugbay.host.invocations.compaction_result import KINDS
 from plugbay.store import chains as rows
 from plugbay.store import runs as run_rows
 from plugbay.store import sessions as session_rows

@@ -15,7 +15,7 @@ from plugbay.gateway.clock import Clock, moment
 from plugbay.gateway.errors import GatewayError, denied, unauthenticated
 from plugbay.gateway.keys import digest_of
 from plugbay.gateway.principal import Principal
-from plugbay.host.records import TOKEN_BYTES, TOKEN_PREFIX
+from plugbay.host.invocations.records import TOKEN_BYTES, TOKEN_PREFIX
 from plugbay.store import bindings as binding_rows
 from plugbay.store import invocations as invocation_rows
 from plugbay.store import tokens as rows

@@ -23,7 +23,7 @@ from plugbay.gateway.events import told_as
 from plugbay.gateway.ids import new_id
 from plugbay.gateway.meters import Meters
 from plugbay.gateway.workers import Job, Workers, WorkRefused
-from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.calls.invocation_result import InvocationResult
 from plugbay.model.errors import Failure, Outcome
 from plugbay.store import deliveries as rows
 from plugbay.store import events as event_rows

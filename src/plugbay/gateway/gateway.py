@@ -45,9 +45,9 @@ from plugbay.gateway.runner import Runner, RunnerSettings
 from plugbay.gateway.secrets import Secrets
 from plugbay.gateway.settings import CONFIG_JOURNAL, GatewaySettings, protected
 from plugbay.gateway.tasks import Tasks
+from plugbay.host.admin.operating import is_running
 from plugbay.host.host import Host
-from plugbay.host.operating import is_running
-from plugbay.host.records import TOKEN_PREFIX
+from plugbay.host.invocations.records import TOKEN_PREFIX
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
 

@@ -25,9 +25,9 @@ from plugbay.gateway.principal import Principal
 from plugbay.gateway.sessions import Sessions, tenant
 from plugbay.gateway.trace import new_trace
 from plugbay.gateway.workers import Job, Workers, WorkRefused
-from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.invocations.kinds import journey_key
 from plugbay.host.ports import InvocationRecord
-from plugbay.host.works import journey_key
 from plugbay.model.errors import Outcome
 from plugbay.store import checkpoints as journey_rows
 from plugbay.store import harnesses as rows

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from plugbay.gateway.ids import new_id
-from plugbay.host.bus import BusEvent
+from plugbay.host.events.bus import BusEvent
+from plugbay.host.events.subjects import matches
 from plugbay.host.host import Host
-from plugbay.host.resident import SOURCE
-from plugbay.host.subjects import matches
+from plugbay.host.supervision.resident import SOURCE
 
 KEPT = 2_000
 """Events that can be had again; each is one message of a plugin at most."""

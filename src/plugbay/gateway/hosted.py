@@ -15,11 +15,11 @@ from plugbay.gateway.audit import Audit
 from plugbay.gateway.errors import GatewayError, conflict, not_found, unavailable, unprocessable
 from plugbay.gateway.plugbay_toml import change_grants
 from plugbay.gateway.principal import Principal
-from plugbay.host import approval, operating
-from plugbay.host import config as configuration
-from plugbay.host.approval import Look
+from plugbay.host.admin import approval, operating
+from plugbay.host.admin.approval import Look
+from plugbay.host.admin.operating import Applied
+from plugbay.host.config import config as configuration
 from plugbay.host.host import Host
-from plugbay.host.operating import Applied
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import CallFailed, ConfigInvalid
 from plugbay.store.database import Database

@@ -25,9 +25,9 @@ from plugbay.gateway.principal import Principal
 from plugbay.gateway.runner import Reach, Runner
 from plugbay.gateway.secrets import Secrets
 from plugbay.gateway.tasks import Tasks
-from plugbay.host.invocation import USER
-from plugbay.host.invocation_context import NO_ACCESS, ExportBinding
-from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.invocations.context import NO_ACCESS, ExportBinding
+from plugbay.host.invocations.invocation import USER
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Code, Failure
 from plugbay.store import invocations as rows

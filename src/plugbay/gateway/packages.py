@@ -23,7 +23,7 @@ from plugbay.gateway.errors import GatewayError, conflict, not_found, too_large,
 from plugbay.gateway.ids import Ids, new_id
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.releases import Arrived, Releases
-from plugbay.host.discovery import Found
+from plugbay.host.discovery.folders import Found
 from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 from plugbay.packages.connection import Connection
 from plugbay.packages.errors import PackageRefused, Reason

@@ -13,8 +13,8 @@ from typing import Any
 import tomlkit
 from tomlkit.items import Table
 
-from plugbay.host import config as configuration
-from plugbay.host.config import Config
+from plugbay.host.config import config as configuration
+from plugbay.host.config.config import Config
 from plugbay.packages.durable import rewrite
 
 

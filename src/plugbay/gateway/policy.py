@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from plugbay.contracts.vai.permissions import SCOPES
 from plugbay.gateway.errors import unprocessable
-from plugbay.host.invocation_context import CLASSES, LONGEST, NO_ACCESS, Permissions, execution_class, requested
-from plugbay.host.invocation_context import Policy as HostPolicy
+from plugbay.host.invocations.context import CLASSES, LONGEST, NO_ACCESS, Permissions, execution_class, requested
+from plugbay.host.invocations.context import Policy as HostPolicy
 from plugbay.model.addresses import clean_host
 from plugbay.model.spec import Export
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from plugbay.host.discovery import Found, inspect
+from plugbay.host.discovery.folders import Found, inspect
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.folder import SIGNATURE_NAME
 from plugbay.packages.installer import verify

@@ -18,7 +18,7 @@ from plugbay.gateway.credentials import KEPT_EXPIRED
 from plugbay.gateway.invocation_log import KEPT_JOURNEYS
 from plugbay.gateway.meters import Meters
 from plugbay.gateway.principal import Principal
-from plugbay.host.retention_config import RetentionConfig
+from plugbay.host.config.retention import RetentionConfig
 from plugbay.store import retention as rows
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable

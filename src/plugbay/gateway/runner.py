@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 from plugbay.gateway.clock import Clock
 from plugbay.gateway.errors import unavailable
 from plugbay.gateway.packages import Packages
-from plugbay.host.config import Config, NetworkConfig
-from plugbay.host.discovery import Found
+from plugbay.host.config.config import Config, NetworkConfig
+from plugbay.host.discovery.folders import Found
 from plugbay.host.host import Host
-from plugbay.host.means import Gateway as WayBack
+from plugbay.host.invocations.means import Gateway as WayBack
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
 from plugbay.model.addresses import clean_host, is_address
 from plugbay.model.protected import Entry

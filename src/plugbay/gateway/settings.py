@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plugbay.host.protection import database
-from plugbay.host.retention_config import RetentionConfig
+from plugbay.host.config.retention import RetentionConfig
+from plugbay.host.confinement.protection import database
 from plugbay.model.protected import SETTINGS, Entry
 
 DATABASE_FILE = "plugbay.db"

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 
-from plugbay.host.invocation_context import TRACE_PREFIX, trace_digits
+from plugbay.host.invocations.context import TRACE_PREFIX, trace_digits
 
 TRACE_BYTES = 16
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from plugbay.gateway.principal import Principal
-from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.calls.invocation_result import InvocationResult
 from plugbay.host.ports import InvocationRecord
 from plugbay.store.database import Tx
 

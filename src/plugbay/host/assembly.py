@@ -10,15 +10,15 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plugbay.host.calls import Calls
-from plugbay.host.config import Config, MemoryConfig
-from plugbay.host.joining import broker_for
-from plugbay.host.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
+from plugbay.host.broker import broker_for
+from plugbay.host.calls.calls import Calls
+from plugbay.host.config.config import Config, MemoryConfig
+from plugbay.host.disk.sqlite import IN_MEMORY
+from plugbay.host.inbound.handler import Services
 from plugbay.host.ports import Broker
-from plugbay.host.reception import Services
+from plugbay.host.providers.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
 from plugbay.host.services.actions import Actions, Forward
 from plugbay.host.services.agent_memory import AgentMemory
-from plugbay.host.services.database import IN_MEMORY
 from plugbay.host.services.embedding import HashingEmbedder
 from plugbay.host.services.memory import LongTermMemory
 from plugbay.host.services.network import Fetcher

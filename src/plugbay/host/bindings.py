@@ -14,18 +14,20 @@ from typing import Any
 
 import msgspec
 
-from plugbay.host import policy, sandbox_notes, settings, settings_files
-from plugbay.host.config import Config
-from plugbay.host.confinement import Confinement, Operator, Places, confine, make_covered, make_own, own_folder
-from plugbay.host.export_settings import settings_of
-from plugbay.host.invocation_context import ExportBinding, execution_class
-from plugbay.host.invocation_context import Policy as ExportPolicy
+from plugbay.host.authorization import policy
+from plugbay.host.authorization.policy import Decision
+from plugbay.host.config import settings, settings_files
+from plugbay.host.config.config import Config
+from plugbay.host.config.sandbox import PluginSandbox
+from plugbay.host.confinement import notes
+from plugbay.host.confinement.policy import Confinement, Operator, Places, confine, make_covered, make_own, own_folder
+from plugbay.host.confinement.protection import Protection
+from plugbay.host.confinement.scratch import Scratch
+from plugbay.host.invocations.context import ExportBinding, execution_class
+from plugbay.host.invocations.context import Policy as ExportPolicy
+from plugbay.host.invocations.export_settings import settings_of
 from plugbay.host.journal import Journal
-from plugbay.host.policy import Decision
-from plugbay.host.protection import Protection
-from plugbay.host.sandbox_config import PluginSandbox
-from plugbay.host.scratch import Scratch
-from plugbay.host.seat import Binding, Project
+from plugbay.host.supervision.instance import Binding, Project
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
 from plugbay.model.protected import Protected
 from plugbay.model.spec import Export, Lifetime, PluginSpec
@@ -83,7 +85,7 @@ class Bindings:
 
     def spawner(self, log_dir: Path | None, journal: Journal) -> Spawner:
         """Who starts all children, and confines those that are to be."""
-        return Spawner(log_dir, clean_up=True, sandbox=self.sandbox, egress_told=sandbox_notes.connections(journal))
+        return Spawner(log_dir, clean_up=True, sandbox=self.sandbox, egress_told=notes.connections(journal))
 
     def decide(self, plugin_id: str) -> Decision:
         """What may happen with this plugin."""

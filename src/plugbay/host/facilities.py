@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from plugbay.host.assembly import Backends
-from plugbay.host.bus import Stream
+from plugbay.host.events.bus import Stream
+from plugbay.host.events.snapshots import Snapshots
+from plugbay.host.events.subjects import subject_problem
+from plugbay.host.inbound.questions import Questions
 from plugbay.host.journal import Journal
-from plugbay.host.plugin_backends import Channels
 from plugbay.host.ports import BrokerStatus
-from plugbay.host.questions import Questions
-from plugbay.host.screens import Screens
+from plugbay.host.providers.plugin_backends import Channels
+from plugbay.host.screens.screens import Screens
 from plugbay.host.services.actions import Actions
 from plugbay.host.services.agent_memory import AgentMemory
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.host.services.vectors import VectorRegistry
-from plugbay.host.snapshots import Snapshots
-from plugbay.host.subjects import subject_problem
 
 
 class Facilities:

@@ -16,38 +16,38 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from plugbay.host import config as configuration
-from plugbay.host import policy
-from plugbay.host.agents import PRIMARY, Agents
 from plugbay.host.assembly import Backends, assemble
+from plugbay.host.authorization import policy
 from plugbay.host.bindings import Bindings, Options
-from plugbay.host.call_log import MemoryCallLog
-from plugbay.host.calls import CallResult
-from plugbay.host.catalog import Catalog
-from plugbay.host.discovery import Found, discover, without_twins
-from plugbay.host.eras import Eras
+from plugbay.host.calls.call_log import MemoryCallLog
+from plugbay.host.calls.calls import CallResult
+from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.streaming import CallStream
+from plugbay.host.calls.tracing import calls_with
+from plugbay.host.catalog.approvals import Pins, user_state
+from plugbay.host.catalog.catalog import Catalog
+from plugbay.host.catalog.probe import Strangers
+from plugbay.host.catalog.runtime_exports import Offers, update
+from plugbay.host.config import config as configuration
+from plugbay.host.confinement.protection import Protection
+from plugbay.host.discovery.folders import Found, discover, without_twins
+from plugbay.host.discovery.servers import declared
 from plugbay.host.facilities import Facilities
-from plugbay.host.fleet import has_classes
-from plugbay.host.invocation_context import Order
-from plugbay.host.invocation_result import InvocationResult
-from plugbay.host.invocations import Invocations
-from plugbay.host.namespaces import CliOutput, Namespaces
-from plugbay.host.offers import Offers, update
-from plugbay.host.pins import Pins, user_state
+from plugbay.host.inbound.questions import Questions
+from plugbay.host.invocations.context import Order
+from plugbay.host.invocations.invocations import Invocations
 from plugbay.host.ports import CallLog, Checkpoints, InvocationLog, Trace
-from plugbay.host.protection import Protection
-from plugbay.host.questions import Questions
-from plugbay.host.screens import Screens
-from plugbay.host.seat import Runtime
-from plugbay.host.servers import declared
+from plugbay.host.providers.agents import PRIMARY, Agents
+from plugbay.host.recording.taps import Taps
+from plugbay.host.screens.command_lines import CliOutput, Namespaces
+from plugbay.host.screens.screens import Screens
 from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
 from plugbay.host.status import PluginStatus, statuses
-from plugbay.host.strangers import Strangers
-from plugbay.host.streaming import CallStream
-from plugbay.host.supervisor import Supervisor, supervise
-from plugbay.host.taps import Taps
-from plugbay.host.tracing import calls_with
+from plugbay.host.supervision.instance import Runtime
+from plugbay.host.supervision.per_org import has_classes
+from plugbay.host.supervision.protocol_cache import Eras
+from plugbay.host.supervision.supervisor import Supervisor, supervise
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
 from plugbay.model.protected import Entry

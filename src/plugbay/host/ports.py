@@ -12,6 +12,9 @@ import msgspec
 
 from plugbay.model.errors import Failure, Outcome
 
+DEFAULT_ORG = "default"
+"""The org of a host that serves no other."""
+
 
 class CallRecord(msgspec.Struct, frozen=True, gc=False):
     """One call, from question to outcome. `to_json` is for storage: it tells nothing of inputs, outputs or stderr."""

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from plugbay.host import policy
+from plugbay.host.authorization import policy
 from plugbay.host.bindings import Bindings
-from plugbay.host.confinement import Confinement
+from plugbay.host.catalog.runtime_exports import tells
+from plugbay.host.confinement.policy import Confinement
 from plugbay.host.journal import Journal
-from plugbay.host.offers import tells
-from plugbay.host.supervisor import Supervisor
+from plugbay.host.supervision.supervisor import Supervisor
 from plugbay.model.spec import PluginSpec
 from plugbay.process.child import Child
 

@@ -14,17 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plugbay.host.bus import BusEvent, Stream
-from plugbay.host.calls import CallResult
-from plugbay.host.discovery import Found
+from plugbay.host.calls.calls import CallResult
+from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.streaming import CallStream
+from plugbay.host.discovery.folders import Found
+from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.host import Host
-from plugbay.host.invocation_result import InvocationResult
-from plugbay.host.namespaces import CliOutput
-from plugbay.host.screens import Frame, Screen
+from plugbay.host.screens.command_lines import CliOutput
+from plugbay.host.screens.screens import Frame, Screen
 from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
 from plugbay.host.status import PluginStatus
-from plugbay.host.streaming import CallStream
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 from plugbay.model.spec import Export
 

@@ -28,8 +28,9 @@ FINAL_SECONDS = 0.05
 """Of work on what a peer left when it died. More than an answer takes, whatever its size; a flood has no such right."""
 
 
-EXIT_NOTICE = 0.05
-"""Seconds to wait, after end of output, for the exit status that explains it. Keeps a failure under 100 ms."""
+EXIT_NOTICE = 1.0
+"""Seconds to wait at most, after end of output, for the exit status that explains it. A process that ends is noticed at
+once; one that closes its output and goes on is rare, and so is a machine that takes as long as this."""
 
 
 class Listener(Protocol):

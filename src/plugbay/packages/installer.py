@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from plugbay.host.discovery import inspect
+from plugbay.host.discovery.folders import inspect
 from plugbay.packages import signature as signatures
 from plugbay.packages.archive import signature_path
 from plugbay.packages.difference import Difference, difference

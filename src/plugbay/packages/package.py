@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from plugbay.contracts.registry import CONTRACTS, contract_of
-from plugbay.host.discovery import MAX_MANIFEST, inspect
+from plugbay.host.discovery.folders import MAX_MANIFEST, inspect
 from plugbay.model.errors import ManifestInvalid, Problem
 from plugbay.model.spec import PluginSpec
 from plugbay.packages import folder

@@ -27,7 +27,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql.dml import UpdateBase
 
-from plugbay.host.services.database import IN_MEMORY, make_private
+from plugbay.host.disk.sqlite import IN_MEMORY, make_private
 from plugbay.store.connections import Alone, connected
 from plugbay.store.failures import StoreRefused, StoreUnavailable, damaged, passing
 from plugbay.store.metadata import is_settled

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Row, Select, bindparam, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from plugbay.host.invocation_context import moment
+from plugbay.host.invocations.context import moment
 from plugbay.host.ports import InvocationRecord
 from plugbay.store.pages import Page, Part, select_page
 from plugbay.store.prepared import Prepared

@@ -19,12 +19,12 @@ from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
-from plugbay.host import operating
-from plugbay.host.bus import BusEvent
-from plugbay.host.discovery import Found
+from plugbay.host.admin import operating
+from plugbay.host.discovery.folders import Found
+from plugbay.host.events.bus import BusEvent
 from plugbay.host.host import Host
-from plugbay.host.resident import SOURCE
 from plugbay.host.status import PluginStatus
+from plugbay.host.supervision.resident import SOURCE
 from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.tui import pages
 from plugbay.tui.canvas import Canvas

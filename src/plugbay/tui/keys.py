@@ -21,7 +21,7 @@ from textual.events import (
 )
 from textual.keys import REPLACED_KEYS, key_to_character
 
-from plugbay.host.keys import ALT, CTRL, MODIFIERS, SHIFT, parse_key
+from plugbay.host.screens.keys import ALT, CTRL, MODIFIERS, SHIFT, parse_key
 
 BUTTONS: Mapping[int, str] = {1: "left", 2: "middle", 3: "right"}
 

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plugbay.host.discovery import Found
+from plugbay.host.discovery.folders import Found
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import Code, Failure
 from plugbay.tui.looks import AMBER, BLUE, GREEN, GREY, RED, SIGNS, kind, safe, words

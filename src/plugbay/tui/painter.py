@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plugbay.host.screens import Frame, Screen, Screens
+from plugbay.host.screens.screens import Frame, Screen, Screens
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import CallFailed, Code, Failure
 

@@ -18,7 +18,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from plugbay.host.frames import BLANK, Cell, Frame, cell_width, clean
+from plugbay.host.screens.frames import BLANK, Cell, Frame, cell_width, clean
 
 Rgb = tuple[int, int, int]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plugbay.contracts.schemas import compile_schema
-from plugbay.host.settings import check_config, defaults
+from plugbay.host.config.settings import check_config, defaults
 from plugbay.model.spec import Knob, SettingsSpec
 from tests.contracts.ainb.manifests import good, manifest, problems, reported, setting
 from tests.support.requirements import requirement

@@ -9,7 +9,7 @@ import pytest
 from plugbay.control.dashboard import records
 from plugbay.gateway.host_events import Numbered
 from plugbay.gateway.plugin_logs import Line
-from plugbay.host.calls import CallResult
+from plugbay.host.calls.calls import CallResult
 from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Code, Failure
 from plugbay.store.calls import StoredCall

@@ -11,8 +11,8 @@ import pytest
 from plugbay.control.dashboard import views
 from plugbay.control.dashboard.known import Happening, Known
 from plugbay.control.dashboard.views import Badge, Operation, Wish
-from plugbay.host.confinement import Confinement
-from plugbay.host.discovery import Found
+from plugbay.host.confinement.policy import Confinement
+from plugbay.host.discovery.folders import Found
 from plugbay.host.ports import CallRecord
 from plugbay.host.status import PluginStatus
 from plugbay.model.errors import Code, Failure, Problem

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugbay.host.services.database import IN_MEMORY
+from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.host.services.memory import (
     MAX_ANSWER,
     MAX_CONTENT,
@@ -28,7 +28,7 @@ from plugbay.host.services.memory import (
     MemoryEntry,
     match_expression,
 )
-from plugbay.host.services.stamps import as_utc, is_uuid
+from plugbay.host.stamps import as_utc, is_uuid
 from plugbay.model.errors import CallFailed, Code, PlugbayError
 from tests.support.loops import Run, run_on
 from tests.support.requirements import requirement

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from plugbay.host.services.database import IN_MEMORY
+from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.host.services.embedding import HashingEmbedder
 from plugbay.host.services.memory import MemoryEntry
 from plugbay.host.services.recall import VectorRecall

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugbay.host.services.database import IN_MEMORY
+from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.host.services.storage import MAX_KEY, MAX_KEYS, MAX_LISTED, MAX_TOTAL, MAX_VALUE, PluginStorage
 from plugbay.model.errors import CallFailed, Code, PlugbayError
 from tests.support.loops import Run, run_on

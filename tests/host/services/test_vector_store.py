@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.host.services import vector_store
-from plugbay.host.services.database import IN_MEMORY
 from plugbay.host.services.vector_store import MAX_BATCH, MAX_CONTENT, MAX_DIMENSIONS, MAX_NAME, EmbeddedVectors
 from plugbay.host.services.vectors import VectorBackend, VectorMatch, VectorQuery, VectorRecord
 from plugbay.model.errors import CallFailed, Code, Failure

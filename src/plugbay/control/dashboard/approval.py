@@ -10,8 +10,8 @@ from typing import Any
 
 from plugbay.control.dashboard.known import Known
 from plugbay.control.dashboard.text import as_json
-from plugbay.host.approval import Look
-from plugbay.host.pins import INSTRUCTIONS, NOUNS, PARTS
+from plugbay.host.admin.approval import Look
+from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
 
 MAX_DEFINITIONS = 200
 MAX_CHARACTERS = 512 << 10

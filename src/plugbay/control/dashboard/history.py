@@ -15,7 +15,7 @@ from plugbay.gateway.errors import GatewayError, invalid
 from plugbay.gateway.host_events import EVERYTHING
 from plugbay.gateway.plugin_logs import MAX_TAIL
 from plugbay.gateway.principal import HOST
-from plugbay.host.subjects import subject_problem
+from plugbay.host.events.subjects import subject_problem
 
 
 @visitors(HOST)

@@ -11,11 +11,11 @@ from plugbay.gateway.errors import not_found
 from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.host_events import Numbered
 from plugbay.gateway.meters import Labels
-from plugbay.host import operating
+from plugbay.host.admin import operating
 from plugbay.host.journal import Note, in_words
 from plugbay.host.ports import CallRecord
-from plugbay.host.resident import TROUBLE
 from plugbay.host.status import PluginStatus
+from plugbay.host.supervision.resident import TROUBLE
 from plugbay.model.errors import Failure, Outcome
 from plugbay.model.spec import Export
 

@@ -37,7 +37,7 @@ from plugbay.control.dashboard.views import (
 from plugbay.control.sse import Event, event_stream
 from plugbay.gateway.errors import GatewayError, invalid, not_found
 from plugbay.gateway.principal import HOST
-from plugbay.host.calls import LONGEST_CALL
+from plugbay.host.calls.calls import LONGEST_CALL
 
 DONE = {
     "start": "{id} was started.",

@@ -14,7 +14,7 @@ from plugbay.control.dashboard.text import as_json, moment, time_of_day
 from plugbay.control.dashboard.views import BAD, CALM, GOOD, OFF, WARN
 from plugbay.gateway.host_events import Numbered
 from plugbay.gateway.plugin_logs import Line
-from plugbay.host.calls import CallResult
+from plugbay.host.calls.calls import CallResult
 from plugbay.model.errors import Failure, Outcome
 from plugbay.store.calls import StoredCall
 

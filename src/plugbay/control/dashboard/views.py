@@ -15,8 +15,8 @@ from typing import Any
 from plugbay.control.dashboard import forms
 from plugbay.control.dashboard.known import Known
 from plugbay.control.dashboard.text import as_json, count, size
-from plugbay.host.confinement import Confinement
-from plugbay.host.discovery import Found
+from plugbay.host.confinement.policy import Confinement
+from plugbay.host.discovery.folders import Found
 from plugbay.model.errors import Code
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Export, Lifetime, Timeouts

@@ -22,9 +22,9 @@ from plugbay.gateway.errors import invalid
 from plugbay.gateway.gateway import Gateway
 from plugbay.gateway.plugin_logs import MAX_TAIL
 from plugbay.gateway.principal import HOST
-from plugbay.host.calls import LONGEST_CALL, CallResult
-from plugbay.host.streaming import CallStream
-from plugbay.host.subjects import subject_problem
+from plugbay.host.calls.calls import LONGEST_CALL, CallResult
+from plugbay.host.calls.streaming import CallStream
+from plugbay.host.events.subjects import subject_problem
 from plugbay.model.errors import CallFailed
 from plugbay.store.calls import StoredCall
 

@@ -27,8 +27,8 @@ from plugbay.gateway.invocations import Work, refusal
 from plugbay.gateway.live import ENDED, LiveEvent, Watch
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.runs import Place
-from plugbay.host.invocation_context import LONGEST
-from plugbay.host.invocation_result import InvocationResult
+from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.invocations.context import LONGEST
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Code, Failure
 from plugbay.store.failures import StoreUnavailable

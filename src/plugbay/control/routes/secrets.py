@@ -17,7 +17,7 @@ from plugbay.gateway.errors import invalid
 from plugbay.gateway.principal import Principal
 from plugbay.gateway.references import NAME, SecretRef
 from plugbay.gateway.secrets import SecretScope
-from plugbay.host.discretion import SHORTEST
+from plugbay.host.recording.redaction import SHORTEST
 from plugbay.store.secrets import SecretRow
 
 router = Router(tags=["secrets"])

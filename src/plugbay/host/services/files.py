@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from plugbay.host.services.open_beneath import open_beneath
+from plugbay.host.disk.open_beneath import open_beneath
 from plugbay.host.services.threads import on_thread
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.protected import Entry, Protected

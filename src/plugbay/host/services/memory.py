@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
+from plugbay.host.disk.sqlite import Database, Schema
 from plugbay.host.services.concepts import derive, telling, words
-from plugbay.host.services.database import Database, Schema
-from plugbay.host.services.stamps import new_uuid, utc_now
+from plugbay.host.stamps import new_uuid, utc_now
 from plugbay.model.errors import CallFailed, Code, Failure
 
 MAX_CONTENT = 65_536

@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from plugbay.host.services.database import Database, Schema
+from plugbay.host.disk.sqlite import Database, Schema
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable

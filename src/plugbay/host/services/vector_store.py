@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from plugbay.host.services.database import Database, Schema
+from plugbay.host.disk.sqlite import Database, Schema
 from plugbay.host.services.vectors import VectorMatch, VectorQuery, VectorRecord
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.wire.fast_json import MsgspecCodec

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import plugbay.gateway
 from plugbay.conformance.plugin_runner import run_conformance
-from plugbay.host import seeds
-from plugbay.host.discovery import inspect
+from plugbay.host.discovery.folders import inspect
+from plugbay.host.invocations import compaction_result
 from plugbay.sdk import ToolError
 from plugbay.sdk.manifests import vai_files
 from plugbay.sdk.work import Compaction
@@ -92,9 +92,9 @@ def test_whatever_it_is_given_the_host_accepts_the_seed_or_is_told_that_there_is
     except ToolError as error:
         assert error.code == "compactor.no_room" and budget < 2_000
         return
-    assert pinned[0] in seed or seeds.token_estimate([*blocks, *pinned]) <= budget
-    whole = seeds.with_pinned(seed, pinned)
-    assert seeds.breaches({"seed_blocks": seed}, request, whole, [*blocks, *pinned]) == []
+    assert pinned[0] in seed or compaction_result.token_estimate([*blocks, *pinned]) <= budget
+    whole = compaction_result.with_pinned(seed, pinned)
+    assert compaction_result.breaches({"seed_blocks": seed}, request, whole, [*blocks, *pinned]) == []
 
 
 def test_what_has_to_stay_and_does_not_fit_is_a_refusal() -> None:

@@ -1,0 +1,1 @@
+"""Operations on a running host: stop, start, grant, reload, approve."""

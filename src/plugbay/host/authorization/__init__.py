@@ -1,0 +1,1 @@
+"""Whether a call or a request of a plugin is allowed: decisions on values."""

@@ -1,0 +1,1 @@
+"""The call pipeline, streams, the call log, traces."""

@@ -1,0 +1,237 @@
+"""What can be called: every export of every plugin, by full and by short name, with its input schema, compiled when it
+is first needed.
+
+Where a contract leaves descriptions and schemas to the greeting, they are learned then; where it leaves everything to
+it, all exports of a plugin are replaced at once. A leaf of the walk: no I/O.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from plugbay.contracts.schemas import Preview, compile_schema
+from plugbay.host.catalog.operation import INPUTS
+from plugbay.host.supervision.per_org import has_class
+from plugbay.model.errors import Code, Failure
+from plugbay.model.ids import full_name
+from plugbay.model.spec import Export, PluginSpec
+from plugbay.wire.fast_json import MsgspecCodec
+
+MAX_LISTED = 12
+"""Names shown in an error; more help nobody."""
+
+
+class InputCheck:
+    """An input schema. It is compiled at its first use: of a plugin with thousands of tools, few are ever called."""
+
+    __slots__ = ("_schema", "_validator")
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self._validator: Any = None
+
+    def validator(self) -> Any:
+        """None when nothing can be checked: readers have replaced what cannot be compiled, of what they looked at."""
+        if self._validator is None and self._schema is not None:
+            try:
+                self._validator = compile_schema(self._schema)
+            except ValueError:
+                self._schema = None
+        return self._validator
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One export and the plugin it belongs to."""
+
+    spec: PluginSpec
+    export: Export
+    check: InputCheck
+    full_name: str = field(init=False)
+    by_invocation: bool = field(init=False)
+    """Whether its work is done in invocations."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "full_name", full_name(self.spec.id, self.export.name))
+        object.__setattr__(self, "by_invocation", has_class(self.export))
+
+    def check_input(self, payload: bytes, codec: MsgspecCodec) -> Failure | None:
+        """Why the JSON that will be sent does not fit the input schema, naming the path and the rule."""
+        validator = self.check.validator()
+        if validator is None:
+            return None
+        value = codec.load(payload)
+        if validator.is_valid(value):
+            return None
+        errors = [
+            {"path": "/".join(map(str, error.instance_path)) or "input", "rule": error.message}
+            for error in islice(validator.iter_errors(value), MAX_LISTED)
+        ]
+        first = errors[0]
+        return Failure(
+            Code.INVALID_INPUT,
+            f"the input does not fit {self.export.name}'s schema: {first['path']}: {first['rule']}",
+            plugin=self.spec.id,
+            detail={"errors": errors},
+        )
+
+
+class Catalog:
+    """All exports of a set of plugins.
+
+    A plugin may use one name for exports of different kinds, such as a screen and a command line. Who names the kind
+    gets that one; who does not, the first in the manifest.
+    """
+
+    def __init__(self, specs: Iterable[PluginSpec]) -> None:
+        self._offered: dict[str, list[Entry]] = {spec.id: _entries(spec) for spec in specs}
+        """By plugin."""
+        self._barred: dict[str, dict[str, Failure]] = {}
+        """By plugin and name: what it offers and nobody may use, and why."""
+        self._index()
+
+    def _index(self) -> None:
+        self._all: dict[tuple[str, str], Entry] = {}
+        """By kind and full name."""
+        self._full: dict[str, Entry] = {}
+        self._short: dict[str, list[str]] = {}
+        for offered in self._offered.values():
+            for entry in offered:
+                self._add(entry)
+        self._index_names()
+
+    def _index_names(self) -> None:
+        self._named = {short: self._full[names[0]] for short, names in self._short.items() if len(names) == 1}
+        """By every name that means one export: nearly all that is ever asked for."""
+        self._named |= self._full
+
+    def _add(self, entry: Entry) -> None:
+        name = entry.full_name
+        self._all[entry.export.kind, name] = entry
+        if name not in self._full:
+            self._full[name] = entry
+            if self._is_short(entry.export.name):
+                self._short.setdefault(entry.export.name, []).append(name)
+
+    def _is_short(self, name: str) -> bool:
+        """Whether an export is known by its own name, too: not by one that reads like the full name of another's."""
+        owner, slash, _ = name.partition("/")
+        return not slash or owner not in self._offered
+
+    def entries(self) -> list[Entry]:
+        """Every export, in the order of the plugins, each with its exports as its manifest lists them."""
+        return list(self._all.values())
+
+    def named(self) -> dict[str, Entry]:
+        """What each full name stands for."""
+        return dict(self._full)
+
+    def of_kind(self, kind: str) -> list[Entry]:
+        """Every export of one kind, in the same order."""
+        return [entry for entry in self._all.values() if entry.export.kind == kind]
+
+    def offer(self, spec: PluginSpec, barred: Mapping[str, Failure]) -> None:
+        """From now on the plugin offers what this spec says; what else it has is `barred`, each for a reason."""
+        self._offered[spec.id] = _entries(spec, self._offered.get(spec.id, ()))
+        self._barred[spec.id] = dict(barred)
+        self._index()
+
+    def barred(self, plugin_id: str) -> dict[str, Failure]:
+        """What the plugin offers and nobody may use, by name, and why."""
+        return dict(self._barred.get(plugin_id, {}))
+
+    def learn(self, plugin_id: str, tools: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Take over what a plugin said about its tools in its greeting; the reasons why something was not usable."""
+        unusable = []
+        preview = Preview()
+        for tool in tools:
+            entry = self._all.get(("tool", full_name(plugin_id, tool["name"])))
+            if entry is None:
+                continue
+            schema = tool.get("input_schema")
+            problem = None if schema is None else preview.problem(schema)
+            if problem is not None:
+                unusable.append(f"the schema of {tool['name']} cannot be enforced, so inputs go unchecked: {problem}")
+                schema = None
+            if (schema, tool["description"]) != (entry.export.input_schema, entry.export.description):
+                export = replace(entry.export, description=tool["description"], input_schema=schema)
+                self._replace(entry, Entry(entry.spec, export, InputCheck(schema)))
+        self._index_names()  # once: it looks at every name there is
+        return unusable
+
+    def _replace(self, old: Entry, new: Entry) -> None:
+        offered = self._offered[old.spec.id]
+        offered[next(at for at, entry in enumerate(offered) if entry is old)] = new
+        name = old.full_name
+        self._all[old.export.kind, name] = new
+        if self._full[name] is old:
+            self._full[name] = new
+
+    def current(self, entry: Entry) -> Entry | Failure:
+        """The entry as it is known now; a `Failure` when the plugin no longer offers it, or nobody may use it."""
+        known = self._all.get((entry.export.kind, entry.full_name))
+        return known or self.resolve(entry.full_name, entry.export.kind)
+
+    def resolve(self, name: str, kind: str = "") -> Entry | Failure:
+        """The export called `name`, of that kind if one is given: full names always work, short ones if unique."""
+        if not kind and (entry := self._named.get(name)) is not None:
+            return entry
+        found = self._resolve_kind(name, kind) if kind else self._unresolved(name)
+        return found if isinstance(found, Entry) else self._why_barred(name) or found
+
+    def _why_barred(self, name: str) -> Failure | None:
+        for plugin_id, barred in self._barred.items():
+            for short, failure in barred.items():
+                if name == full_name(plugin_id, short) or (name == short and self._is_short(name)):
+                    return failure
+        return None
+
+    def _unresolved(self, name: str) -> Failure:
+        names = self._short.get(name)
+        if names:
+            text = f"{name!r} is offered by {len(names)} plugins; use one of {', '.join(names[:MAX_LISTED])}"
+            return Failure(Code.NOT_FOUND, text, detail={"candidates": names[:MAX_LISTED]})
+        return _unknown("nothing here", name, list(self._full), list(self._short))
+
+    def _resolve_kind(self, name: str, kind: str) -> Entry | Failure:
+        entry = self._all.get((kind, name))
+        if entry is not None:
+            return entry
+        offered, noun = self.of_kind(kind), kind.replace("_", " ")
+        named = [entry for entry in offered if entry.export.name == name] if self._is_short(name) else []
+        if len(named) == 1:
+            return named[0]
+        if named:
+            candidates = [entry.full_name for entry in named][:MAX_LISTED]
+            text = f"{len(named)} plugins have a {noun} {name!r}; use one of {', '.join(candidates)}"
+            return Failure(Code.NOT_FOUND, text, detail={"candidates": candidates})
+        full, short = [entry.full_name for entry in offered], [entry.export.name for entry in offered]
+        return _unknown(f"no {noun}", name, full, short)
+
+
+def _entries(spec: PluginSpec, before: Iterable[Entry] = ()) -> list[Entry]:
+    """The exports of a plugin; a schema that has been compiled for the same export before is not compiled again."""
+    known = {(entry.export.kind, entry.export.name): entry for entry in before}
+    entries = []
+    for export in spec.exports:
+        if export.input_schema is None and export.kind in INPUTS:
+            export = replace(export, input_schema=INPUTS[export.kind])
+        same = known.get((export.kind, export.name))
+        is_same = same is not None and same.export.input_schema == export.input_schema
+        entries.append(Entry(spec, export, same.check if same and is_same else InputCheck(export.input_schema)))
+    return entries
+
+
+def _unknown(nobody: str, name: str, full: list[str], short: list[str]) -> Failure:
+    near = difflib.get_close_matches(name, [*full, *short], n=3)
+    listed = near or full[:MAX_LISTED]
+    text = f"{nobody} is called {name!r}"
+    if near:
+        text += f"; did you mean {', '.join([*near[:-2], ' or '.join(near[-2:])])}?"
+    elif listed:
+        text += f"; there is {', '.join(listed)}"
+    return Failure(Code.NOT_FOUND, text, detail={"candidates": listed})

@@ -1,0 +1,1 @@
+"""plugbay.toml, its sections, and the settings and secrets of plugins."""

@@ -1,0 +1,1 @@
+"""Finds plugins in folders and in plugbay.toml."""

@@ -1,0 +1,275 @@
+"""Finds plugins on disk: which folders are plugins, of which contract, and what is wrong with each.
+
+One broken plugin never hides the others: its problems are reported beside their specs. Reads files, starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plugbay.contracts.mcp import manifest as mcp_manifest
+from plugbay.contracts.registry import CONTRACTS, Contract, contract_of
+from plugbay.host.config.references import with_secrets
+from plugbay.host.discovery.plugin_files import PluginFiles
+from plugbay.model.errors import Problem
+from plugbay.model.ids import full_name
+from plugbay.model.spec import PluginSpec
+from plugbay.process.command import LaunchFailed, host_search_path, resolve
+
+MAX_MANIFEST = 1 << 20
+"""Bytes; a larger manifest is refused before it is read."""
+
+SEVERAL = {mcp_manifest.FILE_NAME: mcp_manifest.parse_servers}
+"""Manifests that may name several plugins, and who reads them."""
+
+MAX_FOLDERS = 10_000
+"""Entries looked at in one folder of plugins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One folder that holds, or should hold, a plugin."""
+
+    root: Path
+    contract: str
+    spec: PluginSpec | None
+    problems: tuple[Problem, ...] = ()
+    entry: str = ""
+    """Which of the plugins of its manifest, where a manifest may name several."""
+    shelf: Path | None = None
+    """The folder of plugins in which it was found; None: it was named itself."""
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity == "error")
+
+
+def discover(paths: Iterable[Path], prefer: str = "") -> list[Found]:
+    """Every plugin in `paths`; each path is a plugin folder, a manifest in one, or a folder of plugin folders.
+
+    A folder of plugins may hold a manifest that names several plugins, beside the folders of others. A source that
+    serves several contracts has a manifest of each beside it: it is hosted under the one that is preferred, else under
+    the first that we know.
+    """
+    found: list[Found] = []
+    for path in paths:
+        found += _discover_one(path, prefer)
+    once = {(os.path.realpath(item.root), item.contract, item.entry): item for item in found}
+    return without_twins(list(once.values()))
+
+
+def inspect(path: Path, contract: str | None = None) -> Found:
+    """The plugin in exactly this folder, or of exactly this manifest; that there is none is a problem here.
+
+    `contract` says which of several manifests is meant.
+    """
+    found = inspect_all(path, contract)
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(item.entry for item in found)
+    text = f"there are {len(found)} plugins in one manifest here: {names}"
+    return Found(path, found[0].contract, None, (Problem("several_plugins", "", text),))
+
+
+def inspect_all(path: Path, contract: str | None = None) -> list[Found]:
+    """The plugins of exactly this folder, or of exactly this manifest: several where the manifest names several."""
+    try:
+        return _plugins_in(path, contract) or [_nothing(path, _no_manifest(path))]
+    except OSError as error:
+        return [_nothing(path, _unreadable(path, error))]
+
+
+def contracts_in(path: Path) -> list[str]:
+    """The contracts of which there is a manifest in this folder."""
+    try:
+        return [contract.name for contract, _ in _meant(path, _manifests_in(path))]
+    except OSError:
+        return []
+
+
+def beside(root: Path) -> list[Path]:
+    """The folders beside a plugin's that hold a plugin too. Reads no more of them than it takes to tell."""
+    try:
+        names = sorted(os.listdir(root.parent))[:MAX_FOLDERS]
+    except OSError:
+        return []
+    folders = [root.parent / name for name in names if not name.startswith(".") and name != root.name]
+    return [folder for folder in folders if _is_plugin(folder)]
+
+
+def _is_plugin(folder: Path) -> bool:
+    named = [(contract, name) for contract in CONTRACTS.values() for name in contract.manifest_files]
+    # A file that names several plugins is a project's; the folder around it is nobody's program.
+    there = [(contract, name) for contract, name in named if name not in SEVERAL and (folder / name).is_file()]
+    return any(_is_ours(folder / name, contract) for contract, name in there)
+
+
+def _discover_one(path: Path, prefer: str) -> list[Found]:
+    try:
+        plugins = _plugins_in(path, prefer=prefer)
+        if plugins and (path.is_file() or not all(item.entry for item in plugins)):
+            return plugins
+        names = sorted(os.listdir(path))
+    except OSError as error:
+        return [_nothing(path, _unreadable(path, error))]
+    for name in names[:MAX_FOLDERS]:
+        plugins += [] if name.startswith(".") else _child(path / name, prefer)
+    return [replace(item, shelf=path) for item in plugins]
+
+
+def _child(path: Path, prefer: str) -> list[Found]:
+    try:
+        return _plugins_in(path, prefer=prefer) if path.is_dir() or path.is_symlink() else []
+    except OSError as error:
+        return [_nothing(path, _unreadable(path, error))]
+
+
+def _plugins_in(path: Path, wanted: str | None = None, prefer: str = "") -> list[Found]:
+    """The plugins whose manifest is directly in `path`, or is `path`; none where there is none. Raises OSError."""
+    if path.is_file():
+        named = contract_of(path.name)
+        return _read(path.parent, named, path.name) if named else []
+    meant = _meant(path, _manifests_in(path))
+    chosen = [(contract, name) for contract, name in meant if wanted in (None, contract.name)]
+    chosen.sort(key=lambda pair: pair[0].name != prefer)
+    found = next(filter(None, (_read(path, contract, name) for contract, name in chosen)), [])
+    others = [name for contract, name in meant if found and contract.name != found[0].contract]
+    if not found or not others or wanted is not None:
+        return found
+    text = f"used as {found[0].contract}; for another contract name its manifest: {', '.join(others)}"
+    warning = Problem("several_manifests", "", text, severity="warning")
+    return [replace(item, problems=(*item.problems, warning)) for item in found]
+
+
+def _meant(path: Path, present: list[tuple[Contract, str]]) -> list[tuple[Contract, str]]:
+    """Of the files called like manifests, those that are: some names are other programs' too. One of each contract."""
+    one = list({contract.name: (contract, name) for contract, name in reversed(present)}.values())[::-1]
+    return [(contract, name) for contract, name in one if len(one) == 1 or _is_ours(path / name, contract)]
+
+
+def _is_ours(path: Path, contract: Contract) -> bool:
+    if contract.not_ours is None:
+        return True
+    text = _manifest_text(path)
+    return isinstance(text, str) and contract.not_ours(text) is None
+
+
+def _manifests_in(path: Path) -> list[tuple[Contract, str]]:
+    """Every file in `path` that is called like a manifest. Raises OSError."""
+    names = set(os.listdir(path)) if stat.S_ISDIR(path.stat().st_mode) else set()
+    return [(contract, name) for contract in CONTRACTS.values() for name in contract.manifest_files if name in names]
+
+
+def _read(root: Path, contract: Contract, name: str) -> list[Found]:
+    """The plugins of this manifest; none when the file is no manifest, but some other program's."""
+    text = _manifest_text(root / name)
+    if isinstance(text, Problem):
+        return [Found(root, contract.name, None, (text,))]
+    if contract.not_ours is not None and contract.not_ours(text) is not None:
+        return []
+    if name in SEVERAL:
+        return [judged(root, contract, *each) for each in SEVERAL[name](text, root.resolve(), os.environ)]
+    return [judged(root, contract, "", *contract.parse_manifest(text, root.resolve(), os.environ, PluginFiles(root)))]
+
+
+def judged(root: Path, contract: Contract, entry: str, spec: PluginSpec | None, problems: Iterable[Problem]) -> Found:
+    """A plugin as its manifest describes it, with what is wrong about its program on this machine."""
+    every = list(problems)
+    if spec is not None:
+        spec, more = with_secrets(spec)
+        every += more
+        every += _program_problems(spec) if contract.program_inside else _command_problems(spec)
+    if any(problem.severity == "error" for problem in every):
+        spec = None
+    return Found(root, contract.name, spec, tuple(every), entry)
+
+
+def _manifest_text(path: Path) -> str | Problem:
+    try:
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode):
+            return Problem("unreadable", "", f"{path.name} is not a regular file")
+        if info.st_size > MAX_MANIFEST:
+            return Problem("too_large", "", f"{path.name} has {info.st_size:,} bytes; at most {MAX_MANIFEST:,}")
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        return Problem("parse_error", "", f"{path.name} is not UTF-8: {error.reason} at byte {error.start}")
+    except OSError as error:
+        return _unreadable(path, error)
+
+
+def _program_problems(spec: PluginSpec) -> list[Problem]:
+    """Whether the program that belongs to the folder is there: nothing but the plugin itself can bring it."""
+    try:
+        resolve(spec.command, spec.root, "")
+    except LaunchFailed as error:
+        text = f"{error.message}; a plugin's program lies beside its manifest, has its name and may be executed"
+        return [Problem("program_unusable", "", text)]
+    return []
+
+
+def _command_problems(spec: PluginSpec) -> list[Problem]:
+    """A command that could never start is better found now than at the first call."""
+    cwd = spec.cwd or spec.root
+    problems = []
+    try:
+        resolve(spec.command, spec.root, host_search_path(os.environ))
+    except LaunchFailed as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        problems.append(Problem("command_unusable", "command", f"{error.message}{hint}", severity="warning"))
+    if not cwd.is_dir():
+        text = f"the working directory {cwd} does not exist or is no folder"
+        problems.append(Problem("command_unusable", "dir", text, severity="warning"))
+    return problems
+
+
+def without_twins(found: list[Found]) -> list[Found]:
+    """Two plugins with one id, or with one name for what they offer: neither is served, because a caller could not know
+    which one answers.
+    """
+    claimed: dict[tuple[str, str], list[Found]] = {}
+    for item in found:
+        for claim in _claims(item.spec):
+            claimed.setdefault(claim, []).append(item)
+    return [_refused(item, claimed) for item in found]
+
+
+def _claims(spec: PluginSpec | None) -> dict[tuple[str, str], str]:
+    """What must be a plugin's alone, and the words for it. An id may have a slash: `a` offers `b/c`, and `a/b` `c`."""
+    if spec is None:
+        return {}
+    exports = {("duplicate_export", full_name(spec.id, export.name)): "offered by" for export in spec.exports}
+    return {("duplicate_id", spec.id): "the id of"} | exports
+
+
+def _refused(item: Found, claimed: dict[tuple[str, str], list[Found]]) -> Found:
+    for (code, name), words in _claims(item.spec).items():
+        others = ", ".join(str(other.root) for other in claimed[code, name] if other is not item)
+        if others:
+            problem = Problem(code, "plugin_id", f"{name!r} is also {words} {others}; rename one")
+            return replace(item, spec=None, problems=(*item.problems, problem))
+    return item
+
+
+def _nothing(path: Path, problem: Problem) -> Found:
+    return Found(path, "", None, (problem,))
+
+
+def _no_manifest(path: Path) -> Problem:
+    """There is none at all, or a file that is only called like one. Raises OSError."""
+    for contract, name in _manifests_in(path):
+        text = _manifest_text(path / name)
+        why = contract.not_ours(text) if contract.not_ours and isinstance(text, str) else None
+        if why is not None:
+            return Problem("not_found", "", f"{path / name} is not a plugin's manifest: {why}")
+    known = ", ".join(name for contract in CONTRACTS.values() for name in contract.manifest_files)
+    return Problem("not_found", "", f"no plugin manifest in {path}; looked for {known}")
+
+
+def _unreadable(path: Path, error: OSError) -> Problem:
+    code = "not_found" if isinstance(error, FileNotFoundError) else "unreadable"
+    return Problem(code, "", f"{path}: {error.strerror or error}")

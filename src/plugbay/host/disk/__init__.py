@@ -1,0 +1,1 @@
+"""Files below the services: SQLite, folders filled by plugins, paths opened without links."""

@@ -1,0 +1,1 @@
+"""The event bus of one host, and its snapshots."""

@@ -1,0 +1,238 @@
+"""The event bus of one host: who publishes says under which subject, who listens says which pattern.
+
+Owns the shape of an event, its delivery to every subscriber at most once, and the bounded streams that consumers read
+at their own pace. Knows nothing of who may publish or listen where, and of no contract. Lives on one loop; publishing
+is synchronous, never blocks and never fails because of a subscriber.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from plugbay.host.events.subjects import SubjectIndex, subject_problem
+from plugbay.host.stamps import as_utc, is_uuid
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.strict_json import Unencodable
+
+DEPTH = 64
+"""Events that wait for a slow consumer; the same number that a plugin's outgoing queue holds."""
+
+REMEMBERED_TOPICS = 4_096
+"""Topics whose subscribers are remembered. Each takes at most 4 KiB, so inventing topics costs the host 16 MiB."""
+
+_CODEC = MsgspecCodec()
+
+
+@dataclass(frozen=True, slots=True)
+class BusEvent:
+    """One event, the same for every subscriber."""
+
+    id: str
+    """A UUID."""
+    timestamp: str
+    """RFC 3339, UTC."""
+    topic: str
+    source: str
+    payload: Any
+    session_id: str | None = None
+    correlation_id: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    _raw: msgspec.Raw | None = field(default=None, init=False, repr=False, compare=False)
+
+    @classmethod
+    def complete(
+        cls, topic: str, source: str, event: object, *, new_id: Callable[[], str], now: Callable[[], str]
+    ) -> BusEvent | str:
+        """The full event for what a publisher wrote, or why there is none.
+
+        Publishers may leave out everything. What is missing or not well-formed is made up or dropped; topic and source
+        are the host's word, whatever the event says. An event that is complete has a JSON form.
+        """
+        problem = subject_problem(topic)
+        if problem is not None:
+            return problem
+        if not isinstance(event, Mapping):
+            return f"an event is an object, not {type(event).__name__}"
+        written_id, session_id = event.get("id"), event.get("session_id")
+        correlation_id, metadata = event.get("correlation_id"), event.get("metadata")
+        made = cls(
+            written_id if is_uuid(written_id) else new_id(),
+            as_utc(event.get("timestamp")) or now(),
+            topic,
+            source,
+            event.get("payload"),
+            session_id if is_uuid(session_id) else None,
+            correlation_id if isinstance(correlation_id, str) else None,
+            metadata if isinstance(metadata, Mapping) else None,
+        )
+        try:
+            made.raw()
+        except Unencodable as error:
+            return str(error)
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """The full shape: six fields always, the two others when they are set."""
+        shape = {
+            "id": self.id,
+            "timestamp": self.timestamp,
+            "topic": self.topic,
+            "source": self.source,
+            "session_id": self.session_id,
+            "payload": self.payload,
+        }
+        if self.correlation_id is not None:
+            shape["correlation_id"] = self.correlation_id
+        if self.metadata is not None:
+            shape["metadata"] = self.metadata
+        return shape
+
+    def raw(self) -> msgspec.Raw:
+        """The JSON of the full shape, encoded once however many subscribers send it on; raises `Unencodable`."""
+        if self._raw is None:
+            object.__setattr__(self, "_raw", _CODEC.dump(self.to_json()))
+        return self._raw  # type: ignore[return-value]  # set one line above
+
+
+Listener = Callable[[BusEvent], bool | None]
+"""Called with each event. Answers False when it did not take it; must not block."""
+
+Report = Callable[["Subscription", BusEvent, Exception], object]
+"""Told about a listener that raised."""
+
+
+class Subscription:
+    """One listener and its patterns. Made by `Bus.listen`."""
+
+    __slots__ = ("_bus", "active", "failures", "listener", "number", "patterns")
+
+    def __init__(self, bus: Bus, number: int, patterns: tuple[str, ...], listener: Listener) -> None:
+        self._bus = bus
+        self.number = number
+        self.patterns = patterns
+        self.listener = listener
+        self.active = True
+        self.failures = 0
+        """How often the listener raised."""
+
+    def cancel(self) -> None:
+        """Hear nothing more, not even of an event that is being delivered. May be called twice."""
+        if self.active:
+            self.active = False
+            self._bus._forget(self)
+
+
+class Stream:
+    """Events in order of arrival, for `async for`, on the loop it was made on. Made by `Bus.subscribe`.
+
+    At most `depth` events wait; what arrives then is dropped and counted. After `close` it yields what still waits and
+    ends.
+    """
+
+    __slots__ = ("_depth", "_subscription", "_waiting", "_wake", "dropped")
+
+    def __init__(self, bus: Bus, patterns: tuple[str, ...], depth: int) -> None:
+        if depth < 1:
+            raise ValueError(f"a stream holds at least one event, not {depth}")
+        self._depth = depth
+        self._waiting: deque[BusEvent] = deque()
+        self._wake = asyncio.Event()
+        self._subscription = bus.listen(patterns, self._offer)
+        self.dropped = 0
+
+    def _offer(self, event: BusEvent) -> bool:
+        if len(self._waiting) >= self._depth:
+            self.dropped += 1
+            return False
+        self._waiting.append(event)
+        self._wake.set()
+        return True
+
+    def close(self) -> None:
+        self._subscription.cancel()
+        self._wake.set()
+
+    async def __aenter__(self) -> Stream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> BusEvent:
+        while not self._waiting:
+            if not self._subscription.active:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+        return self._waiting.popleft()
+
+
+class Bus:
+    """Publish and subscribe inside one process."""
+
+    def __init__(self, report: Report | None = None) -> None:
+        self._report = report
+        self._index: SubjectIndex[Subscription] = SubjectIndex()
+        self._remembered: dict[str, tuple[Subscription, ...]] = {}
+        self._made = 0
+
+    def listen(self, patterns: Iterable[str], listener: Listener) -> Subscription:
+        """Call `listener` with every event from now on whose topic a pattern covers: once, also when several do.
+
+        One pattern may stand alone, as a string.
+        """
+        wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+        self._made += 1
+        subscription = Subscription(self, self._made, wanted, listener)
+        for pattern in wanted:
+            self._index.add(pattern, subscription)
+        self._remembered.clear()
+        return subscription
+
+    def subscribe(self, *patterns: str, depth: int = DEPTH) -> Stream:
+        """A stream of the events whose topic a pattern covers."""
+        return Stream(self, patterns, depth)
+
+    def publish(self, event: BusEvent) -> int:
+        """Hand `event` to every subscriber, in the order in which they subscribed; how many took it.
+
+        What a listener publishes is delivered before the listener returns. Who subscribes meanwhile hears the next one.
+        """
+        subscriptions = self._remembered.get(event.topic)
+        if subscriptions is None:
+            subscriptions = self._find(event.topic)
+        taken = 0
+        for subscription in subscriptions:
+            if subscription.active:
+                taken += self._deliver(subscription, event)
+        return taken
+
+    def _deliver(self, subscription: Subscription, event: BusEvent) -> bool:
+        try:
+            return subscription.listener(event) is not False
+        except Exception as error:
+            subscription.failures += 1
+            if self._report is not None:
+                self._report(subscription, event, error)
+            return False
+
+    def _find(self, topic: str) -> tuple[Subscription, ...]:
+        found = tuple(sorted(self._index.find(topic), key=lambda subscription: subscription.number))
+        if len(self._remembered) >= REMEMBERED_TOPICS:
+            self._remembered.clear()
+        self._remembered[topic] = found
+        return found
+
+    def _forget(self, subscription: Subscription) -> None:
+        for pattern in subscription.patterns:
+            self._index.remove(pattern, subscription)
+        self._remembered.clear()

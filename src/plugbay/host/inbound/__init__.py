@@ -1,0 +1,1 @@
+"""Requests and notifications of plugins, and the gates they pass."""

@@ -1,0 +1,1 @@
+"""Plugins as backends of services: hooks and compaction for agents, models, vectors, channels."""

@@ -1,0 +1,106 @@
+"""`Agents`: what the life of an agent asks of the plugins attached to it — hooks, and compaction.
+
+Owns which plugins belong to which agent, and in which order they are asked. What their answers mean is the services'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plugbay.host.calls.calls import Calls
+from plugbay.host.config.config import AgentConfig
+from plugbay.host.services import compaction, hooks
+from plugbay.host.services.compaction import CompactionOutcome, CompactionPlan, CompactionRequest
+from plugbay.host.services.hooks import HookOutcome
+from plugbay.model.errors import CallFailed, ConfigInvalid, Failure, Problem
+from plugbay.model.ids import full_name
+from plugbay.model.operations import RunHook
+from plugbay.model.spec import Export, PluginSpec
+
+PRIMARY = "primary"
+"""The agent that is there when nobody names one."""
+
+
+class Agents:
+    """Every agent of one host; an agent nobody configured has every plugin."""
+
+    def __init__(self, settings: Mapping[str, AgentConfig], specs: Mapping[str, PluginSpec], calls: Calls) -> None:
+        """Raises `ConfigInvalid` for an agent that cannot be, as one with two compactors."""
+        self._settings = settings
+        self._specs = specs
+        self._calls = calls
+        problems = [problem for name in settings for problem in self._problems(name)]
+        if problems:
+            raise ConfigInvalid("plugbay.toml", problems)
+
+    def attached(self, agent: str) -> list[PluginSpec]:
+        """The plugins of an agent in the order in which they are asked."""
+        settings = self._settings.get(agent)
+        if settings is None:
+            return list(self._specs.values())
+        return [self._specs[plugin_id] for plugin_id in settings.plugins if plugin_id in self._specs]
+
+    def missing(self) -> dict[str, list[str]]:
+        """Plugins that agents name and that this host does not have."""
+        named = {agent: ours.plugins for agent, ours in self._settings.items()}
+        absent = {agent: [name for name in names if name not in self._specs] for agent, names in named.items()}
+        return {agent: names for agent, names in absent.items() if names}
+
+    async def fire(
+        self, agent: str, hook: str, event: Mapping[str, Any], context: Mapping[str, Any], timeout: float | None
+    ) -> HookOutcome:
+        """Ask every plugin of the agent that handles `hook`; one that fails is passed over."""
+        exports = {spec.id: _export(spec, hook) for spec in self.attached(agent)}
+        handlers = {
+            plugin_id: bool(export.facts.get("advisory"))
+            for plugin_id, export in exports.items()
+            if export is not None and (agent == PRIMARY or not export.facts.get("primary_only"))
+        }
+        ask = self._asker(agent, context, timeout)
+
+        async def heard(plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
+            answer = await ask(plugin_id, hook, event)
+            return _advice(answer) if handlers[plugin_id] else answer
+
+        return await hooks.fire(hook, event, list(handlers), heard)
+
+    async def compact(
+        self, agent: str, messages: Sequence[Mapping[str, Any]], trigger: str, context: Mapping[str, Any]
+    ) -> CompactionOutcome:
+        """Make the agent's conversation shorter, with the help of its plugins."""
+        plan = self._plan(agent)
+        if isinstance(plan, Failure):
+            raise CallFailed(plan)
+        settings = self._settings.get(agent) or AgentConfig()
+        request = CompactionRequest([dict(item) for item in messages], settings.strategy, trigger, settings.keep)
+        return await compaction.compact(plan, request, self._asker(agent, context, None))
+
+    def _plan(self, agent: str) -> CompactionPlan | Failure:
+        return compaction.plan_for(agent, self.attached(agent))
+
+    def _asker(self, agent: str, context: Mapping[str, Any], timeout: float | None) -> hooks.Ask:
+        about = {"agent_path": agent, **context}
+
+        async def ask(plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
+            op = RunHook(hook, dict(event), about)
+            result = await self._calls.attempt(full_name(plugin_id, hook), lambda _: op, timeout)
+            return result.failure if result.failure is not None else result.value()
+
+        return ask
+
+    def _problems(self, agent: str) -> list[Problem]:
+        plan = self._plan(agent)
+        path = f"agents.{agent}.plugins"
+        return [Problem("two_compactors", path, plan.message)] if isinstance(plan, Failure) else []
+
+
+def _export(spec: PluginSpec, hook: str) -> Export | None:
+    """The hook of that name; one that says which events are delivered to it is no part of an agent's turn."""
+    hooks = (export for export in spec.exports if export.kind == "hook" and "subscribes_to" not in export.facts)
+    return next((export for export in hooks if export.name == hook), None)
+
+
+def _advice(answer: object) -> object:
+    """What counts of an answer where the contract lets a hook add text and decide nothing."""
+    return {"inject": answer.get("inject")} if isinstance(answer, Mapping) else answer

@@ -1,0 +1,1 @@
+"""Taps on the wire, recordings, and the redaction of secrets."""

@@ -1,0 +1,1 @@
+"""Starts, shares, restarts and ends the instances of each plugin."""

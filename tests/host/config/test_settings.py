@@ -1,0 +1,335 @@
+"""Settings: what fits, what is refused and why, and that no secret is ever told."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import pytest
+
+from plugbay.host.config.settings import (
+    check_config,
+    check_secrets,
+    defaults,
+    describe,
+    set_field,
+    set_knob,
+    without_secrets,
+)
+from plugbay.model.errors import Code, Failure, Problem
+from plugbay.model.spec import Knob, SettingsSpec
+from tests.support.requirements import requirement
+
+SPEC = SettingsSpec(
+    config_schema={
+        "type": "object",
+        "properties": {
+            "level": {"type": "integer", "default": 3, "maximum": 8},
+            "mode": {"enum": ["fast", "safe"], "default": "fast"},
+            "title": {"type": "string", "default": "from the schema"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "loud": {"type": "boolean"},
+        },
+        "additionalProperties": False,
+    },
+    secrets_schema={
+        "type": "object",
+        "properties": {
+            "key": {"type": "string", "minLength": 40, "description": "Opens the door."},
+            "pin": {"type": "integer", "maximum": 9999},
+            "word": {"pattern": "^a"},
+            "one": {"enum": ["x"]},
+            "both": {"anyOf": [{"type": "null"}, {"type": "boolean"}]},
+        },
+        "required": ["key"],
+        "additionalProperties": False,
+    },
+    knobs=(
+        Knob("level", "range", "Level", "level", "How much.", 3, {"min": 0, "max": 10, "step": 0.5}),
+        Knob("mode", "enum", "Mode", "mode", facts={"values": ["fast", "safe"], "labels": {"fast": "F", "safe": "S"}}),
+        Knob("heading", "text", "Heading", "title", default="from the knob", facts={"max_length": 20}),
+        Knob("loud", "boolean", "Loud", "loud"),
+    ),
+)
+NOTHING = SettingsSpec()
+
+
+def refusal(config: dict[str, Any], knob: str, value: Any, spec: SettingsSpec = SPEC) -> Failure:
+    found = set_knob(spec, config, knob, value)
+    assert isinstance(found, Failure)
+    return found
+
+
+def test_a_config_that_fits_has_no_problem() -> None:
+    assert check_config(SPEC, {"level": 8, "tags": ["a"]}) == []
+    assert check_config(SPEC, {}) == []
+    assert check_config(NOTHING, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "rule", "path"),
+    [
+        ({"level": 9}, "maximum", "level"),
+        ({"level": "3"}, "type", "level"),
+        ({"mode": "slow"}, "enum", "mode"),
+        ({"tags": ["a", 3]}, "type", "tags[1]"),
+        ({"colour": "red"}, "additionalProperties", ""),
+    ],
+)
+def test_a_config_that_does_not_names_the_place_and_the_rule(config: dict[str, Any], rule: str, path: str) -> None:
+    (found,) = check_config(SPEC, config)
+    assert (found.code, found.path) == (rule, path)
+
+
+def test_all_problems_come_at_once() -> None:
+    assert len(check_config(SPEC, {"level": 9, "mode": 3, "loud": "x"})) == 3
+
+
+def test_a_plugin_without_settings_is_given_none() -> None:
+    text = "the plugin has no settings, so it would never see it"
+    assert check_config(NOTHING, {"a": 1}) == [Problem("not_asked_for", "a", text)]
+    assert [problem.code for problem in check_secrets(NOTHING, {"key": "x"})] == ["not_asked_for"]
+
+
+SECRET = "sesame-sesame"
+
+
+@requirement("kaged:host-secrets-untold")
+@pytest.mark.parametrize(
+    ("secrets", "rule", "path"),
+    [
+        ({"key": SECRET}, "minLength", "key"),
+        ({"key": [SECRET]}, "type", "key"),
+        ({"key": {SECRET: SECRET}}, "type", "key"),
+        ({"word": SECRET}, "pattern", "word"),
+        ({"one": SECRET}, "enum", "one"),
+        ({"both": SECRET}, "anyOf", "both"),
+        ({SECRET: SECRET}, "additionalProperties", ""),
+    ],
+)
+def test_a_secret_that_does_not_fit_is_named_and_not_told(secrets: dict[str, Any], rule: str, path: str) -> None:
+    found = [problem for problem in check_secrets(SPEC, secrets) if problem.code != "required"]
+    assert [(problem.code, problem.path) for problem in found] == [(rule, path)]
+    assert SECRET not in str(found)
+    # The positive control: an ordinary config's problem quotes the value.
+    as_config = SettingsSpec(config_schema=SPEC.secrets_schema)
+    assert SECRET in str(check_config(as_config, secrets))
+
+
+@requirement("kaged:host-secrets-untold")
+def test_a_number_that_is_secret_is_not_told_either() -> None:
+    (found,) = check_secrets(SPEC, {"key": "k" * 40, "pin": 12345})
+    assert (found.code, found.path, found.message) == ("maximum", "pin", "breaks the rule maximum: 9999")
+
+
+def test_a_missing_secret_is_named() -> None:
+    assert check_secrets(SPEC, {}) == [Problem("required", "", "key is required, and is not set")]
+    assert check_secrets(SPEC, {"key": "k" * 40}) == []
+
+
+def test_a_knobs_default_goes_before_the_schemas() -> None:
+    assert defaults(SPEC) == {"level": 3, "mode": "fast", "title": "from the knob"}
+    assert defaults(NOTHING) == {}
+    assert defaults(SettingsSpec(config_schema={"properties": {"a": True, "b": {"default": None}}})) == {"b": None}
+
+
+@requirement("kaged:host-knob-set")
+@pytest.mark.parametrize(
+    ("knob", "typed", "field", "value"),
+    [
+        ("level", "4", "level", 4),
+        ("level", 5, "level", 5),
+        ("mode", "safe", "mode", "safe"),
+        ("heading", "true", "title", "true"),
+        ("loud", "true", "loud", True),
+        ("loud", False, "loud", False),
+    ],
+)
+def test_a_knob_writes_the_field_it_is_bound_to(knob: str, typed: Any, field: str, value: Any) -> None:
+    config = {"tags": ["kept"], "level": 1}
+    assert set_knob(SPEC, config, knob, typed) == {**config, field: value}
+    assert config == {"tags": ["kept"], "level": 1}
+
+
+@requirement("kaged:host-knob-bounds")
+@pytest.mark.parametrize(
+    ("knob", "typed", "rule"),
+    [
+        ("level", "high", "type"),
+        ("level", "-1", "min"),
+        ("level", "11", "max"),
+        ("level", "0.3", "step"),
+        ("mode", "slow", "values"),
+        ("heading", "x" * 21, "max_length"),
+        ("loud", "on", "type"),
+        ("loud", 1, "type"),
+    ],
+)
+def test_a_knob_is_not_turned_beyond_its_own_bounds(knob: str, typed: Any, rule: str) -> None:
+    failure = refusal({}, knob, typed)
+    assert failure.code == Code.INVALID_INPUT
+    assert (failure.detail["knob"], failure.detail["rule"]) == (knob, rule)
+    assert failure.message.startswith(f"{knob} must ")
+
+
+@requirement("kaged:host-knob-schema")
+@pytest.mark.parametrize(("typed", "rule"), [("0.5", "schema.type"), ("9", "schema.maximum")])
+def test_what_the_knob_allows_the_schema_may_still_refuse(typed: str, rule: str) -> None:
+    failure = refusal({}, "level", typed)
+    assert failure.code == Code.INVALID_INPUT
+    assert failure.detail == {"knob": "level", "rule": rule, "path": "level"}
+
+
+LINKED = SettingsSpec(
+    config_schema={
+        "properties": {"a": {"type": "boolean"}, "b": {"type": "boolean"}, "c": {"type": "integer"}},
+        "required": ["c"],
+        "not": {"properties": {"a": {"const": True}, "b": {"const": True}}, "required": ["a", "b"]},
+    },
+    knobs=(Knob("a", "boolean", "A", "a"), Knob("b", "boolean", "B", "b", default=True)),
+)
+
+
+@requirement("kaged:host-knob-schema")
+def test_the_config_is_judged_as_a_whole_with_its_defaults() -> None:
+    failure = refusal({"c": 1}, "a", "true", LINKED)
+    assert (failure.code, failure.detail["rule"]) == (Code.INVALID_INPUT, "schema.not")
+    assert set_knob(LINKED, {"c": 1, "b": False}, "a", "true") == {"c": 1, "b": False, "a": True}
+
+
+def test_what_was_wrong_before_is_no_reason_to_refuse() -> None:
+    assert set_knob(LINKED, {"b": False}, "a", "true") == {"b": False, "a": True}
+    assert set_knob(SPEC, {"level": 99}, "level", 5) == {"level": 5}
+    assert refusal({"level": 9}, "level", 9).detail["rule"] == "schema.maximum"
+
+
+def test_an_unknown_knob_is_not_found() -> None:
+    failure = refusal({}, "levle", "3")
+    assert failure.code == Code.NOT_FOUND
+    assert failure.message == "there is no knob 'levle'; did you mean 'level'?"
+    assert failure.detail["knobs"] == ["level", "mode", "heading", "loud"]
+
+
+def test_a_refusal_does_not_repeat_a_long_value() -> None:
+    assert len(refusal({}, "heading", "x" * 10_000).message) < 200
+
+
+@requirement("kaged:host-settings-described")
+def test_a_description_has_everything_a_control_needs() -> None:
+    found = describe(SPEC, {"mode": "safe"}, ["key"])
+    assert json.loads(json.dumps(found)) == found
+    assert found["knobs"] == [
+        {
+            "name": "level",
+            "type": "range",
+            "label": "Level",
+            "description": "How much.",
+            "field": "level",
+            "value": 3,
+            "default": 3,
+            "min": 0,
+            "max": 10,
+            "step": 0.5,
+        },
+        {
+            "name": "mode",
+            "type": "enum",
+            "label": "Mode",
+            "description": "",
+            "field": "mode",
+            "value": "safe",
+            "default": None,
+            "values": ["fast", "safe"],
+            "labels": {"fast": "F", "safe": "S"},
+        },
+        {
+            "name": "heading",
+            "type": "text",
+            "label": "Heading",
+            "description": "",
+            "field": "title",
+            "value": "from the knob",
+            "default": "from the knob",
+            "max_length": 20,
+        },
+        {
+            "name": "loud",
+            "type": "boolean",
+            "label": "Loud",
+            "description": "",
+            "field": "loud",
+            "value": None,
+            "default": None,
+        },
+    ]
+
+
+@requirement("kaged:host-secrets-untold")
+def test_a_description_says_which_secrets_are_set_and_nothing_more() -> None:
+    found = describe(SPEC, {}, {"key": SECRET})
+    assert found["secrets"][:2] == [
+        {"name": "key", "description": "Opens the door.", "required": True, "set": True},
+        {"name": "pin", "description": "", "required": False, "set": False},
+    ]
+    assert SECRET not in json.dumps(found)
+
+
+def test_a_plugin_without_settings_has_nothing_to_describe() -> None:
+    assert describe(NOTHING, {}) == {"knobs": [], "secrets": []}
+
+
+FIELDS = SettingsSpec(
+    config_schema={
+        "type": "object",
+        "properties": {"limit": {"type": "integer", "maximum": 9}, "words": {"type": "array"}},
+        "required": ["words"],
+    }
+)
+
+
+def test_a_field_that_no_knob_is_for_is_changed_and_held_to_the_schema() -> None:
+    assert set_field(FIELDS, {"words": []}, "limit", 4) == {"words": [], "limit": 4}
+    refused = set_field(FIELDS, {"words": []}, "limit", 10)
+    assert isinstance(refused, Failure)
+    assert (refused.code, refused.detail["rule"]) == (Code.INVALID_INPUT, "schema.maximum")
+
+
+def test_what_was_wrong_before_does_not_count_against_a_field() -> None:
+    assert set_field(FIELDS, {}, "limit", 4) == {"limit": 4}
+
+
+def test_a_field_that_is_not_there_is_not_found_and_the_nearest_is_named() -> None:
+    missing = set_field(FIELDS, {}, "limitt", 4)
+    assert isinstance(missing, Failure)
+    assert (missing.code, "did you mean 'limit'" in missing.message) == (Code.NOT_FOUND, True)
+
+
+@requirement("kaged:config-secrets-apart")
+def test_a_secret_in_the_config_is_refused_without_being_told() -> None:
+    open_ = SettingsSpec(config_schema={"properties": {"a": {"type": "integer"}}}, secrets_schema=SPEC.secrets_schema)
+    problems = check_config(open_, {"key": "open sesame", "a": "no"})
+    assert [(problem.code, problem.path) for problem in problems] == [("misplaced", "key"), ("type", "a")]
+    assert "sesame" not in str(problems)
+    assert without_secrets(open_, {"key": "open sesame", "a": 1}) == {"a": 1}
+    assert check_config(open_, {"other": 1, "a": 1}) == []
+
+
+@requirement("kaged:config-secrets-apart")
+def test_a_setting_among_the_secrets_is_refused_without_being_told() -> None:
+    open_ = SettingsSpec(config_schema={"properties": {"level": True}}, secrets_schema={"type": "object"})
+    problems = check_secrets(open_, {"level": "open sesame", "other": "x"})
+    assert [(problem.code, problem.path) for problem in problems] == [("misplaced", "level")]
+    assert "sesame" not in str(problems)
+
+
+@requirement("kaged:config-validated")
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**40, [float("-inf")], "\ud800", object()])
+def test_a_value_that_json_cannot_say_is_a_problem_of_its_field(value: Any) -> None:
+    problems = check_config(SPEC, {"tags": value, "level": 9})
+    assert [(problem.code, problem.path) for problem in problems] == [("not_json", "tags"), ("maximum", "level")]
+
+
+def test_a_date_is_judged_as_the_text_the_plugin_gets() -> None:
+    assert check_config(SPEC, {"title": datetime.date(2026, 1, 2)}) == []
+    assert [problem.code for problem in check_config(SPEC, {"level": datetime.date(2026, 1, 2)})] == ["type"]

@@ -1,0 +1,502 @@
+"""From manifests, grants and the operator's words to one policy; who is let off, how loudly; what it comes to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay import Host
+from plugbay.host.config.sandbox import PluginSandbox, ProcessLimits, SandboxConfig
+from plugbay.host.confinement.policy import (
+    ONE_RUN,
+    Confinement,
+    Operator,
+    Places,
+    confine,
+    give,
+    make_covered,
+    make_own,
+    own_folder,
+    proxies,
+    seen_inside,
+)
+from plugbay.model.errors import Code, Origin
+from plugbay.model.protected import SETTINGS, Entry, Protected
+from plugbay.model.spec import Access, PluginSpec, SandboxRequest
+from plugbay.process.sandbox.policy import MIB, Door, Limits, Network, Policy, Reach
+from tests.support.ainb import write_ainb_plugin
+from tests.support.invoking import host_of, raw_host_of, with_host
+from tests.support.kaged import write_kaged_plugin
+from tests.support.loops import Run
+from tests.support.requirements import requirement
+from tests.support.vai import export, write_vai_plugin
+
+ASKS = SandboxRequest()
+
+
+def spec(sandbox: SandboxRequest | None = ASKS, **fields: Any) -> PluginSpec:
+    return PluginSpec("p", "1", "any", Path("/p"), ("x",), sandbox=sandbox, **fields)
+
+
+def operator(one_run: bool = False, private: tuple[str, ...] = (), require: bool = False, **own: Any) -> Operator:
+    return Operator(PluginSandbox(**own), SandboxConfig(require=require), private, one_run)
+
+
+def policy_of(
+    plugin: PluginSpec, granted: tuple[Access, ...] = (), said: Operator | None = None, places: Places | None = None
+) -> Policy:
+    found = confine(plugin, granted, said or operator(), places or Places())
+    assert (found.refusal, found.downgrade) == (None, False)
+    assert found.policy is not None
+    return found.policy
+
+
+# Who is confined.
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "said", "shown", "downgrade"),
+    [
+        (ASKS, operator(), "confined", False),
+        (None, operator(), "unconfined: its manifest does not ask for it", False),
+        (None, operator(on=True), "confined", False),
+        (None, operator(read=["/usr"]), "confined", False),
+        (None, operator(require=True), "confined", False),
+        (ASKS, operator(off="it is ours"), "unconfined: it is ours", True),
+        (ASKS, operator(require=True, off="it is ours"), "unconfined: it is ours", True),
+        (None, operator(require=True, off="it is ours"), "unconfined: it is ours", True),
+        (None, operator(off="it is ours"), "unconfined: it is ours", False),
+        (ASKS, operator(one_run=True), f"unconfined: {ONE_RUN}", True),
+        (None, operator(one_run=True, on=True), f"unconfined: {ONE_RUN}", True),
+        (None, operator(one_run=True), "unconfined: its manifest does not ask for it", False),
+    ],
+)
+def test_who_is_confined(sandbox: SandboxRequest | None, said: Operator, shown: str, downgrade: bool) -> None:
+    found = confine(spec(sandbox), (), said, Places())
+    assert (str(found), found.downgrade, found.refusal) == (shown, downgrade, None)
+
+
+def test_where_confinement_is_required_nobody_is_let_off_for_one_run() -> None:
+    refusal = confine(spec(), (), operator(require=True, one_run=True), Places()).refusal
+    assert refusal is not None and "[sandbox] require = true" in refusal.message
+    assert (refusal.code, refusal.origin) == (Code.SANDBOX_UNAVAILABLE, Origin.POLICY)
+    assert 'off = "the reason why"' in refusal.detail["hint"]
+
+
+@requirement("nexo:manifest-sandbox-require")
+@pytest.mark.parametrize("said", [operator(off="it is ours"), operator(one_run=True)])
+def test_where_the_environment_insists_nobody_is_let_off_at_all(said: Operator) -> None:
+    refused = confine(spec(SandboxRequest(insists=True)), (), said, Places())
+    assert refused.refusal is not None and str(refused).startswith("refused: the environment of this host requires")
+    assert confine(spec(), (), said, Places()).refusal is None
+
+
+# What it may see.
+
+
+def test_deny_by_default() -> None:
+    assert policy_of(spec()) == Policy(package=Path("/p"))
+
+
+def test_granted_paths_are_shown_and_others_are_not(tmp_path: Path) -> None:
+    granted = (
+        Access("read_path", "/usr/share"),
+        Access("write_path", str(tmp_path)),
+        Access("run", "/opt"),
+        Access("run"),
+        Access("storage_read"),
+        Access("topic", "/etc/shadow"),
+    )
+    policy = policy_of(spec(), granted)
+    assert (policy.read, policy.write, policy.run) == ((Path("/usr/share"),), (tmp_path,), (Path("/opt"),))
+    assert (policy.network, policy.state) == (Network(), None)
+
+
+def test_the_operator_shows_more_to_one_and_to_all(tmp_path: Path) -> None:
+    own = PluginSandbox(read=["/usr/share", str(tmp_path / "gone")], write=[str(tmp_path)], run=["/opt"])
+    common = SandboxConfig(read=["/usr/lib"])
+    found = confine(spec(), (), Operator(own, common), Places())
+    assert found.policy is not None
+    assert found.policy.read == (Path("/usr/lib"), Path("/usr/share"))
+    assert (found.policy.write, found.policy.run) == ((tmp_path,), (Path("/opt"),))
+    assert found.notes == (f"it may read {tmp_path}/gone, and there is no such path",)
+    assert found.to_json()["notes"] == list(found.notes)
+
+
+@requirement("nexo:manifest-sandbox-denylist")
+@pytest.mark.parametrize("kind", ["read_path", "write_path", "run"])
+def test_a_grant_of_what_nobody_may_see_is_a_refusal(kind: str) -> None:
+    found = confine(spec(), [Access(kind, "/etc")], operator(), Places())
+    assert found.refusal is not None and found.policy is None
+    assert (found.refusal.code, found.refusal.origin) == (Code.SANDBOX_UNAVAILABLE, Origin.POLICY)
+    assert found.refusal.detail["rule"] == "ResolvedPathHitsDenylist"
+    assert str(found).startswith("refused: it cannot be confined as asked: /etc must not be shown")
+
+
+@requirement("nexo:manifest-sandbox-denylist")
+def test_what_the_contract_itself_forbids_is_forbidden_behind_links_too(tmp_path: Path) -> None:
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "way").symlink_to(tmp_path / "vault")
+    asked = SandboxRequest(read=(str(tmp_path / "way"),))
+    assert policy_of(spec(asked)).read == (tmp_path / "way",)
+    refused = confine(spec(replace(asked, never=(str(tmp_path / "vault"),))), (), operator(), Places())
+    assert refused.refusal is not None and refused.refusal.detail["rule"] == "ResolvedPathHitsDenylist"
+
+
+@requirement("nexo:host-sandbox-state-dir")
+def test_the_folder_for_state_is_the_plugins_own(tmp_path: Path) -> None:
+    asked = SandboxRequest(read=("/usr/share",), write=("${state_dir}", "${state_dir}/cache", str(tmp_path)))
+    own = own_folder(tmp_path / "state", "p")
+    found = confine(spec(asked), (), operator(), Places(state=own))
+    assert found.policy is not None
+    assert (found.policy.state, found.policy.write, found.policy.read) == (own, (tmp_path,), (Path("/usr/share"),))
+    assert found.own == (own, own / "cache")
+    assert own == tmp_path / "state" / "plugins" / "p" and not own.exists()
+
+
+@requirement("nexo:host-sandbox-state-dir")
+def test_without_a_place_for_it_there_is_no_folder_for_state() -> None:
+    refusal = confine(spec(SandboxRequest(write=("${state_dir}",))), (), operator(), Places()).refusal
+    assert refusal is not None and refusal.detail["rule"] == "PathResolutionFailed"
+    assert "state_dir" in refusal.detail["hint"]
+
+
+def test_two_plugins_never_share_a_folder_whatever_they_are_called(tmp_path: Path) -> None:
+    names = ("acme/p", "acme", "..", ".", "a/../b", "acme%2Fp")
+    folders = {own_folder(tmp_path, name) for name in names}
+    assert len(folders) == len(names)
+    assert all(folder.parent == tmp_path / "plugins" for folder in folders)
+    assert all(os.path.normpath(folder) == str(folder) for folder in folders)
+
+
+def test_who_is_told_of_a_folder_for_its_configuration_can_write_it(tmp_path: Path) -> None:
+    told = (("KAGED_CONFIG_ROOT", "config.root"), ("KAGED_PROJECT_ROOT", "project.root"))
+    project = tmp_path / "project"
+    project.mkdir()
+    places = Places(state=tmp_path / "own", project=project)
+    found = confine(spec(env_facts=told), (), operator(), places)
+    assert found.policy is not None
+    assert (found.policy.state, found.own, found.policy.read) == (tmp_path / "own", (tmp_path / "own",), (project,))
+    unnamed = confine(spec(env_facts=told), (), operator(), Places())
+    assert unnamed.policy == Policy(package=Path("/p"))
+    untold = confine(spec(), (), operator(), places)
+    assert untold.policy == Policy(package=Path("/p"))
+
+
+def test_a_folder_that_the_contract_gives_the_plugin_is_made_for_it(tmp_path: Path) -> None:
+    granted = [Access("own_path", "~/.agents/plugins/p")]
+    found = confine(spec(), granted, operator(), Places(home=tmp_path))
+    folder = tmp_path / ".agents" / "plugins" / "p"
+    assert found.policy is not None
+    assert (found.policy.write, found.own, found.policy.state) == ((folder,), (folder,), None)
+
+
+# What it may reach and use up.
+
+
+@pytest.mark.parametrize(
+    ("granted", "own", "network"),
+    [
+        ([], {}, Network()),
+        ([Access("no_network")], {}, Network()),
+        ([Access("network")], {}, Network(Reach.ANY, private=("10.0.0.1:80",))),
+        (
+            [
+                Access("network", "API.example", 443),
+                Access("network", "api.example", 443),
+                Access("network", "b.example"),
+            ],
+            {},
+            Network(Reach.LISTED, (Door("api.example", 443), Door("b.example")), ("10.0.0.1:80",)),
+        ),
+        ([], {"network": ["a.example:1"]}, Network(Reach.LISTED, (Door("a.example", 1),), ("10.0.0.1:80",))),
+        (
+            [Access("network", "b.example")],
+            {"network": ["a.example:1"]},
+            Network(Reach.LISTED, (Door("b.example"), Door("a.example", 1)), ("10.0.0.1:80",)),
+        ),
+        ([Access("network", "b.example")], {"network": ["*"]}, Network(Reach.ANY, private=("10.0.0.1:80",))),
+        ([Access("network", "b.example")], {"network": ["host"]}, Network(Reach.HOST)),
+        ([Access("network", "bad host")], {}, Network()),
+        ([Access("network", "2130706433")], {}, Network()),
+    ],
+)
+def test_the_network_is_what_was_granted_and_what_the_operator_opens(
+    granted: list[Access], own: dict[str, Any], network: Network
+) -> None:
+    assert policy_of(spec(), tuple(granted), operator(private=("10.0.0.1:80",), **own)).network == network
+
+
+def test_a_host_that_is_none_is_left_out_and_named() -> None:
+    assert confine(spec(), [Access("network", "0x7f.1")], operator(), Places()).notes == (
+        "it may reach 0x7f.1, which is no name and no address of a host",
+    )
+
+
+@requirement("nexo:manifest-sandbox-network")
+def test_the_machines_own_network_is_for_those_whose_manifest_was_allowed_to_ask() -> None:
+    assert policy_of(spec(SandboxRequest(host_network=True))).network == Network(Reach.HOST)
+
+
+def test_limits_are_the_operators_for_all_and_for_one() -> None:
+    common = SandboxConfig.model_validate({"limits": {"memory": "512 MiB", "cpu": 2.0}})
+    own = PluginSandbox.model_validate({"limits": {"memory": "1 GiB", "processes": 9}})
+    assert policy_of(spec(), said=Operator(own, common)).limits == Limits(memory=1024 * MIB, cpu=2.0, processes=9)
+
+
+def test_the_more_particular_word_about_open_files_holds_and_less_than_usual_holds_as_well() -> None:
+    common = SandboxConfig.model_validate({"limits": {"open_files": 100, "memory": "64 MiB"}})
+    each = ProcessLimits(open_files=200)
+    own = PluginSandbox.model_validate({"limits": {"open_files": 300}})
+    usual = Limits(memory=64 * MIB)
+    assert policy_of(spec(), said=Operator(common=common)).limits == replace(usual, open_files=100)
+    assert policy_of(spec(), said=Operator(common=common, limits=each)).limits == replace(usual, open_files=200)
+    assert policy_of(spec(), said=Operator(own, common, limits=each)).limits == replace(usual, open_files=300)
+
+
+# What it comes to, in real children.
+
+
+READS = """
+def tool(name, params, m):
+    done = {}
+    for path in params["paths"]:
+        try:
+            done[path] = open(path).read()
+        except OSError as error:
+            done[path] = type(error).__name__
+    reply(m, done)
+"""
+
+
+def test_a_plugin_reads_what_was_granted_and_nothing_else(run: Run, tmp_path: Path) -> None:
+    for name in ("shown", "hidden"):
+        (tmp_path / name).mkdir(mode=0o755)
+        (tmp_path / name / "file").write_text(name)
+    paths = [str(tmp_path / name / "file") for name in ("shown", "hidden")]
+    asked = [f"read:fs:{tmp_path / name}" for name in ("shown", "hidden")]
+    root = write_kaged_plugin(tmp_path, body=READS, capabilities=asked)
+
+    async def read(**options: Any) -> list[str]:
+        async with Host.load(root, **options) as host:
+            return list((await host.call("echo", {"paths": paths})).values())
+
+    async def main() -> None:
+        assert await read(grants=asked[:1]) == ["shown", "FileNotFoundError"]
+        assert await read(grant_all=True) == ["shown", "hidden"]
+        assert await read(grants=asked[:1], unconfined=True) == ["shown", "hidden"]
+
+    run(main)
+
+
+def test_what_an_ainb_plugin_keeps_is_in_the_folder_its_contract_names(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = """
+    def cli_dispatch(params, m):
+        try:
+            open(os.path.expanduser("~/.agents-in-a-box/plugins/keeper/kept"), "w").write("mine")
+            said = b"kept"
+        except OSError as error:
+            said = type(error).__name__.encode()
+        reply(m, {"stdout": b64(said), "stderr": "", "exit_code": 0})
+    """
+    monkeypatch.setenv("HOME", str(tmp_path / "ada"))
+    capabilities = {"write_plugin_data": True}
+    root = write_ainb_plugin(tmp_path, "keeper", body, namespaces=["k"], capabilities=capabilities)
+
+    async def kept(grants: list[str]) -> str:
+        async with Host.load(root, grants=grants) as host:
+            return (await host.run_cli("k", [])).stdout.decode()
+
+    async def main() -> None:
+        assert await kept(["other"]) == "FileNotFoundError"
+        assert await kept(["write_plugin_data"]) == "kept"
+        folder = tmp_path / "ada" / ".agents-in-a-box" / "plugins" / "keeper"
+        assert ((folder / "kept").read_text(), folder.stat().st_mode & 0o777) == ("mine", 0o700)
+
+    run(main)
+
+
+LOOKS_AROUND = """
+def tool(body, m):
+    room = body["context"]["scratch_dir"]
+    open(room + "/mine", "w").close()
+    succeed(m, output({"rooms": sorted(os.listdir(os.path.dirname(os.path.dirname(room))))}))
+"""
+
+
+@pytest.mark.parametrize("confined", [True, False])
+def test_a_child_that_serves_one_org_sees_no_room_of_another(run: Run, tmp_path: Path, confined: bool) -> None:
+    exports = [export(permissions={"filesystem": "scratch"}, execution_class="worker")]
+    root = write_vai_plugin(tmp_path, LOOKS_AROUND, exports)
+
+    async def main(host: Host) -> None:
+        for org in ("one", "two"):
+            seen = await host.invoke("t", {}, org_id=org)
+        rooms = seen.value_or_raise()["structured_output"]["rooms"]
+        assert len(rooms) == (1 if confined else 2)
+
+    with_host(run, (host_of if confined else raw_host_of)(root), main)
+
+
+# What a start needs.
+
+
+def test_folders_are_made_for_the_plugins_user_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    make_own(folder, 2_000_000_001)
+    facts = folder.stat()
+    assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o777) == (2_000_000_001, 2_000_000_001, 0o700)
+    assert folder.parent.stat().st_uid == os.geteuid()
+    give(folder, 2_000_000_002)
+    assert folder.stat().st_uid == 2_000_000_001  # somebody's already
+    make_own(tmp_path / "c", None)
+    assert (tmp_path / "c").stat().st_uid == os.geteuid()
+
+
+def test_a_link_is_never_given_away(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(OSError, match="link"):
+        make_own(tmp_path / "link", 2_000_000_001)
+    assert (tmp_path / "real").stat().st_uid == os.geteuid()
+
+
+ENVIRON = {"HOME": "/home/ada", "TMPDIR": "/var/tmp/x", "PATH": "/usr/bin"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "home", "tmp"),
+    [
+        (None, "/home/ada", "/var/tmp/x"),
+        (Policy(Path("/p")), "/tmp", "/tmp"),
+        (Policy(Path("/p"), state=Path("/s")), "/s", "/tmp"),
+        (Policy(Path("/p"), read=(Path("/home/ada/notes"),)), "/home/ada", "/tmp"),
+        (Policy(Path("/p"), read=(Path("/home/bob/notes"),)), "/tmp", "/tmp"),
+    ],
+)
+def test_what_a_plugin_inherits_points_to_what_it_can_see(policy: Policy | None, home: str, tmp: str) -> None:
+    assert seen_inside(policy, ENVIRON, Path("/home/ada")) == {"HOME": home, "TMPDIR": tmp, "PATH": "/usr/bin"}
+    assert "TMPDIR" not in seen_inside(policy, {"HOME": "/home/ada"}, Path("/home/ada"))
+
+
+@pytest.mark.parametrize(
+    ("network", "there"),
+    [
+        (Network(), False),
+        (Network(Reach.LISTED, (Door("a.example"),)), True),
+        (Network(Reach.ANY), True),
+        (Network(Reach.HOST), False),
+    ],
+)
+def test_the_way_out_is_in_the_environment_of_those_who_have_one(network: Network, there: bool) -> None:
+    variables = dict(proxies(Policy(Path("/p"), network=network)))
+    assert ("HTTPS_PROXY" in variables) is there
+    assert proxies(None) == ()
+
+
+def test_how_it_is_shown() -> None:
+    assert Confinement(reason="ours").to_json() == {
+        "confined": "unconfined: ours",
+        "policy": None,
+        "scratch": False,
+        "notes": [],
+    }
+    policy = Policy(Path("/p"))
+    shown = {"confined": "confined", "policy": policy.to_json(), "scratch": True, "notes": []}
+    assert Confinement(policy, rooms=True).to_json() == shown
+
+
+@pytest.mark.parametrize("kinds", [(), ("scratch",), ("network", "scratch")])
+def test_rooms_are_for_those_who_were_granted_some(kinds: tuple[str, ...]) -> None:
+    assert confine(spec(), map(Access, kinds), operator(), Places()).rooms is ("scratch" in kinds)
+
+
+# What a plugin may have put into its own folders, and what belongs to the host.
+
+
+def test_no_link_in_a_plugins_own_folder_makes_the_host_give_something_away(tmp_path: Path) -> None:
+    victim, own = tmp_path / "victim", tmp_path / "own"
+    (victim / "inner").mkdir(parents=True)
+    make_own(own, 2_000_000_001)
+    (own / "way").symlink_to(victim)
+    for name in ("inner", "new"):
+        with pytest.raises(OSError, match="way"):
+            make_own(own, 2_000_000_001, ("way", name))
+    assert (os.stat(victim / "inner").st_uid, os.listdir(victim)) == (os.geteuid(), ["inner"])
+    # What a path would have led to.
+    (own / "way" / "new").mkdir()
+    assert sorted(os.listdir(victim)) == ["inner", "new"]
+
+
+def test_folders_within_a_plugins_own_are_its_users_on_the_whole_way(tmp_path: Path) -> None:
+    for _ in range(2):
+        make_own(tmp_path / "own", 2_000_000_001, ("a", "b"))
+    for name in ("own", "own/a", "own/a/b"):
+        facts = os.stat(tmp_path / name)
+        assert (facts.st_uid, facts.st_mode & 0o777) == (2_000_000_001, 0o700)
+
+
+@pytest.mark.parametrize("kind", ["read_path", "write_path"])
+def test_nothing_that_the_host_keeps_is_granted_and_around_it_it_is_hidden(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "state" / "secrets").mkdir(parents=True)
+    (tmp_path / "way").symlink_to(tmp_path / "state")
+    kept = Places(protected=Protected((Entry(str(tmp_path / "state"), "the host's state folder"),)))
+    for name in ("state", "state/secrets", "way/secrets"):
+        refused = confine(spec(), [Access(kind, str(tmp_path / name))], operator(), kept)
+        assert refused.refusal is not None and refused.refusal.detail["rule"] == "ResolvedPathHitsDenylist"
+        assert (
+            "the host's state folder" in refused.refusal.message and "no grant opens" in refused.refusal.detail["hint"]
+        )
+        assert confine(spec(), [Access(kind, str(tmp_path / name))], operator(), Places()).refusal is None
+    around = policy_of(spec(), (Access(kind, str(tmp_path)),), places=kept)
+    assert around.hidden == (str(tmp_path / "state"),)
+
+
+def test_a_protected_folder_that_is_not_there_yet_is_made_where_it_would_be_seen(tmp_path: Path) -> None:
+    """What is not there cannot be covered, and would be seen as soon as somebody makes it."""
+    (tmp_path / "project").mkdir()
+    missing = [tmp_path / "project" / "a" / "data", tmp_path / "elsewhere" / "data"]
+    kept = Places(protected=Protected(tuple(Entry(str(path), "data") for path in missing)))
+    found = confine(spec(), [Access("read_path", str(tmp_path / "project"))], operator(), kept)
+    assert [entry.path for entry in found.covered] == [str(missing[0])]
+    for entry in found.covered:
+        make_covered(entry)
+    assert [path.is_dir() for path in missing] == [True, False]
+    assert missing[0].stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(("kind", "made"), [("write_path", True), ("read_path", False)])
+def test_missing_settings_are_made_where_a_plugin_could_write_its_own(kind: str, made: bool, tmp_path: Path) -> None:
+    file = tmp_path / "plugbay.toml"
+    kept = Places(protected=Protected((Entry(str(file), "plugbay.toml", SETTINGS),)))
+    found = confine(spec(), [Access(kind, str(tmp_path))], operator(), kept)
+    for entry in found.covered:
+        make_covered(entry)
+        make_covered(entry)  # a second plugin may need it too
+    assert file.exists() is made
+    assert not made or (file.read_bytes(), file.stat().st_mode & 0o777) == (b"", 0o600)
+
+
+def test_no_link_that_a_plugin_left_has_a_protected_folder_made_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "way").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError):
+        make_covered(Entry(str(tmp_path / "way" / "data"), "data"))
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+def test_a_plugin_does_not_write_its_own_program(tmp_path: Path) -> None:
+    package = tmp_path / ".agents" / "p"
+    package.mkdir(parents=True)
+    plugin = replace(spec(), root=package)
+    told = confine(plugin, [Access("own_path", "~/.agents/p")], operator(), Places(home=tmp_path))
+    assert told.policy is not None and (told.policy.write, told.own) == ((), ())
+    assert "is its program" in told.notes[0]
+    assert confine(plugin, [Access("write_path", str(package))], operator(), Places()).refusal is not None
+    assert policy_of(spec(), (Access("write_path", str(package)),)).write == (package,)

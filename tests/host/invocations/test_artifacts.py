@@ -1,0 +1,118 @@
+"""Files that cross between host and room: inside, no links, and exactly what was said."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay.host.invocations import artifacts
+from plugbay.host.invocations.artifacts import Artifacts, BadArtifact
+from tests.support.requirements import requirement
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Path:
+    room = tmp_path / "inv_1"
+    (room / "out").mkdir(parents=True)
+    (room / "out" / "report.md").write_bytes(b"# Done\n")
+    (tmp_path / "secret").write_bytes(b"# Done\n")
+    return room
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Artifacts:
+    return Artifacts(lambda: tmp_path / "kept")
+
+
+def ref(path: str = "out/report.md", data: bytes = b"# Done\n", **more: Any) -> dict[str, Any]:
+    digest = hashlib.sha256(data).hexdigest()
+    return {"path": path, "media_type": "text/markdown", "size_bytes": len(data), "sha256": digest, **more}
+
+
+@requirement("vai:host-harness-artifacts")
+def test_an_artifact_is_kept_under_its_hash_and_outlives_the_room(room: Path, kept: Artifacts) -> None:
+    (found,) = kept.pick_up(room, [ref()])
+    (room / "out" / "report.md").unlink()
+    assert found == {**ref(), "asset_id": f"asset_{ref()['sha256']}"}
+    assert kept.path(found["asset_id"]).read_bytes() == b"# Done\n"
+    assert [path.name for path in kept.path(found["asset_id"]).parent.iterdir()] == [found["asset_id"]]
+
+
+@requirement("vai:host-harness-artifacts")
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (ref("../secret"), "does not stay inside"),
+        (ref("out/../../secret"), "does not stay inside"),
+        (ref("/etc/hostname"), "does not stay inside"),
+        (ref("link"), "cannot be read"),
+        (ref("folder/secret"), "cannot be read"),
+        (ref("out"), "is no file"),
+        (ref("pipe", b""), "is no file"),
+        (ref("never"), "cannot be read"),
+        (ref(size_bytes=6), "has 7 bytes, not 6"),
+        (ref(size_bytes=-1), "must have its size_bytes"),
+        (ref(size_bytes=True), "must have its size_bytes"),
+        (ref(sha256="0" * 64), "is not what its sha256 says"),
+        (ref(sha256="xyz"), "must have its sha256"),
+        (ref(""), "must have a path"),
+        (ref("a\0b"), "must have a path"),
+        (ref("."), "does not stay inside"),
+        (ref("a/" * 3_000), "^'.{0,120}cannot be read"),
+        ("out/report.md", "must be an object"),
+    ],
+)
+def test_an_artifact_that_is_not_what_it_says_is_refused(room: Path, kept: Artifacts, said: Any, why: str) -> None:
+    (room / "link").symlink_to("../secret")
+    (room / "folder").symlink_to("..")
+    os.mkfifo(room / "pipe")
+    assert (room / "link").read_bytes() == b"# Done\n"  # only the guard is in the way
+    with pytest.raises(BadArtifact, match=why):
+        kept.pick_up(room, [said])
+    assert not list((room.parent / "kept").glob("*"))
+
+
+@pytest.mark.parametrize("said", ["report.md", {"path": "x"}, [ref()] * (artifacts.MAX_ARTIFACTS + 1)])
+def test_artifacts_are_a_list_of_bounded_length(room: Path, kept: Artifacts, said: Any) -> None:
+    with pytest.raises(BadArtifact, match="must be a list"):
+        kept.pick_up(room, said)
+
+
+@requirement("vai:host-harness-artifacts")
+def test_a_file_that_is_mostly_holes_does_not_fill_the_disk(room: Path, kept: Artifacts) -> None:
+    """It takes nothing of the room's quota and would take all of its size where it is kept."""
+    os.truncate(room / "out" / "report.md", artifacts.MAX_BYTES + 1)
+    assert (room / "out" / "report.md").stat().st_blocks < 100
+    with pytest.raises(BadArtifact, match="together"):
+        kept.pick_up(room, [ref(size_bytes=artifacts.MAX_BYTES + 1)])
+    half = artifacts.MAX_BYTES // 2
+    with pytest.raises(BadArtifact, match="together"):
+        kept.pick_up(room, [ref(size_bytes=half), ref(size_bytes=half), ref(size_bytes=1)])
+    with pytest.raises(BadArtifact, match="bytes, not"):  # the positive control: two halves alone are not too many
+        kept.pick_up(room, [ref(size_bytes=half), ref(size_bytes=half)])
+    assert not (room.parent / "kept").exists()
+
+
+@pytest.mark.parametrize("asset_id", ["../secret", "/etc/passwd", "", "asset_", "asset_../secret", "asset_" + "A" * 64])
+def test_only_an_asset_id_names_an_asset(kept: Artifacts, asset_id: str) -> None:
+    with pytest.raises(BadArtifact, match="is no asset_id"):
+        kept.path(asset_id)
+
+
+def test_a_file_for_the_plugin_is_private_and_new(room: Path) -> None:
+    said = artifacts.write(room, "projection.json", b"{}", "application/json")
+    assert said == ref("projection.json", b"{}", media_type="application/json")
+    assert (room / "projection.json").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileExistsError):
+        artifacts.write(room, "projection.json", b"{}", "application/json")
+
+
+def test_a_file_in_the_room_of_another_user_is_that_users(room: Path) -> None:
+    os.chown(room, 2_000_000_001, 2_000_000_001)
+    artifacts.write(room, "projection.json", b"{}", "application/json")
+    facts = (room / "projection.json").stat()
+    assert (facts.st_uid, facts.st_mode & 0o777) == (2_000_000_001, 0o600)

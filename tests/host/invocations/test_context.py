@@ -1,0 +1,175 @@
+"""Who asks, what it may do, until when: with values only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugbay.host.invocations import context as contexts
+from plugbay.host.invocations.context import Delegation, Order, Permissions, Policy
+from plugbay.host.ports import InvocationRecord
+from plugbay.model.errors import Code, Failure
+from plugbay.model.spec import Export
+from tests.support.requirements import requirement
+
+ASKED = {
+    "network": "egress",
+    "filesystem": "scratch",
+    "gateway_api_scopes": ["chains:read", "runs:write"],
+    "secret_slots": ["jira_token"],
+}
+ALL = ("network", "filesystem=scratch", "scope=chains:read", "scope=runs:write", "secret=jira_token")
+
+
+def export(**facts: Any) -> Export:
+    return Export("tool", "t", facts={"execution_class": "worker", "permissions": ASKED, "timeout_ms": 20_000, **facts})
+
+
+@requirement("vai:host-permissions")
+@pytest.mark.parametrize(
+    ("granted", "policy", "scopes", "expected"),
+    [
+        (ALL, Policy(), None, Permissions("egress", "scratch", ("chains:read", "runs:write"), ("jira_token",))),
+        ((), Policy(), None, Permissions()),
+        (("network", "scope=runs:write"), Policy(), None, Permissions("egress", "none", ("runs:write",))),
+        (("scope=runs:write",), Policy(), None, Permissions()),
+        (ALL, Policy(network="none"), None, Permissions("none", "scratch", (), ("jira_token",))),
+        (
+            ALL,
+            Policy(gateway_api_scopes=("runs:write", "sessions:read")),
+            None,
+            Permissions("egress", "scratch", ("runs:write",), ("jira_token",)),
+        ),
+        (ALL, Policy(), ("chains:read",), Permissions("egress", "scratch", ("chains:read",), ("jira_token",))),
+        (
+            (*ALL, "filesystem=assets_ro", "scope=sessions:read", "secret=other"),
+            Policy(network="egress"),
+            None,
+            Permissions("egress", "scratch", ("chains:read", "runs:write"), ("jira_token",)),
+        ),
+    ],
+)
+def test_what_an_invocation_may_do_is_what_everybody_agrees_on(
+    granted: tuple[str, ...], policy: Policy, scopes: tuple[str, ...] | None, expected: Permissions
+) -> None:
+    assert contexts.effective(export(), granted, policy, scopes) == expected
+
+
+def test_an_export_that_asks_for_nothing_gets_nothing() -> None:
+    bare = Export("tool", "t", facts={"execution_class": "worker"})
+    assert contexts.requested(bare) == contexts.effective(bare, ALL, Policy(), None) == Permissions()
+
+
+@requirement("vai:host-execution-class")
+@pytest.mark.parametrize(
+    ("declared", "floor", "expected"),
+    [
+        ("inline", None, "inline"),
+        ("inline", "worker", "worker"),
+        ("worker", "isolated", "isolated"),
+        ("isolated", "inline", "isolated"),
+    ],
+)
+def test_the_more_isolated_class_wins(declared: str, floor: str | None, expected: str) -> None:
+    assert contexts.execution_class(declared, floor) == expected
+
+
+@requirement("vai:host-deadline-min")
+@pytest.mark.parametrize(
+    ("declared_ms", "policy_ms", "caller", "seconds"),
+    [
+        (20_000, None, None, 20.0),
+        (20_000, 5_000, None, 5.0),
+        (20_000, 60_000, None, 20.0),
+        (20_000, None, 1.5, 1.5),
+        (20_000, 5_000, 60.0, 5.0),
+        (9_000_000, None, 9_000.0, 3_600.0),
+        (20_000, None, -1.0, 0.0),
+    ],
+)
+def test_the_deadline_is_the_least_of_all_limits(
+    declared_ms: int, policy_ms: int | None, caller: float | None, seconds: float
+) -> None:
+    assert contexts.allowed_seconds(export(timeout_ms=declared_ms), Policy(timeout_ms=policy_ms), caller) == seconds
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [(0.0, "1970-01-01T00:00:00.000Z"), (1_700_000_000.9996, "2023-11-14T22:13:20.999Z")],
+)
+def test_moments_are_rfc_3339_in_utc(at: float, text: str) -> None:
+    assert contexts.moment(at) == text
+
+
+def test_ids_have_their_prefix_and_eighty_bits() -> None:
+    assert contexts.new_id("inv", bytes(range(contexts.ID_BYTES))) == "inv_00010203040506070809"
+    assert contexts.ID_BYTES * 8 >= 80
+
+
+def test_the_context_of_a_plain_call_is_an_order() -> None:
+    order = contexts.order_of({"session_id": "sess_1", "run_id": None, "delivery_id": "del_1", "attempt": 2})
+    assert order == Order(session_id="sess_1", execution_id="del_1", attempt=2)
+
+
+@pytest.mark.parametrize("name", ["invocation_id", "deadline_at", "gateway", "scratch_dir", "secrets", "binding"])
+def test_a_plain_call_cannot_say_what_only_the_host_says(name: str) -> None:
+    refused = contexts.order_of({name: "x"})
+    assert isinstance(refused, Failure) and refused.code == Code.INVALID_INPUT and name in refused.message
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        Order(org_id="a/b"),
+        Order(session_id="a:b"),
+        Order(chain_id=".."),
+        Order(run_id=""),
+        Order(trace_id="a b"),
+        Order(execution_id="x" * 201),
+        Order(org_id=7),  # type: ignore[arg-type]
+        Order(attempt=0),
+        Order(attempt=True),
+    ],
+)
+def test_an_order_with_ids_that_are_none_is_refused(order: Order) -> None:
+    assert contexts.order_problem(order) is not None
+    assert contexts.order_problem(Order(org_id="org_1", execution_id="exec-1.a")) is None
+
+
+@requirement("vai:host-context")
+def test_every_key_of_the_context_is_there_null_where_it_does_not_apply() -> None:
+    record = InvocationRecord(
+        invocation_id="inv_1",
+        trace_id="tr_1",
+        export_kind="hook",
+        export_id="h",
+        package_id="acme/p",
+        package_version="1.0.0",
+        binding_id=None,
+        execution_class="worker",
+        org_id="org_1",
+        project_id=None,
+        session_id=None,
+        chain_id="ch_1",
+        run_id=None,
+        execution_id="del_1",
+        retry_count=0,
+        started_at="2026-03-12T20:00:00.000Z",
+        permissions={},
+        narrowed=False,
+    )
+    context = contexts.context_object(record, Permissions(), "2026-03-12T20:00:15.000Z", None, Delegation())
+    assert context == {
+        "invocation_id": "inv_1",
+        "trace_id": "tr_1",
+        "org_id": "org_1",
+        "project_id": None,
+        "session_id": None,
+        "chain_id": "ch_1",
+        "run_id": None,
+        "deadline_at": "2026-03-12T20:00:15.000Z",
+        "scratch_dir": None,
+        "gateway": {"base_url": None, "delegation_token": None, "scopes": []},
+        "permissions": {"network": "none", "filesystem": "none"},
+    }

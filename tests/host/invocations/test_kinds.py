@@ -1,0 +1,471 @@
+"""The four kinds of work: what is asked, when a result counts, and what is gone on from."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay import Host
+from plugbay.host.invocations.context import ExportBinding
+from plugbay.host.invocations.kinds import MAX_CHECKPOINT, MAX_INLINE
+from plugbay.host.invocations.means import Gateway
+from plugbay.host.invocations.records import MemoryCheckpoints, MemoryTokens
+from plugbay.host.ports import Journey
+from plugbay.model.errors import Code
+from tests.support.invoking import COUNTS, SCRATCH, host_of, raw_host_of, records, rooms, with_host
+from tests.support.loops import Run
+from tests.support.patience import until
+from tests.support.requirements import requirement
+from tests.support.vai import export, write_vai_plugin
+
+# Tools.
+
+
+@requirement("vai:host-tool-output")
+@pytest.mark.parametrize(
+    ("result", "path"),
+    [
+        ("output({'n': 'one'})", "structured_output/n"),
+        ("output({})", "structured_output"),
+        ("output(None)", "structured_output"),
+        ("'text'", "no object"),
+        ("{'content': 'text'}", "content must be a list"),
+        ("output({'n': 1}, is_error='no')", "is_error and retryable"),
+    ],
+)
+def test_an_output_that_breaks_its_schema_is_no_success(run: Run, tmp_path: Path, result: str, path: str) -> None:
+    schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    own = {"output_schema": "schemas/out.json"}
+    body = f"def tool(body, m): succeed(m, {result})"
+    root = write_vai_plugin(tmp_path, body, [export(own=own)], schemas={"out": schema})
+
+    async def main(host: Host) -> None:
+        outcome = await host.invoke("t", {})
+        assert outcome.failure is not None and outcome.failure.code == Code.PLUGIN_ERROR
+        assert path in outcome.failure.message
+        (record,) = outcome.records
+        assert (record.status, record.error_code) == ("failed", "tool.invalid_output")
+
+    with_host(run, host_of(root), main)
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ("output({'n': 1})", {"n": 1}),
+        ("{'structured_output': {'n': 1}}", {"n": 1}),
+        ("{'content': [], 'is_error': True}", None),
+    ],
+)
+def test_an_output_that_fits_comes_with_all_its_fields(run: Run, tmp_path: Path, result: str, expected: Any) -> None:
+    schema = {"type": "object", "required": ["n"]}
+    own = {"output_schema": "schemas/out.json"}
+    body = f"def tool(body, m): succeed(m, {result})"
+    root = write_vai_plugin(tmp_path, body, [export(own=own)], schemas={"out": schema})
+
+    async def main(host: Host) -> None:
+        said = await host.call("t", {})
+        assert sorted(said) == ["content", "is_error", "retryable", "structured_output"]
+        assert said["structured_output"] == expected
+
+    with_host(run, host_of(root), main)
+
+
+# Hooks.
+
+
+@requirement("vai:host-hook-delivery")
+def test_a_hook_is_told_which_delivery_this_is_and_acknowledges(run: Run, tmp_path: Path) -> None:
+    body = """
+    def hook(body, m):
+        event(m, delivery=[body["delivery_id"], body["attempt"], body["event"]["type"]])
+        respond(m, status="ack")
+    """
+    root = write_vai_plugin(tmp_path, body, [export("h", "hook")])
+
+    async def main(host: Host) -> None:
+        heard: list[Any] = []
+        event = {"type": "run.completed", "occurred_at": "2026-03-12T19:00:00Z", "subject": {"kind": "run", "id": "r"}}
+        for attempt in (1, 2):
+            result = await host.invoke("h", event, execution_id="del_1", attempt=attempt, on_progress=heard.append)
+            assert result.status == "succeeded" and result.value() == {}
+        assert [item["delivery"] for item in heard] == [["del_1", 1, "run.completed"], ["del_1", 2, "run.completed"]]
+        assert {record.execution_id for record in records(host)} == {"del_1"}
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-hook-outcome")
+@pytest.mark.parametrize(
+    ("ending", "status", "retryable"),
+    [
+        ('respond(m, status="succeeded")', "succeeded", False),
+        ('end(m, "failed")', "failed", False),
+        ('end(m, "retryable_failure")', "retryable_failure", True),
+        ("os._exit(3)", "retryable_failure", True),
+        ('send(type="response", id=m["id"], ok=True, body={"status": "fine"})', "retryable_failure", True),
+        ("cancels[m['id']].wait()", "cancelled", True),
+    ],
+)
+def test_how_a_delivery_ends_says_whether_it_is_worth_another(
+    run: Run, tmp_path: Path, ending: str, status: str, retryable: bool
+) -> None:
+    root = write_vai_plugin(tmp_path, f"def hook(body, m): {ending}", [export("h", "hook")])
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("h", {"type": "run.completed"}, timeout=1 if status == "cancelled" else None)
+        assert [record.status for record in result.records] == [status]
+        assert (result.failure is not None and result.failure.retryable) is retryable
+
+    with_host(run, host_of(root), main)
+
+
+# Compactors.
+
+
+def block(text: str, kind: str = "input") -> dict[str, Any]:
+    return {"kind": kind, "content": [{"type": "text", "text": text}]}
+
+
+def compaction(blocks: list[Any], pinned: list[Any] | None = None, limit: int = 100_000_000) -> dict[str, Any]:
+    projection = {"blocks": blocks, "pinned_items": pinned or []}
+    policy = {"retain_system": True}
+    return {
+        "source": {"chain_id": "ch_1", "projection": projection},
+        "target": {"max_input_tokens": limit},
+        "policy": policy,
+    }
+
+
+READS = """
+import hashlib
+
+def compactor(body, m):
+    projection = body["source"]["projection"]
+    event(m, transport=projection["transport"], estimate=projection["token_estimate"])
+    if projection["transport"] == "artifact":
+        ref = projection["artifact"]
+        data = open(os.path.join(body["context"]["scratch_dir"], ref["path"]), "rb").read()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (ref["size_bytes"], ref["sha256"])
+        projection = json.loads(data)
+    succeed(m, {"seed_blocks": projection["blocks"][:1], "summary": {"text": body["compaction_id"]}})
+"""
+
+
+@requirement("vai:host-compactor-projection")
+def test_a_large_conversation_goes_through_the_room_with_the_same_result(run: Run, tmp_path: Path) -> None:
+    exports = [export("c", "compactor", permissions=SCRATCH), export("d", "compactor")]
+    root = write_vai_plugin(tmp_path, READS, exports)
+    small = [block("first"), block("x")]
+    large = [block("first"), block("x" * MAX_INLINE)]
+    pinned = [block("keep me")]
+
+    async def main(host: Host) -> None:
+        heard: list[Any] = []
+        results = [
+            (await host.invoke(name, compaction(blocks, pinned), on_progress=heard.append)).value_or_raise()
+            for name, blocks in (("c", small), ("c", large), ("d", large))
+        ]
+        assert [event["transport"] for event in heard] == ["inline", "artifact", "inline"]
+        assert heard[1]["estimate"] == heard[2]["estimate"] > MAX_INLINE // 4
+        assert [result["seed_blocks"] for result in results] == [[block("first"), block("keep me")]] * 3
+        assert all(result["summary"]["text"].startswith("cmp_") for result in results)
+        assert {record.chain_id for record in records(host)} == {"ch_1"}
+        await until(lambda: not rooms(root))
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-seed")
+def test_a_seed_that_breaks_a_rule_is_a_failure_and_not_tried_again(run: Run, tmp_path: Path) -> None:
+    body = """
+    def compactor(body, m):
+        diagnostics = {"output_tokens_estimate": 1}
+        succeed(m, {"seed_blocks": body["source"]["projection"]["blocks"], "diagnostics": diagnostics})
+    """
+    root = write_vai_plugin(tmp_path, body, [export("c", "compactor")])
+
+    async def main(host: Host) -> None:
+        too_long = await host.invoke("c", compaction([block("x" * 1000)], limit=100))
+        unpaired = await host.invoke("c", compaction([{"kind": "tool_call", "tool_call_id": "c1", "name": "t"}]))
+        for result, why in ((too_long, "host's estimate"), (unpaired, "has no result")):
+            assert result.failure is not None and why in result.failure.message
+            assert [(record.status, record.error_code) for record in result.records] == [
+                ("failed", "compactor.invalid_seed")
+            ]
+        good = await host.invoke("c", compaction([block("x" * 1000)], limit=1000))
+        assert good.value()["token_estimate"] <= 1000
+
+    with_host(run, host_of(root), main)
+
+
+def test_a_compactor_that_crashes_is_tried_again_under_the_same_id(run: Run, tmp_path: Path) -> None:
+    body = (
+        COUNTS
+        + """
+def compactor(body, m):
+    if count() < 2:
+        os._exit(3)
+    succeed(m, {"seed_blocks": [{"kind": "input", "content": []}], "summary": {"text": body["compaction_id"]}})
+"""
+    )
+    root = write_vai_plugin(tmp_path, body, [export("c", "compactor")])
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("c", {**compaction([block("x")]), "compaction_id": "cmp_1"})
+        assert result.value_or_raise()["summary"]["text"] == "cmp_1"
+        assert [record.status for record in result.records] == ["retryable_failure", "succeeded"]
+
+    with_host(run, raw_host_of(root), main)
+
+
+# Harnesses.
+
+CHECKPOINT = {"kind": "checkpoint", "data": {"cursor": 12}}
+
+SAYS = """
+def harness(body, m):
+    said = {name: body.get(name) for name in ("mode", "target", "trigger", "policy", "checkpoint")}
+    result = {"checkpoint": {"kind": "checkpoint", "data": {"cursor": 12}}, "summary": {"text": "all done"}}
+    succeed(m, {**result, "artifacts": [], "said": said})
+"""
+
+
+@requirement("vai:host-harness-modes")
+def test_a_harness_is_started_with_its_target_and_its_trigger(run: Run, tmp_path: Path) -> None:
+    root = write_vai_plugin(tmp_path, SAYS, [export("x", "harness")])
+    trigger = {"type": "user_request", "input": [{"type": "text", "text": "fix it"}]}
+    policy = {"max_depth": 4, "max_child_runs": 12, "allow_compaction": True}
+
+    async def main(host: Host) -> None:
+        target = {"session_id": "sess_1", "chain_id": "ch_1", "execution_id": "exec_1"}
+        result = await host.invoke("x", {"target": target, "trigger": trigger, "policy": policy})
+        said = result.value_or_raise()["said"]
+        assert said == {"mode": "start", "target": target, "trigger": trigger, "policy": policy, "checkpoint": None}
+        (record,) = result.records
+        assert (record.execution_id, record.session_id, record.chain_id) == ("exec_1", "sess_1", "ch_1")
+        assert await host.invocations.checkpoints.load("exec_1") == Journey(trigger, CHECKPOINT, "all done")
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-harness-resume")
+@pytest.mark.parametrize(
+    ("fidelity", "left", "expected"),
+    [
+        ("checkpoint", Journey({"type": "a"}, CHECKPOINT), {"trigger": {"type": "a"}, "checkpoint": CHECKPOINT}),
+        ("lossless", Journey({"type": "a"}, CHECKPOINT), {"trigger": {"type": "a"}, "checkpoint": CHECKPOINT}),
+        ("checkpoint", Journey({"type": "a"}), None),
+        ("lossless", None, None),
+        ("prompt_replay", Journey({"type": "a"}), {"trigger": {"type": "a"}, "checkpoint": None}),
+        ("prompt_replay", None, None),
+        (
+            "summary_reseed",
+            Journey({"type": "a"}, None, "so far"),
+            {
+                "trigger": {"type": "summary_reseed", "input": [{"type": "text", "text": "so far"}]},
+                "checkpoint": None,
+            },
+        ),
+        ("summary_reseed", Journey({"type": "a"}, CHECKPOINT), None),
+    ],
+)
+def test_what_a_harness_goes_on_from_is_a_matter_of_its_fidelity(
+    run: Run, tmp_path: Path, fidelity: str, left: Journey | None, expected: dict[str, Any] | None
+) -> None:
+    root = write_vai_plugin(tmp_path, SAYS, [export("x", "harness", own={"fidelity": fidelity})])
+    checkpoints = MemoryCheckpoints()
+
+    async def main(host: Host) -> None:
+        if left is not None:
+            await checkpoints.save("exec_1", left)
+        result = await host.invoke("x", {"mode": "resume", "target": {"execution_id": "exec_1"}})
+        if expected is None:
+            assert result.failure is not None and result.failure.code == Code.NOT_FOUND
+            assert [record.error_code for record in result.records] == ["harness.nothing_to_resume"]
+        else:
+            said = result.value_or_raise()["said"]
+            assert said["mode"] == "resume" and {name: said[name] for name in expected} == expected
+
+    with_host(run, host_of(root, checkpoints=checkpoints), main)
+
+
+@requirement("vai:host-harness-checkpoint")
+def test_a_checkpoint_is_kept_while_the_harness_runs_and_a_crash_goes_on_from_it(run: Run, tmp_path: Path) -> None:
+    body = (
+        COUNTS
+        + """
+def harness(body, m):
+    if count() == 1:
+        send(type="event", request_id=m["id"], event={"type": "checkpoint", "checkpoint": {"kind": "k", "data": 7}})
+        while not os.path.exists("go"):
+            time.sleep(0.005)
+        os._exit(3)
+    succeed(m, {"said": [body["mode"], body["checkpoint"]], "artifacts": []})
+"""
+    )
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness")])
+
+    async def main(host: Host) -> None:
+        task = asyncio.ensure_future(host.invoke("x", {}, execution_id="exec_1"))
+        kept = host.invocations.checkpoints._journeys  # type: ignore[attr-defined]
+        await until(lambda: kept.get("exec_1", Journey()).checkpoint is not None)
+        assert not task.done()
+        (root / "go").touch()
+        result = await task
+        assert result.value_or_raise()["said"] == ["resume", {"kind": "k", "data": 7}]
+        assert [record.status for record in result.records] == ["retryable_failure", "succeeded"]
+
+    with_host(run, raw_host_of(root), main)
+
+
+@pytest.mark.parametrize("status", ["retryable_failure", "cancelled"])
+def test_a_checkpoint_that_comes_with_a_failure_is_kept_too(run: Run, tmp_path: Path, status: str) -> None:
+    body = (
+        COUNTS
+        + f"""
+def harness(body, m):
+    if count() == 1:
+        end(m, {status!r}, result={{"checkpoint": {{"kind": "k", "data": 7}}}})
+    else:
+        succeed(m, {{"said": body.get("checkpoint"), "artifacts": []}})
+"""
+    )
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness")])
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("x", {}, execution_id="exec_1")
+        assert len(result.records) == (2 if status == "retryable_failure" else 1)
+        journey = await host.invocations.checkpoints.load("exec_1")
+        assert journey is not None and journey.checkpoint == {"kind": "k", "data": 7}
+
+    with_host(run, raw_host_of(root), main)
+
+
+def test_a_harness_without_a_checkpoint_is_never_started_again(run: Run, tmp_path: Path) -> None:
+    body = COUNTS + "\ndef harness(body, m):\n    count()\n    os._exit(3)\n"
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness")])
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("x", {})
+        assert result.status == "failed" and len(result.records) == 1 and (root / "count").read_text() == "x"
+
+    with_host(run, raw_host_of(root), main)
+
+
+@requirement("vai:host-harness-checkpoint")
+def test_a_checkpoint_that_is_none_or_too_large_is_not_kept(run: Run, tmp_path: Path) -> None:
+    body = f"""
+    LARGE = {{"kind": "k", "data": "x" * {MAX_CHECKPOINT}}}
+
+    def harness(body, m):
+        for checkpoint in (LARGE, "text", {{"data": 1}}):
+            send(type="event", request_id=m["id"], event={{"type": "checkpoint", "checkpoint": checkpoint}})
+        succeed(m, {{"checkpoint": LARGE if body["trigger"]["type"] == "large" else None, "artifacts": []}})
+    """
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness")])
+
+    async def main(host: Host) -> None:
+        assert (await host.invoke("x", {}, execution_id="exec_1")).status == "succeeded"
+        journey = await host.invocations.checkpoints.load("exec_1")
+        assert journey is not None and journey.checkpoint is None
+        assert host.journal.counts("acme/p")["event_refused"] == 3
+        result = await host.invoke("x", {"trigger": {"type": "large"}})
+        assert [record.error_code for record in result.records] == ["harness.invalid_checkpoint"]
+
+    with_host(run, host_of(root), main)
+
+
+def test_no_org_goes_on_from_what_another_one_left_under_the_same_id(run: Run, tmp_path: Path) -> None:
+    body = """
+    def harness(body, m):
+        mine = {"kind": "k", "data": body["context"]["org_id"]}
+        succeed(m, {"checkpoint": body.get("checkpoint") or mine, "artifacts": []})
+    """
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness")])
+    resume = {"mode": "resume", "target": {"execution_id": "exec_1"}}
+
+    async def main(host: Host) -> None:
+        await host.invoke("x", {"target": {"execution_id": "exec_1"}}, org_id="org_1")
+        others: tuple[dict[str, Any], ...] = ({"org_id": "org_2"}, {}, {"binding": ExportBinding(org_id="org_2")})
+        own: tuple[dict[str, Any], ...] = ({"org_id": "org_1"}, {"binding": ExportBinding(org_id="org_1")})
+        for order in others:
+            refused = await host.invoke("x", resume, **order)
+            assert refused.record is not None and refused.record.error_code == "harness.nothing_to_resume"
+        for order in own:
+            resumed = await host.invoke("x", resume, **order)
+            assert resumed.value_or_raise()["checkpoint"] == {"kind": "k", "data": "org_1"}
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-harness-policy")
+def test_the_limits_of_a_harness_are_in_the_claims_of_its_token(run: Run, tmp_path: Path) -> None:
+    body = "def harness(body, m):\n    event(m)\n    succeed(m, {'artifacts': []})\n"
+    asked = {"network": "egress", "gateway_api_scopes": ["runs:write"]}
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness", permissions=asked)])
+    policy = {"max_depth": 4, "max_child_runs": 12, "allow_compaction": False}
+    tokens = MemoryTokens()
+    seen: list[Any] = []
+
+    async def main(host: Host) -> None:
+        host.invocations.gateway = Gateway("https://gateway.example", tokens)
+        await host.invoke(
+            "x", {"policy": policy}, execution_id="exec_1", on_progress=lambda _: seen.extend(tokens._claims.values())
+        )
+        assert [(claims["policy"], claims["execution_id"]) for claims in seen] == [(policy, "exec_1")]
+
+    with_host(run, host_of(root), main)
+
+
+@requirement("vai:host-harness-artifacts")
+def test_what_a_harness_leaves_is_picked_up_before_its_room_is_gone(run: Run, tmp_path: Path) -> None:
+    body = """
+    import hashlib
+
+    def harness(body, m):
+        path = os.path.join(body["context"]["scratch_dir"], "report.md")
+        with open(path, "wb") as file:
+            file.write(b"# Done")
+        digest = hashlib.sha256(b"# Done").hexdigest() if body["trigger"]["type"] == "good" else "0" * 64
+        ref = {"path": "report.md", "media_type": "text/markdown", "size_bytes": 6, "sha256": digest}
+        succeed(m, {"artifacts": [ref]})
+    """
+    exports = [export("x", "harness", permissions=SCRATCH), export("y", "harness")]
+    root = write_vai_plugin(tmp_path, body, exports)
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("x", {"trigger": {"type": "good"}})
+        (ref,) = result.value_or_raise()["artifacts"]
+        assert ref["asset_id"] == f"asset_{hashlib.sha256(b'# Done').hexdigest()}"
+        await until(lambda: not rooms(root))
+        assert host.invocations.artifacts.path(ref["asset_id"]).read_bytes() == b"# Done"
+        bad = await host.invoke("x", {"trigger": {"type": "bad"}})
+        assert [record.error_code for record in bad.records] == ["harness.invalid_artifact"]
+
+    with_host(run, host_of(root), main)
+
+
+def test_a_harness_without_a_room_leaves_no_artifacts(run: Run, tmp_path: Path) -> None:
+    body = "def harness(body, m): succeed(m, {'artifacts': [{'path': '/etc/hostname'}]})"
+    root = write_vai_plugin(tmp_path, body, [export("x", "harness")])
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("x", {})
+        assert [record.error_code for record in result.records] == ["harness.invalid_artifact"]
+
+    with_host(run, host_of(root), main)
+
+
+def test_the_id_of_work_can_be_an_id(run: Run, tmp_path: Path) -> None:
+    root = write_vai_plugin(tmp_path, SAYS, [export("x", "harness")])
+
+    async def main(host: Host) -> None:
+        result = await host.invoke("x", {"target": {"execution_id": "../../etc"}})
+        assert result.failure is not None and result.failure.code == Code.INVALID_INPUT
+
+    with_host(run, host_of(root), main)

@@ -1,0 +1,141 @@
+"""A plugin's secrets are taken out of what it says. Values first, then a real child that prints its key everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay import Host
+from plugbay.host.config import settings_files
+from plugbay.host.recording.redaction import HIDDEN, PASSING, Discretion
+from plugbay.model.errors import Code, Failure
+from tests.support.kaged import write_kaged_plugin
+from tests.support.loops import Run
+from tests.support.patience import until
+from tests.support.requirements import requirement
+
+KEY = "sk-0123456789"
+LEAKS = """
+def tool(name, params, m):
+    key = greeting["system_config"]["key"]
+    print("using", key, file=sys.stderr, flush=True)
+    print("noise", key, flush=True)
+    if params.get("die"):
+        os._exit(3)
+    fail(m, -32000, "bad key " + key, tried=[key])
+"""
+
+
+@pytest.mark.parametrize(
+    ("secrets", "said", "told"),
+    [
+        ({"key": KEY}, f"a {KEY} b {KEY}", f"a {HIDDEN} b {HIDDEN}"),
+        ({"a": "secret", "b": "secretive"}, "secretive", HIDDEN),
+        ({"deep": {"list": ["swordfish"]}}, {"swordfish": ["swordfish", 1, None]}, {HIDDEN: [HIDDEN, 1, None]}),
+        ({"pin": 123456}, "pin 123456", f"pin {HIDDEN}"),
+        ({"pin": "123456"}, [123456, 5123456.5, 12345, True], [HIDDEN, f"5{HIDDEN}.5", 12345, True]),
+        ({"pem": "BEGIN KEY\nabcdefgh\nEND KEY"}, "abcdefgh", HIDDEN),
+        ({"short": "abc"}, "abc", "abc"),
+        ({}, "anything", "anything"),
+        (None, "anything", "anything"),
+    ],
+)
+def test_what_a_plugin_says_is_told_without_its_secrets(secrets: Any, said: Any, told: Any) -> None:
+    assert Discretion(secrets).value(said) == told
+
+
+def test_a_failure_keeps_everything_else() -> None:
+    failure = Failure(Code.OVERLOADED, f"no {KEY}", plugin="p", retryable=True, retry_after_ms=5, detail={"a": KEY})
+    told = Discretion({"key": KEY}).failure(failure)
+    assert told == Failure(
+        Code.OVERLOADED, f"no {HIDDEN}", plugin="p", retryable=True, retry_after_ms=5, detail={"a": HIDDEN}
+    )
+    assert Discretion({}).failure(failure) is failure
+
+
+def test_a_secret_that_becomes_known_later_is_told_no_more() -> None:
+    discretion = Discretion()
+    assert not discretion.knows_any and discretion.line(b"a " + KEY.encode()) == b"a " + KEY.encode()
+    discretion.learn({"key": KEY})
+    assert discretion.knows_any and discretion.line(b"a " + KEY.encode() + b"\xff") == b"a ***\xff"
+
+
+def test_a_line_without_secrets_stays_the_same_bytes() -> None:
+    line = b"\xff\xfe nothing to see"
+    assert Discretion({"key": KEY}).line(line) is line
+
+
+@requirement("vai:host-redaction-forms")
+def test_a_secret_in_base64_or_in_a_url_is_a_secret_too() -> None:
+    discretion = Discretion({"key": "swordfish/1+2"})
+    for said in ("c3dvcmRmaXNoLzErMg==", "swordfish%2F1%2B2", "swordfish%2f1%2b2"):
+        assert HIDDEN in discretion.text(f"<{said}>")
+    assert discretion.text("c29tZXRoaW5nIGVsc2U=") == "c29tZXRoaW5nIGVsc2U="
+
+
+def test_a_token_is_told_to_nobody_while_it_lives_and_forgotten_after_many_others() -> None:
+    discretion = Discretion({"key": KEY})
+    tokens = [f"{number:04d}-is-the-token" for number in range(PASSING + 2)]
+    for token in tokens:
+        discretion.learn(None, (token,))
+    for token in tokens[1:]:
+        discretion.dead(token)
+        discretion.dead(token)
+    assert discretion.text(f"{tokens[-1]} {tokens[2]} {KEY}") == f"{HIDDEN} {HIDDEN} {HIDDEN}"
+    assert discretion.text(tokens[0]) == HIDDEN  # however many others have come and gone
+    assert discretion.text(tokens[1]) == tokens[1]
+
+
+@requirement("vai:host-redaction-forms")
+def test_a_secret_that_a_diagnosis_cut_short_is_not_told_either() -> None:
+    discretion = Discretion({"key": "swordfish/and/sharks+2"})
+    for size in range(8, len("swordfish/and/sharks+2") + 1):
+        cut = "swordfish/and/sharks+2"[:size]
+        assert discretion.text(f"bad {cut!r}, {cut}") == f"bad '{HIDDEN}', {HIDDEN}"
+        assert discretion.line(f"key {cut}…".encode()) == f"key {HIDDEN}…".encode()
+    assert discretion.line(b"swordfish%2Fand%2Fsha") == HIDDEN.encode()
+    assert discretion.text("swords and sharks") == "swords and sharks"
+
+
+def test_what_is_data_loses_whole_secrets_only() -> None:
+    discretion = Discretion({"url": "https://hooks.example/T0/secret"})
+    said = {"url": "https://hooks.example/", "result": "https://hooks.example/T0/secret"}
+    assert discretion.value(said) == {"url": "https://hooks.example/", "result": HIDDEN}
+    left = {"result": {"next": "https://hooks.example/"}, "hint": "https://hooks.example/"}
+    told = discretion.failure(Failure(Code.PLUGIN_ERROR, "no", detail=left))
+    assert told.detail == {"result": {"next": "https://hooks.example/"}, "hint": HIDDEN}
+
+
+@requirement("kaged:secrets-never-told")
+def test_a_plugin_that_prints_its_key_does_not_make_the_host_repeat_it(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = {"type": "object", "properties": {"key": {"type": "string"}}}
+    root = write_kaged_plugin(tmp_path, body=LEAKS, system_config_schema=schema)
+    settings_files.save_secrets(tmp_path / "state", "p", {"key": KEY})
+    heard: list[Any] = []
+
+    async def main() -> None:
+        async with Host.load(root, state_dir=tmp_path / "state") as host:
+            events = host.subscribe("plugin.lifecycle.>")
+
+            async def listen() -> None:
+                async for event in events:
+                    heard.append(event.payload)
+
+            listener = asyncio.ensure_future(listen())
+            heard.append((await host.attempt("echo", {})).failure)
+            heard.append((await host.attempt("echo", {"die": True})).failure)
+            await until(lambda: any("stderr_tail" in str(item) and "exit_code" in str(item) for item in heard[2:]))
+            listener.cancel()
+            heard.extend(host.call_log.records)  # type: ignore[attr-defined]
+
+    with caplog.at_level(logging.DEBUG):
+        run(main)
+    assert HIDDEN in str(heard) and HIDDEN in caplog.text
+    assert KEY not in str(heard) + caplog.text + json.dumps([str(item) for item in heard])

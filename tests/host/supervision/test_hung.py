@@ -1,0 +1,210 @@
+"""The verdict on a silent plugin, row by row, and what holds for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugbay.host.supervision.hung import LOOK_SECONDS, UNREAD_SECONDS, Facts, Hung, Look, Rule, TimedOut, judge
+
+PROBED = Rule(has_probe=True, patience=30, call=10, interval=20, answer=5)
+ASKED_LATE = replace(PROBED, interval=None)
+UNPROBED = Rule(has_probe=False, patience=30, call=10)
+SLOW = replace(UNPROBED, call=600)
+
+FIRST, SECOND = TimedOut("InvokeTool a", 100, 110), TimedOut("InvokeTool b", 105, 115)
+"""Two overlapping calls that ran into their timeouts."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "why"),
+    [
+        (
+            UNPROBED,
+            Facts(110, 99, stopped=True),
+            "its process is stopped (state T); not one byte came from it for 11 s",
+        ),
+        (PROBED, Facts(110, 99, stopped=True, working_since=105, owed=1), "its process is stopped"),
+        (
+            UNPROBED,
+            Facts(115, 99, timed_out=(FIRST, SECOND)),
+            "InvokeTool a was not answered within 10 s, and InvokeTool b",
+        ),
+        (
+            UNPROBED,
+            Facts(115, 99, timed_out=(FIRST, SECOND), working_since=106),
+            "InvokeTool b was not answered within 10 s",
+        ),
+        (SLOW, Facts(130, 99, timed_out=(FIRST, SECOND)), "not one byte came from it for 31 s"),
+        (
+            PROBED,
+            Facts(140, 99, timed_out=(FIRST,), probes=(110,)),
+            "InvokeTool a was not answered within 10 s, and a probe",
+        ),
+        (
+            PROBED,
+            Facts(140, 99, timed_out=(FIRST,), probes=(110,), working_since=111),
+            "a probe after that not within 30 s",
+        ),
+        (PROBED, Facts(140, 105, timed_out=(FIRST,), probes=(110,)), "a probe after that not within 30 s"),
+        (ASKED_LATE, Facts(140, 99, timed_out=(FIRST,), probes=(110,)), "not one byte came from it for 41 s"),
+        (PROBED, Facts(45, 9, probes=(20, 40)), "2 probes in a row were not answered, the first in 25 s"),
+        (PROBED, Facts(45, 9, probes=(20, 40), working_since=41), "2 probes in a row"),
+        (UNPROBED, Facts(20, 19, unread_since=10, owed=32), "read none of the answers to its own requests for 10 s"),
+    ],
+    ids=[
+        "stopped",
+        "stopped, whatever else it has to do",
+        "two calls in a row, without a probe",
+        "newer calls that wait change nothing",
+        "impatient callers, and 30 s of silence",
+        "a probe after a timeout",
+        "newer calls than the probe change nothing",
+        "a byte before the timeout changes nothing for the probe",
+        "a probe after a timeout, where an idle plugin is never asked",
+        "idle, and two probes",
+        "newer calls than the probes change nothing",
+        "it asks and reads no answers",
+    ],
+)
+def test_a_plugin_is_hung(rule: Rule, facts: Facts, why: str) -> None:
+    verdict = judge(rule, facts)
+    assert isinstance(verdict, Hung) and why in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "look"),
+    [
+        (UNPROBED, Facts(100, 10), Look(105)),
+        (UNPROBED, Facts(110, 99, timed_out=(FIRST,)), Look(115)),
+        (UNPROBED, Facts(115, 101, timed_out=(FIRST, SECOND)), Look(120)),
+        (UNPROBED, Facts(115, 99, timed_out=(FIRST, SECOND), working_since=90), Look(120)),
+        (UNPROBED, Facts(115, 99, timed_out=(FIRST, SECOND), owed=1), Look(120)),
+        (SLOW, Facts(115, 99, timed_out=(FIRST, SECOND)), Look(120)),
+        (SLOW, Facts(127, 99, timed_out=(FIRST, SECOND)), Look(130)),
+        (PROBED, Facts(110, 99, timed_out=(FIRST,), asked=95), Look(115, probe=True)),
+        (PROBED, Facts(139, 99, timed_out=(FIRST,), probes=(110,)), Look(140)),
+        (PROBED, Facts(150, 99, timed_out=(FIRST,), probes=(110,), working_since=109), Look(155)),
+        (PROBED, Facts(140, 111, timed_out=(FIRST,), probes=(110,), asked=135), Look(145)),
+        (PROBED, Facts(140, 99, timed_out=(FIRST,), probes=(110,), owed=1), Look(145)),
+        (PROBED, Facts(20, 9, asked=0), Look(25, probe=True)),
+        (PROBED, Facts(19, 9, asked=0), Look(20)),
+        (PROBED, Facts(20, 9, asked=0, working_since=1), Look(25)),
+        (ASKED_LATE, Facts(9000, 9), Look(9005)),
+        (PROBED, Facts(44, 9, probes=(20, 40), asked=40), Look(45)),
+        (PROBED, Facts(45, 30, probes=(20, 40), asked=40), Look(50)),
+        (PROBED, Facts(45, 9, probes=(20, 40), asked=40, working_since=15), Look(50)),
+        (replace(PROBED, interval=1), Facts(22, 9, probes=(20,), asked=20), Look(25)),
+        (UNPROBED, Facts(18, 9, unread_since=10, owed=32), Look(20)),
+    ],
+    ids=[
+        "idle, and nobody has asked it anything",
+        "one call, without a probe",
+        "a byte came while the first call ran",
+        "an older call is within its timeout",
+        "it waits for an answer of the host",
+        "impatient callers, and not 30 s of silence",
+        "the moment of the verdict is waited for",
+        "a call timed out: it is asked at once",
+        "the probe has time left",
+        "the probe is behind a call within its timeout",
+        "a byte came after the probe",
+        "it waits for an answer of the host, and was asked",
+        "idle: it is asked at its interval",
+        "idle: not before",
+        "busy: it is not asked",
+        "idle, where it is asked only after a timeout",
+        "idle, and the second probe has time left",
+        "idle, and a byte came between the probes",
+        "the probes are behind a call within its timeout",
+        "no second probe while the first has time",
+        "it asks and reads no answers, for less than the limit",
+    ],
+)
+def test_a_plugin_is_not_hung_and_looked_at_again(rule: Rule, facts: Facts, look: Look) -> None:
+    assert judge(rule, facts) == look
+
+
+TIMES = st.floats(0, 1000)
+CALLS = st.lists(st.tuples(TIMES, st.floats(0, 100)), max_size=4).map(
+    lambda pairs: tuple(sorted((TimedOut("c", sent, sent + took) for sent, took in pairs), key=lambda call: call.at))
+)
+RULES = st.builds(
+    Rule,
+    has_probe=st.booleans(),
+    patience=st.floats(0.1, 100),
+    call=st.floats(0.1, 100),
+    interval=st.none() | st.floats(0.1, 300),
+    answer=st.floats(0.1, 10),
+)
+PAST = st.builds(
+    Facts,
+    now=st.just(1100.0),
+    heard=TIMES,
+    stopped=st.booleans(),
+    unread_since=st.none() | TIMES,
+    owed=st.integers(0, 2),
+    working_since=st.none() | TIMES,
+    timed_out=CALLS,
+    probes=st.lists(TIMES, max_size=4).map(lambda sent: tuple(sorted(sent))),
+    asked=TIMES,
+)
+
+
+@given(RULES, PAST)
+def test_a_plugin_from_which_a_byte_has_just_come_is_not_hung(rule: Rule, facts: Facts) -> None:
+    heard_now = replace(facts, heard=facts.now, stopped=False, unread_since=None)
+    assert isinstance(judge(rule, heard_now), Look)
+
+
+@given(RULES, PAST)
+def test_a_stopped_plugin_is_hung_whatever_else_is_known(rule: Rule, facts: Facts) -> None:
+    assert isinstance(judge(rule, replace(facts, stopped=True)), Hung)
+
+
+@given(RULES, PAST)
+def test_a_call_older_than_everything_that_still_has_time_protects(rule: Rule, facts: Facts) -> None:
+    busy = replace(facts, stopped=False, unread_since=None, working_since=0.0)
+    assert isinstance(judge(rule, busy), Look)
+
+
+@given(RULES, PAST)
+def test_a_newer_call_never_saves_a_hung_plugin(rule: Rule, facts: Facts) -> None:
+    alone = replace(facts, working_since=None)
+    if isinstance(judge(rule, alone), Hung):
+        assert isinstance(judge(rule, replace(facts, working_since=facts.now)), Hung)
+
+
+@given(RULES, PAST, st.floats(0, 1000))
+def test_a_hung_plugin_that_stays_silent_stays_hung(rule: Rule, facts: Facts, later: float) -> None:
+    if isinstance(judge(rule, facts), Hung):
+        assert isinstance(judge(rule, replace(facts, now=facts.now + later)), Hung)
+
+
+@given(RULES, PAST)
+def test_the_next_look_is_ahead_and_soon(rule: Rule, facts: Facts) -> None:
+    verdict = judge(rule, facts)
+    if isinstance(verdict, Look):
+        assert facts.now < verdict.at <= facts.now + LOOK_SECONDS
+
+
+@given(RULES, PAST)
+def test_silence_after_a_timeout_ends_in_a_verdict(rule: Rule, facts: Facts) -> None:
+    """Nobody calls any more, no byte comes: two calls without one byte are enough, however the looks fall."""
+    calls = tuple(TimedOut("c", facts.now, facts.now + rule.call) for _ in range(2))
+    facts = replace(facts, heard=facts.now, timed_out=calls, probes=(), stopped=False, unread_since=None, owed=0)
+    facts = replace(facts, working_since=None, now=facts.now + rule.call)
+    end = facts.now + max(rule.patience, rule.call) + 2 * LOOK_SECONDS
+    while isinstance(verdict := judge(rule, facts), Look):
+        if verdict.probe:
+            facts = replace(facts, probes=(*facts.probes, facts.now), asked=facts.now)
+        facts = replace(facts, now=verdict.at)
+        assert facts.now <= end
+
+
+def test_the_limit_for_unread_answers_is_that_of_the_deadlock() -> None:
+    assert isinstance(judge(UNPROBED, Facts(UNREAD_SECONDS, 0, unread_since=0)), Hung)
+    assert isinstance(judge(UNPROBED, Facts(UNREAD_SECONDS - 1, 0, unread_since=0)), Look)

@@ -1,0 +1,141 @@
+"""Leases and judgement of exits. Real processes, both loops."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from plugbay.host.supervision.instance import Deadline
+from plugbay.host.supervision.per_call import PerCallLease
+from plugbay.model.errors import Code, Failure
+from plugbay.model.lifecycle import State
+from plugbay.model.operations import DeliverEvent
+from tests.support.loops import Run
+from tests.support.patience import until
+from tests.support.plugins import write_plugin
+from tests.support.supervision import Bench, answer
+
+
+def test_a_lease_is_one_child_for_one_call_and_state_follows(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Bench(folder) as supervisor:
+            assert supervisor.state is State.IDLE
+            lease = await supervisor.lease(Deadline(5))
+            assert isinstance(lease, PerCallLease)
+            assert (supervisor.state, supervisor.busy, supervisor.generation) == (State.RUNNING, 1, 1)
+            lease.release()
+            assert (supervisor.state, supervisor.busy) == (State.IDLE, 0)
+            assert await answer(supervisor, {"a": 1}) == {"a": 1}
+            assert supervisor.generation == 2
+
+    run(main)
+
+
+def test_a_child_that_serves_one_call_is_told_nothing_else(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Bench(folder) as supervisor:
+            lease = await supervisor.lease(Deadline(5))
+            assert isinstance(lease, PerCallLease)
+            assert not supervisor.tell(DeliverEvent("t", {}))
+            supervisor.shown()
+            assert supervisor.state is State.RUNNING
+            lease.release()
+
+    run(main)
+
+
+def test_calls_at_the_same_time_have_children_of_their_own(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Bench(folder) as supervisor:
+            answers = await asyncio.gather(*(answer(supervisor, number) for number in range(12)))
+            assert answers == list(range(12))
+            assert supervisor.generation == 12
+
+    run(main)
+
+
+def test_a_failed_start_leaves_the_plugin_idle_and_no_child(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path, script="exit 3\n")
+
+    async def main() -> None:
+        async with Bench(folder) as supervisor:
+            failure = await supervisor.lease(Deadline(5))
+            assert isinstance(failure, Failure)
+            assert failure.code == Code.CRASHED
+            assert failure.detail["exit_code"] == 3
+            assert supervisor.state is State.IDLE
+
+    run(main)
+
+
+def test_a_stopped_supervisor_leases_nothing(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Bench(folder) as supervisor:
+            await supervisor.stop()
+            assert await answer(supervisor, 1) == Code.UNAVAILABLE
+
+    run(main)
+
+
+def test_a_lease_abandoned_by_cancellation_leaves_no_child(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path, script="sleep 60\n")
+
+    async def main() -> None:
+        bench = Bench(folder)
+        async with bench as supervisor:
+            task = asyncio.ensure_future(supervisor.lease(Deadline(30)))
+            await until(lambda: bool(bench.spawner.children))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await until(lambda: not bench.spawner.children)
+
+    run(main)
+
+
+def test_calls_beyond_the_limit_wait_their_turn_and_never_run_at_the_same_time(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        bench = Bench(folder, concurrency=3)
+        async with bench as supervisor:
+            peak = 0
+
+            async def watch() -> None:
+                nonlocal peak
+                while True:
+                    peak = max(peak, len(bench.spawner.children))
+                    await asyncio.sleep(0.001)
+
+            watcher = asyncio.ensure_future(watch())
+            assert await asyncio.gather(*(answer(supervisor, number) for number in range(20))) == list(range(20))
+            watcher.cancel()
+            assert 0 < peak <= 3 + 1, "a child that is being collected may still be listed"
+
+    run(main)
+
+
+def test_a_call_whose_turn_does_not_come_in_time_is_overloaded_and_worth_another_try(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Bench(folder, concurrency=1) as supervisor:
+            lease = await supervisor.lease(Deadline(5))
+            assert isinstance(lease, PerCallLease)
+            failure = await supervisor.lease(Deadline(0.05))
+            assert isinstance(failure, Failure)
+            assert (failure.code, failure.retryable) == (Code.OVERLOADED, True)
+            lease.release()
+            assert await answer(supervisor, "next") == "next"
+
+    run(main)

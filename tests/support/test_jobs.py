@@ -1,0 +1,72 @@
+"""Tests in several processes: each is run once and reported as it ended, also where its process does not survive it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.patience import PATIENCE
+
+TESTS = """
+import os
+import pytest
+
+@pytest.fixture(scope="module")
+def shared():
+    yield
+    raise RuntimeError("at the end of the file")
+
+@pytest.mark.parametrize("number", range(100))
+def test_good(number, tmp_path):
+    tmp_path.joinpath("own").touch(exist_ok=False)
+
+def test_bad():
+    print("said by a test")
+    assert [1] == [2]
+
+def test_fatal():
+    os._exit(3)
+
+def test_after():
+    pytest.skip("not today")
+
+def test_last(shared):
+    pass
+"""
+
+
+@pytest.mark.parametrize("jobs", [0, 3])
+def test_every_test_is_run_once_and_reported(tmp_path: Path, jobs: int) -> None:
+    for name in ("test_a.py", "test_b.py"):
+        text = TESTS if jobs else TESTS.replace("os._exit(3)", "assert False")
+        (tmp_path / name).write_text(text)
+    options = ["-p", "tests.support.jobs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--jobs", str(jobs)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-ra", *options, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(r"4 failed, 202 passed, 2 skipped, 2 errors in", done.stdout), done.stdout
+    assert "said by a test" in done.stdout and "assert [1] == [2]" in done.stdout and "not today" in done.stdout
+    assert done.stdout.count("the process that ran this test ended with 3") == (2 if jobs else 0)
+
+
+def test_the_first_failure_ends_all_where_that_is_wanted(tmp_path: Path) -> None:
+    many = "import pytest\n@pytest.mark.parametrize('n', range(500))\ndef test(n):\n    assert n"
+    (tmp_path / "test_a.py").write_text(many)
+    options = ["-p", "tests.support.jobs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--jobs", "2", "-x"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 1 and "stopping after 1 failures" in done.stdout, done.stdout + done.stderr
