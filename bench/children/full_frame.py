@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plugbay.sdk.canvas import Canvas
+from plugbay.sdk.screens.canvas import Canvas
 
 WORDS = "the quick brown fox jumps over the lazy dog 0123456789 "
 COLOURS = ((127, 209, 160), (124, 183, 255), (229, 138, 138), (138, 147, 166))

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from plugbay.sdk import Canvas, ChunkCollector, Key, Mouse, Plugin, ServiceError, Snapshot
-from plugbay.sdk.canvas import EIGHTHS_UP
+from plugbay.sdk.screens.canvas import EIGHTHS_UP
 
 TOPIC = "usage.calls"
 

@@ -27,8 +27,9 @@ LIGHT = "What a plugin loads is import-light"
 PROCESS = "process knows bytes, not frames"
 PURE = "Host decisions are pure"
 ROOMS = "The rooms of the host have an order"
+SDK_ROOMS = "The rooms of the SDK have an order"
 ACYCLIC = "No cycles between siblings, at any depth"
-STRUCTURE = {LAYERS, CONTRACTS, ROOMS, ACYCLIC}
+STRUCTURE = {LAYERS, CONTRACTS, ROOMS, SDK_ROOMS, ACYCLIC}
 
 IO_NAMES = set("asyncio subprocess socket threading signal sqlite3 logging time random".split())
 HEAVY_NAMES = set("asyncio dataclasses inspect logging msgspec pydantic typing".split())
@@ -80,7 +81,10 @@ SKELETON = (
     "host.admin.dev host.sync host.status host.facilities host.screens.keys host.bindings host.assembly host.turns "
     "host.providers.agents host.calls.calls host.invocations.retry host.catalog.catalog host.inbound.handler "
     "host.confinement.policy host.broker host.discovery.folders host.recording.taps host.events.bus host.config.config "
-    "host.journal host.disk.tree host.rate host.ports host.stamps sdk.plugin conformance.scenario "
+    "host.journal host.disk.tree host.rate host.ports host.stamps sdk.plugin "
+    "sdk.testing.core sdk.declared sdk.manifests sdk.contract_support sdk.attach sdk.serving sdk.contracts.nexo "
+    "sdk.screens.canvas sdk.runtime.reader sdk.invocation sdk.results sdk.context sdk.work sdk.services.logs sdk.errors "
+    "sdk.io.stdio sdk.types.shapes sdk.events sdk.payloads sdk.settings sdk.hooks sdk.declaring conformance.scenario "
     "link.link process.child contracts.registry contracts.base contracts.rune.machine contracts.nexo.machine "
     "contracts.kaged.machine contracts.ainb.machine contracts.vai.machine contracts.mcp.machine "
     "wire.lines wire.fast_json model.ids model.spec"
@@ -146,6 +150,8 @@ def test_a_clean_skeleton_keeps_every_rule(skeleton: Path) -> None:
         (ROOMS, "host.calls.calls", "plugbay.host.host"),
         (ROOMS, "host.discovery.folders", "plugbay.host.recording.taps"),
         (ROOMS, "host.attic.trunk", "json"),
+        (SDK_ROOMS, "sdk.runtime.reader", "plugbay.sdk.contracts.nexo"),
+        (SDK_ROOMS, "sdk.attic.trunk", "json"),
         (PURE, "host.authorization.policy", "plugbay.link.link"),
         (PURE, "host.supervision.restart", "plugbay.process.child"),
         (LIGHT, "contracts.nexo.machine", "plugbay.wire.fast_json"),

@@ -22,6 +22,7 @@ HEAVY_IN_PROCESS = HEAVY_IN_SOURCE | {"socket", "subprocess"}
 # Manifests, specs and schemas are the host's: a plugin never loads them.
 LIGHT_FILES = (
     "sdk/*.py",
+    *(f"sdk/{room}/*.py" for room in ("contracts", "io", "runtime", "screens", "services", "types")),
     "wire/*.py",
     "contracts/base.py",
     "contracts/rpc.py",

@@ -85,7 +85,7 @@ def test_a_report_that_cannot_be_written_is_told(run: Run, make_plugin: MakePlug
     assert "no/such/dir/report.xml: No such file or directory" in done.err
 
 
-FIXTURE = Path(__file__).parents[1] / "sdk" / "nexo_fixture.py"
+FIXTURE = Path(__file__).parents[1] / "sdk" / "contracts" / "nexo_fixture.py"
 
 
 @exhaustive

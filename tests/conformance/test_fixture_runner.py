@@ -19,7 +19,7 @@ from plugbay.model.spec import PluginSpec
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive, few
 
-FIXTURE = Path(__file__).parents[1] / "sdk" / "nexo_fixture.py"
+FIXTURE = Path(__file__).parents[1] / "sdk" / "contracts" / "nexo_fixture.py"
 SCENARIOS = [scenario.id for scenario in load_all("nexo/fixture")]
 
 BETWEEN = """

@@ -20,9 +20,9 @@ from plugbay.model.operations import (
     RecallMemory,
     WriteLog,
 )
-from plugbay.sdk.carried import CONTRACTS
+from plugbay.sdk.contract_support import CONTRACTS
 from plugbay.sdk.errors import HandlerError, ServiceError
-from plugbay.sdk.line import lacking
+from plugbay.sdk.services.host_client import lacking
 from tests.docs.test_snippets import ROOT
 
 ASKED = (

@@ -25,7 +25,7 @@ sys.path.insert(0, {str(SOURCE)!r})
 PROLOGUE = f"{PATHS}from plugbay.sdk import *\n"
 
 THOUGHT_QUICK = """
-import plugbay.sdk.resident as r
+import plugbay.sdk.runtime.resident as r
 r.MOMENT = 60.0
 for tool in plugin.tools.values():
     if not tool.is_async:

@@ -15,7 +15,7 @@ import pytest
 
 import plugbay
 from plugbay.sdk.attach import NotAttached, follow_threads, parse_address
-from plugbay.sdk.stdio import ATTACH
+from plugbay.sdk.io.stdio import ATTACH
 
 SOURCE = """
 import os

@@ -20,7 +20,7 @@ from plugbay.model.operations import (
 )
 from plugbay.sdk.context import ASK_SECONDS, Context, unconnected
 from plugbay.sdk.errors import ServiceError
-from plugbay.sdk.line import SERVICE_SECONDS
+from plugbay.sdk.services.host_client import SERVICE_SECONDS
 from plugbay.sdk.settings import Settings
 from tests.support.requirements import requirement
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from plugbay.sdk import Cancelled
-from plugbay.sdk.cancelling import Cancellation
-from plugbay.sdk.gateway import AwaitableGateway, Gateway
 from plugbay.sdk.invocation import InvocationContext, Setting
+from plugbay.sdk.services.cancellation import Cancellation
+from plugbay.sdk.services.gateway import AwaitableGateway, Gateway
 from tests.support.requirements import requirement
 
 

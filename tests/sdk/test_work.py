@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.sdk.artifacts import ArtifactInvalid
+from plugbay.sdk.services.artifacts import ArtifactInvalid
 from plugbay.sdk.work import Run, read_compaction
 from tests.support.requirements import requirement
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.sdk.stdio import Wire
+from plugbay.sdk.io.stdio import Wire
 from plugbay.testing.child import FaultyWire, Record
 
 ANSWER = {"jsonrpc": "2.0", "id": 2, "result": {"a": 1}}

@@ -60,7 +60,7 @@ def attach(words: Words, as_json: AsJson = False) -> None:
 
 def _address(words: list[str]) -> tuple[str, list[str]]:
     """Where to connect to, and what to run."""
-    from plugbay.sdk.stdio import ATTACH
+    from plugbay.sdk.io.stdio import ATTACH
 
     named = os.environ.pop(ATTACH, None)
     command = words if named else words[1:]

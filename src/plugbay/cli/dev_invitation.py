@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugbay.sdk.stdio import ATTACH
+from plugbay.sdk.io.stdio import ATTACH
 
 if TYPE_CHECKING:
     from plugbay.model.spec import PluginSpec

@@ -6,14 +6,11 @@ when it is named.
 
 from __future__ import annotations
 
+from plugbay.sdk.io.stdio import claim_early
 from plugbay.sdk.plugin import Plugin
-from plugbay.sdk.stdio import claim_early
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from plugbay.sdk.canvas import Canvas
-    from plugbay.sdk.chunks import ChunkCollector
-    from plugbay.sdk.commandline import CliResult
     from plugbay.sdk.context import Completion, Context
     from plugbay.sdk.errors import (
         Cancelled,
@@ -41,7 +38,13 @@ if TYPE_CHECKING:
         WriteFailed,
     )
     from plugbay.sdk.events import Event
-    from plugbay.sdk.gateway import (
+    from plugbay.sdk.hooks import block, inject, override, transform
+    from plugbay.sdk.results import HarnessResult, Seed, ToolResult
+    from plugbay.sdk.screens.canvas import Canvas
+    from plugbay.sdk.screens.command_lines import CliResult
+    from plugbay.sdk.screens.inputs import Key, Mouse
+    from plugbay.sdk.services.chunks import ChunkCollector
+    from plugbay.sdk.services.gateway import (
         Gateway,
         GatewayConflict,
         GatewayDenied,
@@ -49,11 +52,8 @@ if TYPE_CHECKING:
         GatewayNotFound,
         GatewayUnavailable,
     )
-    from plugbay.sdk.hooks import block, inject, override, transform
-    from plugbay.sdk.inputs import Key, Mouse
-    from plugbay.sdk.results import HarnessResult, Seed, ToolResult
-    from plugbay.sdk.rules import Field
-    from plugbay.sdk.snapshots import Snapshot
+    from plugbay.sdk.services.snapshots import Snapshot
+    from plugbay.sdk.types.rules import Field
     from plugbay.sdk.work import Compaction, Run
 
 __all__ = [
@@ -109,26 +109,26 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "Canvas": "canvas",
-    "ChunkCollector": "chunks",
-    "CliResult": "commandline",
+    "Canvas": "screens.canvas",
+    "ChunkCollector": "services.chunks",
+    "CliResult": "screens.command_lines",
     "Compaction": "work",
     "Completion": "context",
     "Context": "context",
     "Event": "events",
-    "Field": "rules",
-    "Gateway": "gateway",
-    "GatewayConflict": "gateway",
-    "GatewayDenied": "gateway",
-    "GatewayError": "gateway",
-    "GatewayNotFound": "gateway",
-    "GatewayUnavailable": "gateway",
+    "Field": "types.rules",
+    "Gateway": "services.gateway",
+    "GatewayConflict": "services.gateway",
+    "GatewayDenied": "services.gateway",
+    "GatewayError": "services.gateway",
+    "GatewayNotFound": "services.gateway",
+    "GatewayUnavailable": "services.gateway",
     "HarnessResult": "results",
-    "Key": "inputs",
-    "Mouse": "inputs",
+    "Key": "screens.inputs",
+    "Mouse": "screens.inputs",
     "Run": "work",
     "Seed": "results",
-    "Snapshot": "snapshots",
+    "Snapshot": "services.snapshots",
     "ToolResult": "results",
     "block": "hooks",
     "inject": "hooks",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from plugbay.sdk.stdio import Wire, disown_copies, leave, note
+from plugbay.sdk.io.stdio import Wire, disown_copies, leave, note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from plugbay.model.operations import (
     RecallMemory,
     SetStored,
 )
-from plugbay.sdk.cancelling import Cancellation
 from plugbay.sdk.events import completed, event_object
-from plugbay.sdk.line import SERVICE_SECONDS, Unconnected
-from plugbay.sdk.logs import Log
+from plugbay.sdk.services.cancellation import Cancellation
+from plugbay.sdk.services.host_client import SERVICE_SECONDS, Unconnected
+from plugbay.sdk.services.logs import Log
 from plugbay.sdk.settings import Settings
 
 TYPE_CHECKING = False
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from plugbay.model.events import CallId
-    from plugbay.sdk.brokered import Actions, Files, Http
-    from plugbay.sdk.gateway import Gateway
-    from plugbay.sdk.line import Line
-    from plugbay.sdk.snapshots import Snapshots
+    from plugbay.sdk.services.brokered import Actions, Files, Http
+    from plugbay.sdk.services.gateway import Gateway
+    from plugbay.sdk.services.host_client import Line
+    from plugbay.sdk.services.snapshots import Snapshots
     from plugbay.sdk.work import Compaction
 
 
@@ -198,28 +198,28 @@ class Context:
     @property
     def snapshots(self) -> Snapshots:
         """The last value of each topic."""
-        from plugbay.sdk.snapshots import Snapshots
+        from plugbay.sdk.services.snapshots import Snapshots
 
         return Snapshots(self._line)
 
     @property
     def actions(self) -> Actions:
         """What other plugins do when they are asked."""
-        from plugbay.sdk.brokered import Actions
+        from plugbay.sdk.services.brokered import Actions
 
         return Actions(self._line)
 
     @property
     def files(self) -> Files:
         """Files that the host reads for us."""
-        from plugbay.sdk.brokered import Files
+        from plugbay.sdk.services.brokered import Files
 
         return Files(self._line)
 
     @property
     def http(self) -> Http:
         """Requests that the host sends for us."""
-        from plugbay.sdk.brokered import Http
+        from plugbay.sdk.services.brokered import Http
 
         return Http(self._line)
 

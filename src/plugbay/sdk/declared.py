@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import sys
 
-from plugbay.sdk.ainb_names import ainb_name
-from plugbay.sdk.ainb_names import carried_capabilities as ainb_capabilities
-from plugbay.sdk.carried import CONTRACTS, left_out, why_not
-from plugbay.sdk.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
-from plugbay.sdk.kaged_names import carried_capabilities as kaged_capabilities
+from plugbay.sdk.contract_support import CONTRACTS, left_out, why_not
+from plugbay.sdk.contracts.ainb_names import ainb_name
+from plugbay.sdk.contracts.ainb_names import carried_capabilities as ainb_capabilities
+from plugbay.sdk.contracts.kaged_names import carried_capabilities as kaged_capabilities
+from plugbay.sdk.contracts.vai_manifest import permissions_of
+from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
 from plugbay.sdk.manifests import (
     NEXO_SERVICES,
     ainb_manifest,
@@ -26,7 +27,6 @@ from plugbay.sdk.manifests import (
     vai_files,
 )
 from plugbay.sdk.plugin import Plugin
-from plugbay.sdk.vai_manifest import permissions_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

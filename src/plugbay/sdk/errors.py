@@ -19,7 +19,7 @@ Which number that is on a wire is the contract's to know. Loaded only when someb
 from __future__ import annotations
 
 from plugbay.model.errors import Code, Failure, Origin, PlugbayError
-from plugbay.sdk.stdio import leave_copy
+from plugbay.sdk.io.stdio import leave_copy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from time import monotonic, time
 
 from plugbay.sdk.context import Context
-from plugbay.sdk.detect import VAI
-from plugbay.sdk.line import Unconnected
+from plugbay.sdk.io.detect import VAI
+from plugbay.sdk.services.host_client import Unconnected
 from plugbay.sdk.settings import Settings
 
 TYPE_CHECKING = False
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from plugbay.sdk.cancelling import Cancellation
-    from plugbay.sdk.gateway import Gateway
+    from plugbay.sdk.services.cancellation import Cancellation
+    from plugbay.sdk.services.gateway import Gateway
     from plugbay.sdk.work import Compaction
 
 HIDDEN = "gateway"
@@ -62,7 +62,7 @@ class Setting:
         base_url, token = text(self._gateway, "base_url"), text(self._gateway, "delegation_token")
         if not (base_url and token and token.isascii() and token.isprintable()):
             return None  # an error about a token that is no header would show it
-        from plugbay.sdk.gateway import AwaitableGateway, Gateway
+        from plugbay.sdk.services.gateway import AwaitableGateway, Gateway
 
         scopes = self._gateway.get("scopes")
         make = AwaitableGateway if awaitable else Gateway

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from plugbay.contracts.kaged.messages import API_VERSION
 from plugbay.contracts.rune.messages import PROTOCOL
-from plugbay.sdk.ainb_names import ainb_name, manifest_of
-from plugbay.sdk.carried import NEXO_HOOKS, hears
-from plugbay.sdk.kaged_names import carried_capabilities, carried_hooks, kaged_name
-from plugbay.sdk.manifest import nexo_id, offered_name
-from plugbay.sdk.mcp_names import offered, server_name
-from plugbay.sdk.vai_manifest import manifest_of as vai_manifest_of
-from plugbay.sdk.vai_manifest import schemas_of
+from plugbay.sdk.contract_support import NEXO_HOOKS, hears
+from plugbay.sdk.contracts.ainb_names import ainb_name, manifest_of
+from plugbay.sdk.contracts.kaged_names import carried_capabilities, carried_hooks, kaged_name
+from plugbay.sdk.contracts.mcp_names import offered, server_name
+from plugbay.sdk.contracts.nexo_manifest import nexo_id, offered_name
+from plugbay.sdk.contracts.vai_manifest import manifest_of as vai_manifest_of
+from plugbay.sdk.contracts.vai_manifest import schemas_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from plugbay.sdk.handlers import Tool
     from plugbay.sdk.plugin import Plugin
+    from plugbay.sdk.types.handlers import Tool
 
 MAX_DESCRIPTION = 200
 """Characters that the contract allows."""

@@ -20,9 +20,9 @@ import sys
 
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.sdk.declaring import declare, named_after, refuse_function, refuse_unfit, table, texts
-from plugbay.sdk.handlers import Compactor, Export, Handler, Harness, Terms, Tool
-from plugbay.sdk.stdio import ATTACH
-from plugbay.sdk.surfaces import Surfaces
+from plugbay.sdk.io.stdio import ATTACH
+from plugbay.sdk.screens.surfaces import Surfaces
+from plugbay.sdk.types.handlers import Compactor, Export, Handler, Harness, Terms, Tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn, TypeVar, Unpack, overload
 
     from plugbay.sdk.context import Context
-    from plugbay.sdk.handlers import Facts, Function
+    from plugbay.sdk.types.handlers import Facts, Function
 
     Thing = TypeVar("Thing")
 
@@ -87,7 +87,7 @@ class Plugin(Surfaces):
     @classmethod
     def from_manifest(cls, text: str, *, capabilities: Iterable[str] = (), server_version: str | None = None) -> Plugin:
         """A plugin that is what its `nexo-plugin.toml` says; a tool that is not declared there is refused."""
-        from plugbay.sdk.manifest import parse
+        from plugbay.sdk.contracts.nexo_manifest import parse
 
         manifest = parse(text)
         table = manifest["plugin"]
@@ -297,7 +297,7 @@ class Plugin(Surfaces):
         """A host turns away a plugin that offers what its manifest does not declare; better to hear it now."""
         if self.manifest is None:
             return
-        from plugbay.sdk.manifest import declared_tools, offered_name
+        from plugbay.sdk.contracts.nexo_manifest import declared_tools, offered_name
 
         offered = offered_name(self.manifest["plugin"]["id"], tool)
         if offered not in declared_tools(self.manifest):
@@ -333,7 +333,7 @@ class Plugin(Surfaces):
         found = self.tools.get(tool)
         if found is None:
             return Failure(Code.NOT_FOUND, f"there is no tool {tool!r}", origin=Origin.PLUGIN)
-        from plugbay.sdk.alone import invoke
+        from plugbay.sdk.runtime.single_call import invoke
 
         return invoke(found, given, context, self.id, contract)
 

@@ -10,9 +10,9 @@ Owns those shapes. Knows no threads and no wire.
 from __future__ import annotations
 
 from plugbay.model.values import Value
-from plugbay.sdk.artifacts import refer_to
 from plugbay.sdk.errors import INTERNAL, HandlerError, ToolError, ToolExecutionFailed, ToolUnavailable
-from plugbay.sdk.handlers import Pieces
+from plugbay.sdk.services.artifacts import refer_to
+from plugbay.sdk.types.handlers import Pieces
 from plugbay.wire.strict_json import Unencodable, stdlib_codec
 
 TYPE_CHECKING = False

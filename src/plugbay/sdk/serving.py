@@ -14,8 +14,8 @@ from plugbay.contracts.rune.messages import Identity
 from plugbay.model.errors import Failure
 from plugbay.model.events import CallArrived, Fault
 from plugbay.model.operations import InvokeTool
-from plugbay.sdk.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI, detect
-from plugbay.sdk.stdio import claim, leave, note, when_alone
+from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI, detect
+from plugbay.sdk.io.stdio import claim, leave, note, when_alone
 from plugbay.wire.strict_json import stdlib_codec
 
 TYPE_CHECKING = False
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from plugbay.contracts.base import Machine
     from plugbay.model.events import Event
-    from plugbay.sdk.ainb import Plugin as AinbPlugin
-    from plugbay.sdk.kaged import Plugin as KagedPlugin
-    from plugbay.sdk.mcp import Plugin as McpPlugin
-    from plugbay.sdk.nexo import Plugin as NexoPlugin
-    from plugbay.sdk.stdio import Wire
-    from plugbay.sdk.vai import Plugin as VaiPlugin
+    from plugbay.sdk.contracts.ainb import Plugin as AinbPlugin
+    from plugbay.sdk.contracts.kaged import Plugin as KagedPlugin
+    from plugbay.sdk.contracts.mcp import Plugin as McpPlugin
+    from plugbay.sdk.contracts.nexo import Plugin as NexoPlugin
+    from plugbay.sdk.contracts.vai import Plugin as VaiPlugin
+    from plugbay.sdk.io.stdio import Wire
     from plugbay.wire.strict_json import Codec
 
     class Plugin(VaiPlugin, NexoPlugin, KagedPlugin, AinbPlugin, McpPlugin, Protocol):
@@ -58,23 +58,23 @@ def begin(plugin: Plugin, wire: Wire, codec: Codec) -> bytes:
     """What a host of rune has said so far. One of any other contract is served here, until this process ends."""
     contract, first = greeting(wire, codec, plugin)
     if contract == KAGED:
-        from plugbay.sdk.kaged import serve as serve_kaged
+        from plugbay.sdk.contracts.kaged import serve as serve_kaged
 
         serve_kaged(plugin, wire, codec, first)
     if contract == NEXO:
-        from plugbay.sdk.nexo import serve as serve_nexo
+        from plugbay.sdk.contracts.nexo import serve as serve_nexo
 
         serve_nexo(plugin, wire, codec, first)
     if contract == AINB:
-        from plugbay.sdk.ainb import serve as serve_ainb
+        from plugbay.sdk.contracts.ainb import serve as serve_ainb
 
         serve_ainb(plugin, wire, codec, first)
     if contract == VAI:
-        from plugbay.sdk.vai import serve as serve_vai
+        from plugbay.sdk.contracts.vai import serve as serve_vai
 
         serve_vai(plugin, wire, codec, first)
     if contract == MCP:
-        from plugbay.sdk.mcp import serve as serve_mcp
+        from plugbay.sdk.contracts.mcp import serve as serve_mcp
 
         serve_mcp(plugin, wire, codec, first)
     return first
@@ -92,7 +92,7 @@ def greeting(wire: Wire, codec: Codec, plugin: Plugin) -> tuple[str, bytes]:
     """The contract the host speaks, and everything it has said so far."""
 
     def owns(method: str) -> bool:
-        from plugbay.sdk.kaged_names import is_own_method
+        from plugbay.sdk.contracts.kaged_names import is_own_method
 
         return is_own_method(plugin, method)
 

@@ -7,7 +7,7 @@ that came with the request.
 from __future__ import annotations
 
 from plugbay.model.values import Value
-from plugbay.sdk.artifacts import ArtifactInvalid, read_artifact
+from plugbay.sdk.services.artifacts import ArtifactInvalid, read_artifact
 from plugbay.wire.strict_json import Malformed, stdlib_codec
 
 TYPE_CHECKING = False

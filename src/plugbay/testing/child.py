@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from plugbay.sdk import Plugin, ToolError
+from plugbay.sdk.io.stdio import Wire, claim, leave, note
 from plugbay.sdk.serving import begin, serve_rune
-from plugbay.sdk.stdio import Wire, claim, leave, note
 from plugbay.testing.script import Script, Step
 from plugbay.wire.strict_json import stdlib_codec
 

@@ -1,0 +1,110 @@
+"""What each contract carries of a plugin's declarations, and what it leaves out.
+
+    why_not(plugin, "ainb")     "it has neither a screen nor …": there is no such manifest
+    left_out(plugin, "rune")    ["hooks before_message", "compactor shorten"]
+
+Owns the table. Loaded by whoever writes manifests, never by a plugin that serves. Refuses to know any format.
+"""
+
+from __future__ import annotations
+
+from plugbay.sdk.contracts.kaged_names import HOOKS as KAGED_HOOKS
+from plugbay.sdk.contracts.nexo_manifest import nexo_id
+from plugbay.sdk.io.detect import AINB, KAGED, MCP, NEXO, RUNE, VAI
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plugbay.sdk.plugin import Plugin
+
+CONTRACTS = (RUNE, NEXO, KAGED, AINB, VAI, MCP)
+
+NEXO_HOOKS = ("before_message", "after_message", "before_tool_call", "after_tool_call")
+"""The moments at which a host of nexo asks its hooks."""
+
+CARRIED = {
+    RUNE: ("tools",),
+    NEXO: ("tools", "hooks", "channels", "LLM providers", "vector backends", "event handlers"),
+    KAGED: ("tools", "methods", "hooks", "compactor", "notifications", "knobs", "config", "secrets"),
+    AINB: ("tools", "screens", "command lines", "actions", "commands", "snapshots", "publications", "knobs"),
+    VAI: ("tools", "hooks", "compactor", "harnesses", "config", "secrets"),
+    MCP: ("tools",),
+}
+"""By contract, the kinds of declarations it has a word for."""
+
+ENOUGH = {
+    RUNE: ("tools",),
+    NEXO: CARRIED[NEXO],
+    KAGED: ("tools", "methods", "hooks", "compactor"),
+    AINB: ("tools", "screens", "command lines", "actions", "commands", "snapshots", "publications"),
+    VAI: ("tools", "hooks", "compactor", "harnesses"),
+    MCP: ("tools",),
+}
+"""Of those, any one of which makes a plugin."""
+
+
+def declared(plugin: Plugin) -> dict[str, list[str]]:
+    """The names of everything that was declared, by kind; a kind without a name of its own has its field's."""
+    return {
+        "tools": [*plugin.tools],
+        "methods": [*plugin.methods],
+        "hooks": [*plugin.hooks],
+        "compactor": [] if plugin.compaction is None else [plugin.compaction.name],
+        "harnesses": [*plugin.harnesses],
+        "channels": [*plugin.channels],
+        "LLM providers": [*plugin.llm_providers],
+        "vector backends": [*plugin.vector_backends],
+        "event handlers": [pattern or "*" for pattern, _ in plugin.events],
+        "notifications": [*plugin.notifications],
+        "screens": [*plugin.screens],
+        "command lines": [*plugin.clis],
+        "actions": [*plugin.actions],
+        "commands": [*plugin.commands],
+        "snapshots": [topic or "*" for topic, _ in plugin.snapshots],
+        "publications": [*plugin.topics],
+        "knobs": [*plugin.knobs],
+        "config": [*(plugin.config_schema or {}).get("properties", ())],
+        "secrets": [*(plugin.secrets_schema or {}).get("properties", ())],
+    }
+
+
+def carries(contract: str, kind: str, name: str, id: str) -> bool:
+    """Whether this contract has a word for one declaration."""
+    if kind not in CARRIED[contract]:
+        return False
+    if kind == "hooks":
+        return _HOOKS[contract](name)
+    if kind == "event handlers":
+        return hears(name, id)
+    return True
+
+
+_HOOKS: dict[str, Callable[[str], bool]] = {
+    NEXO: lambda event: event in NEXO_HOOKS,
+    KAGED: lambda event: event in KAGED_HOOKS,
+    VAI: lambda event: "." in event,
+}
+
+
+def hears(pattern: str, id: str) -> bool:
+    """Whether a nexo plugin is told what the pattern covers: the events of channels, and its own."""
+    return pattern == "*" or pattern.startswith(("plugin.outbound.", f"plugin.{nexo_id(id)}."))
+
+
+def left_out(plugin: Plugin, contract: str) -> list[str]:
+    """What this contract cannot carry, in words, in the order of `declared`."""
+    missing = {
+        kind: [name for name in names if not carries(contract, kind, name, plugin.id)]
+        for kind, names in declared(plugin).items()
+    }
+    return [f"{kind} {', '.join(names)}" for kind, names in missing.items() if names]
+
+
+def why_not(plugin: Plugin, contract: str) -> str:
+    """Why there is nothing to say about this plugin under a contract; empty when there is."""
+    if contract == RUNE and "/" in plugin.id:
+        return f"an id of rune has no slash, as {plugin.id!r} has"
+    found = declared(plugin)
+    enough = [kind for kind in ENOUGH[contract] if any(carries(contract, kind, it, plugin.id) for it in found[kind])]
+    return "" if enough else f"it declares nothing that {contract} carries: {', '.join(ENOUGH[contract])}"

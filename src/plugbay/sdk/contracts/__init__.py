@@ -1,0 +1,1 @@
+"""A plugin under each contract: names, manifest, machine, dispatch."""

@@ -1,0 +1,303 @@
+"""A plugin under ainb: its identity there, its machine, and what each of this contract's questions means to it.
+
+Loaded once an ainb host has spoken. Handlers take turns: keys go before what waits, everything else keeps its order,
+and the reader is free for the host's answers. The conversation itself is the resident loop's.
+"""
+
+from __future__ import annotations
+
+from plugbay.contracts.ainb.machine import AinbMachine
+from plugbay.contracts.ainb.messages import Identity
+from plugbay.contracts.base import Role
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.events import CallFinished
+from plugbay.model.operations import (
+    DeliverSnapshot,
+    DispatchCli,
+    InvokeAction,
+    PerformAction,
+    PressKey,
+    Publish,
+    Render,
+    SubscribeSnapshot,
+    UseMouse,
+)
+from plugbay.sdk.context import Context
+from plugbay.sdk.contracts.ainb_names import ainb_name, manifest_of, subscribed, tool_namespaces
+from plugbay.sdk.errors import ServiceError
+from plugbay.sdk.io.stdio import note
+from plugbay.sdk.payloads import as_bytes
+from plugbay.sdk.runtime.connection import BlockingLine, Exchange
+from plugbay.sdk.runtime.dispatch import Duty
+from plugbay.sdk.runtime.resident import Resident
+from plugbay.sdk.runtime.turns import KEYS, MOUSE, Turns
+from plugbay.sdk.screens import inputs
+from plugbay.sdk.screens.canvas import Canvas, Picture
+from plugbay.sdk.services.host_client import MODELS, PEOPLE, STORAGE
+from plugbay.sdk.services.snapshots import Snapshot
+from plugbay.sdk.settings import Settings
+from plugbay.sdk.types.handlers import Handler
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, NoReturn, Protocol
+
+    from plugbay.model.operations import Operation
+    from plugbay.sdk.contracts.ainb_names import Named
+    from plugbay.sdk.io.stdio import Wire
+    from plugbay.sdk.runtime.connection import Heard, Sink
+    from plugbay.sdk.runtime.dispatch import MakeContext, Send
+    from plugbay.sdk.screens.surfaces import Command, Listener, Screen
+    from plugbay.sdk.types.handlers import Tool
+    from plugbay.wire.strict_json import Codec
+
+    class Plugin(Named, Protocol):
+        """What is served."""
+
+        @property
+        def tools(self) -> Mapping[str, Tool]: ...
+        @property
+        def screens(self) -> Mapping[str, Screen]: ...
+        @property
+        def keys(self) -> Sequence[Listener]: ...
+        @property
+        def mice(self) -> Sequence[Listener]: ...
+        @property
+        def commands(self) -> Mapping[str, Handler]: ...
+        @property
+        def clis(self) -> Mapping[str, Command]: ...
+        @property
+        def actions(self) -> Mapping[str, Command]: ...
+        @property
+        def welcomes(self) -> Sequence[Handler]: ...
+        @property
+        def farewells(self) -> Sequence[Handler]: ...
+        def connect(self, host: Context) -> None: ...
+
+
+FAREWELL_SHARE = 0.6
+"""Of the resident loop's times to leave: 3 s in all. Hosts wait 5 s, and ours hopes for the answer within three."""
+
+LACKS = MODELS | STORAGE | PEOPLE | {Publish}
+"""What hosts of ainb do not offer to plugins."""
+
+MAX_CELLS = 1 << 20
+"""Of a screen: thirty times what the largest display has. A canvas takes 8 bytes for each before anything is drawn."""
+
+EVENT_BUS = "event_bus"
+"""The capability that all snapshots are behind."""
+
+
+def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
+    """Talk to an ainb host, of which `first` was heard already."""
+    duties = AinbDuties(plugin)
+    name = ainb_name(plugin.id)
+    namespaces = (*plugin.clis, *tool_namespaces(plugin))
+    identity = Identity(name, plugin.version, manifest_of(plugin), duties.serves(), namespaces)
+    machine = AinbMachine(Role.PLUGIN, PictureCodec(codec), identity=identity)
+    machine.greet()
+    exchange, settings = Exchange(machine, wire, LACKS), Settings()
+
+    def greeted(hello: Mapping[str, Any]) -> None:
+        config = hello["config"]
+        settings.take(config if isinstance(config, dict) else {}, {})
+        if EVENT_BUS in hello["granted"]:
+            _subscribe(exchange, subscribed(plugin))
+
+    if plugin.clis:
+        from plugbay.sdk.screens.command_lines import route
+
+        route()
+    plugin.connect(Context(BlockingLine(exchange), name, settings=settings))
+    resident = Resident(
+        exchange,
+        duties,
+        name,
+        plugin.welcomes,
+        plugin.farewells,
+        settings=settings,
+        greeted=greeted,
+        pace=FAREWELL_SHARE,
+        turns=Turns(),
+    )
+    wire.attend(resident)
+    resident.run(first)
+
+
+def _subscribe(exchange: Exchange, topics: list[str]) -> None:
+    """Ask for what handlers are declared for: a host that does so by itself hears it twice and does it once."""
+    for topic in topics:
+        try:
+            exchange.ask(SubscribeSnapshot(topic), _refusal_of(topic))
+        except ServiceError as error:
+            note(f"nothing is heard of {topic}: {error}")
+
+
+def _refusal_of(topic: str) -> Sink:
+    """Nobody waits for the answer; only a refusal is worth a word."""
+
+    def heard(answer: Heard) -> None:
+        if isinstance(answer, CallFinished) and answer.failure is not None:
+            note(f"nothing is heard of {topic}: {answer.failure.message}")
+
+    return heard
+
+
+class PictureCodec:
+    """The codec of a plugin, for which a picture is JSON already."""
+
+    __slots__ = ("_encode", "decode", "decoder", "dump", "load", "raw_type")
+
+    def __init__(self, codec: Codec) -> None:
+        self.raw_type = codec.raw_type
+        self.decode, self.decoder, self.load, self.dump = codec.decode, codec.decoder, codec.load, codec.dump
+        self._encode = codec.encode
+
+    def encode(self, value: Any) -> bytes:
+        return value.json if type(value) is Picture else self._encode(value)
+
+
+class AinbDuties:
+    """An author's declarations, by what a host may ask and tell."""
+
+    __slots__ = ("_keys", "_plugin")
+
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin = plugin
+        self._keys = [(frozenset(map(inputs.canonical, key.names)), key) for key in plugin.keys]
+        for listener in (*plugin.keys, *plugin.mice):
+            if listener.screen not in plugin.screens:
+                raise ValueError(f"keys or the mouse of {listener.screen!r} are listened to, but it is no screen")
+
+    def serves(self) -> frozenset[type]:
+        """What is answered; a plugin without a screen is an empty one, since hosts draw before they ask."""
+        return frozenset({Render, DispatchCli, *([InvokeAction] if self._plugin.actions else ())})
+
+    def of(self, op: Operation) -> Duty | Failure:
+        match op:
+            case Render():
+                return self._render(op)
+            case DispatchCli():
+                return self._dispatch(op)
+            case InvokeAction():
+                return self._action(op)
+        raise TypeError(f"nobody asks a plugin for {type(op).__name__}")
+
+    def about(self, op: Operation) -> list[Duty]:
+        match op:
+            case PressKey():
+                return self._key(op)
+            case UseMouse():
+                return self._mouse(op)
+            case PerformAction():
+                return self._command(op)
+            case DeliverSnapshot():
+                return self._snapshot(op)
+        return []
+
+    # What a host asks.
+
+    def _render(self, op: Render) -> Duty | Failure:
+        if not self._plugin.screens:
+            return Drawing(_NOBODY, 0, 0)
+        screen = self._plugin.screens.get(self._screen(op.screen))
+        if screen is None:
+            return _unknown("screen", op.screen, self._plugin.screens)
+        if op.width * op.height > MAX_CELLS:
+            return _refused(f"a screen of {op.width} by {op.height} cells is more than a plugin draws")
+        if op.width < screen.min_width or op.height < screen.min_height:
+            return Drawing(_too_small(screen), op.width, op.height)
+        return Drawing(screen, op.width, op.height)
+
+    def _dispatch(self, op: DispatchCli) -> Duty:
+        """One of the author's command lines, or the one that tools are behind."""
+        command = self._plugin.clis.get(op.namespace)
+        if command is None:
+            from plugbay.sdk.contracts.tool_line import tool_line
+
+            return tool_line(self._plugin.tools, op.argv)
+        from plugbay.sdk.screens.command_lines import CliDuty
+
+        return CliDuty(command, list(op.argv))
+
+    def _action(self, op: InvokeAction) -> Duty | Failure:
+        action = self._plugin.actions.get(op.action)
+        if action is None:
+            return _unknown("action", op.action, self._plugin.actions)
+        return Duty(action, op.data, shape=as_bytes, concurrent=action.concurrent)
+
+    # What a host tells.
+
+    def _key(self, op: PressKey) -> list[Duty]:
+        key, screen = inputs.key(op.key), self._screen(op.screen)
+        return [
+            Duty(handler, key, label=f"screen {screen}", lane=KEYS)
+            for names, handler in self._keys
+            if handler.screen == screen
+            and (not names or key.name in names)
+            and (handler.releases or key.kind != "release")
+        ]
+
+    def _mouse(self, op: UseMouse) -> list[Duty]:
+        mouse, screen = inputs.mouse(op.mouse), self._screen(op.screen)
+        return [
+            Duty(handler, mouse, label=f"screen {screen}", lane=MOUSE)
+            for handler in self._plugin.mice
+            if handler.screen == screen
+        ]
+
+    def _command(self, op: PerformAction) -> list[Duty]:
+        handler = self._plugin.commands.get(op.action)
+        if handler is None:
+            note(f"{self._plugin.id}: there is no command {op.action!r}")
+            return []
+        return [Duty(handler, op.payload, label=op.action)]
+
+    def _snapshot(self, op: DeliverSnapshot) -> list[Duty]:
+        snapshot = Snapshot(op.topic, op.data)
+        return [
+            Duty(handler, snapshot, label=op.topic, weight=len(op.data))
+            for topic, handler in self._plugin.snapshots
+            if topic is None or topic == op.topic
+        ]
+
+    def _screen(self, name: str) -> str:
+        """Which screen is meant: hosts have names of their own for the only one, and some have none."""
+        screens = self._plugin.screens
+        return next(iter(screens), "") if not name or len(screens) == 1 else name
+
+
+class Drawing(Duty):
+    """A screen to draw. The canvas is made when its turn comes: what waits stays small."""
+
+    __slots__ = ("_height", "_width")
+
+    def __init__(self, handler: Handler, width: int, height: int) -> None:
+        super().__init__(handler)
+        self._width = width
+        self._height = height
+
+    def call(self, context: MakeContext, send: Send) -> Any:
+        self.arguments = (Canvas(self._width, self._height),)
+        return super().call(context, send)
+
+    def settle(self, value: Any, send: Send) -> Picture:
+        canvas: Canvas = self.arguments[0]
+        return canvas.picture()
+
+
+_NOBODY = Handler(lambda canvas: None)
+
+
+def _too_small(screen: Screen) -> Handler:
+    text = f"needs {screen.min_width}x{screen.min_height}"
+    return Handler(lambda canvas: canvas.text(0, 0, text, dim=True))
+
+
+def _unknown(what: str, name: str, known: Mapping[str, object]) -> Failure:
+    return _refused(f"there is no {what} {name!r}; there is {', '.join(known)}")
+
+
+def _refused(why: str) -> Failure:
+    return Failure(Code.INVALID_INPUT, why, origin=Origin.PLUGIN)

@@ -1,0 +1,185 @@
+"""A plugin under kaged: its identity there, its machine, and what is said differently to these hosts.
+
+Loaded once a kaged host has spoken. Owns the translation between one author's plugin and this contract's names, hooks,
+settings and errors; the conversation itself is the resident loop's.
+"""
+
+from __future__ import annotations
+
+from plugbay.contracts.base import Role
+from plugbay.contracts.kaged.machine import KagedMachine
+from plugbay.contracts.kaged.messages import Identity, topic
+from plugbay.model.errors import Code, Failure
+from plugbay.model.operations import Publish, RunHook
+from plugbay.sdk.context import Context
+from plugbay.sdk.contracts.kaged_names import PRE_COMPACT, carried_capabilities, carried_hooks, kaged_name
+from plugbay.sdk.errors import INTERNAL, ServiceError
+from plugbay.sdk.hooks import inject
+from plugbay.sdk.runtime.connection import BlockingLine, Exchange
+from plugbay.sdk.runtime.dispatch import Duties, Duty, hook_answer
+from plugbay.sdk.runtime.resident import Resident
+from plugbay.sdk.services.host_client import BROKERED, MODELS, PEOPLE, STORAGE
+from plugbay.sdk.settings import Settings
+from plugbay.sdk.types.handlers import Handler
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, NoReturn, Protocol
+
+    from plugbay.model.events import CallId
+    from plugbay.model.operations import HostOp, Operation
+    from plugbay.sdk.io.stdio import Wire
+    from plugbay.sdk.runtime.dispatch import Offers
+    from plugbay.sdk.types.handlers import Tool
+    from plugbay.wire.strict_json import Codec
+
+    class Compacting(Offers, Protocol):
+        """What an author declared, with what only kaged asks for."""
+
+        @property
+        def compaction(self) -> Handler | None: ...
+
+    class Plugin(Compacting, Protocol):
+        """What is served."""
+
+        @property
+        def id(self) -> str: ...
+        @property
+        def version(self) -> str: ...
+        @property
+        def capabilities(self) -> tuple[str, ...]: ...
+        @property
+        def notifications(self) -> Sequence[str]: ...
+        @property
+        def tools(self) -> Mapping[str, Tool]: ...
+        @property
+        def welcomes(self) -> Sequence[Handler]: ...
+        @property
+        def farewells(self) -> Sequence[Handler]: ...
+        def connect(self, host: Context) -> None: ...
+
+
+FAREWELL_SHARE = 0.6
+"""Of the resident loop's times to leave: 3 s in all. Hosts wait 5 s unless the manifest says otherwise, and ours hopes
+for the answer within three of them."""
+
+LACKS = BROKERED | MODELS | PEOPLE
+"""What hosts of kaged do not offer to plugins."""
+
+
+def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
+    """Talk to a kaged host, of which `first` was heard already."""
+    duties = KagedDuties(plugin, plugin.tools)
+    identity = _identity(plugin, duties.serves())
+    name = identity.name
+    machine = KagedMachine(Role.PLUGIN, codec, identity=identity)
+    machine.greet()
+    exchange, settings = KagedExchange(machine, wire, identity), Settings()
+
+    def greeted(hello: Mapping[str, Any]) -> None:
+        settings.take(hello["config"], hello["system_config"])
+        exchange.lacks = LACKS if hello["storage_available"] else LACKS | STORAGE
+
+    plugin.connect(Context(BlockingLine(exchange), name, settings=settings))
+    resident = Resident(
+        exchange,
+        duties,
+        name,
+        plugin.welcomes,
+        plugin.farewells,
+        settings=settings,
+        greeted=greeted,
+        pace=FAREWELL_SHARE,
+    )
+    wire.attend(resident)
+    resident.run(first)
+
+
+def _identity(plugin: Plugin, serves: frozenset[type]) -> Identity:
+    return Identity(
+        kaged_name(plugin.id),
+        plugin.version,
+        methods=tuple(plugin.methods),
+        notifications=tuple(plugin.notifications),
+        capabilities_used=carried_capabilities(plugin.capabilities),
+        serves=serves,
+        tools=tuple(plugin.tools),
+        hooks=carried_hooks(plugin),
+    )
+
+
+class KagedExchange(Exchange):
+    """What a host of kaged is told: notifications that were declared, and failures in this contract's numbers."""
+
+    __slots__ = ("_identity",)
+
+    def __init__(self, machine: KagedMachine, wire: Wire, identity: Identity) -> None:
+        super().__init__(machine, wire, LACKS)
+        self._identity = identity
+
+    def tell(self, op: HostOp) -> None:
+        if isinstance(op, Publish):
+            self._refuse_undeclared(op.topic.removeprefix(topic(self._identity.name, "")))
+        super().tell(op)
+
+    def _refuse_undeclared(self, name: str) -> None:
+        """A host drops what the plugin did not declare, without a word."""
+        if name not in self._identity.notifications:
+            raise ServiceError(Code.INVALID_INPUT, f"{name!r} is not declared; plugin.notifies({name!r}) does that")
+
+    def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
+        super().finish(id, value, failure and kaged_failure(failure))
+
+
+def kaged_failure(failure: Failure) -> Failure:
+    """A failure whose `detail` is the `data` of the error, with a word for what happened; a bug has its number only."""
+    detail = failure.detail
+    if detail.get("plugin_code") == INTERNAL:
+        return Failure(Code.INTERNAL, f"Internal error: {failure.message}")
+    wait = {} if failure.retry_after_ms is None else {"retry_after_ms": failure.retry_after_ms}
+    more = {key: value for key, value in detail.items() if key != "kind"}
+    return Failure(failure.code, failure.message, detail={"plugin_code": failure.code, **wait, **more})
+
+
+class KagedDuties(Duties):
+    """An author's declarations; compacting is one of the hooks here, and a text is something to inject."""
+
+    __slots__ = ("_compaction",)
+
+    def __init__(self, offers: Compacting, tools: Mapping[str, Tool]) -> None:
+        super().__init__(offers, tools)
+        self._compaction = offers.compaction
+
+    def serves(self) -> frozenset[type]:
+        return super().serves() | (frozenset() if self._compaction is None else {RunHook})
+
+    def of(self, op: Operation) -> Duty | Failure:
+        return self._moment(op) if isinstance(op, RunHook) else super().of(op)
+
+    def _moment(self, op: RunHook) -> Duty:
+        """Whoever observes has a say first, then whoever compacts, in one answer."""
+        observer = self._offers.hooks.get(op.hook, _NOBODY)
+        return Duty(observer, op.event, shape=_said, said=op.context, then=self._compacting(op))
+
+    def _compacting(self, op: RunHook) -> Duty | None:
+        """What a compactor has to do; a host that sends no messages wants no others in return."""
+        messages = op.event.get("messages") if op.hook == PRE_COMPACT else None
+        if self._compaction is None or not isinstance(messages, list):
+            return None
+        return Duty(self._compaction, messages, shape=_compacted, said=op.context)
+
+
+_NOBODY = Handler(lambda event: None)
+
+
+def _said(value: Any) -> dict[str, Any]:
+    return inject(value) if isinstance(value, str) else hook_answer(value)
+
+
+def _compacted(value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, list) or not all(isinstance(message, dict) for message in value):
+        raise TypeError("a compactor returns a list of messages, or None to leave it to the host")
+    return {"messages": value}

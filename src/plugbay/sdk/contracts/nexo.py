@@ -1,0 +1,75 @@
+"""A plugin under nexo: its identity there, and its machine.
+
+Loaded once a nexo host has spoken. Owns the translation between one author's plugin and this contract's names; the
+conversation itself is the resident loop's.
+"""
+
+from __future__ import annotations
+
+from plugbay.contracts.base import Role
+from plugbay.contracts.nexo.machine import NexoMachine
+from plugbay.contracts.nexo.messages import Identity
+from plugbay.sdk.context import Context
+from plugbay.sdk.contracts.nexo_manifest import default_manifest, offered_name
+from plugbay.sdk.runtime.connection import BlockingLine, Exchange
+from plugbay.sdk.runtime.dispatch import Duties
+from plugbay.sdk.runtime.resident import Resident
+from plugbay.sdk.services.host_client import BROKERED, PEOPLE, STORAGE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, NoReturn, Protocol
+
+    from plugbay.sdk.io.stdio import Wire
+    from plugbay.sdk.runtime.dispatch import Offers
+    from plugbay.sdk.types.handlers import Handler, Tool
+    from plugbay.wire.strict_json import Codec
+
+    class Plugin(Offers, Protocol):
+        """What is served."""
+
+        @property
+        def id(self) -> str: ...
+        @property
+        def version(self) -> str: ...
+        @property
+        def name(self) -> str: ...
+        @property
+        def description(self) -> str: ...
+        @property
+        def server_version(self) -> str | None: ...
+        @property
+        def manifest(self) -> dict[str, Any] | None: ...
+        @property
+        def tools(self) -> Mapping[str, Tool]: ...
+        @property
+        def welcomes(self) -> Sequence[Handler]: ...
+        @property
+        def farewells(self) -> Sequence[Handler]: ...
+        def connect(self, host: Context) -> None: ...
+
+
+def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
+    """Talk to a nexo host, of which `first` was heard already."""
+    manifest = plugin.manifest or default_manifest(plugin.id, plugin.version, plugin.name, plugin.description)
+    id = manifest["plugin"]["id"]
+    tools = {offered_name(id, tool.name): tool for tool in plugin.tools.values()}
+    if len(tools) < len(plugin.tools):
+        raise ValueError(f"two tools of {id} have one name in nexo's alphabet: {', '.join(plugin.tools)}")
+    duties = Duties(plugin, tools)
+    identity = Identity(manifest, plugin.server_version or f"{id}-{plugin.version}", _catalogue(tools), duties.serves())
+    machine = NexoMachine(Role.PLUGIN, codec, identity=identity)
+    machine.greet()
+    exchange = Exchange(machine, wire, lacks=STORAGE | BROKERED | PEOPLE)
+    plugin.connect(Context(BlockingLine(exchange), id))
+    resident = Resident(exchange, duties, id, plugin.welcomes, plugin.farewells)
+    wire.attend(resident)
+    resident.run(first)
+
+
+def _catalogue(tools: Mapping[str, Tool]) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {"name": name, "description": tool.description, "input_schema": tool.input_schema}
+        for name, tool in tools.items()
+    )

@@ -1,0 +1,1 @@
+"""The process's streams and signals, and the contract that the host speaks."""

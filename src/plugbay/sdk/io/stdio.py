@@ -1,0 +1,233 @@
+"""The wire, out of reach of `print`, whether anybody is at its other end, and the way out of the process.
+
+Moves the protocol to private descriptors and points stdout at stderr.
+
+A stray `print`, a chatty library or a child process then writes to stderr and cannot corrupt a frame. This happens once
+per process: when a script that is the plugin imports the SDK with pipes on both sides, and otherwise in `run()`.
+Importing a plugin's module from a test moves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from _thread import start_new_thread
+from time import sleep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn, Protocol
+
+    class Attended(Protocol):
+        """A conversation that can be asked to end."""
+
+        def leave_soon(self, why: str) -> None: ...
+
+
+READ_SIZE = 65_536
+
+ATTACH = "PLUGBAY_ATTACH"
+"""The variable of a plugin that its author has started: where `plugbay dev --attach` waits for it."""
+
+LOOK_SECONDS = 2.0
+"""Between two looks whether the host is still there: soon for whoever counts orphans, rare enough to cost nothing."""
+
+
+class Wire:
+    """The two private descriptors of the conversation."""
+
+    __slots__ = ("_in", "_out")
+
+    def __init__(self, in_fd: int, out_fd: int) -> None:
+        self._in = in_fd
+        self._out = out_fd
+
+    def read(self) -> bytes:
+        """What has arrived, at least one byte; b"" at the end of input."""
+        return os.read(self._in, READ_SIZE)
+
+    def write(self, data: bytes) -> None:
+        """All of it, however small the pipe's bites."""
+        self.refuse_copies()
+        while data:
+            data = data[os.write(self._out, data) :]
+
+    def is_heard(self) -> bool:
+        """Whether there is anybody left to read what is written."""
+        from select import POLLERR, POLLHUP, POLLNVAL, poll
+
+        broken = poll()
+        broken.register(self._out, 0)
+        return not any(event & (POLLERR | POLLHUP | POLLNVAL) for _, event in broken.poll(0))
+
+    def attend(self, conversation: Attended) -> None:
+        """Have it end when this process is asked to, or when nobody is left at the other end."""
+        from plugbay.sdk.io.signals import on_signals
+
+        on_signals(lambda: conversation.leave_soon("this process was asked to end"))
+        when_alone(self, lambda: conversation.leave_soon("the host is gone"))
+
+    def leave(self, status: int, let_go: Callable[[], None]) -> NoReturn:
+        """The conversation is over, and with it this process, which lets go of everything by itself."""
+        leave(status)
+
+    def leave_after(self, seconds: float) -> None:
+        """The same after so many seconds, whatever anybody is doing then."""
+        try:
+            start_new_thread(_leave_anyway, (seconds,))
+        except RuntimeError:
+            pass  # the system has no thread to give; whoever wants us gone will have to see to it
+
+    def refuse_copies(self) -> None:
+        """The copy of a process that forked in a handler has nobody to answer, and locks that nobody will open.
+
+        That of a stream may be one of them, so nothing is flushed.
+        """
+        if self._out < 0:
+            os._exit(1)
+
+    def drop(self) -> None:
+        """Let go of both ends: this process is a copy, and the conversation belongs to the original."""
+        os.close(self._in)
+        os.close(self._out)
+        self._in = self._out = -1
+
+
+_claimed: Wire | None = None
+
+_PARENT = os.getppid()
+"""Who started this process, as early as can be told: a host may be gone before its plugin serves."""
+
+
+def claim() -> Wire:
+    """Take stdin and stdout for the protocol; afterwards descriptor 0 is empty and descriptor 1 is stderr."""
+    global _claimed
+    if _claimed is None:
+        nothing = _nothing()
+        _claimed = Wire(os.dup(0), os.dup(1))
+        disown_copies(_claimed.drop)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+        if hasattr(sys.stdout, "reconfigure"):
+            # A killed plugin flushes nothing; what it printed is most wanted then.
+            sys.stdout.reconfigure(line_buffering=True)
+    return _claimed
+
+
+_is_copy = False
+"""Whether the author's code has made this process by forking one that had a wire."""
+
+
+def disown_copies(drop: Callable[[], object]) -> None:
+    """Have every copy of this process let go of what is the original's, and know what it is."""
+
+    def forked() -> None:
+        global _is_copy
+        _is_copy = True
+        drop()
+
+    os.register_at_fork(after_in_child=forked)
+
+
+def leave_copy(error: BaseException | None = None) -> None:
+    """End this process, if it is a copy, where it comes back from the author's code: nobody waits for its answer.
+
+    Its last words go past the stream: a thread that the copy does not have may hold the stream's lock.
+    """
+    if _is_copy:
+        status, words = _parting(error)
+        try:
+            os.write(2, words.encode("utf-8", "backslashreplace"))
+        except OSError:
+            pass  # stderr is closed
+        os._exit(status)
+
+
+def _parting(error: BaseException | None) -> tuple[int, str]:
+    """The status and the last words of a process, as Python has them."""
+    if error is None:
+        return 1, ""
+    if not isinstance(error, SystemExit):
+        from traceback import format_exception
+
+        return 1, "".join(format_exception(error))
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF, ""
+    return 1, f"{error.code}\n"
+
+
+def _nothing() -> int:
+    """A descriptor of the empty file, above the three standard ones, of which a host may have closed some."""
+    while (nothing := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(nothing, True)
+    return nothing
+
+
+def claim_early() -> None:
+    """Claim at import, so that prints at module level are harmless too; only in a script that a host has started."""
+    if _imported_by_main() and _is_pipe(0) and _is_pipe(1) and ATTACH not in os.environ:
+        claim()
+
+
+def when_alone(wire: Wire, call: Callable[[], object]) -> None:
+    """Have the function called once, on a thread of its own, when the host is gone.
+
+    The end of input does not always say so: somebody else may hold it open, and a plugin that serves one call reads
+    nothing while its handler runs.
+    """
+    try:
+        start_new_thread(_watch, (wire, call, _PARENT))
+    except RuntimeError:
+        pass  # the system has no thread to give; the end of input will have to do
+
+
+def _watch(wire: Wire, call: Callable[[], object], parent: int) -> None:
+    sleep(LOOK_SECONDS)
+    while os.getppid() == parent and wire.is_heard():
+        sleep(LOOK_SECONDS)
+    call()
+
+
+def note(text: str) -> None:
+    """One line on stderr, in one piece; a closed stderr is no reason to fail."""
+    try:
+        sys.stderr.write(f"{text}\n")
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+def leave(status: int) -> NoReturn:
+    """End the process at once, skipping the interpreter's farewell."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # None, when the descriptor was closed before we started
+            pass
+    os._exit(status)
+
+
+def _leave_anyway(after: float) -> NoReturn:
+    sleep(after)
+    os._exit(1)
+
+
+def _imported_by_main() -> bool:
+    """Whether the code that imports the SDK is the script itself, not a test or a library."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("importlib.", "_frozen_importlib", "plugbay.sdk")):
+            return bool(name == "__main__")
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

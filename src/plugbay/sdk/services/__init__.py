@@ -1,0 +1,1 @@
+"""Requests to the host, as `ctx` offers them."""

@@ -1,0 +1,1 @@
+"""From annotations to shapes, schemas and arguments, without `typing`."""

@@ -1,0 +1,165 @@
+"""`Record`: an object whose keys are known, such as a dataclass, and the parameters of a function.
+
+Owns which keys there must and may be, what is said about each in the schema, and how the author's object is made of
+them. Refuses to know where the fields come from.
+"""
+
+from __future__ import annotations
+
+from plugbay.sdk.types.shapes import Shape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from plugbay.sdk.types.shapes import Names, Place, Problems
+
+NOTHING = object()
+"""The default of what has none."""
+
+SPECIAL = ("context", "ctx")
+"""Parameters that no caller gives."""
+
+
+class Member:
+    """One key of an object."""
+
+    __slots__ = ("default", "description", "name", "required", "shape")
+
+    def __init__(
+        self, name: str, shape: Shape, *, required: bool = True, default: Any = NOTHING, description: str = ""
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.required = required
+        self.default = default
+        self.description = description
+
+    def schema(self, names: Names, doc: str) -> dict[str, Any]:
+        schema, text = self.shape.schema(names), self.shape.description or self.description or doc
+        if text:
+            schema = {**schema, "description": text}
+        default = NOTHING if self.default is NOTHING else self.shape.write(self.default)
+        return {**schema, "default": default} if is_json(default) else schema
+
+
+def is_json(value: Any) -> bool:
+    """Whether a default can be published; one that is made for each call, or is no JSON, is left out."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and is_json(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(is_json, value))
+    if type(value) is float:
+        return bool(value - value == 0.0)  # neither infinite nor NaN
+    return value is None or type(value) in (str, int, bool)
+
+
+class Record(Shape):
+    """An object with these fields and no others. Fields are filled in later, as a type may contain itself."""
+
+    __slots__ = ("doc", "fields", "make", "name", "own")
+    kind = "object"
+    converts = True
+    is_described = True
+    """Whether the schema says what the docstring says first."""
+
+    def __init__(self, name: str, make: Callable[..., Any] = dict, own: type | None = None, doc: str = "") -> None:
+        self.name = name
+        self.fields: dict[str, Member] = {}
+        self.make = make
+        """Makes the author's object of keywords."""
+        self.own = own
+        """The class of such objects; None when they are plain ones."""
+        self.doc = doc
+
+    # As a schema.
+
+    def schema(self, names: Names) -> dict[str, Any]:
+        if self in names.open:
+            return {"$ref": f"#/$defs/{names.label(self, self.name)}"}
+        names.open.append(self)
+        body = self.body(names)
+        names.open.pop()
+        label = next((label for label, (shape, _) in names.shared.items() if shape is self), None)
+        if label is None:
+            return body
+        names.shared[label] = (self, body)
+        return {"$ref": f"#/$defs/{label}"}
+
+    def body(self, names: Names) -> dict[str, Any]:
+        from plugbay.sdk.types.docstrings import parse
+
+        doc = parse(self.doc)
+        properties = {name: field.schema(names, doc.fields.get(name, "")) for name, field in self.fields.items()}
+        required = [name for name, field in self.fields.items() if field.required]
+        return {
+            "type": "object",
+            **({"description": doc.summary} if doc.summary and self.is_described else {}),
+            "properties": properties,
+            **({"required": required} if required else {}),
+            "additionalProperties": self.others(names),
+        }
+
+    def others(self, names: Names) -> Any:
+        """The schema of keys that are not among the fields."""
+        return False
+
+    # As a value.
+
+    def take(self, value: Any, at: Place, problems: Problems) -> Any:
+        before = problems.count
+        given = {
+            name: field.shape.read(value[name], (at, name), problems)
+            for name, field in self.fields.items()
+            if name in value
+        }
+        for name, field in self.fields.items():
+            if field.required and name not in value:
+                problems.add((at, name), "is required")
+        for name in value:
+            if name not in self.fields:
+                self.take_other(given, name, value[name], at, problems)
+        return self.made(given, at, problems) if problems.count == before else None
+
+    def take_other(self, given: dict[str, Any], name: str, value: Any, at: Place, problems: Problems) -> None:
+        problems.add((at, name), f"is unknown; there is {', '.join(self.fields) or 'nothing to say'}")
+
+    def made(self, given: dict[str, Any], at: Place, problems: Problems) -> Any:
+        """The author's class may have rules of its own, and says no with a ValueError."""
+        try:
+            return self.make(**given)
+        except ValueError as error:
+            problems.add(at, str(error) or "cannot be used")
+            return None
+
+    def write(self, value: Any) -> Any:
+        if self.own is not None and isinstance(value, self.own):
+            return {name: field.shape.write(getattr(value, name)) for name, field in self.fields.items()}
+        if isinstance(value, dict):
+            known = self.fields
+            return {name: known[name].shape.write(item) if name in known else item for name, item in value.items()}
+        return value
+
+
+class Parameters(Record):
+    """What a function is called with: its parameters, and anything else where it takes keywords."""
+
+    __slots__ = ("rest",)
+    is_described = False
+
+    def __init__(self, name: str, doc: str, rest: Shape | None) -> None:
+        super().__init__(name, doc=doc)
+        self.rest = rest
+
+    def others(self, names: Names) -> Any:
+        return False if self.rest is None else self.rest.schema(names) or True
+
+    def take_other(self, given: dict[str, Any], name: str, value: Any, at: Place, problems: Problems) -> None:
+        if self.rest is None or name in SPECIAL:
+            super().take_other(given, name, value, at, problems)
+        else:
+            given[name] = self.rest.read(value, (at, name), problems)
+
+    def made(self, given: Mapping[str, Any], at: Place, problems: Problems) -> Any:
+        return given
