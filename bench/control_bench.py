@@ -113,10 +113,10 @@ def event(params: dict[str, Any]) -> Sample:
 
 
 async def _events(params: dict[str, Any]) -> Sample:
-    from plugbay.gateway.events import RUN_COMPLETED, Happening
-    from plugbay.gateway.gateway import Gateway
-    from plugbay.gateway.settings import GatewaySettings
     from plugbay.host.host import Host
+    from plugbay.server.domain.events import RUN_COMPLETED, Happening
+    from plugbay.server.domain.gateway import Gateway
+    from plugbay.server.domain.settings import GatewaySettings
     from plugbay.store.database import Database
     from tests.support.gateways import make_org
     from tests.support.packaged import Publisher, bind

@@ -51,10 +51,10 @@ async def _echo() -> None:
 
 
 async def _gateway(folder: Path) -> None:
-    from plugbay.control import logs
-    from plugbay.control.server import ServeSettings, Started, serve
-    from plugbay.gateway.settings import GatewaySettings
     from plugbay.host.host import Host
+    from plugbay.server import logs
+    from plugbay.server.domain.settings import GatewaySettings
+    from plugbay.server.server import ServeSettings, Started, serve
 
     logs.configure(as_json=True)
     settings = GatewaySettings(folder, requests_per_second=1e6, request_burst=1_000_000)
@@ -68,7 +68,7 @@ async def _gateway(folder: Path) -> None:
 
 async def _prepared(server: Any, folder: Path) -> None:
     """A tool that is bound, and a word about it."""
-    from plugbay.gateway.keys import operator_token
+    from plugbay.server.domain.keys import operator_token
     from tests.support.gateways import make_org
     from tests.support.packaged import Publisher, bind
     from tests.support.vai import export

@@ -9,14 +9,14 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from plugbay.bridge.model_tools import ModelTools, SyncModelTools, ToolAnswer
     from plugbay.host.calls.calls import CallResult
     from plugbay.host.host import Host
     from plugbay.host.sync import SyncHost
+    from plugbay.mcp_server.model_tools import ModelTools, SyncModelTools, ToolAnswer
     from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, PlugbayError
 
 _HOMES = {
-    **dict.fromkeys(("ModelTools", "SyncModelTools", "ToolAnswer"), "plugbay.bridge.model_tools"),
+    **dict.fromkeys(("ModelTools", "SyncModelTools", "ToolAnswer"), "plugbay.mcp_server.model_tools"),
     "Host": "plugbay.host.host",
     "CallResult": "plugbay.host.calls.calls",
     "SyncHost": "plugbay.host.sync",

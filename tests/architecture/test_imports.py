@@ -28,8 +28,9 @@ PROCESS = "process knows bytes, not frames"
 PURE = "Host decisions are pure"
 ROOMS = "The rooms of the host have an order"
 SDK_ROOMS = "The rooms of the SDK have an order"
+SERVER_ROOMS = "The rooms of the server have an order"
 ACYCLIC = "No cycles between siblings, at any depth"
-STRUCTURE = {LAYERS, CONTRACTS, ROOMS, SDK_ROOMS, ACYCLIC}
+STRUCTURE = {LAYERS, CONTRACTS, ROOMS, SDK_ROOMS, SERVER_ROOMS, ACYCLIC}
 
 IO_NAMES = set("asyncio subprocess socket threading signal sqlite3 logging time random".split())
 HEAVY_NAMES = set("asyncio dataclasses inspect logging msgspec pydantic typing".split())
@@ -75,16 +76,18 @@ def test_imports_for_the_type_checker_keep_the_structure_too(tmp_path: Path) -> 
 
 
 SKELETON = (
-    "__main__ cli.main tui.app control.app gateway.bindings store.memory packages.verify brokers.nats "
-    "bridge.bridge "
+    "__main__ cli.main tui.app server.app server.domain.bindings server.server server.dashboard.views "
+    "server.api.errors server.mcp server.occupancy server.logs server.settings store.memory packages.verify "
+    "brokers.nats mcp_server.bridge "
     "host.host host.authorization.policy host.supervision.restart host.supervision.supervisor host.services.llm "
     "host.admin.dev host.sync host.status host.facilities host.screens.keys host.bindings host.assembly host.turns "
     "host.providers.agents host.calls.calls host.invocations.retry host.catalog.catalog host.inbound.handler "
     "host.confinement.policy host.broker host.discovery.folders host.recording.taps host.events.bus host.config.config "
     "host.journal host.disk.tree host.rate host.ports host.stamps sdk.plugin "
     "sdk.testing.core sdk.declared sdk.manifests sdk.contract_support sdk.attach sdk.serving sdk.contracts.nexo "
-    "sdk.screens.canvas sdk.runtime.reader sdk.invocation sdk.results sdk.context sdk.work sdk.services.logs sdk.errors "
-    "sdk.io.stdio sdk.types.shapes sdk.events sdk.payloads sdk.settings sdk.hooks sdk.declaring conformance.scenario "
+    "sdk.screens.canvas sdk.runtime.reader sdk.invocation sdk.results sdk.context sdk.work sdk.services.logs "
+    "sdk.errors sdk.io.stdio sdk.types.shapes sdk.events sdk.payloads sdk.settings sdk.hooks "
+    "sdk.declaring conformance.scenario "
     "link.link process.child contracts.registry contracts.base contracts.rune.machine contracts.nexo.machine "
     "contracts.kaged.machine contracts.ainb.machine contracts.vai.machine contracts.mcp.machine "
     "wire.lines wire.fast_json model.ids model.spec"
@@ -95,7 +98,7 @@ LEGAL = {
     "model.ids": "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from typing import Any",
     "contracts.registry": "import plugbay.contracts.rune.machine, plugbay.contracts.nexo.machine",
     "__main__": "import plugbay.cli.main",
-    "cli.main": "import plugbay.host.host, plugbay.control.app, plugbay.wire.fast_json",
+    "cli.main": "import plugbay.host.host, plugbay.server.app, plugbay.wire.fast_json",
 }
 
 
@@ -125,11 +128,11 @@ def test_a_clean_skeleton_keeps_every_rule(skeleton: Path) -> None:
     ("rule", "module", "imported"),
     [
         (LAYERS, "tui.app", "plugbay.cli.main"),
-        (LAYERS, "control.app", "plugbay.tui.app"),
-        (LAYERS, "gateway.bindings", "plugbay.control.app"),
+        (LAYERS, "server.app", "plugbay.tui.app"),
+        (SERVER_ROOMS, "server.domain.bindings", "plugbay.server.app"),
         (LAYERS, "store.memory", "plugbay.packages.verify"),
-        (LAYERS, "bridge.bridge", "plugbay.packages.verify"),
-        (LAYERS, "brokers.nats", "plugbay.gateway.bindings"),
+        (LAYERS, "mcp_server.bridge", "plugbay.packages.verify"),
+        (LAYERS, "brokers.nats", "plugbay.server.domain.bindings"),
         (LAYERS, "host.host", "plugbay.store.memory"),
         (LAYERS, "sdk.plugin", "plugbay.host.host"),
         (LAYERS, "conformance.scenario", "plugbay.host.host"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 
 from tests.cli.conftest import Run
-from tests.control.test_server import served
+from tests.server.test_server import served
 
 
 def test_the_link_that_is_printed_logs_in_once(run: Run, cwd: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.control.test_server import served
 from tests.packages.builders import key, pack, sign, trust
+from tests.server.test_server import served
 from tests.support.plugins import write_plugin
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from plugbay.cli.prune import _age
 from tests.cli.conftest import Run
-from tests.control.test_server import served
+from tests.server.test_server import served
 from tests.support.plugins import write_plugin
 
 

@@ -17,7 +17,7 @@ import pytest
 from plugbay.cli import remote
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.remote import NoServer, Remote, RemoteRefused, SeveralServers, is_path, might_be_meant, plugin_path
-from plugbay.control.occupancy import Found, announced
+from plugbay.server.occupancy import Found, announced
 from tests.cli.conftest import MakePlugin, Run
 
 

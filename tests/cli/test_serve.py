@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.cli.conftest import Run, environment
-from tests.control.test_server import served
+from tests.server.test_server import served
 from tests.support.commands import Command
 from tests.support.kaged import write_kaged_plugin
 from tests.support.patience import PATIENCE

@@ -16,7 +16,7 @@ from plugbay import Host
 from plugbay.cli import tracing
 from plugbay.cli.tracing import exporting
 from tests.cli.conftest import environment
-from tests.control.test_server import served
+from tests.server.test_server import served
 from tests.support.collectors import collecting, said
 from tests.support.commands import plugbay
 from tests.support.patience import PATIENCE
@@ -28,7 +28,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 LOADED = f"""
 import sys
-import plugbay.cli.mcp_serve, plugbay.cli.serve, plugbay.control.server
+import plugbay.cli.mcp_serve, plugbay.cli.serve, plugbay.server.server
 from plugbay import Host
 from plugbay.cli.tracing import exporting
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
-from plugbay.control.app import ROUTERS
-from plugbay.control.caller import NEEDS, NEEDS_ONE
+from plugbay.server.api.caller import NEEDS, NEEDS_ONE
+from plugbay.server.app import ROUTERS
 from tests.docs.test_snippets import ROOT, pattern, snippets
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
 PAGE, OPERATE, DASHBOARD = (ROOT / "docs" / f"{name}.md" for name in ("control-plane", "operate", "dashboard"))
-SOURCES = [*(ROOT / "src/plugbay/gateway").glob("*.py"), *(ROOT / "src/plugbay/control").rglob("*.py")]
+SOURCES = [*(ROOT / "src/plugbay/server/domain").glob("*.py"), *(ROOT / "src/plugbay/server/api").rglob("*.py")]
 TOUR, SERVER = "tour", "server"
 CODE = r"[a-z_]+\.[a-z_]+"
 STATUSES = {
@@ -176,7 +176,7 @@ def test_the_table_of_codes_names_every_code_with_its_status() -> None:
 
 
 def test_the_table_of_codes_names_what_validate_finds() -> None:
-    rules = (ROOT / "src/plugbay/gateway/binding_rules.py").read_text("utf-8")
+    rules = (ROOT / "src/plugbay/server/domain/binding_rules.py").read_text("utf-8")
     found = set(re.findall(rf'Finding\("({CODE})"', rules))
     assert len(found) > 10 and found <= _codes(PAGE.read_text("utf-8"))
 

@@ -21,14 +21,14 @@ from typing import Any
 
 from sqlalchemy import event
 
-from plugbay.gateway.compactions import Squeeze
-from plugbay.gateway.gateway import Gateway
-from plugbay.gateway.harnesses import Errand
-from plugbay.gateway.principal import Principal
-from plugbay.gateway.runs import Asked
-from plugbay.gateway.settings import GatewaySettings
 from plugbay.host.config import config
 from plugbay.host.host import Host
+from plugbay.server.domain.compactions import Squeeze
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.harnesses import Errand
+from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store import compactions as compaction_rows
 from plugbay.store import deliveries as delivery_rows
 from plugbay.store import harnesses as harness_rows

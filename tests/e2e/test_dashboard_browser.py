@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.control.test_server import Served, served
+from tests.server.test_server import Served, served
 from tests.support.dashboards import PATIENT
 from tests.support.mcp_servers import write_server
 from tests.support.nexo import write_nexo_plugin

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from tests.control.test_server import served
+from tests.server.test_server import served
 from tests.support.conversing import says
 from tests.support.databases import database_url
 from tests.support.openai_server import OpenAiServer

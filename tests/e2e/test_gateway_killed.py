@@ -21,16 +21,16 @@ from typing import Any
 import httpx2
 from sqlalchemy import func, select
 
-from plugbay.gateway.blocks import breaks, opened
-from plugbay.gateway.compactions import MAX_BEGUN
+from plugbay.server.domain.blocks import breaks, opened
+from plugbay.server.domain.compactions import MAX_BEGUN
 from plugbay.store import chains as chain_rows
 from plugbay.store.database import Database, Tx
 from plugbay.store.tables.conversations import CHAINS, COMPACTIONS, HARNESS_EXECUTIONS, RUNS, TOOL_EXECUTIONS
 from plugbay.store.tables.deliveries import DELIVERIES, DELIVERY_ATTEMPTS, EVENTS
 from plugbay.store.tables.plugins import INVOCATIONS, TOKENS
-from tests.control.test_server import served
 from tests.e2e.gateway_lives import WAIT
 from tests.process.helpers import ROOT
+from tests.server.test_server import served
 from tests.support.conversing import calls, says, stuck
 from tests.support.databases import database_url
 from tests.support.openai_server import OpenAiServer, Reply

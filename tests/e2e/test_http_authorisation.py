@@ -16,10 +16,10 @@ import httpx2
 import pytest
 from fastapi.routing import APIRoute
 
-from plugbay.control.app import ROUTERS
-from plugbay.control.caller import NEEDS, NEEDS_ONE
-from plugbay.control.sse import MEDIA_TYPE
 from plugbay.packages.registry import ARCHIVE_TYPE
+from plugbay.server.api.caller import NEEDS, NEEDS_ONE
+from plugbay.server.api.sse import MEDIA_TYPE
+from plugbay.server.app import ROUTERS
 from tests.support.requirements import requirement
 from tests.support.worlds import EVERY_SCOPE, World, world_at
 

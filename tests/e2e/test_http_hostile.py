@@ -15,9 +15,9 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Message
 
-from plugbay.control.bodies import received
-from plugbay.control.settings import MAX_JSON, EdgeSettings
-from plugbay.gateway.errors import GatewayError
+from plugbay.server.api.bodies import received
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.settings import MAX_JSON, EdgeSettings
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement

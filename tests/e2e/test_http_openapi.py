@@ -18,8 +18,8 @@ from schemathesis import Case, GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks as conformance
 
-from plugbay.control.app import ROUTERS
-from plugbay.control.sse import MEDIA_TYPE
+from plugbay.server.api.sse import MEDIA_TYPE
+from plugbay.server.app import ROUTERS
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 from tests.support.tiers import few

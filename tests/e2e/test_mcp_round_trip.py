@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.bridge import everything
-from tests.bridge.raw import Client
 from tests.cli.conftest import command, environment
+from tests.mcp_server import everything
+from tests.mcp_server.raw import Client
 from tests.support.requirements import requirement
 from tests.support.tiers import first_alone
 

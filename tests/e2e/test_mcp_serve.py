@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.raw import Client
 from tests.cli.conftest import command, environment, is_alive, wait_until
+from tests.mcp_server.raw import Client
 from tests.sdk.everywhere import REACHES, loaded
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement

@@ -40,7 +40,7 @@ class Command:
         task = {"arguments": list(arguments), "cwd": str((cwd or Path()).absolute()), "env": dict(env)}
         self._own, theirs = socket.socketpair()
         with theirs:
-            server = _server("plugbay.control") if OPERATING.intersection(arguments[:1]) else _server()
+            server = _server("plugbay.server.api") if OPERATING.intersection(arguments[:1]) else _server()
             socket.send_fds(server, [b"+"], [*streams, theirs.fileno()])
         self._own.sendall(json.dumps(task).encode())
         self._own.shutdown(socket.SHUT_WR)

@@ -15,18 +15,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from plugbay.gateway.audit import Audit
-from plugbay.gateway.clock import Clock, SystemClock
-from plugbay.gateway.conversations import Conversations
-from plugbay.gateway.credentials import Credentials
-from plugbay.gateway.gateway import Gateway
-from plugbay.gateway.meters import Meters
-from plugbay.gateway.orgs import Orgs
-from plugbay.gateway.principal import OPERATOR, Principal
-from plugbay.gateway.runs import Asked
-from plugbay.gateway.settings import GatewaySettings
-from plugbay.gateway.tasks import Tasks
-from plugbay.gateway.workers import Bound, Job, WorkRefused
 from plugbay.host.calls.calls import CallResult
 from plugbay.host.calls.invocation_result import InvocationResult
 from plugbay.host.config import config
@@ -35,6 +23,18 @@ from plugbay.host.ports import CallRecord, InvocationRecord
 from plugbay.host.services.llm.openai import OpenAiProvider
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.model.errors import Failure
+from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.clock import Clock, SystemClock
+from plugbay.server.domain.conversations import Conversations
+from plugbay.server.domain.credentials import Credentials
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.orgs import Orgs
+from plugbay.server.domain.principal import OPERATOR, Principal
+from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.settings import GatewaySettings
+from plugbay.server.domain.tasks import Tasks
+from plugbay.server.domain.workers import Bound, Job, WorkRefused
 from plugbay.store.chains import Chain
 from plugbay.store.database import Database, Tx
 from plugbay.store.runs import Run
@@ -236,7 +236,7 @@ async def conversing(
 
 
 async def _make_orgs(orgs: Orgs) -> None:
-    from plugbay.gateway.errors import GatewayError
+    from plugbay.server.domain.errors import GatewayError
 
     for org, project in (("org_1", "proj_1"), ("org_2", "proj_2")):
         try:

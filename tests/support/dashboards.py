@@ -17,15 +17,15 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI
 
-from plugbay.control.app import create_app
-from plugbay.control.dashboard.door import Dashboard
-from plugbay.gateway.call_history import CallHistory
-from plugbay.gateway.clock import Clock
-from plugbay.gateway.gateway import Gateway
-from plugbay.gateway.keys import operator_token
-from plugbay.gateway.meters import Meters
-from plugbay.gateway.settings import GatewaySettings
 from plugbay.host.host import Host
+from plugbay.server.app import create_app
+from plugbay.server.dashboard.door import Dashboard
+from plugbay.server.domain.call_history import CallHistory
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.keys import operator_token
+from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.database import Database
 
 ORIGIN = "http://127.0.0.1"

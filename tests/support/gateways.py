@@ -12,13 +12,13 @@ from pathlib import Path
 
 import httpx2
 
-from plugbay.control.app import create_app
-from plugbay.gateway.clock import Clock
-from plugbay.gateway.gateway import Gateway
-from plugbay.gateway.keys import operator_token
-from plugbay.gateway.principal import OPERATOR, Role
-from plugbay.gateway.settings import GatewaySettings
 from plugbay.host.host import Host
+from plugbay.server.app import create_app
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.keys import operator_token
+from plugbay.server.domain.principal import OPERATOR, Role
+from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.database import Database
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from plugbay.gateway.bindings import Draft
-from plugbay.gateway.gateway import Gateway
-from plugbay.gateway.principal import OPERATOR, Principal
-from plugbay.gateway.releases import TRUST_FILE
 from plugbay.packages import keys, signature
 from plugbay.packages.archive import Packed, pack
 from plugbay.packages.trust import TrustedKey, TrustStore
+from plugbay.server.domain.bindings import Draft
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.principal import OPERATOR, Principal
+from plugbay.server.domain.releases import TRUST_FILE
 from plugbay.store.bindings import BindingRow
 from plugbay.store.packages import PackageRow
 from tests.support.vai import write_vai_plugin

@@ -21,19 +21,19 @@ import httpx2
 import uvicorn
 import uvloop
 
-from plugbay.control.app import create_app
-from plugbay.control.server import _config
-from plugbay.gateway.clock import stamp
-from plugbay.gateway.compactions import Squeeze
-from plugbay.gateway.gateway import Gateway
-from plugbay.gateway.harnesses import Errand
-from plugbay.gateway.keys import PREFIX, digest_of, operator_token
-from plugbay.gateway.principal import OPERATOR, Principal
-from plugbay.gateway.run_requests import Wanted
-from plugbay.gateway.runs import Asked
-from plugbay.gateway.secrets import SecretScope
-from plugbay.gateway.settings import GatewaySettings
 from plugbay.host.host import Host
+from plugbay.server.app import create_app
+from plugbay.server.domain.clock import stamp
+from plugbay.server.domain.compactions import Squeeze
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.harnesses import Errand
+from plugbay.server.domain.keys import PREFIX, digest_of, operator_token
+from plugbay.server.domain.principal import OPERATOR, Principal
+from plugbay.server.domain.run_requests import Wanted
+from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.secrets import SecretScope
+from plugbay.server.domain.settings import GatewaySettings
+from plugbay.server.server import _config
 from plugbay.store import invocations as invocation_rows
 from plugbay.store import keys as key_rows
 from plugbay.store.keys import ApiKey

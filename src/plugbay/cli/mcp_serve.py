@@ -19,9 +19,9 @@ from plugbay.cli.call_view import HumanView
 from plugbay.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
-    from plugbay.bridge.bridge import Bridge
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
+    from plugbay.mcp_server.bridge import Bridge
 
 EXAMPLES = """\
 Examples
@@ -47,7 +47,7 @@ NamesRule = Annotated[
 
 
 def _rule(word: str) -> Callable[[str, str], str]:
-    from plugbay.bridge.names import RULES
+    from plugbay.mcp_server.names import RULES
 
     if word not in RULES:
         raise typer.BadParameter(f"it is {' or '.join(RULES)}, not {word!r}", param_hint="--names")
@@ -72,7 +72,7 @@ def serve(
 
     Resources and prompts of MCP servers are served as well. Everything that is said to people goes to stderr.
     """
-    from plugbay.bridge.stdio import take_wire
+    from plugbay.mcp_server.stdio import take_wire
 
     if http is None and os.isatty(0):
         output.note("an MCP client is expected at the other end, and this is a terminal: see plugbay mcp install")
@@ -82,8 +82,8 @@ def serve(
     found, settings = _find(places or [Path()], config)
     output.note_what_hosts_log()
 
-    from plugbay.bridge.bridge import Bridge
-    from plugbay.bridge.desk import Desk
+    from plugbay.mcp_server.bridge import Bridge
+    from plugbay.mcp_server.desk import Desk
 
     desk = Desk()
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "questions": desk.ask}
@@ -92,7 +92,7 @@ def serve(
         async with Bridge(host, desk, rule=rule, only=only or (), timeout=timeout) as bridge:
             _tell(bridge)
             if wire is not None:
-                from plugbay.bridge import stdio
+                from plugbay.mcp_server import stdio
 
                 await stdio.serve(bridge, wire)
             elif door is not None:
@@ -132,7 +132,7 @@ def _tell(bridge: Bridge) -> None:
 def _door(http: str, token_file: Path | None, hosts: list[str], origins: list[str]) -> Any:
     """The HTTP server, not open yet; says what is missing to have one."""
     try:
-        from plugbay.bridge.http_server import Door, NotAllowed
+        from plugbay.mcp_server.http_server import Door, NotAllowed
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "uvicorn":
             raise

@@ -87,7 +87,7 @@ def read(path: Path) -> tuple[list[Taken], list[Left]]:
 def _document(path: Path) -> dict[str, Any]:
     import tomllib
 
-    from plugbay.bridge import jsonc
+    from plugbay.mcp_server import jsonc
 
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

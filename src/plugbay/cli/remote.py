@@ -21,7 +21,7 @@ from plugbay.model.errors import PlugbayError
 if TYPE_CHECKING:
     import http.client
 
-    from plugbay.control.occupancy import Found
+    from plugbay.server.occupancy import Found
 
 SERVER_VARIABLE, TOKEN_VARIABLE = "PLUGBAY_SERVER", "PLUGBAY_TOKEN"
 
@@ -86,7 +86,7 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
 
     Says which one it is unless it was named, was started in this folder, or `quiet` is wanted.
     """
-    from plugbay.control.occupancy import meant, running
+    from plugbay.server.occupancy import meant, running
 
     url, servers = server or os.environ.get(SERVER_VARIABLE), running(directories()["state"])
     if url is not None:
@@ -114,7 +114,7 @@ def is_path(word: str) -> bool:
 
 def might_be_meant(path: str) -> bool:
     """Whether a word that names a folder here could just as well be an id, and there is a server to know it."""
-    from plugbay.control.occupancy import running
+    from plugbay.server.occupancy import running
 
     return "/" not in path and not path.startswith(".") and bool(running(directories()["state"]))
 

@@ -21,11 +21,11 @@ from plugbay.cli.readiness import readiness
 from plugbay.model.errors import Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
-    from plugbay.control.server import ServeSettings, Started
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.ports import CallLog
+    from plugbay.server.server import ServeSettings, Started
 
 DEFAULT_LISTEN = "127.0.0.1:8787"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -67,8 +67,8 @@ def serve(
     Only this machine can reach it, with the token that is told at the first start. SIGTERM stops it in good order,
     SIGHUP has plugbay.toml read again.
     """
-    from plugbay.gateway.settings import CONFIG_JOURNAL
     from plugbay.packages.durable import finish_rewrite
+    from plugbay.server.domain.settings import CONFIG_JOURNAL
 
     host, port = _address(listen)
     if host not in LOOPBACK and not public:
@@ -109,9 +109,9 @@ def _run(
         import asyncio
         import logging
 
-        from plugbay.control import logs
-        from plugbay.control.server import ServeSettings, serve
-        from plugbay.gateway.settings import GatewaySettings, protected
+        from plugbay.server import logs
+        from plugbay.server.domain.settings import GatewaySettings, protected
+        from plugbay.server.server import ServeSettings, serve
         from plugbay.store.database import sqlite_file
         from plugbay.store.failures import StoreRefused, StoreUnavailable
     except ImportError as error:
@@ -164,8 +164,8 @@ def _loop_factory() -> Any:
 
 
 def _tell(started: Started, settings: ServeSettings, as_json: bool) -> None:
-    from plugbay.control.mcp import PATH as MCP_PATH
-    from plugbay.gateway.keys import TOKEN_FILE
+    from plugbay.server.domain.keys import TOKEN_FILE
+    from plugbay.server.mcp import PATH as MCP_PATH
 
     token, data, host = started.gateway.made_operator_token, settings.gateway.data, started.gateway.host
     found = readiness(host.plugins(), host.config)

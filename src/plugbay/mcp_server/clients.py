@@ -1,0 +1,180 @@
+"""The MCP clients whose configuration we know: where it is, how it is written, what an entry looks like.
+
+Owns the table and the change as text. Refuses to touch files: whoever asked shows the change first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable
+
+from plugbay.mcp_server import jsonc
+
+USER, PROJECT = "user", "project"
+
+
+class Unusable(ValueError):
+    """A configuration cannot be changed as it is; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where this user and this project keep their files."""
+
+    home: Path
+    project: Path
+    environ: Mapping[str, str]
+    platform: str = sys.platform
+
+    def application_data(self) -> Path:
+        """Where desktop applications keep their settings."""
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support"
+        return self.config()
+
+    def config(self) -> Path:
+        """`~/.config`, or where the user wants it."""
+        return Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client: a file for each scope it has, and the table in it that lists servers."""
+
+    title: str
+    files: Mapping[str, Callable[[Places], Path]]
+    table: str = "mcpServers"
+    typed: bool = False
+    """Whether an entry says that it speaks over stdio."""
+    toml: bool = False
+
+    def entry(self, command: list[str], env: Mapping[str, str]) -> dict[str, Any]:
+        """What the client reads to start a server."""
+        return {
+            **({"type": "stdio"} if self.typed else {}),
+            "command": command[0],
+            "args": command[1:],
+            **({"env": dict(env)} if env else {}),
+        }
+
+    def shown(self, name: str, entry: Mapping[str, Any]) -> str:
+        """The entry alone, as it would stand in a file of its own."""
+        return self.changed("", name, entry)
+
+    def present(self, text: str, name: str) -> Any:
+        """The entry of that name in a file, None when there is none; raises `Unusable`."""
+        whole = self._read(text)
+        table = whole.get(self.table) if isinstance(whole, dict) else None
+        return table.get(name) if isinstance(table, dict) else None
+
+    def changed(self, text: str, name: str, entry: Mapping[str, Any]) -> str:
+        """The file with this entry and everything else as it was; raises `Unusable`."""
+        before = self._read(text)
+        try:
+            after = _with_toml(text, self.table, name, entry) if self.toml else self._with_json(text, name, entry)
+        except (jsonc.Unreadable, TOMLKitError) as error:
+            raise Unusable(str(error)) from None
+        wanted = {**before, self.table: {**before.get(self.table, {}), name: dict(entry)}}
+        if self._read(after) != wanted:
+            raise Unusable("it is written in a way that cannot be changed without touching something else")
+        return after
+
+    def _with_json(self, text: str, name: str, entry: Mapping[str, Any]) -> str:
+        return jsonc.with_member(text, (self.table, name), dict(entry))
+
+    def _read(self, text: str) -> Any:
+        try:
+            if self.toml:
+                whole = tomlkit.parse(text).unwrap()
+            else:
+                whole = jsonc.read(text) if text.strip("\ufeff \t\r\n") else {}
+        except (jsonc.Unreadable, TOMLKitError) as error:
+            raise Unusable(str(error)) from None
+        if not isinstance(whole, dict):
+            raise Unusable("line 1: it is no object")
+        if not isinstance(whole.get(self.table, {}), dict):
+            raise Unusable(f"{self.table} is no object")
+        return whole
+
+
+def _with_toml(text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
+    document = tomlkit.parse(text)
+    if table not in document:
+        document[table] = tomlkit.table(is_super_table=True)
+    servers: Any = document[table]
+    written = tomlkit.inline_table() if isinstance(servers, InlineTable) else tomlkit.table()
+    for key, value in entry.items():
+        written[key] = value
+    servers[name] = written
+    return tomlkit.dumps(document)
+
+
+def _codex_home(places: Places) -> Path:
+    return Path(places.environ.get("CODEX_HOME") or places.home / ".codex")
+
+
+CLIENTS: dict[str, Client] = {
+    "claude-code": Client(
+        "Claude Code",
+        {USER: lambda at: at.home / ".claude.json", PROJECT: lambda at: at.project / ".mcp.json"},
+        typed=True,
+    ),
+    "claude-desktop": Client(
+        "Claude Desktop", {USER: lambda at: at.application_data() / "Claude" / "claude_desktop_config.json"}
+    ),
+    "codex": Client(
+        "Codex",
+        {
+            USER: lambda at: _codex_home(at) / "config.toml",
+            PROJECT: lambda at: at.project / ".codex" / "config.toml",
+        },
+        table="mcp_servers",
+        toml=True,
+    ),
+    "cursor": Client(
+        "Cursor",
+        {
+            USER: lambda at: at.home / ".cursor" / "mcp.json",
+            PROJECT: lambda at: at.project / ".cursor" / "mcp.json",
+        },
+    ),
+    "gemini": Client(
+        "Gemini CLI",
+        {
+            USER: lambda at: at.home / ".gemini" / "settings.json",
+            PROJECT: lambda at: at.project / ".gemini" / "settings.json",
+        },
+    ),
+    "vscode": Client(
+        "Visual Studio Code",
+        {
+            USER: lambda at: at.application_data() / "Code" / "User" / "mcp.json",
+            PROJECT: lambda at: at.project / ".vscode" / "mcp.json",
+        },
+        table="servers",
+        typed=True,
+    ),
+    "windsurf": Client("Windsurf", {USER: lambda at: at.home / ".codeium" / "windsurf" / "mcp_config.json"}),
+    "zed": Client(
+        "Zed",
+        {
+            USER: lambda at: at.config() / "zed" / "settings.json",
+            PROJECT: lambda at: at.project / ".zed" / "settings.json",
+        },
+        table="context_servers",
+    ),
+}
+"""By the word on the command line."""
+
+
+def places() -> Places:
+    """Those of whoever runs this, here."""
+    return Places(Path.home(), Path.cwd(), os.environ)

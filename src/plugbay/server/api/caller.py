@@ -1,0 +1,88 @@
+"""Who asks, and whether they may: `Caller` for a handler, `needs` for a route.
+
+    @router.get("/v1/sessions", **needs("sessions:read"))
+    async def sessions(caller: Caller, gateway: TheGateway) -> ...
+
+What a route needs is written into its OpenAPI too (`x-plugbay-needs`), so that who may do what can be read and tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from plugbay.server.domain.errors import unauthenticated
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.principal import Principal
+
+NEEDS = "x-plugbay-needs"
+NEEDS_ONE = "x-plugbay-needs-one"
+
+LONGEST_TOKEN = 512
+"""Characters; ours have less than 100."""
+
+
+def gateway_of(request: Request) -> Gateway:
+    """The gateway behind this server."""
+    gateway = request.app.state.gateway
+    assert isinstance(gateway, Gateway)
+    return gateway
+
+
+async def authenticate(request: Request) -> Principal:
+    """Who asks; once for each request. Raises when nobody knows, or when they ask too often."""
+    known = getattr(request.state, "principal", None)
+    if isinstance(known, Principal):
+        return known
+    return await admitted(request, token_of(request))
+
+
+async def admitted(request: Request, token: str) -> Principal:
+    """Whoever has this token, as the one who makes this request; raises as `authenticate` does."""
+    principal = await gateway_of(request).authenticate(token)
+    request.state.principal = principal
+    request.app.state.rates.take(principal)
+    return principal
+
+
+def token_of(request: Request) -> str:
+    """The token in the header of a request; raises when there is none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token:
+        raise unauthenticated("auth.missing", "send the header Authorization: Bearer, and a key")
+    if len(token) > LONGEST_TOKEN:
+        raise unauthenticated("auth.key_unknown", "this key is not known here")
+    return token
+
+
+async def _gateway(request: Request) -> Gateway:
+    """As a dependency: FastAPI would have a plain function called in a thread, which takes longer than all of it."""
+    return gateway_of(request)
+
+
+Caller = Annotated[Principal, Depends(authenticate)]
+TheGateway = Annotated[Gateway, Depends(_gateway)]
+
+
+def needs(*all_of: str, any_of: Sequence[str] = ()) -> dict[str, Any]:
+    """What a route needs of whoever asks: all of these roles and scopes, and one of `any_of` if there are any.
+
+    A role is `viewer`, `operator` or `admin`; a route that names only roles is closed to plugins. People have scopes
+    too: every viewer those to read, every operator all others.
+    """
+    written: dict[str, Any] = {NEEDS: list(all_of)}
+    if any_of:
+        written[NEEDS_ONE] = list(any_of)
+    return {"dependencies": [Depends(_check(all_of, tuple(any_of)))], "openapi_extra": written}
+
+
+def _check(all_of: tuple[str, ...], any_of: tuple[str, ...]) -> Callable[[Principal], Coroutine[Any, Any, None]]:
+    async def check(caller: Caller) -> None:
+        refusal = caller.lacks(all_of, any_of)
+        if refusal is not None:
+            raise refusal
+
+    return check

@@ -1,0 +1,104 @@
+"""Every error in one envelope, whoever raised it. What is not ours to tell is logged and not said.
+
+Owns how errors of lower layers become answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from plugbay.server.api.models import ErrorEnvelope
+from plugbay.server.domain.errors import API, INVALID, NOT_FOUND, GatewayError, invalid, unavailable
+from plugbay.server.domain.request import REQUEST_ID
+from plugbay.store.failures import StoreUnavailable
+
+STATUSES = {
+    400: "The request cannot be understood.",
+    401: "Nobody knows who asks.",
+    403: "Whoever asks may not do this.",
+    404: "There is no such thing for whoever asks.",
+    405: "Not with this method.",
+    408: "It took too long to send.",
+    409: "It cannot be done as things are.",
+    413: "Too large.",
+    421: "Asked under a name that is not this server's.",
+    422: "Understood, but it cannot be so.",
+    429: "Too often.",
+    500: "A bug.",
+    503: "Not now.",
+}
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorEnvelope, "description": text} for status, text in STATUSES.items()
+}
+"""What every route may answer beside its own."""
+
+MAX_PROBLEMS = 20
+"""Of a body that are told at once."""
+
+
+def install(app: FastAPI) -> None:
+    """Have every error answered in the envelope."""
+    app.add_exception_handler(GatewayError, _told)
+    app.add_exception_handler(StoreUnavailable, _told)
+    app.add_exception_handler(RequestValidationError, _told)
+    app.add_exception_handler(HTTPException, _told)
+
+
+def as_gateway_error(error: Exception) -> GatewayError:
+    """What is said of an error."""
+    if isinstance(error, GatewayError):
+        return error
+    if isinstance(error, StoreUnavailable):
+        return unavailable("store.unavailable", str(error), retry_after=error.retry_after)
+    if isinstance(error, RequestValidationError):
+        return _of_validation(error)
+    if isinstance(error, HTTPException):
+        return _of_http(error)
+    return GatewayError(API, "api.internal", 500, "a bug in plugbay; the log has it under the id of the request")
+
+
+def answer(error: GatewayError, more: Mapping[str, str] | None = None) -> Response:
+    """The error as an answer, with `more` headers."""
+    headers = {} if error.retry_after is None else {"retry-after": str(max(1, math.ceil(error.retry_after)))}
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    headers.update(more or {})
+    return JSONResponse(error.to_json(REQUEST_ID.get()), error.status, headers)
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    return answer(as_gateway_error(error), error.headers if isinstance(error, HTTPException) else None)
+
+
+def _of_validation(error: RequestValidationError) -> GatewayError:
+    """All problems at once, and never the values: a secret may be among them."""
+    problems = [
+        {"path": ".".join(str(step) for step in each["loc"] if step != "body"), "problem": _problem(each)}
+        for each in error.errors()[:MAX_PROBLEMS]
+    ]
+    first = problems[0] if problems else {"path": "", "problem": "it cannot be understood"}
+    text = f"{first['path'] or 'the body'}: {first['problem']}"
+    return invalid("request.invalid", text, first["path"] or None, problems=problems)
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    """pydantic's words, or ours that it leads in; whoever sends JSON without saying so, as curl does, is told that."""
+    if tuple(error["loc"]) == ("body",) and error.get("type") == "model_attributes_type":
+        return "it must be a JSON object, sent with Content-Type: application/json"
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
+def _of_http(error: HTTPException) -> GatewayError:
+    if error.status_code == 404:
+        return GatewayError(NOT_FOUND, "route.not_found", 404, "there is nothing under this path")
+    if error.status_code == 405:
+        return GatewayError(INVALID, "route.method_not_allowed", 405, "this cannot be asked with this method")
+    return GatewayError(INVALID, "request.invalid", error.status_code, str(error.detail))

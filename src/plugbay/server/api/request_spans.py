@@ -1,0 +1,69 @@
+"""`RequestSpans`: requests that do something as spans of OpenTelemetry, for the calls of plugins to stand under.
+
+Owns which requests have a span and what it says: method, route and status, never a path, a query or a body. While a
+request is answered its span is the current one and stands in its `traceparent`, so whoever reads that header finds the
+trace. What only reads, such as a page that refreshes itself, has no span.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from plugbay.host.calls.traced_calls import carrier_of, parent_in
+from plugbay.server.api.idempotency import MUTATING
+
+TRACE_HEADERS = (b"traceparent", b"tracestate")
+
+
+class RequestSpans:
+    """Makes the spans of one server."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def begin(self, scope: Scope) -> RequestSpan | None:
+        """The span of this request, in the trace that it names; None: it has none."""
+        if scope["method"] not in MUTATING:
+            return None
+        facts = {"http.request.method": scope["method"], "url.scheme": scope.get("scheme", "http")}
+        parent = parent_in(_named(Headers(scope=scope)))
+        span = self._tracer.start_span(scope["method"], parent, SpanKind.SERVER, facts)
+        return RequestSpan(span, scope)
+
+
+class RequestSpan:
+    """The span of one request, from its first byte to its answer."""
+
+    def __init__(self, span: Span, scope: Scope) -> None:
+        self._span = span
+        self._token = contexts.attach(trace.set_span_in_context(span))
+        carrier = carrier_of(span)
+        self.traceparent = carrier.get("traceparent")
+        """How whoever asked can refer to this request; None when nobody keeps its trace."""
+        if carrier:
+            others = [pair for pair in scope["headers"] if pair[0] not in TRACE_HEADERS]
+            scope["headers"] = [*others, *((key.encode(), value.encode()) for key, value in carrier.items())]
+
+    def end(self, method: str, route: str, status: int) -> None:
+        """It was answered."""
+        contexts.detach(self._token)
+        self._span.update_name(f"{method} {route}")
+        self._span.set_attributes({"http.route": route, "http.response.status_code": status})
+        if status >= 500:
+            self._span.set_attribute("error.type", str(status))
+            self._span.set_status(Status(StatusCode.ERROR))
+        self._span.end()
+
+
+def _named(headers: Headers) -> dict[str, Any]:
+    """What a request says of its trace; who names two parents has none, as W3C says."""
+    parents = headers.getlist("traceparent")
+    if len(parents) != 1:
+        return {}
+    return {"traceparent": parents[0], "tracestate": ",".join(headers.getlist("tracestate"))}

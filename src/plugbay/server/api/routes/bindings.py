@@ -1,0 +1,197 @@
+"""Bindings: made, changed, judged, listed, read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import Field, StringConstraints
+
+from plugbay.server.api.caller import Caller, TheGateway, needs
+from plugbay.server.api.idempotency import Router
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, PathId
+from plugbay.server.api.paging import Paging, listing
+from plugbay.server.domain.binding_rules import Verdict
+from plugbay.server.domain.bindings import Draft
+from plugbay.server.domain.clock import stamp
+from plugbay.store.bindings import BindingRow
+
+router = Router(tags=["bindings"])
+
+Status = Literal["draft", "active", "disabled"]
+Kind = Literal["harness", "tool", "hook", "compactor"]
+
+PackageName = Annotated[str, StringConstraints(max_length=129, pattern=r"^[a-z0-9._-]+/[a-z0-9._-]+$")]
+Version = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[0-9A-Za-z.+-]+$")]
+ExportName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+Slot = Annotated[str, StringConstraints(max_length=64, pattern=r"^[a-z][a-z0-9_]*$")]
+Reference = Annotated[str, StringConstraints(max_length=1000)]
+
+
+class Scope(Body):
+    org_id: ChosenId
+    project_id: ChosenId | None = None
+
+
+class Rollout(Body):
+    traffic_percent: Annotated[int, Field(ge=0, le=100, strict=True)] = 100
+
+
+class BindingIn(Body):
+    package_id: PackageName
+    package_version: Version
+    export_id: ExportName
+    scope: Scope
+    config: dict[str, Any] = Field(default_factory=dict)
+    secrets: dict[Slot, Reference] = Field(
+        default_factory=dict, description="`secret://<org or project>/<name>` by slot; never a secret itself."
+    )
+    policy: dict[str, Any] = Field(default_factory=dict, description="Narrows what the manifest asks for.")
+    status: Status = "active"
+    rollout: Rollout = Rollout()
+
+
+class BindingPatch(Body):
+    package_version: Version | None = None
+    config: dict[str, Any] | None = None
+    secrets: dict[Slot, Reference] | None = None
+    policy: dict[str, Any] | None = None
+    status: Status | None = None
+    rollout: Rollout | None = None
+
+
+class ScopeOut(Answer):
+    org_id: str
+    project_id: str | None
+
+
+class RolloutOut(Answer):
+    traffic_percent: int
+
+
+class BindingOut(Answer):
+    binding_id: str
+    package_id: str
+    package_version: str
+    export_id: str
+    export_kind: Kind
+    scope: ScopeOut
+    config: dict[str, Any]
+    secrets: dict[str, str]
+    policy: dict[str, Any]
+    status: Status
+    rollout: RolloutOut
+    revision: int
+    created_at: str
+    updated_at: str
+
+
+class FindingOut(Answer):
+    code: str
+    path: str
+    message: str
+
+
+class VerdictOut(Answer):
+    valid: bool
+    errors: list[FindingOut]
+    warnings: list[FindingOut]
+    effective_permissions: dict[str, Any]
+
+
+@router.post("/v1/plugin-bindings", status_code=201, **needs("operator"))
+async def create_binding(body: BindingIn, caller: Caller, gateway: TheGateway) -> BindingOut:
+    """Attach an export to an org or a project. A binding that is to be active must be valid."""
+    draft = Draft(
+        body.package_id,
+        body.package_version,
+        body.export_id,
+        body.scope.org_id,
+        body.scope.project_id,
+        body.config,
+        dict(body.secrets),
+        body.policy,
+        body.status,
+        body.rollout.traffic_percent,
+    )
+    return binding_out(await gateway.bindings.create(caller, draft))
+
+
+@router.get("/v1/plugin-bindings", **needs("viewer"))
+async def list_bindings(
+    caller: Caller,
+    gateway: TheGateway,
+    page: Paging,
+    org_id: Annotated[str | None, Query(max_length=64)] = None,
+    project_id: Annotated[str | None, Query(max_length=64)] = None,
+    package_id: Annotated[str | None, Query(max_length=129)] = None,
+    package_version: Annotated[str | None, Query(max_length=128)] = None,
+    export_id: Annotated[str | None, Query(max_length=64)] = None,
+    kind: Kind | None = None,
+    status: Status | None = None,
+) -> Listing[BindingOut]:
+    """The bindings that the caller can see."""
+    part = await gateway.bindings.page(
+        caller,
+        page,
+        org_id=org_id,
+        project_id=project_id,
+        package_id=package_id,
+        package_version=package_version,
+        export_id=export_id,
+        export_kind=kind,
+        status=status,
+    )
+    return listing(part, binding_out)
+
+
+@router.get("/v1/plugin-bindings/{binding_id}", **needs("viewer"))
+async def get_binding(binding_id: PathId, caller: Caller, gateway: TheGateway) -> BindingOut:
+    return binding_out(await gateway.bindings.get(caller, binding_id))
+
+
+@router.patch("/v1/plugin-bindings/{binding_id}", **needs("operator"))
+async def change_binding(binding_id: PathId, body: BindingPatch, caller: Caller, gateway: TheGateway) -> BindingOut:
+    """Change config, secrets, policy, rollout, status, or the version: forwards or backwards."""
+    said = {name: getattr(body, name) for name in body.model_fields_set if getattr(body, name) is not None}
+    rollout = said.pop("rollout", None)
+    if rollout is not None:
+        said["traffic_percent"] = rollout.traffic_percent
+    return binding_out(await gateway.bindings.change(caller, binding_id, said))
+
+
+@router.post("/v1/plugin-bindings/{binding_id}:validate", **needs("viewer"))
+async def validate_binding(binding_id: PathId, caller: Caller, gateway: TheGateway) -> VerdictOut:
+    """Whether a binding could run as it is now. Changes nothing; an invalid one is a fine answer."""
+    return _verdict(await gateway.bindings.validate(caller, binding_id))
+
+
+def binding_out(row: BindingRow) -> BindingOut:
+    """A binding as it is answered."""
+    return BindingOut.model_validate(
+        {
+            "binding_id": row.id,
+            "package_id": row.package_id,
+            "package_version": row.package_version,
+            "export_id": row.export_id,
+            "export_kind": row.export_kind,
+            "scope": {"org_id": row.org_id, "project_id": row.project_id},
+            "config": row.config,
+            "secrets": row.secrets,
+            "policy": row.policy,
+            "status": row.status,
+            "rollout": {"traffic_percent": row.traffic_percent},
+            "revision": row.revision,
+            "created_at": stamp(row.created_at),
+            "updated_at": stamp(row.updated_at),
+        }
+    )
+
+
+def _verdict(verdict: Verdict) -> VerdictOut:
+    return VerdictOut(
+        valid=verdict.valid,
+        errors=[FindingOut.model_validate(finding) for finding in verdict.errors],
+        warnings=[FindingOut.model_validate(finding) for finding in verdict.warnings],
+        effective_permissions=verdict.permissions.to_json(),
+    )

@@ -1,0 +1,346 @@
+"""The plugins in the host's own folders: what they are and do, and what their operator has them do.
+
+Under `/api/v1`, which is plugbay's own; `/v1` is vai's. Ids of plugins may have slashes in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import Header, Path, Query, Request
+from pydantic import AwareDatetime, Field, StringConstraints
+from starlette.responses import Response
+
+from plugbay.host.calls.calls import LONGEST_CALL, CallResult
+from plugbay.host.calls.streaming import CallStream
+from plugbay.host.events.subjects import subject_problem
+from plugbay.model.errors import CallFailed
+from plugbay.server.api.caller import Caller, TheGateway, needs
+from plugbay.server.api.idempotency import Router, apart
+from plugbay.server.api.models import Answer, Body, Listing
+from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.sse import STREAM, Event, event_stream
+from plugbay.server.domain.clock import stamp
+from plugbay.server.domain.errors import invalid
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.plugin_logs import MAX_TAIL
+from plugbay.server.domain.principal import HOST
+from plugbay.store.calls import StoredCall
+
+router = Router(tags=["host"])
+
+PluginId = Annotated[str, Path(description="The id of a plugin; it may have slashes.")]
+Capability = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^\S+$")]
+Text = Annotated[str | None, Query(max_length=500)]
+
+
+class PluginOut(Answer):
+    id: str
+    name: str
+    version: str
+    contract: str
+    lifetime: str
+    state: str
+    refused: str | None = Field(description="Why it may not run: disabled, or nobody has granted what it asks for.")
+    pid: int | None
+    generation: int
+    busy: int
+    ready: int
+    requested: list[str]
+    granted: list[str]
+    disabled: list[str] = Field(description="What of its exports is not approved.")
+    sandbox: dict[str, Any]
+    limits: str
+    counters: dict[str, int]
+
+
+class ExportOut(Answer):
+    kind: str
+    name: str
+    description: str
+    input_schema: Any
+
+
+class OnePluginOut(PluginOut):
+    exports: list[ExportOut]
+
+
+class Plugins(Answer):
+    plugins: list[PluginOut]
+
+
+class Exports(Answer):
+    exports: list[ExportOut]
+
+
+class LineOut(Answer):
+    at: str
+    source: str
+    level: str
+    text: str
+
+
+class Lines(Answer):
+    lines: list[LineOut]
+
+
+class GrantIn(Body):
+    capabilities: list[Capability] = Field(min_length=1, max_length=100)
+
+
+class ApproveIn(Body):
+    digest: str = Field(pattern="^sha256:[0-9a-f]{64}$", description="Of what was looked at, as the answer said it.")
+
+
+class LookOut(Answer):
+    id: str
+    digest: str = Field(description="Names everything that is here; an approval is of exactly that.")
+    era: str | None
+    protocol_version: str | None
+    info: dict[str, Any] | None
+    definitions: dict[str, list[dict[str, Any]]]
+    warnings: list[str]
+    approved_before: bool
+    changes: list[dict[str, Any]] = Field(description="Against what was approved before.")
+
+
+class CallIn(Body):
+    export: str = Field(min_length=1, max_length=500)
+    input: Any = None
+    context: dict[str, Any] = Field(default_factory=dict)
+    timeout_ms: int | None = Field(default=None, ge=1, le=round(LONGEST_CALL * 1000))
+
+
+class PluginRef(Answer):
+    id: str | None
+    version: str | None
+    contract: str | None
+
+
+class CallOut(Answer):
+    """As `plugbay call --json` has it."""
+
+    status: str
+    output: Any
+    failure: dict[str, Any] | None
+    plugin: PluginRef
+    call_id: str | None
+    duration_ms: float
+
+
+class CallRecordOut(Answer):
+    call_id: str
+    plugin: PluginRef
+    export: str
+    started_at: str
+    duration_ms: float
+    status: str
+    failure: dict[str, Any] | None
+
+
+# What there is.
+
+
+@router.get("/api/v1/plugins", **needs(HOST))
+async def list_host_plugins(gateway: TheGateway) -> Plugins:
+    """Every plugin of the host's folders, as `plugbay ps` shows them."""
+    return Plugins.model_validate({"plugins": gateway.hosted.plugins()})
+
+
+@router.get("/api/v1/exports", **needs(HOST))
+async def list_host_exports(gateway: TheGateway) -> Exports:
+    """Every export of these plugins by its full name."""
+    return Exports.model_validate({"exports": gateway.hosted.exports()})
+
+
+@router.get("/api/v1/plugins/{plugin_id:path}/logs", **needs(HOST), responses=STREAM, response_model=Lines)
+async def get_host_plugin_logs(
+    request: Request,
+    plugin_id: PluginId,
+    gateway: TheGateway,
+    tail: Annotated[int, Query(ge=0, le=MAX_TAIL, description="Lines of the past.")] = 100,
+    follow: Annotated[bool, Query(description="Go on with what comes, as events.")] = False,
+) -> Any:
+    """What a plugin wrote, and what happened to it."""
+    gateway.hosted.plugin(plugin_id)
+    lines = [LineOut.model_validate(line) for line in gateway.host_logs.tail(plugin_id, tail)]
+    return event_stream(request, _lines(gateway, plugin_id, lines)) if follow else Lines(lines=lines)
+
+
+async def _lines(gateway: Gateway, plugin_id: str, past: list[LineOut]) -> AsyncIterator[Event]:
+    for line in past:
+        yield Event(line.model_dump(), "line")
+    async for fresh in gateway.host_logs.follow(plugin_id):
+        yield Event(LineOut.model_validate(fresh).model_dump(), "line")
+
+
+@router.get("/api/v1/plugins/{plugin_id:path}", **needs(HOST))
+async def get_host_plugin(plugin_id: PluginId, gateway: TheGateway) -> OnePluginOut:
+    """One plugin, and what it exports."""
+    return OnePluginOut.model_validate(gateway.hosted.plugin(plugin_id))
+
+
+# What is done to them.
+
+
+@router.post("/api/v1/plugins/{plugin_id:path}:start", **needs(HOST))
+@apart
+async def start_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> OnePluginOut:
+    """Start a plugin that was stopped, or that was given up."""
+    return OnePluginOut.model_validate(await gateway.hosted.operate(caller, plugin_id, "start"))
+
+
+@router.post("/api/v1/plugins/{plugin_id:path}:stop", **needs(HOST))
+@apart
+async def stop_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> OnePluginOut:
+    """End its processes; calls to it fail until it is started."""
+    return OnePluginOut.model_validate(await gateway.hosted.operate(caller, plugin_id, "stop"))
+
+
+@router.post("/api/v1/plugins/{plugin_id:path}:restart", **needs(HOST))
+@apart
+async def restart_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> OnePluginOut:
+    """End its processes at once, and start afresh."""
+    return OnePluginOut.model_validate(await gateway.hosted.operate(caller, plugin_id, "restart"))
+
+
+@router.post("/api/v1/plugins/{plugin_id:path}:reload", **needs(HOST))
+@apart
+async def reload_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> OnePluginOut:
+    """Let the calls that run come to their end, then start afresh."""
+    return OnePluginOut.model_validate(await gateway.hosted.operate(caller, plugin_id, "reload"))
+
+
+@router.post("/api/v1/plugins/{plugin_id:path}:grant", **needs(HOST))
+@apart
+async def grant_host_plugin(plugin_id: PluginId, body: GrantIn, caller: Caller, gateway: TheGateway) -> OnePluginOut:
+    """Let it have what it asks for; kept in plugbay.toml."""
+    return OnePluginOut.model_validate(await gateway.hosted.grant(caller, plugin_id, body.capabilities))
+
+
+@router.post("/api/v1/plugins/{plugin_id:path}:revoke", **needs(HOST))
+@apart
+async def revoke_host_plugin(plugin_id: PluginId, body: GrantIn, caller: Caller, gateway: TheGateway) -> OnePluginOut:
+    """Take away what plugbay.toml grants it."""
+    return OnePluginOut.model_validate(await gateway.hosted.revoke(caller, plugin_id, body.capabilities))
+
+
+@router.post("/api/v1/plugins/{plugin_id:path}:look", **needs(HOST))
+@apart
+async def look_at_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> LookOut:
+    """Start an MCP server once, and see what it offers and what of that was not approved."""
+    return LookOut.model_validate((await gateway.hosted.look(caller, plugin_id)).to_json())
+
+
+@router.post("/api/v1/plugins/{plugin_id:path}:approve", **needs(HOST))
+@apart
+async def approve_host_plugin(
+    plugin_id: PluginId, body: ApproveIn, caller: Caller, gateway: TheGateway
+) -> OnePluginOut:
+    """Let an MCP server offer exactly what was last seen of it, and start it."""
+    return OnePluginOut.model_validate(await gateway.hosted.approve(caller, plugin_id, body.digest))
+
+
+# What they do.
+
+
+@router.post("/api/v1/calls", **needs(HOST), responses=STREAM, response_model=CallOut)
+@apart
+async def call_host_export(
+    request: Request,
+    body: CallIn,
+    gateway: TheGateway,
+    stream: Annotated[bool, Query(description="Answer with events: `progress`, then `result`.")] = False,
+) -> Any:
+    """Call an export. How it ended is in the answer; a failure of the plugin is an answer too."""
+    if stream:
+        return event_stream(request, _pieces(gateway, body))
+    timeout = None if body.timeout_ms is None else body.timeout_ms / 1000
+    return _called(await gateway.host.attempt(body.export, body.input, timeout=timeout, context=body.context))
+
+
+async def _pieces(gateway: Gateway, body: CallIn) -> AsyncIterator[Event]:
+    timeout = None if body.timeout_ms is None else body.timeout_ms / 1000
+    ended: list[CallResult] = []
+
+    async def begin(each: Any) -> CallResult:
+        result = await gateway.host.attempt(
+            body.export, body.input, timeout=timeout, context=body.context, on_progress=each
+        )
+        ended.append(result)
+        return result
+
+    async with CallStream(begin) as pieces:
+        try:
+            async for piece in pieces:
+                yield Event(piece, "progress")
+        except CallFailed as error:
+            if not ended:
+                yield Event({"status": error.failure.outcome, "failure": error.failure.to_json()}, "result")
+        if ended:
+            yield Event(_called(ended[0]).model_dump(), "result")
+
+
+@router.get("/api/v1/calls", **needs(HOST))
+async def list_host_calls(
+    gateway: TheGateway,
+    page: Paging,
+    plugin: Text = None,
+    export: Text = None,
+    status: Text = None,
+    since: Annotated[AwareDatetime | None, Query()] = None,
+    until: Annotated[AwareDatetime | None, Query()] = None,
+) -> Listing[CallRecordOut]:
+    """Calls that are over, newest first; written down within a second."""
+    part = await gateway.calls.page(
+        page,
+        plugin=plugin,
+        export=export,
+        status=status,
+        since=None if since is None else since.timestamp(),
+        until=None if until is None else until.timestamp(),
+    )
+    return listing(part, _record)
+
+
+@router.get("/api/v1/events", **needs(HOST), responses=STREAM, response_class=Response)
+async def follow_host_events(
+    request: Request,
+    gateway: TheGateway,
+    topic: Annotated[str, Query(max_length=500, description="A pattern of topics.")] = ">",
+    last_event_id: Annotated[str | None, Header(max_length=100)] = None,
+) -> Response:
+    """What the host's bus carries, as events; with `Last-Event-ID` it goes on from there."""
+    if topic != ">" and subject_problem(topic.replace("*", "x").removesuffix(".>")) is not None:
+        raise invalid("request.invalid_topic", f"{topic!r} is no pattern of topics", "topic")
+
+    async def events() -> AsyncIterator[Event]:
+        async for event in gateway.host_events.follow(topic, last_event_id):
+            yield Event(event.data, event.topic, event.id)
+
+    return event_stream(request, events())
+
+
+def _called(result: CallResult) -> CallOut:
+    record, failure = result.record, result.failure
+    return CallOut(
+        status=record.status,
+        output=result.value() if failure is None else None,
+        failure=None if failure is None else failure.to_json(),
+        plugin=PluginRef(id=record.plugin or None, version=record.version or None, contract=record.contract or None),
+        call_id=record.call_id,
+        duration_ms=record.duration_ms,
+    )
+
+
+def _record(call: StoredCall) -> CallRecordOut:
+    return CallRecordOut(
+        call_id=call.id,
+        plugin=PluginRef(id=call.plugin or None, version=call.version or None, contract=call.contract or None),
+        export=call.export,
+        started_at=stamp(call.started_at),
+        duration_ms=call.duration_ms,
+        status=call.status,
+        failure=call.failure,
+    )

@@ -1,0 +1,162 @@
+"""Orgs, their projects, and the log of what was changed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import Field
+
+from plugbay.server.api.caller import Caller, TheGateway, needs
+from plugbay.server.api.idempotency import Router
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, PathId
+from plugbay.server.api.paging import Paging, listing
+from plugbay.server.domain.clock import stamp
+from plugbay.store.audit import Entry
+from plugbay.store.orgs import Org, Project
+
+router = Router(tags=["orgs"])
+
+
+class OrgIn(Body):
+    name: Name
+    id: ChosenId | None = Field(default=None, description="Chosen by the server unless given.")
+    policy: dict[str, Any] = Field(default_factory=dict, description="What no binding can be granted more than.")
+
+
+class OrgPatch(Body):
+    name: Name | None = None
+    policy: dict[str, Any] | None = None
+
+
+class OrgOut(Answer):
+    id: str
+    name: str
+    policy: dict[str, Any]
+    created_at: str
+    updated_at: str
+
+
+class ProjectIn(Body):
+    name: Name
+    id: ChosenId | None = Field(default=None, description="Chosen by the server unless given.")
+
+
+class ProjectPatch(Body):
+    name: Name
+
+
+class ProjectOut(Answer):
+    id: str
+    org_id: str
+    name: str
+    created_at: str
+    updated_at: str
+
+
+class AuditOut(Answer):
+    id: str
+    at: str
+    org_id: str | None
+    project_id: str | None
+    actor_kind: str
+    actor_id: str
+    action: str
+    subject_kind: str
+    subject_id: str
+    request_id: str | None
+    details: dict[str, Any]
+
+
+@router.post("/v1/orgs", status_code=201, **needs("admin"))
+async def create_org(body: OrgIn, caller: Caller, gateway: TheGateway) -> OrgOut:
+    """Make an org. For the operator of all orgs alone."""
+    return _org(await gateway.orgs.create(caller, body.name, body.policy, body.id))
+
+
+@router.get("/v1/orgs", **needs("viewer"))
+async def list_orgs(caller: Caller, gateway: TheGateway, page: Paging) -> Listing[OrgOut]:
+    """The orgs that the caller can see."""
+    return listing(await gateway.orgs.page(caller, page), _org)
+
+
+@router.get("/v1/orgs/{org_id}", **needs("viewer"))
+async def get_org(org_id: PathId, caller: Caller, gateway: TheGateway) -> OrgOut:
+    return _org(await gateway.orgs.get(caller, org_id))
+
+
+@router.patch("/v1/orgs/{org_id}", **needs("admin"))
+async def update_org(org_id: PathId, body: OrgPatch, caller: Caller, gateway: TheGateway) -> OrgOut:
+    """Change what is given; what is not given, or null, stays."""
+    return _org(await gateway.orgs.change(caller, org_id, **body.model_dump(exclude_none=True)))
+
+
+@router.post("/v1/orgs/{org_id}/projects", status_code=201, **needs("admin"))
+async def create_project(org_id: PathId, body: ProjectIn, caller: Caller, gateway: TheGateway) -> ProjectOut:
+    return _project(await gateway.orgs.create_project(caller, org_id, body.name, body.id))
+
+
+@router.get("/v1/orgs/{org_id}/projects", **needs("viewer"))
+async def list_projects(org_id: PathId, caller: Caller, gateway: TheGateway, page: Paging) -> Listing[ProjectOut]:
+    """The projects of an org that the caller can see."""
+    return listing(await gateway.orgs.projects(caller, org_id, page), _project)
+
+
+@router.get("/v1/orgs/{org_id}/projects/{project_id}", **needs("viewer"))
+async def get_project(org_id: PathId, project_id: PathId, caller: Caller, gateway: TheGateway) -> ProjectOut:
+    return _project(await gateway.orgs.project(caller, org_id, project_id))
+
+
+@router.patch("/v1/orgs/{org_id}/projects/{project_id}", **needs("admin"))
+async def update_project(
+    org_id: PathId, project_id: PathId, body: ProjectPatch, caller: Caller, gateway: TheGateway
+) -> ProjectOut:
+    return _project(await gateway.orgs.change_project(caller, org_id, project_id, body.name))
+
+
+@router.get("/v1/audit", **needs("admin"))
+async def list_audit(
+    caller: Caller,
+    gateway: TheGateway,
+    page: Paging,
+    subject_id: Annotated[str | None, Query(max_length=200)] = None,
+    action: Annotated[str | None, Query(max_length=64)] = None,
+) -> Listing[AuditOut]:
+    """What was changed, by whom, on which request; newest first."""
+    return listing(await gateway.audit.page(caller, page, subject_id=subject_id, action=action), _entry)
+
+
+def _org(org: Org) -> OrgOut:
+    return OrgOut(
+        id=org.id,
+        name=org.name,
+        policy=org.policy,
+        created_at=stamp(org.created_at),
+        updated_at=stamp(org.updated_at),
+    )
+
+
+def _project(project: Project) -> ProjectOut:
+    return ProjectOut(
+        id=project.id,
+        org_id=project.org_id,
+        name=project.name,
+        created_at=stamp(project.created_at),
+        updated_at=stamp(project.updated_at),
+    )
+
+
+def _entry(entry: Entry) -> AuditOut:
+    return AuditOut(
+        id=entry.id,
+        at=stamp(entry.at),
+        org_id=entry.org_id,
+        project_id=entry.project_id,
+        actor_kind=entry.actor_kind,
+        actor_id=entry.actor_id,
+        action=entry.action,
+        subject_kind=entry.subject_kind,
+        subject_id=entry.subject_id,
+        request_id=entry.request_id,
+        details=entry.details,
+    )

@@ -1,0 +1,171 @@
+"""Packages: brought as an archive or by their digest in a registry, listed, read."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import Query, Request
+from pydantic import Field, ValidationError
+from starlette.responses import JSONResponse, Response
+
+from plugbay.packages.documents import MAX_BYTES
+from plugbay.packages.registry import ARCHIVE_TYPE
+from plugbay.packages.rules import DEFAULT_LIMITS
+from plugbay.server.api.caller import Caller, TheGateway, needs
+from plugbay.server.api.idempotency import Router, apart
+from plugbay.server.api.models import Answer, Body, Listing, PathId
+from plugbay.server.api.paging import Paging, listing
+from plugbay.server.domain.clock import stamp
+from plugbay.server.domain.errors import invalid, too_large
+from plugbay.store.packages import PackageRow
+
+router = Router(tags=["packages"])
+
+SIGNATURE_HEADER = "x-vai-signature"
+
+GZIPS = frozenset({ARCHIVE_TYPE, "application/gzip", "application/x-gzip"})
+
+Package = Annotated[str, Query(max_length=129, pattern=r"^[a-z0-9._/-]*$")]
+Version = Annotated[str, Query(max_length=128, pattern=r"^[A-Za-z0-9.+-]*$")]
+
+
+class SourceIn(Body):
+    source: str = Field(max_length=1000, description="oci://registry/repository@sha256:…")
+
+
+class SignatureOut(Answer):
+    status: Literal["verified", "untrusted", "missing"]
+    key_id: str | None
+
+
+class PackageOut(Answer):
+    id: str
+    org_id: str | None = Field(description="Whose it is; null: everybody may use it.")
+    package_id: str
+    version: str
+    digest: str
+    manifest: dict[str, Any]
+    signature: SignatureOut
+    status: Literal["available", "quarantined"]
+    source: str
+    created_at: str
+
+
+def _documented() -> dict[str, Any]:
+    """Who may, and the two kinds of bodies."""
+    route = needs("admin")
+    archive = {"schema": {"type": "string", "format": "binary"}}
+    route["openapi_extra"] |= {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": SourceIn.model_json_schema()}, ARCHIVE_TYPE: archive},
+        },
+        "parameters": [
+            {
+                "name": "X-VAI-Signature",
+                "in": "header",
+                "required": False,
+                "description": "marketplace.signature.json in base64, where the archive does not have it inside.",
+                "schema": {"type": "string", "pattern": "^[A-Za-z0-9+/=]+$"},
+            }
+        ],
+    }
+    return route
+
+
+@router.post(
+    "/v1/plugin-packages",
+    status_code=201,
+    response_model=PackageOut,
+    responses={200: {"model": PackageOut, "description": "It was here already."}},
+    **_documented(),
+)
+@apart
+async def upload_package(request: Request, caller: Caller, gateway: TheGateway) -> Response:
+    """Bring a package: the archive itself, or where a registry has it."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        row, new = await gateway.packages.pull(caller, _source(await request.body()))
+    elif kind in GZIPS:
+        signature = _signature(request.headers.get(SIGNATURE_HEADER))
+        with tempfile.TemporaryDirectory(prefix="plugbay-upload-") as folder:
+            archive = await _received(request, Path(folder))
+            row, new = await gateway.packages.upload(caller, archive, signature)
+    else:
+        text = "send a package as application/gzip, or where it is as application/json"
+        raise invalid("request.invalid_content_type", text, "Content-Type")
+    return JSONResponse(package_out(row).model_dump(), 201 if new else 200)
+
+
+def _source(body: bytes) -> str:
+    try:
+        return SourceIn.model_validate_json(body).source
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(map(str, first["loc"])) or None
+        raise invalid("request.invalid", f"{path or 'the body'}: {first['msg']}", path) from None
+
+
+def _signature(header: str | None) -> bytes | None:
+    if header is None:
+        return None
+    try:
+        data = binascii.a2b_base64(header.encode("latin-1"), strict_mode=True)
+    except ValueError:
+        raise invalid("request.invalid", "the signature is not base64", "X-VAI-Signature") from None
+    if len(data) > MAX_BYTES:
+        raise too_large("package.too_large", "the signature is too large")
+    return data
+
+
+async def _received(request: Request, folder: Path) -> Path:
+    """The body as a file; never more of it than a package may have."""
+    path, size = folder / "package.tar.gz", 0
+    with await asyncio.to_thread(path.open, "xb") as file:
+        async for piece in request.stream():
+            size += len(piece)
+            if size > DEFAULT_LIMITS.packed:
+                text = f"a package has {DEFAULT_LIMITS.packed:,} bytes at most"
+                raise too_large("package.too_large", text, limit=DEFAULT_LIMITS.packed)
+            await asyncio.to_thread(file.write, piece)
+    return path
+
+
+@router.get("/v1/plugin-packages", **needs("viewer"))
+async def list_packages(
+    caller: Caller,
+    gateway: TheGateway,
+    page: Paging,
+    package_id: Package | None = None,
+    version: Version | None = None,
+    status: Literal["available", "quarantined"] | None = None,
+) -> Listing[PackageOut]:
+    """Packages of the caller's org, and those that everybody may use."""
+    part = await gateway.packages.page(caller, page, package_id=package_id, version=version, status=status)
+    return listing(part, package_out)
+
+
+@router.get("/v1/plugin-packages/{package}", **needs("viewer"))
+async def get_package(package: PathId, caller: Caller, gateway: TheGateway) -> PackageOut:
+    return package_out(await gateway.packages.get(caller, package))
+
+
+def package_out(row: PackageRow) -> PackageOut:
+    """A package as it is answered."""
+    return PackageOut(
+        id=row.id,
+        org_id=row.org_id,
+        package_id=row.package_id,
+        version=row.version,
+        digest=row.digest,
+        manifest=msgspec.to_builtins(row.manifest),
+        signature=SignatureOut.model_validate({"status": row.signature_status, "key_id": row.key_id}),
+        status="available" if row.status == "available" else "quarantined",
+        source=row.source,
+        created_at=stamp(row.created_at),
+    )

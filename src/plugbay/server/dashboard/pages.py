@@ -1,0 +1,222 @@
+"""The pages of the host's plugins, and what is done from them. Thin: who may is `door`'s, what is shown is `views`'."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from plugbay.host.calls.calls import LONGEST_CALL
+from plugbay.server.api.sse import Event, event_stream
+from plugbay.server.dashboard import forms
+from plugbay.server.dashboard.approval import approval_of
+from plugbay.server.dashboard.door import AS_PERSON, Visit, visitors
+from plugbay.server.dashboard.known import exports_of
+from plugbay.server.dashboard.live import (
+    SHOWN_LINES,
+    SHOWN_OF_PLUGIN,
+    PluginFeed,
+    PluginsFeed,
+    RecentCalls,
+    admit,
+    follow,
+)
+from plugbay.server.dashboard.records import answered, log_row
+from plugbay.server.dashboard.sessions import Notice
+from plugbay.server.dashboard.views import (
+    BAD,
+    GOOD,
+    broken_of,
+    facts_of,
+    offers_of,
+    rows_of,
+    standing_of,
+    summary,
+    wishes_of,
+)
+from plugbay.server.domain.errors import GatewayError, invalid, not_found
+from plugbay.server.domain.principal import HOST
+
+DONE = {
+    "start": "{id} was started.",
+    "stop": "{id} was stopped; calls to it fail until it is started.",
+    "restart": "{id} was started afresh.",
+    "reload": "{id} was reloaded.",
+    "grant": "{id} may use {names} from now on; plugbay.toml keeps it.",
+    "revoke": "{id} may not use {names} any more.",
+    "look": "This is what {id} offers. Nothing of it is approved yet.",
+    "approve": "{id} may offer what you have seen.",
+}
+"""What can be done to a plugin, and what is said then."""
+
+
+def plugin_path(plugin_id: str) -> str:
+    """Where the page of a plugin is."""
+    return f"/plugins/{quote(plugin_id, safe='/')}"
+
+
+# All plugins.
+
+
+@visitors(AS_PERSON)
+async def show_plugins(visit: Visit) -> Response:
+    """Every plugin of the host's folders, and the folders that are none; for a key of an org, its org."""
+    if visit.principal.lacks((HOST,)) is not None:
+        return visit.go("/orgs")
+    rows = rows_of(visit.dashboard.looks.plugins())
+    broken = broken_of(visit.gateway.host.problems)
+    return visit.page("plugins.html", rows=rows, summary=summary(rows), broken=broken)
+
+
+@visitors(HOST, live=True)
+async def follow_plugins(visit: Visit) -> Response:
+    admit(visit.dashboard)
+    return event_stream(visit.request, follow(visit, PluginsFeed(visit.dashboard)))
+
+
+# One plugin.
+
+
+@visitors(HOST)
+async def show_plugin(visit: Visit) -> Response:
+    return await _plugin_page(visit, visit.request.path_params["plugin_id"])
+
+
+async def _plugin_page(visit: Visit, plugin_id: str, status: int = 200, notice: Notice | None = None) -> Response:
+    gateway, known = visit.gateway, visit.dashboard.looks.plugin(plugin_id)
+    return visit.page(
+        "plugin.html",
+        status,
+        notice,
+        id=plugin_id,
+        name=known.status.spec.name,
+        description=known.status.spec.description,
+        standing=standing_of(known),
+        wishes=wishes_of(known),
+        offers=offers_of(exports_of(gateway, plugin_id)),
+        approval=approval_of(known, gateway.hosted.looked(plugin_id)),
+        facts=facts_of(known),
+        calls=(await RecentCalls(gateway, SHOWN_OF_PLUGIN, plugin_id).found(), False),
+        lines=[log_row(line) for line in gateway.host_logs.tail(plugin_id, SHOWN_LINES)],
+    )
+
+
+@visitors(HOST, live=True)
+async def follow_plugin(visit: Visit) -> Response:
+    admit(visit.dashboard)
+    plugin_id = visit.request.path_params["plugin_id"]
+    visit.dashboard.looks.plugin(plugin_id)
+    feed = PluginFeed(visit.dashboard, plugin_id)
+
+    async def events() -> AsyncIterator[Event]:
+        async with feed.listening(), aclosing(follow(visit, feed)) as told:
+            async for event in told:
+                yield event
+
+    return event_stream(visit.request, events())
+
+
+@visitors(HOST)
+async def operate_plugin(visit: Visit) -> Response:
+    """Do something to a plugin, and show it; also when it could not be done, and why."""
+    plugin_id, operation = (visit.request.path_params[name] for name in ("plugin_id", "operation"))
+    if operation not in DONE:
+        raise not_found("operation", operation)
+    names = visit.form.get("capability", ())
+    try:
+        await _operate(visit, plugin_id, operation, names)
+    except GatewayError as error:
+        if error.status == 404:
+            raise
+        return await _plugin_page(visit, plugin_id, error.status, Notice(BAD, error.message))
+    said = DONE[operation].format(id=plugin_id, names=", ".join(names))
+    return visit.go(plugin_path(plugin_id), Notice(GOOD, said))
+
+
+async def _operate(visit: Visit, plugin_id: str, operation: str, names: tuple[str, ...]) -> None:
+    hosted = visit.gateway.hosted
+    if operation == "look":
+        await hosted.look(visit.principal, plugin_id)
+        return
+    if operation == "approve":
+        await hosted.approve(visit.principal, plugin_id, visit.filled("digest"))
+        return
+    if operation not in ("grant", "revoke"):
+        await hosted.operate(visit.principal, plugin_id, operation)
+        return
+    hosted.plugin(plugin_id)
+    if not names:
+        raise invalid("request.invalid", "choose what it is about first", "capability")
+    await (hosted.grant if operation == "grant" else hosted.revoke)(visit.principal, plugin_id, names)
+
+
+# An export, tried.
+
+
+@visitors(HOST)
+async def show_export(visit: Visit) -> Response:
+    return _export_page(visit)
+
+
+@visitors(HOST)
+async def call_export(visit: Visit) -> Response:
+    """Call an export with what was filled in, and show how that ended."""
+    full_name, schema = _export(visit)
+    typed = {name: values[0] for name, values in visit.form.items()}
+    fields = None if visit.asked("as") == "json" else forms.fields_of(schema)
+    try:
+        timeout = _timeout(visit.filled("timeout"))
+        wanted = forms.input_of_json(typed.get("json", "")) if fields is None else forms.input_of(fields, typed)
+    except forms.Unclear as unclear:
+        return _export_page(visit, 400, unclear)
+    result = await visit.gateway.host.attempt(full_name, wanted, timeout=timeout)
+    return _export_page(visit, answer=answered(result))
+
+
+def _export(visit: Visit) -> tuple[str, object]:
+    """The export that is meant, by its full name, and the schema of its input; raises `not_found`."""
+    full_name = visit.asked("export")
+    found = visit.gateway.host.exports().get(full_name)
+    if found is None:
+        raise not_found("export", full_name)
+    return full_name, found.input_schema
+
+
+def _timeout(text: str) -> float | None:
+    """Seconds to wait; None: as long as the plugin's manifest says. Raises `Unclear`."""
+    if not text.strip():
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= LONGEST_CALL:
+        raise forms.Unclear(f"a call is waited for between 0 and {LONGEST_CALL:g} seconds")
+    return seconds
+
+
+def _export_page(
+    visit: Visit, status: int = 200, unclear: forms.Unclear | None = None, answer: object = None
+) -> Response:
+    """The form of an export, with what was filled in, and how the call ended if one was made."""
+    full_name, schema = _export(visit)
+    export = visit.gateway.host.exports()[full_name]
+    fields = forms.fields_of(schema)
+    as_json = fields is None or visit.asked("as") == "json"
+    typed = {name: values[0] for name, values in visit.form.items()}
+    return visit.page(
+        "export.html",
+        status,
+        export=export,
+        full_name=full_name,
+        plugin_id=full_name.rpartition("/")[0],
+        has_fields=fields is not None,
+        as_json=as_json,
+        fields=unclear.fields if unclear and unclear.fields else forms.refilled(fields or (), typed),
+        json=typed.get("json", forms.example(schema)),
+        timeout=typed.get("timeout", ""),
+        problem="" if unclear is None else unclear.problem,
+        answer=answer,
+    )

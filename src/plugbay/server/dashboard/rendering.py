@@ -1,0 +1,104 @@
+"""Templates become answers: one environment, the headers of every page, the few files that pages load.
+
+Owns that everything a template writes is escaped and visible, whoever said it, and what a browser may do with a page.
+Refuses to know what is on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import HTMLResponse, Response
+
+from plugbay.server.dashboard import text
+
+HERE = Path(__file__).parent
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    # Not `no-referrer`: with it browsers send `Origin: null` with our own forms, and that is refused.
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+"""Of every answer of the dashboard."""
+
+_KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+def _shown(value: Any) -> Any:
+    """What a template writes for a value: text as it can be seen, whoever said it."""
+    return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(
+        ago=text.ago,
+        as_json=text.as_json,
+        cut=text.visible,
+        duration=text.duration,
+        path=lambda part: quote(part, safe="/"),
+        query=lambda part: quote(part, safe=""),
+        utc=text.utc,
+    )
+    made.globals.update(asset=asset_path, count=text.count, zip=zip)
+    return made
+
+
+class _Asset:
+    """A file that pages load; its address changes with its content, so browsers may keep it for good."""
+
+    def __init__(self, path: Path) -> None:
+        self.body = path.read_bytes()
+        self.kind = _KINDS[path.suffix]
+        self.path = f"/static/{path.name}?{hashlib.sha256(self.body).hexdigest()[:12]}"
+
+
+_ASSETS = {path.name: _Asset(path) for path in sorted((HERE / "static").iterdir()) if path.suffix in _KINDS}
+
+
+def asset_path(name: str) -> str:
+    """Where a page loads this file from."""
+    return _ASSETS[name].path
+
+
+def asset(name: str) -> Response | None:
+    """One of the files that pages load; None for any other name."""
+    found = _ASSETS.get(name)
+    if found is None:
+        return None
+    kept = {"cache-control": "private, max-age=31536000, immutable"}
+    return Response(found.body, media_type=found.kind, headers=HEADERS | kept)
+
+
+_ENVIRONMENT = _environment()
+
+
+def fragment(template: str, **values: Any) -> str:
+    """A piece of a page."""
+    return _ENVIRONMENT.get_template(template).render(values).strip()
+
+
+def page(template: str, status: int = 200, **values: Any) -> Response:
+    """A whole page."""
+    return HTMLResponse(_ENVIRONMENT.get_template(template).render(values), status, HEADERS)

@@ -1,0 +1,45 @@
+"""Which page is where. No route here is in the API's document: pages are for people."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from plugbay.server.dashboard import entry, history, pages, tenants
+from plugbay.server.dashboard.door import Endpoint, with_error_pages
+
+
+def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
+    """A page, or something to be done from one, known to the meters by its path."""
+    told = with_error_pages(endpoint)
+
+    async def named(request: Request) -> Response:
+        request.scope["route"] = route
+        return await told(request)
+
+    route = Route(path, named, methods=[method], include_in_schema=False)
+    return route
+
+
+ROUTES = (
+    _route("/", pages.show_plugins),
+    _route("/login", entry.give_token, "POST"),
+    _route("/login/{code}", entry.follow_link),
+    _route("/logout", entry.log_out, "POST"),
+    _route("/static/{name}", entry.show_asset),
+    _route("/plugins/{plugin_id:path}:{operation}", pages.operate_plugin, "POST"),
+    _route("/plugins/{plugin_id:path}", pages.show_plugin),
+    _route("/export", pages.show_export),
+    _route("/export", pages.call_export, "POST"),
+    _route("/calls", history.show_calls),
+    _route("/calls/{call_id}", history.show_call),
+    _route("/events", history.show_events),
+    _route("/orgs", tenants.show_orgs),
+    _route("/orgs/{org_id}", tenants.show_org),
+    _route("/live/plugins", pages.follow_plugins),
+    _route("/live/plugins/{plugin_id:path}", pages.follow_plugin),
+    _route("/live/calls", history.follow_calls),
+    _route("/live/events", history.follow_events),
+)
+"""Of two that match, the first is taken."""

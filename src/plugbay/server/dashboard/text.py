@@ -1,0 +1,99 @@
+"""Values as a person reads them, on a page: text of strangers that cannot hide or run away, times, sizes, JSON.
+
+Pure. Owns that what is invisible or turns text around is shown as an escape, and how long a text may get. Escaping for
+HTML is the templates' part.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from plugbay.model.text import printable
+from plugbay.server.domain import clock
+
+MAX_TEXT = 64 << 10
+"""Characters of any one value on a page: nobody reads more, and a browser with a megabyte in a cell is no use."""
+
+MAX_JSON = 64 << 10
+"""Characters of a document that is shown, spread over lines."""
+
+_INVISIBLE = (0x00AD, 0x180E, *range(0x200B, 0x200D), *range(0x2060, 0x2065), *range(0xFFF9, 0xFFFC))
+_TAGS = range(0xE0000, 0xE0080)
+"""A second ASCII that no font draws: words for a language model that no person sees."""
+
+_ESCAPES = {code: f"\\u{code:04x}" for code in _INVISIBLE} | {code: f"\\U{code:08x}" for code in _TAGS}
+
+
+def visible(text: str, most: int = MAX_TEXT) -> str:
+    """The text with everything in it to be seen, lines kept; cut where it is too long, and that is said."""
+    if len(text) <= most and text.isascii() and text.isprintable():
+        return text  # nearly all there is on a page
+    lines = text[:most].split("\n")
+    shown = "\n".join(printable(line.encode("utf-8", "backslashreplace")) for line in lines).translate(_ESCAPES)
+    return shown if len(text) <= most else f"{shown}… ({len(text) - most:,} more characters)"
+
+
+def as_json(value: Any, *, spread: bool = True, most: int = MAX_JSON) -> str:
+    """A value as JSON, over lines or in one; cut where it is too long."""
+    separators = None if spread else (",", ":")
+    text = json.dumps(value, ensure_ascii=False, indent=2 if spread else None, separators=separators, default=str)
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
+
+
+_UNITS = (("day", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def ago(at: float, now: float) -> str:
+    """`3 min ago`; the script on the page says it in the same words as time goes by."""
+    seconds = max(0, int(now - at))
+    if seconds < 5:
+        return "now"
+    name, size = next(unit for unit in _UNITS if seconds >= unit[1])
+    count = seconds // size
+    return f"{count} {name}{'s' if name == 'day' and count > 1 else ''} ago"
+
+
+def utc(at: float) -> str:
+    """A moment for machines and tooltips: `2026-03-12T20:00:00Z`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def time_of_day(at: str) -> str:
+    """The time in an RFC 3339 text: `20:00:00`; the text itself where it is none."""
+    day, _, time = at.partition("T")
+    return time[:8] if day and len(time) >= 8 else at
+
+
+def moment(at: str) -> float | None:
+    """The moment an RFC 3339 text names; None where it names none."""
+    try:
+        return clock.moment(at)
+    except ValueError:
+        return None
+
+
+def duration(milliseconds: float) -> str:
+    """`4.2 ms`, `1.50 s`, `2 min 5 s`: three digits that say something."""
+    if milliseconds < 10:
+        return f"{milliseconds:.1f} ms"
+    if milliseconds < 1_000:
+        return f"{milliseconds:.0f} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.2f} s"
+    minutes, seconds = divmod(round(milliseconds / 1000), 60)
+    return f"{minutes:,} min {seconds} s"
+
+
+def size(number: int) -> str:
+    """`256 MiB`; to the byte where it is no multiple of a unit."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if number and number % unit == 0:
+            return f"{number // unit:,} {name}"
+    return f"{number:,} bytes"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 plugin`, `2 plugins`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

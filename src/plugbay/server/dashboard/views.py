@@ -1,0 +1,333 @@
+"""What a page shows of plugins: values made from what is known, ready to be written by a template.
+
+Pure: no clock, no gateway. Owns the words for states, which of them ask for an operator, and the order of a list.
+Two views are equal when the page would look the same, so nothing here depends on the time of day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plugbay.host.confinement.policy import Confinement
+from plugbay.host.discovery.folders import Found
+from plugbay.model.errors import Code
+from plugbay.model.lifecycle import State
+from plugbay.model.spec import Export, Lifetime, Timeouts
+from plugbay.server.dashboard import forms
+from plugbay.server.dashboard.known import Known
+from plugbay.server.dashboard.text import as_json, count, size
+
+BAD, WARN, GOOD, CALM, OFF = "bad", "warn", "good", "calm", "off"
+"""How a thing stands: broken, waiting for an operator, at work, nothing to do, switched off."""
+
+PENDING, DISABLED, BLOCKED = "pending", "disabled", "blocked"
+"""States that the host has other words for: not decided, not enabled, cannot be confined as asked."""
+
+TONES = {
+    State.QUARANTINED: BAD,
+    BLOCKED: BAD,
+    State.BACKOFF: BAD,
+    PENDING: WARN,
+    State.SPAWNING: CALM,
+    State.RUNNING: GOOD,
+    State.IDLE: CALM,
+    State.SHUTTING_DOWN: OFF,
+    State.STOPPED: OFF,
+    DISABLED: OFF,
+}
+"""Of every state, and at the same time the order in which they are counted."""
+
+RANKS = {BAD: 0, WARN: 1, GOOD: 2, CALM: 2, OFF: 3}
+"""Problems first. What comes and goes by itself does not make rows jump."""
+
+LIFETIMES = {Lifetime.PER_CALL: "one process per call", Lifetime.RESIDENT: "stays"}
+
+
+@dataclass(frozen=True, slots=True)
+class LastFailure:
+    """The last call of a plugin that failed."""
+
+    code: str
+    at: float
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A word with a tone, and what stands behind it."""
+
+    word: str
+    tone: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A plugin in the list."""
+
+    key: str
+    id: str
+    name: str
+    version: str
+    contract: str
+    state: Badge
+    sandbox: Badge
+    busy: int
+    calls: int
+    failures: int
+    failed: LastFailure | None
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that can be done to a plugin."""
+
+    name: str
+    label: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a plugin stands: the top of its page."""
+
+    row: Row
+    hint: str
+    happened: str
+    lifetime: str
+    pid: int | None
+    generation: int
+    ready: int
+    counters: tuple[tuple[str, int], ...]
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A capability: asked for, and perhaps granted."""
+
+    name: str
+    granted: bool
+    entry: str
+    """What in plugbay.toml grants it and can be taken away; empty where nothing there does."""
+    is_new: bool
+    """Asked for since somebody decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a plugin asks for."""
+
+    requested: tuple[Wish, ...]
+    optional: tuple[Wish, ...]
+    undecided: bool
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """What it asks for and does not have."""
+        return tuple(wish.name for wish in self.requested if not wish.granted)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An export on its plugin's page."""
+
+    name: str
+    full_name: str
+    kind: str
+    description: str
+    takes: str
+    schema: str
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A folder that is no plugin, although somebody meant it to be one."""
+
+    folder: str
+    problems: tuple[str, ...]
+
+
+def key_of(plugin_id: str) -> str:
+    """The id of a plugin's row in a document, whatever characters its own has."""
+    return f"plugin-{hashlib.sha256(plugin_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+# The list.
+
+
+def rows_of(known: Iterable[Known]) -> list[Row]:
+    """The list of plugins: problems first, then by id."""
+    return sorted(map(row_of, known), key=lambda row: (RANKS[row.state.tone], row.id))
+
+
+def row_of(known: Known) -> Row:
+    spec, failed = known.status.spec, known.failed
+    return Row(
+        key_of(spec.id),
+        spec.id,
+        spec.name if spec.name != spec.id else "",
+        spec.version,
+        spec.contract,
+        state_of(known),
+        sandbox_of(known.status.confinement, known.status.limits),
+        known.status.busy,
+        known.calls,
+        known.failures,
+        None
+        if failed is None or failed.failure is None
+        else LastFailure(failed.failure.code, failed.started_at, failed.call_id),
+        known.happened.at if known.happened else known.since,
+    )
+
+
+def state_of(known: Known) -> Badge:
+    """The state of a plugin as an operator has to know it, and why."""
+    refusal, blocked, state = known.refusal, known.status.confinement.refusal, str(known.status.state)
+    if refusal is not None:
+        word = DISABLED if refusal.code == Code.UNAVAILABLE else PENDING
+        return Badge(word, TONES[word], refusal.message.removeprefix(f"{word}: "))
+    if blocked is not None:
+        return Badge(BLOCKED, TONES[BLOCKED], blocked.message)
+    why = known.trouble if state in (State.QUARANTINED, State.BACKOFF) else ""
+    return Badge(state.replace("_", " "), TONES.get(state, CALM), why)
+
+
+def sandbox_of(confinement: Confinement, limits: str) -> Badge:
+    """How a plugin is confined, in a word."""
+    if confinement.refusal is not None:
+        return Badge("refused", BAD, confinement.refusal.message)
+    if confinement.policy is None:
+        return Badge("unconfined", WARN if confinement.downgrade else OFF, confinement.reason)
+    if limits == "degraded":
+        return Badge("confined", WARN, "its limits do not hold in full")
+    return Badge("confined", GOOD)
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """`17 plugins: 1 quarantined, 9 running, 7 idle`."""
+    counted = Counter(row.state.word for row in rows)
+    order = [str(state).replace("_", " ") for state in TONES]
+    words = [f"{counted[word]} {word}" for word in order if word in counted]
+    return f"{count(len(rows), 'plugin')}: {', '.join(words)}" if words else count(0, "plugin")
+
+
+def broken_of(found: Iterable[Found]) -> list[Broken]:
+    """Folders that could not be loaded, and why."""
+    return [Broken(item.entry or str(item.root), tuple(map(str, item.errors))) for item in found if item.errors]
+
+
+# One plugin.
+
+
+_STOP = Operation("stop", "Stop", "End its processes; calls to it fail until it is started")
+_OPERATIONS = (
+    Operation("restart", "Restart", "End its processes at once, and start afresh"),
+    Operation("reload", "Reload", "Let the calls that run come to their end, then start afresh"),
+    _STOP,
+)
+_START = (Operation("start", "Start", "Start it"),)
+
+
+def standing_of(known: Known) -> Standing:
+    """The top of a plugin's page."""
+    status, happened = known.status, known.happened
+    return Standing(
+        row_of(known),
+        hint_of(known),
+        f"{happened.word.replace('_', ' ')}{': ' if happened.facts else ''}{happened.facts}" if happened else "",
+        LIFETIMES.get(status.spec.lifetime, str(status.spec.lifetime)),
+        status.pid,
+        status.generation,
+        status.ready,
+        tuple(sorted(status.counters.items())),
+        operations_of(known),
+    )
+
+
+def hint_of(known: Known) -> str:
+    """What an operator can do about a state, where the page itself does not offer it."""
+    refusal = known.refusal or known.status.confinement.refusal
+    if refusal is not None:
+        return "" if wishes_of(known).undecided else str(refusal.detail.get("hint", ""))
+    if known.status.state == State.QUARANTINED:
+        return "it failed too often; look at what it wrote, mend it, then start it"
+    return ""
+
+
+def operations_of(known: Known) -> tuple[Operation, ...]:
+    """What makes sense to do; nothing where it may not run."""
+    if known.refusal is not None:
+        return ()
+    if known.status.state in (State.STOPPED, State.SHUTTING_DOWN):
+        return _START
+    return (*_START, _STOP) if known.status.state == State.QUARANTINED else _OPERATIONS
+
+
+def wishes_of(known: Known) -> Wishes:
+    """What it asks for, what it has, and what is new."""
+    spec, granted, kept = known.status.spec, set(known.status.granted), known.kept
+
+    def wish(name: str) -> Wish:
+        entry = next((each for each in (name, name.partition("=")[0]) if each in (kept or ())), "")
+        return Wish(name, name in granted, entry, name not in granted and kept is not None)
+
+    optional = [name for name in spec.optional_capabilities if name not in spec.capabilities]
+    undecided = kept is None and not granted.issuperset(spec.capabilities)
+    return Wishes(tuple(map(wish, spec.capabilities)), tuple(map(wish, optional)), undecided)
+
+
+def offers_of(exports: Mapping[str, Export]) -> list[Offer]:
+    """What it offers."""
+    return [
+        Offer(
+            export.name,
+            full_name,
+            export.kind.replace("_", " "),
+            export.description,
+            forms.signature(export.input_schema),
+            "" if export.input_schema is None else as_json(export.input_schema),
+            tuple(export.capabilities),
+        )
+        for full_name, export in exports.items()
+    ]
+
+
+def facts_of(known: Known) -> list[tuple[str, str]]:
+    """Where it comes from and within which bounds it runs, as pairs of a label and a text."""
+    spec, confinement = known.status.spec, known.status.confinement
+    facts = [("folder", str(spec.root)), ("command", " ".join(spec.command)), ("timeouts", _timeouts(spec.timeouts))]
+    if confinement.policy is not None:
+        facts += _policy(confinement.policy.to_json())
+    return facts + [("not there", note) for note in confinement.notes]
+
+
+def _timeouts(timeouts: Timeouts) -> str:
+    return " · ".join(f"{name} {getattr(timeouts, name):g} s" for name in ("launch", "handshake", "call", "teardown"))
+
+
+_REACHES = {"none": "none", "any": "any public address", "host": "the machine's own, unchecked"}
+
+
+def _policy(policy: dict[str, Any]) -> list[tuple[str, str]]:
+    """A policy's public shape, line by line."""
+    facts = [
+        (label, "\n".join(policy[key])) for label, key in (("reads", "read"), ("writes", "write"), ("runs", "run"))
+    ]
+    facts.append(("keeps", policy["state"] or ""))
+    network, limits = policy["network"], policy["limits"]
+    facts.append(("network", _REACHES.get(network["reach"]) or ", ".join(network["doors"])))
+    shown = [
+        f"{size(limits['memory'])} memory",
+        f"{limits['cpu']:g} {'core' if limits['cpu'] == 1 else 'cores'}",
+        f"{limits['processes']:,} processes",
+        f"{limits['open_files']:,} open files",
+        f"{size(limits['tmp'])} in /tmp",
+    ]
+    return [(label, text) for label, text in facts if text] + [("limits", " · ".join(shown))]

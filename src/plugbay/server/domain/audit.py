@@ -1,0 +1,65 @@
+"""`Audit`: what was changed, by whom, on which request. Written in the transaction of the change, never changed itself.
+
+    await audit.record(tx, caller, "binding.create", "binding", binding.id, org_id=…, project_id=…)
+
+Details name fields and ids; never values of config, and never a secret.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.request import REQUEST_ID
+from plugbay.store import audit as rows
+from plugbay.store.audit import Entry
+from plugbay.store.database import Database, Tx
+from plugbay.store.pages import Page, Part
+
+
+class Audit:
+    """The log of all changes."""
+
+    def __init__(self, database: Database, clock: Clock, ids: Ids = new_id) -> None:
+        self._database = database
+        self._clock = clock
+        self._ids = ids
+
+    async def record(
+        self,
+        tx: Tx,
+        caller: Principal,
+        action: str,
+        subject_kind: str,
+        subject_id: str,
+        *,
+        org_id: str | None = None,
+        project_id: str | None = None,
+        **details: Any,
+    ) -> None:
+        """Write down one change, as part of it."""
+        entry = Entry(
+            id=self._ids("aud_"),
+            at=self._clock.now(),
+            org_id=org_id,
+            project_id=project_id,
+            actor_kind=caller.kind,
+            actor_id=caller.id,
+            action=action,
+            subject_kind=subject_kind,
+            subject_id=subject_id,
+            request_id=REQUEST_ID.get(),
+            details=details,
+        )
+        await rows.insert(tx, entry)
+
+    async def page(
+        self, caller: Principal, page: Page, *, subject_id: str | None = None, action: str | None = None
+    ) -> Part[Entry]:
+        """What was changed of what the caller can see."""
+        async with self._database.reading() as tx:
+            return await rows.page(
+                tx, page, org_id=caller.org_id, project_id=caller.project_id, subject_id=subject_id, action=action
+            )

@@ -1,0 +1,279 @@
+"""`Chains`: the course of a conversation, block after block, never changed.
+
+Owns how blocks come into a chain and how a chain comes from another: a fork begins with the same bytes. A chain grows
+only here, one version at a time, and while nobody else is at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from plugbay.host.invocations.compaction_result import KINDS
+from plugbay.server.domain import blocks as shapes
+from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.blocks import Block
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.errors import GatewayError, conflict, not_found, unprocessable
+from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.sessions import Sessions, tenant
+from plugbay.store import chains as rows
+from plugbay.store import runs as run_rows
+from plugbay.store import sessions as session_rows
+from plugbay.store.chains import Chain, StoredBlock
+from plugbay.store.database import Database, Tx
+from plugbay.store.pages import Page, Part
+from plugbay.store.sessions import Session
+
+IDLE, RUNNING, CLOSED = "idle", "running", "closed"
+
+MAX_CHAIN = 100_000
+"""Blocks of a chain: far beyond what any model reads, and still one answer's worth of work to copy."""
+
+
+class Chains:
+    """All chains."""
+
+    def __init__(self, database: Database, sessions: Sessions, audit: Audit, clock: Clock, ids: Ids = new_id) -> None:
+        self._database = database
+        self._sessions = sessions
+        self._audit = audit
+        self._clock = clock
+        self._ids = ids
+
+    async def create(
+        self,
+        caller: Principal,
+        session_id: str,
+        *,
+        blocks: Sequence[Mapping[str, Any]] = (),
+        defaults: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Chain:
+        """A chain with these blocks."""
+        seed = shapes.checked(blocks, KINDS)
+        async with self._database.transaction() as tx:
+            session = await self._sessions.existing(tx, caller, session_id)
+            chain = await self.begin(tx, session, seed, defaults=defaults or {}, metadata=metadata or {})
+            await self._record(tx, caller, "chain.create", chain)
+            return chain
+
+    async def get(self, caller: Principal, id: str) -> Chain:
+        async with self._database.reading() as tx:
+            return await self.existing(tx, caller, id)
+
+    async def page(
+        self, caller: Principal, part: Page, *, session_id: str | None = None, status: str | None = None
+    ) -> Part[Chain]:
+        async with self._database.reading() as tx:
+            if session_id is not None:
+                await self._sessions.existing(tx, caller, session_id)
+            only = await self._sessions.lineage(tx, caller)
+            return await rows.page(tx, part, tenant(caller), only=only, session_id=session_id, status=status)
+
+    async def context(
+        self, caller: Principal, id: str, *, after: int = 0, limit: int | None = None
+    ) -> tuple[Chain, list[Block]]:
+        """A chain, and its blocks behind a sequence: what the next run begins with."""
+        async with self._database.reading() as tx:
+            chain = await self.existing(tx, caller, id)
+            stored = await rows.blocks(tx, id, after=after, limit=limit)
+        return chain, [shapes.opened(block) for block in stored]
+
+    async def change(self, caller: Principal, id: str, *, status: str | None = None, **values: Any) -> Chain:
+        """Other defaults, other metadata; closing it. What is not given stays, and so do the blocks."""
+        async with self._database.transaction() as tx:
+            chain = await self.existing(tx, caller, id, lock=True)
+            if status == CLOSED and chain.status == RUNNING:
+                raise attach_conflict(id)
+            if chain.status == CLOSED and status != IDLE and (values or status is None):
+                raise closed(id)
+            said = values if status is None or chain.status == RUNNING else {**values, "status": status}
+            now = self._clock.now()
+            await rows.change(tx, id, **said, chain_version=chain.chain_version + 1, updated_at=now)
+            await self._record(tx, caller, "chain.update", chain, fields=sorted(said))
+            return await self.existing(tx, caller, id)
+
+    async def fork(
+        self,
+        caller: Principal,
+        id: str,
+        *,
+        through: int | None = None,
+        run_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Chain:
+        """Another chain with the same bytes: up to a sequence, up to the end of a run, or all of them."""
+        async with self._database.transaction() as tx:
+            chain = await self.existing(tx, caller, id)
+            if run_id is not None:
+                through = await self._end_of(tx, caller, chain, run_id)
+            made = await self.copy(tx, chain, through=through, run_id=run_id, metadata=metadata)
+            await self._record(tx, caller, "chain.fork", made, source=id)
+            return made
+
+    async def branch(
+        self, caller: Principal, session_id: str, *, chain_id: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> tuple[Session, Chain]:
+        """Another session that begins with the bytes of a chain: of the one that is named, or else the latest."""
+        async with self._database.transaction() as tx:
+            session = await self._sessions.existing(tx, caller, session_id)
+            source_id = chain_id or session.latest_chain_id
+            source = None if source_id is None else await self.existing(tx, caller, source_id)
+            if source is None or source.session_id != session_id:
+                text = f"{session_id} has no such chain to begin with"
+                raise unprocessable("session.nothing_to_branch", text, "chain_id")
+            made = await self._sessions.insert(
+                tx, caller, session.org_id, session.project_id, parent=session_id, metadata=metadata or {}
+            )
+            chain = await self.copy(tx, source, session_id=made.id)
+            return msgspec.structs.replace(made, latest_chain_id=chain.id), chain
+
+    async def _end_of(self, tx: Tx, caller: Principal, chain: Chain, run_id: str) -> int:
+        run = await run_rows.find(tx, run_id)
+        if run is None or not caller.sees(run.org_id, run.project_id):
+            raise not_found("run", run_id)
+        if run.chain_id != chain.id:
+            raise unprocessable("chain.no_such_run", f"{run_id} is no run of {chain.id}", "run_id")
+        return await rows.last_of_run(tx, chain.id, run_id) or run.input_through
+
+    # For those in the middle of a transaction.
+
+    async def existing(self, tx: Tx, caller: Principal, id: str, *, lock: bool = False) -> Chain:
+        """The chain; raises `not_found` for one that is not there for the caller."""
+        chain = await rows.find(tx, id, lock=lock)
+        if chain is None or not caller.sees(chain.org_id, chain.project_id):
+            raise not_found("chain", id)
+        if not await self._sessions.reaches(tx, caller, chain.session_id):
+            raise not_found("chain", id)
+        return chain
+
+    async def begin(
+        self,
+        tx: Tx,
+        session: Session,
+        blocks: Sequence[Block],
+        *,
+        defaults: dict[str, Any],
+        metadata: dict[str, Any],
+        parent: str | None = None,
+        compaction_id: str | None = None,
+    ) -> Chain:
+        """A new chain of a session, the latest from now on."""
+        now = self._clock.now()
+        id = self._ids("ch_")
+        stored = shapes.sealed(blocks, chain_id=id, after=0, digest=shapes.EMPTY, run_id=None, now=now, ids=self._ids)
+        chain = Chain(
+            id=id,
+            org_id=session.org_id,
+            project_id=session.project_id,
+            session_id=session.id,
+            status=IDLE,
+            chain_version=1,
+            block_count=len(stored),
+            token_estimate=shapes.estimate(blocks),
+            digest=stored[-1].digest if stored else shapes.EMPTY,
+            parent_chain_id=parent,
+            forked_from_run_id=None,
+            created_by_compaction_id=compaction_id,
+            defaults=defaults,
+            metadata=metadata,
+            created_at=now,
+            updated_at=now,
+        )
+        await self._insert(tx, chain, stored)
+        return chain
+
+    async def copy(
+        self,
+        tx: Tx,
+        chain: Chain,
+        *,
+        through: int | None = None,
+        run_id: str | None = None,
+        session_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Chain:
+        """A new chain with the first blocks of another one, in its session or in a new one."""
+        if through is not None and through > chain.block_count:
+            raise unprocessable("chain.no_such_block", f"{chain.id} has {chain.block_count} blocks", "sequence")
+        stored = await rows.blocks(tx, chain.id, through=through)
+        if _dangling(stored):
+            raise unprocessable("chain.cuts_a_call", "a fork keeps every tool call with its result", "sequence")
+        now = self._clock.now()
+        made = msgspec.structs.replace(
+            chain,
+            id=self._ids("ch_"),
+            session_id=session_id or chain.session_id,
+            status=IDLE,
+            chain_version=1,
+            block_count=len(stored),
+            token_estimate=shapes.estimate([shapes.opened(block) for block in stored]),
+            digest=stored[-1].digest if stored else shapes.EMPTY,
+            parent_chain_id=chain.id,
+            forked_from_run_id=run_id,
+            created_by_compaction_id=None,
+            metadata=chain.metadata if metadata is None else metadata,
+            created_at=now,
+            updated_at=now,
+        )
+        await self._insert(tx, made, shapes.copied(stored, made.id))
+        return made
+
+    async def append(self, tx: Tx, chain: Chain, blocks: Sequence[Block], run_id: str | None, **values: Any) -> Chain:
+        """The chain with these blocks behind the others, one version on. `chain` must be as it is now, and locked."""
+        if chain.block_count + len(blocks) > MAX_CHAIN:
+            raise unprocessable("chain.full", f"a chain has at most {MAX_CHAIN:,} blocks; compact it, or fork it")
+        now = self._clock.now()
+        stored = shapes.sealed(
+            blocks,
+            chain_id=chain.id,
+            after=chain.block_count,
+            digest=chain.digest,
+            run_id=run_id,
+            now=now,
+            ids=self._ids,
+        )
+        changed = {
+            "chain_version": chain.chain_version + 1,
+            "block_count": chain.block_count + len(stored),
+            "token_estimate": chain.token_estimate + shapes.estimate(blocks),
+            "digest": stored[-1].digest if stored else chain.digest,
+            "updated_at": now,
+            **values,
+        }
+        await rows.append(tx, stored)
+        await rows.change(tx, chain.id, **changed)
+        return msgspec.structs.replace(chain, **changed)
+
+    async def _insert(self, tx: Tx, chain: Chain, stored: Sequence[StoredBlock]) -> None:
+        await rows.insert(tx, chain)
+        await rows.append(tx, stored)
+        await session_rows.change(tx, chain.session_id, latest_chain_id=chain.id, updated_at=chain.created_at)
+
+    async def _record(self, tx: Tx, caller: Principal, action: str, chain: Chain, **details: Any) -> None:
+        await self._audit.record(
+            tx, caller, action, "chain", chain.id, org_id=chain.org_id, project_id=chain.project_id, **details
+        )
+
+
+def attach_conflict(chain_id: str) -> GatewayError:
+    """A chain has one run at a time."""
+    text = f"{chain_id} has a run that has not ended; wait for it, cancel it, or fork the chain"
+    return conflict("chain.attach_conflict", text, retryable=True)
+
+
+def closed(chain_id: str) -> GatewayError:
+    return conflict("chain.closed", f"{chain_id} is closed; fork it, or open it again")
+
+
+def _dangling(stored: Sequence[StoredBlock]) -> bool:
+    """Whether these blocks end between a call and its result."""
+    ids: dict[str, set[Any]] = {"tool_call": set(), "tool_result": set()}
+    for block in stored:
+        if block.kind in ids:
+            ids[block.kind].add(shapes.opened(block)["tool_call_id"])
+    return ids["tool_call"] != ids["tool_result"]

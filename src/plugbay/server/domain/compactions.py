@@ -1,0 +1,350 @@
+"""`Compactions`: a shorter chain in the place of a long one, which stays as it is.
+
+Owns that one compaction makes one chain at most, that the source is byte by byte what it was when the seed was made
+from it, and that the new chain, the end of the compaction and its event become true at once. The host judges the seed.
+A compactor changes nothing, so what a killed gateway left is simply begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plugbay.model.errors import Failure, Outcome
+from plugbay.server.domain import blocks as shapes
+from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.blocks import Block
+from plugbay.server.domain.causes import cause_of, spend
+from plugbay.server.domain.chains import Chains
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.dispatcher import error_code
+from plugbay.server.domain.durable import durably
+from plugbay.server.domain.errands import INTERNAL, Errands
+from plugbay.server.domain.errors import conflict, denied, not_found, unprocessable
+from plugbay.server.domain.events import CHAIN_COMPACTED, Events, Happening
+from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.sessions import Sessions, tenant
+from plugbay.server.domain.trace import new_trace
+from plugbay.server.domain.workers import Budgets, Job, Workers, WorkRefused
+from plugbay.store import chains as chain_rows
+from plugbay.store import compactions as rows
+from plugbay.store import sessions as session_rows
+from plugbay.store.chains import Chain, StoredBlock
+from plugbay.store.compactions import Compaction
+from plugbay.store.database import Database, Tx
+from plugbay.store.pages import Page, Part
+
+MAX_BEGUN = 3
+"""Times a compaction is begun, counting those that a killed gateway cut off."""
+
+INVALID_SEED = "compactor.invalid_seed"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What came of a compactor's work."""
+
+    status: str
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    invocation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Squeeze:
+    """What a client wants."""
+
+    chain_id: str
+    target: dict[str, Any]
+    policy: dict[str, Any]
+    binding_id: str | None = None
+    pinned: Sequence[str] = ()
+    """Ids of blocks that must be in the new chain."""
+    compaction_id: str | None = None
+    trace_id: str | None = None
+
+
+class Compactions:
+    """All compactions."""
+
+    def __init__(
+        self,
+        database: Database,
+        chains: Chains,
+        sessions: Sessions,
+        workers: Workers,
+        budgets: Budgets,
+        events: Events,
+        audit: Audit,
+        clock: Clock,
+        ids: Ids = new_id,
+    ) -> None:
+        self._database = database
+        self._chains = chains
+        self._sessions = sessions
+        self._workers = workers
+        self._budgets = budgets
+        self._events = events
+        self._audit = audit
+        self._clock = clock
+        self._ids = ids
+        self._errands: Errands[Proposal] = Errands(_cut_off)
+
+    async def start(self) -> None:
+        """Go on with what was not finished; not for ever."""
+        async with self._database.reading() as tx:
+            left = await rows.unended(tx)
+        for compaction in left:
+            if compaction.attempts < MAX_BEGUN:
+                self._launch(compaction)
+            else:
+                text = "the gateway was restarted too often while this was at work"
+                await self._finish(compaction, _failed("compaction.host_restarted", text))
+
+    async def stop(self) -> None:
+        """Cut off what is at work, and see it closed."""
+        await self._errands.stop()
+
+    # For clients.
+
+    async def create(self, caller: Principal, squeeze: Squeeze) -> Compaction:
+        """A compaction, begun once it is written down. The same id again is the same compaction."""
+        async with self._database.transaction() as tx:
+            chain = await self._chains.existing(tx, caller, squeeze.chain_id)
+            known = None if squeeze.compaction_id is None else await rows.find(tx, squeeze.compaction_id)
+            if known is not None:
+                return _same(known, chain)
+            if chain.block_count == 0:
+                raise unprocessable("compaction.empty_chain", f"{chain.id} has no blocks", "chain_id")
+            binding_id = await self._compactor(tx, chain, squeeze.binding_id)
+            pinned = await self._pinned(tx, chain, squeeze.pinned)
+            cause = await cause_of(tx, caller)
+            await spend(tx, self._budgets, caller, cause, "compaction", cause.depth)
+            compaction = Compaction(
+                id=squeeze.compaction_id or self._ids("cmp_"),
+                org_id=chain.org_id,
+                project_id=chain.project_id,
+                session_id=chain.session_id,
+                chain_id=chain.id,
+                new_chain_id=None,
+                binding_id=binding_id,
+                status="queued",
+                target=squeeze.target,
+                policy=squeeze.policy,
+                pinned_items=pinned,
+                source_digest=chain.digest,
+                source_blocks=chain.block_count,
+                summary=None,
+                diagnostics=None,
+                error=None,
+                created_by_run_id=cause.run_id,
+                invocation_id=caller.invocation_id,
+                attempts=0,
+                cause_depth=cause.events,
+                trace_id=cause.trace_id or squeeze.trace_id or new_trace(),
+                created_at=self._clock.now(),
+                started_at=None,
+                completed_at=None,
+            )
+            if not await rows.insert(tx, compaction):
+                raise conflict("compaction.exists", f"there is a compaction {compaction.id} already", "compaction_id")
+            await self._audit.record(
+                tx,
+                caller,
+                "compaction.create",
+                "compaction",
+                compaction.id,
+                org_id=chain.org_id,
+                project_id=chain.project_id,
+                chain_id=chain.id,
+            )
+            self._database.after_commit(lambda: self._launch(compaction))
+            return compaction
+
+    async def get(self, caller: Principal, id: str) -> Compaction:
+        async with self._database.reading() as tx:
+            found = await rows.find(tx, id)
+            if found is None or not caller.sees(found.org_id, found.project_id):
+                raise not_found("compaction", id)
+            if not await self._sessions.reaches(tx, caller, found.session_id):
+                raise not_found("compaction", id)
+        if _only_own(caller) and found.invocation_id != caller.invocation_id:
+            text = "this token reads only compactions it made"
+            raise denied("auth.scope_denied", text, required=["compactions:read"])
+        return found
+
+    async def page(self, caller: Principal, part: Page, **said: str | None) -> Part[Compaction]:
+        async with self._database.reading() as tx:
+            only = await self._sessions.lineage(tx, caller)
+            if _only_own(caller):
+                said["invocation_id"] = caller.invocation_id
+            return await rows.page(tx, part, tenant(caller), only=only, **said)
+
+    async def _compactor(self, tx: Tx, chain: Chain, wanted: str | None) -> str:
+        """The binding that does it: as the client says, or the only one that serves here."""
+        if wanted is not None:
+            bound = await self._workers.bound(tx, "compactor", chain.org_id, chain.project_id, wanted)
+            if bound is None:
+                text = f"{wanted!r} is no active binding of a compactor here"
+                raise unprocessable("compaction.no_compactor", text, "compactor.binding_id")
+            return wanted
+        serving = await self._workers.serving(tx, "compactor", chain.org_id, chain.project_id, chain.session_id)
+        if len(serving) == 1:
+            return serving[0].binding_id
+        text = "no compactor is bound here" if not serving else "several compactors are bound here; say which"
+        candidates = [each.binding_id for each in serving]
+        raise unprocessable("compaction.no_compactor", text, "compactor.binding_id", candidates=candidates)
+
+    async def _pinned(self, tx: Tx, chain: Chain, ids: Sequence[str]) -> list[Block]:
+        if not ids:
+            return []
+        found = {block.id: block for block in await chain_rows.blocks(tx, chain.id)}
+        missing = next((id for id in ids if id not in found), None)
+        if missing is not None:
+            raise unprocessable("compaction.no_such_block", f"{chain.id} has no block {missing!r}", "pinned_items")
+        return [shapes.projected(shapes.opened(found[id])) for id in ids]
+
+    # At work.
+
+    def _launch(self, compaction: Compaction) -> None:
+        self._errands.launch(
+            compaction.id, lambda: self._perform(compaction), lambda proposal: self._finish(compaction, proposal)
+        )
+
+    async def _perform(self, compaction: Compaction) -> Proposal:
+        async def begin() -> tuple[bool, list[StoredBlock]]:
+            async with self._database.transaction() as tx:
+                begun = await rows.begin(tx, compaction.id, self._clock.now())
+                return begun, await chain_rows.blocks(tx, compaction.chain_id, through=compaction.source_blocks)
+
+        begun, stored = await durably(begin)
+        if not begun:
+            return _failed("compaction.ended", "it has ended already")
+        projection = {
+            "blocks": [shapes.projected(shapes.opened(block)) for block in stored],
+            "pinned_items": compaction.pinned_items,
+        }
+        request = {
+            "compaction_id": compaction.id,
+            "source": {"chain_id": compaction.chain_id, "projection": projection},
+            "target": compaction.target,
+            "policy": compaction.policy,
+        }
+        try:
+            result = await self._workers.do(_job(compaction, request))
+        except WorkRefused as refused:
+            return _failed(refused.code, refused.message)
+        invocation_id = None if result.record is None else result.record.invocation_id
+        if result.failure is not None:
+            return Proposal(result.status, error=_error(result.failure), invocation_id=invocation_id)
+        return Proposal(Outcome.SUCCEEDED, result.value(), invocation_id=invocation_id)
+
+    async def _finish(self, compaction: Compaction, proposal: Proposal) -> None:
+        """The new chain, the end and the event, all at once."""
+        now = self._clock.now()
+        async with self._database.transaction() as tx:
+            ended: dict[str, Any] = {"status": proposal.status, "error": proposal.error, "completed_at": now}
+            if proposal.result is None:
+                await rows.end(tx, compaction.id, **ended)
+                return
+            source = await chain_rows.find(tx, compaction.chain_id, lock=True)
+            current = await rows.find(tx, compaction.id, lock=True)
+            assert source is not None and current is not None
+            if current.status not in rows.UNENDED:
+                return
+            stored = await chain_rows.blocks(tx, source.id, through=compaction.source_blocks)
+            if not stored or stored[-1].digest != compaction.source_digest or shapes.breaks(stored) is not None:
+                broken = _failed("compaction.source_changed", f"{source.id} is not what it was")
+                await rows.end(tx, compaction.id, status=broken.status, error=broken.error, completed_at=now)
+                return
+            made = await self._new_chain(tx, compaction, source, proposal.result)
+            summary = proposal.result.get("summary")
+            await rows.end(
+                tx,
+                compaction.id,
+                **ended,
+                new_chain_id=made.id,
+                summary=summary,
+                diagnostics=proposal.result.get("diagnostics"),
+            )
+            await self._events.record(tx, _happening(compaction, made, summary))
+
+    async def _new_chain(self, tx: Tx, compaction: Compaction, source: Chain, result: dict[str, Any]) -> Chain:
+        session = await session_rows.find(tx, source.session_id)
+        assert session is not None
+        return await self._chains.begin(
+            tx,
+            session,
+            [shapes.seeded(block) for block in result["seed_blocks"]],
+            defaults=source.defaults,
+            metadata=source.metadata,
+            parent=source.id,
+            compaction_id=compaction.id,
+        )
+
+
+def _job(compaction: Compaction, request: dict[str, Any]) -> Job:
+    return Job(
+        binding_id=compaction.binding_id,
+        kind="compactor",
+        input=request,
+        org_id=compaction.org_id,
+        project_id=compaction.project_id,
+        execution_id=compaction.id,
+        trace_id=compaction.trace_id,
+        session_id=compaction.session_id,
+        chain_id=compaction.chain_id,
+        run_id=compaction.created_by_run_id,
+    )
+
+
+def _happening(compaction: Compaction, made: Chain, summary: Any) -> Happening:
+    text = summary.get("text") if isinstance(summary, dict) else None
+    return Happening(
+        type=CHAIN_COMPACTED,
+        subject_kind="chain",
+        subject_id=compaction.chain_id,
+        cause_id=compaction.id,
+        org_id=compaction.org_id,
+        project_id=compaction.project_id,
+        session_id=compaction.session_id,
+        chain_id=compaction.chain_id,
+        run_id=compaction.created_by_run_id,
+        summary={
+            "compaction_id": compaction.id,
+            "source_chain_id": compaction.chain_id,
+            "new_chain_id": made.id,
+            "text": text,
+        },
+        trace_id=compaction.trace_id,
+        cause_depth=compaction.cause_depth + 1,
+    )
+
+
+def _same(known: Compaction, chain: Chain) -> Compaction:
+    if known.chain_id != chain.id:
+        raise conflict("compaction.id_conflict", f"{known.id} is the compaction of another chain", "compaction_id")
+    return known
+
+
+def _error(failure: Failure) -> dict[str, Any]:
+    code = error_code(failure)
+    breaches = {"breaches": failure.detail["breaches"]} if code == INVALID_SEED else {}
+    return {"code": code, "message": failure.message, **breaches}
+
+
+def _failed(code: str, message: str) -> Proposal:
+    return Proposal(Outcome.FAILED, error={"code": code, "message": message})
+
+
+def _cut_off(reason: str) -> Proposal:
+    if reason == INTERNAL:
+        return _failed("compaction.internal", "a bug in plugbay; its log has more")
+    return Proposal(Outcome.CANCELLED, error={"code": "compaction.cancelled", "message": reason})
+
+
+def _only_own(caller: Principal) -> bool:
+    """Whether a caller may see the compactions it made and no others."""
+    return caller.kind == "delegated" and "compactions:read" not in caller.scopes

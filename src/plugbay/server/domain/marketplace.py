@@ -1,0 +1,177 @@
+"""`Marketplace`: cards, and the way from a card to a package and a binding. Runs nothing.
+
+Packages that come with the gateway are built from their folder in `catalogue`, byte for byte the same each time, and
+signed with a first-party key of this data directory, made at the first need and trusted for the first party's packages
+alone. So they take the way of every package: archive, signature, trust, quarantine. What the key says is that this
+gateway has built the archive from its own files; whoever can change those can change the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from plugbay.packages import keys, signature
+from plugbay.packages.archive import pack
+from plugbay.packages.errors import PackageRefused
+from plugbay.packages.trust import TrustedKey
+from plugbay.server.domain.binding_rules import FIRST_PARTY
+from plugbay.server.domain.bindings import ACTIVE, Bindings, Draft
+from plugbay.server.domain.cards import CARDS, Card, Posture
+from plugbay.server.domain.errors import conflict, not_found
+from plugbay.server.domain.packages import Packages
+from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.releases import Releases
+from plugbay.store import packages as package_rows
+from plugbay.store.bindings import BindingRow
+from plugbay.store.database import Database
+from plugbay.store.packages import PackageRow
+
+CATALOGUE = Path(__file__).with_name("catalogue")
+
+FOLDER = "marketplace"
+"""Below the data directory: archives that were built, and the key that signs them."""
+
+KEY_FILE, PUBLIC_FILE = "first-party.key", "first-party.pub"
+
+PROGRAMS = "bin"
+"""The folder of a package whose files are programs: an installed wheel may have forgotten that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """An archive that was built and signed here."""
+
+    archive: Path
+    signature: bytes
+    digest: str
+    tree_sha256: str
+    key_id: str
+
+
+class Marketplace:
+    """The cards of one gateway."""
+
+    def __init__(
+        self,
+        database: Database,
+        packages: Packages,
+        bindings: Bindings,
+        releases: Releases,
+        data: Path,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._database = database
+        self._packages = packages
+        self._bindings = bindings
+        self._releases = releases
+        self._folder = data / FOLDER
+        self._clock = clock
+        self._built: dict[str, Built] = {}
+        self._building = asyncio.Lock()
+
+    async def cards(self) -> list[dict[str, Any]]:
+        """Every card as it is now."""
+        return [card.to_json(await self._posture(card)) for card in CARDS]
+
+    async def card(self, id: str) -> dict[str, Any]:
+        """One card; raises `not_found`."""
+        card = _card(id)
+        return card.to_json(await self._posture(card))
+
+    async def install(
+        self,
+        caller: Principal,
+        id: str,
+        org_id: str,
+        project_id: str | None,
+        config: dict[str, Any],
+        secrets: dict[str, str],
+    ) -> tuple[PackageRow, BindingRow]:
+        """Make or change the package and an active binding of what a card offers; raises when it offers nothing."""
+        card = _card(id)
+        posture = await self._posture(card)
+        reasons = card.reasons(posture)
+        if reasons:
+            text = f"{card.name} cannot be installed: {'; '.join(reason['message'] for reason in reasons)}"
+            raise conflict("marketplace.not_installable", text, reasons=reasons)
+        built = await self._build(card)
+        package = await self._installed(caller, card, built)
+        draft = Draft(
+            card.package_id, package.version, card.export_id, org_id, project_id, config, secrets, status=ACTIVE
+        )
+        return package, await self._bindings.upsert(caller, draft)
+
+    async def _installed(self, caller: Principal, card: Card, built: Built) -> PackageRow:
+        """The package's row. Another zlib packs the same files into other bytes; the files are what counts then."""
+        async with self._database.reading() as tx:
+            known = await package_rows.find(tx, None, card.package_id, card.version or "")
+        if known is not None and known.tree_sha256 == built.tree_sha256 and known.status == "available":
+            return known
+        row, _ = await self._packages.upload(
+            caller, built.archive, built.signature, source=f"marketplace:{card.id}", shared=True
+        )
+        return row
+
+    async def _posture(self, card: Card) -> Posture:
+        if card.builtin is None:
+            return Posture()
+        built = await self._build(card)
+        trusted = await asyncio.to_thread(self._trusted, card, built.key_id)
+        ref = f"builtin:{card.id}:{card.version}"
+        return Posture(built.digest, "verified" if trusted else "untrusted", built.key_id, ref)
+
+    def _trusted(self, card: Card, key_id: str) -> bool:
+        """Whether the key still counts: an operator may have revoked it."""
+        try:
+            self._releases.trust.judge(key_id, card.package_id, self._clock())
+        except PackageRefused:
+            return False
+        return True
+
+    async def _build(self, card: Card) -> Built:
+        async with self._building:
+            if card.id not in self._built:
+                self._built[card.id] = await asyncio.to_thread(self._packed, card)
+            return self._built[card.id]
+
+    def _packed(self, card: Card) -> Built:
+        assert card.builtin is not None
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        key = self._key()
+        with tempfile.TemporaryDirectory(dir=self._folder) as place:
+            root = Path(place) / card.builtin
+            shutil.copytree(CATALOGUE / card.builtin, root, ignore=shutil.ignore_patterns("__pycache__"))
+            for program in (root / PROGRAMS).iterdir():
+                program.chmod(0o755)
+            archive = self._folder / f"{card.id}.tar.gz"
+            packed = pack(root, archive)
+            signed = signature.sign(packed.package, key, self._clock())
+            tree = packed.package.tree_sha256
+        return Built(archive, signed.to_bytes(), packed.digest, tree, signed.key_id)
+
+    def _key(self) -> Any:
+        """The first party's key on this machine, made and trusted when there is none."""
+        private, public = self._folder / KEY_FILE, self._folder / PUBLIC_FILE
+        if not private.exists():
+            public.unlink(missing_ok=True)
+            keys.make(private, public)
+        key = keys.load_private(private)
+        own = TrustedKey(keys.public_of(key), FIRST_PARTY)
+        known = self._releases.trust.keys()
+        if own.key_id not in {item.key_id for item in known}:
+            self._releases.trust.add(own)
+        return key
+
+
+def _card(id: str) -> Card:
+    found = next((card for card in CARDS if card.id == id), None)
+    if found is None:
+        raise not_found("card", id)
+    return found

@@ -1,0 +1,263 @@
+"""`Packages`: releases of plugins that the gateway knows, each a row that never changes once it is there.
+
+Owns who may bring packages, whose they are, and which of them may be used: one whose signature counts is available, any
+other is kept and quarantined, unless the operator asks for no signatures. How files are unpacked, verified and kept is
+`releases`'. A registry is asked at public addresses, and at those that the operator allows (`[network] allow_private`).
+Why one failed is in the log: callers get the same answer whatever is at an address, and no word of what it said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Awaitable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from plugbay.host.discovery.folders import Found
+from plugbay.model.errors import ConfigInvalid, ManifestInvalid
+from plugbay.packages.connection import Connection
+from plugbay.packages.errors import PackageRefused, Reason
+from plugbay.packages.reference import Reference
+from plugbay.packages.reference import parse as parse_reference
+from plugbay.packages.registry import pull
+from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
+from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.releases import Arrived, Releases
+from plugbay.store import packages as rows
+from plugbay.store.database import Database, Tx
+from plugbay.store.packages import PackageRow
+from plugbay.store.pages import Page, Part
+
+AVAILABLE, QUARANTINED = "available", "quarantined"
+VERIFIED = "verified"
+
+T = TypeVar("T")
+
+UPLOAD = "upload"
+"""The source of what came with the request itself."""
+
+LOG = logging.getLogger("plugbay.server.domain")
+
+_UNREACHED = frozenset({Reason.REGISTRY_FAILED, Reason.INSECURE_TRANSPORT})
+"""Reasons that would tell a caller what answers at an address: a registry, something else, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackageSettings:
+    """How strict the gateway is."""
+
+    require_signature: bool = True
+    """Only a package that a trusted key has signed can be used."""
+    plain_http: bool = False
+    """A registry on this machine is asked without TLS."""
+    opened: frozenset[str] = frozenset()
+    """`address:port` of registries that are asked although their address is not public."""
+
+
+class Packages:
+    """All packages."""
+
+    def __init__(
+        self,
+        database: Database,
+        releases: Releases,
+        audit: Audit,
+        clock: Clock,
+        settings: PackageSettings | None = None,
+        ids: Ids = new_id,
+    ) -> None:
+        self._database = database
+        self._releases = releases
+        self._audit = audit
+        self._clock = clock
+        self._settings = settings or PackageSettings()
+        self._ids = ids
+
+    async def start(self) -> None:
+        """Remove what uploads that were killed have left."""
+        await asyncio.to_thread(self._releases.sweep)
+
+    async def stop(self) -> None:
+        """Nothing goes on here."""
+
+    async def pull(self, caller: Principal, source: str) -> tuple[PackageRow, bool]:
+        """Fetch a package from its registry, by its digest, and keep it; and whether it was not there before."""
+        reference = _pinned(source)
+        with tempfile.TemporaryDirectory(prefix="plugbay-pull-") as folder:
+            pulling = asyncio.to_thread(self._pulled, reference, Path(folder))
+            archive, signature = await _refusals(_from_registry(reference, pulling))
+            return await self.upload(caller, archive, signature, source=str(reference))
+
+    def _pulled(self, reference: Reference, folder: Path) -> tuple[Path, bytes | None]:
+        plain = self._settings.plain_http and reference.is_local
+        with Connection(reference, plain_http=plain, opened=self._settings.opened) as connection:
+            pulled = pull(connection, reference, folder, self._releases.limits)
+        return pulled.archive, None if pulled.signature is None else pulled.signature.read_bytes()
+
+    async def upload(
+        self,
+        caller: Principal,
+        archive: Path,
+        signature: bytes | None = None,
+        *,
+        source: str = UPLOAD,
+        shared: bool = False,
+    ) -> tuple[PackageRow, bool]:
+        """Keep a package; and whether it was not there before. Raises when it is none, or not what it says it is.
+
+        It is the caller's org's, or everybody's if an operator of all orgs brings it or it is to be `shared`.
+        """
+        unpacked = ExitStack()
+        try:
+            arriving = self._releases.arriving(archive, signature)
+            arrived = await _refusals(asyncio.to_thread(unpacked.enter_context, arriving))
+            # Its place first: a row whose files are not there would be a promise that nobody keeps.
+            await _refusals(asyncio.to_thread(self._releases.keep, arrived))
+            return await self._record(caller, arrived, source, None if shared else caller.org_id)
+        finally:
+            await asyncio.to_thread(unpacked.close)
+
+    async def _record(
+        self, caller: Principal, arrived: Arrived, source: str, owner: str | None
+    ) -> tuple[PackageRow, bool]:
+        package, posture = arrived.opened.package, arrived.posture
+        row = PackageRow(
+            id=self._ids("pkg_"),
+            org_id=owner,
+            package_id=package.id,
+            version=package.version,
+            digest=arrived.digest,
+            tree_sha256=package.tree_sha256,
+            manifest=arrived.manifest,
+            signature_status=posture.status,
+            key_id=posture.key_id,
+            status=self._status(posture.status),
+            source=source,
+            created_at=self._clock.now(),
+        )
+        async with self._database.transaction() as tx:
+            new = await rows.insert(tx, row)
+            if not new:
+                row = await self._known(tx, row)
+            if new:
+                facts = {"package_id": row.package_id, "version": row.version, "signature": row.signature_status}
+                await self._audit.record(tx, caller, "package.create", "package", row.id, org_id=row.org_id, **facts)
+        return row, new
+
+    async def _known(self, tx: Tx, row: PackageRow) -> PackageRow:
+        """The row that was there before, if it is the same release; it may have a better signature now."""
+        before = await rows.find(tx, row.org_id, row.package_id, row.version)
+        assert before is not None
+        if before.digest != row.digest:
+            text = f"{row.package_id} {row.version} is here with other contents; a version is released once"
+            raise conflict("package.version_conflict", text, expected=before.digest, found=row.digest)
+        if before.signature_status == VERIFIED or row.signature_status == before.signature_status:
+            return before
+        judged = replace(before, signature_status=row.signature_status, key_id=row.key_id, status=row.status)
+        await rows.judge(tx, judged)
+        return judged
+
+    def _status(self, signature: str) -> str:
+        return AVAILABLE if signature == VERIFIED or not self._settings.require_signature else QUARANTINED
+
+    # Looking.
+
+    async def get(self, caller: Principal, id: str) -> PackageRow:
+        """One package; raises `not_found`."""
+        async with self._database.reading() as tx:
+            found = await rows.get(tx, id)
+        if found is None or not _sees(caller, found):
+            raise not_found("package", id)
+        return found
+
+    async def page(
+        self,
+        caller: Principal,
+        page: Page,
+        *,
+        package_id: str | None = None,
+        version: str | None = None,
+        status: str | None = None,
+    ) -> Part[PackageRow]:
+        """What the caller can see, narrowed as it wishes."""
+        async with self._database.reading() as tx:
+            return await rows.select_part(
+                tx, caller.org_id, page, package_id=package_id, version=version, status=status
+            )
+
+    async def usable_by(self, tx: Tx, org_id: str, package_id: str, version: str) -> PackageRow | None:
+        """The release that an org means: its own, or else everybody's."""
+        own = await rows.find(tx, org_id, package_id, version)
+        return own or await rows.find(tx, None, package_id, version)
+
+    async def found(self, row: PackageRow) -> Found:
+        """What the manifest of a package says, with its schemas."""
+        known = self._releases.known(row.digest)
+        if known is not None:
+            return known
+        return await _refusals(asyncio.to_thread(self._releases.found, row.digest, row.package_id))
+
+    async def intact(self, row: PackageRow) -> Found:
+        """The same, its files held against what was verified."""
+        work = asyncio.to_thread(self._releases.intact, row.digest, row.package_id, row.tree_sha256)
+        return await _refusals(work)
+
+
+def _sees(caller: Principal, row: PackageRow) -> bool:
+    return row.org_id is None or caller.sees(row.org_id)
+
+
+def _pinned(source: str) -> Reference:
+    """A tag is somebody's word for a package; only a digest is the package."""
+    try:
+        reference = parse_reference(source)
+    except PackageRefused as refused:
+        raise unprocessable("package.invalid_source", refused.message, "source") from None
+    if reference.digest is None:
+        text = "name the package by its digest, as oci://registry.example/acme/devkit@sha256:…"
+        raise unprocessable("package.unpinned_source", text, "source")
+    return reference
+
+
+async def _from_registry(reference: Reference, work: Awaitable[T]) -> T:
+    """The work, with one refusal for every way in which a registry is not there."""
+    try:
+        return await work
+    except PackageRefused as refused:
+        if refused.reason not in _UNREACHED:
+            raise
+        LOG.warning("a package was not pulled", extra={"source": str(reference), "reason": refused.message})
+        text = f"no registry answers at {reference.registry}, or this server does not connect to its address"
+        raise PackageRefused(Reason.REGISTRY_FAILED, f"{text}; its log has the reason") from None
+
+
+async def _refusals(work: Awaitable[T]) -> T:
+    """What the package layer refuses, in the words of the gateway."""
+    try:
+        return await work
+    except PackageRefused as refused:
+        raise _told(refused) from None
+    except ManifestInvalid as invalid:
+        problems = [problem.to_json() for problem in invalid.problems]
+        first = invalid.problems[0]
+        raise unprocessable(f"manifest.{first.code}", str(first), first.path or None, problems=problems) from None
+    except ConfigInvalid:
+        raise unavailable("package.trust_unreadable", "the list of trusted keys cannot be read") from None
+
+
+def _told(refused: PackageRefused) -> GatewayError:
+    code = f"package.{refused.reason}"
+    if refused.reason is Reason.TOO_LARGE:
+        return too_large(code, refused.message)
+    if refused.reason in (Reason.REGISTRY_FAILED, Reason.UNAUTHORIZED):
+        return unavailable(code, refused.message)
+    return unprocessable(
+        code, refused.message, **({"file": refused.detail["file"]} if "file" in refused.detail else {})
+    )

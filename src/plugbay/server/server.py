@@ -1,0 +1,239 @@
+"""`serve`: a gateway behind HTTP, from the first lock to the last child.
+
+Owns the order of starting and stopping. Started: the data directory is ours, the port is bound, tables are migrated,
+plugins start, the gateway takes up what was left, requests are taken. Stopped the other way round: no new connections,
+requests and events come to their end, background work, plugins, database. A second signal does not wait for any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from plugbay.host.host import Host
+from plugbay.host.ports import CallLog
+from plugbay.mcp_server.http_protocol import BoundedHttp
+from plugbay.model.errors import PlugbayError
+from plugbay.server.app import create_app
+from plugbay.server.domain.call_history import CallHistory
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.keys import TOKEN_FILE, operator_token
+from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.settings import GatewaySettings
+from plugbay.server.mcp import mcp_beside
+from plugbay.server.occupancy import Found, announced, occupied
+from plugbay.server.settings import LOOPBACK, EdgeSettings
+from plugbay.store.database import Database
+from plugbay.store.ownership import owned
+
+LOG = logging.getLogger("plugbay.server")
+
+DRAIN_SECONDS = 20
+"""For requests that are being answered when the server is asked to stop."""
+
+BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """What a server is started with."""
+
+    gateway: GatewaySettings
+    host: str = "127.0.0.1"
+    port: int = 8787
+    names: tuple[str, ...] = ()
+    """Under which it may be asked, beside those of this machine."""
+    database_url: str | None = None
+    runtime: Path | None = None
+    """The folder in which commands look for a server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A server that takes requests."""
+
+    url: str
+    gateway: Gateway
+    dashboard: str
+    """A link that logs the operator in, once."""
+
+
+MakeHost = Callable[[CallLog], Host]
+"""Makes the host of the operator's folders, with this call log."""
+
+
+class _Uvicorn(uvicorn.Server):
+    """Without its own signal handlers: ours say when to stop. Tells when it takes requests."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[[Started], object]) -> int:
+    """Serve until a signal comes; the signal's number. `started` is told once requests are taken."""
+    stop = _Stop()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(occupied(settings.gateway.data))
+        listener = stack.enter_context(contextlib.closing(bound(settings.host, settings.port)))
+        url = _url(settings.host, listener.getsockname()[1])
+        database = await Database.open(settings.database_url or settings.gateway.database_url, migrate=False)
+        stack.push_async_callback(database.close)
+        await stack.enter_async_context(owned(database, stop.lost))
+        await database.migrate()
+        gateway = await _opened(stack, replace(settings.gateway, base_url=url), database, make_host)
+        names = (*LOOPBACK, settings.host, *settings.names)
+        app = create_app(gateway, settings=EdgeSettings(hosts=names))
+        token = operator_token(settings.gateway.data)[0]
+        server = _Uvicorn(_config(await stack.enter_async_context(mcp_beside(app, gateway.host, token, names))))
+        stop.listen(app, server, gateway)
+        stack.callback(stop.forget)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            await _until_started(server, serving)
+            gc.freeze()  # what is there now stays: not to look through it again and again saves a sixth of the time
+            data = settings.gateway.data.absolute()
+            found = Found(url, os.getpid(), str(data / TOKEN_FILE), str(data), os.getcwd())
+            if settings.runtime is not None:
+                stack.enter_context(announced(settings.runtime, found))
+            link = app.state.dashboard.link(url, token)
+            started(Started(url, gateway, link))
+            await serving
+        finally:
+            app.state.closing.set()
+            server.should_exit = True
+            await asyncio.wait({serving})
+        LOG.info("stopping", extra={"signal": stop.number})
+    return stop.number
+
+
+async def _opened(stack: AsyncExitStack, settings: GatewaySettings, database: Database, make_host: MakeHost) -> Gateway:
+    calls = CallHistory(database, Meters(), settings.calls_kept)
+    host = await stack.enter_async_context(make_host(calls))
+    gateway = Gateway(database, host, settings, calls=calls)
+    stack.push_async_callback(gateway.stop)
+    await gateway.start()
+    return gateway
+
+
+class _Stop:
+    """What signals do: the first asks a server to stop, the next ends it, a hang-up has plugbay.toml read again."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._lost = False
+        self._end: Callable[[], None] = lambda: None
+        self._reloading: set[asyncio.Task[None]] = set()
+
+    def listen(self, app: FastAPI, server: uvicorn.Server, gateway: Gateway) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._asked, number)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up, gateway)
+
+        def end() -> None:
+            app.state.closing.set()
+            server.should_exit = True
+
+        self._end = end
+        if self._lost:
+            end()
+
+    def forget(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
+    def lost(self, holder: str) -> None:
+        """Another gateway has the database: two would close each other's work."""
+        LOG.error("the database is in use by another plugbay server", extra={"holder": holder})
+        self._lost = True
+        self._end()
+
+    def _asked(self, number: int) -> None:
+        if self.number:
+            LOG.warning("killed by a second signal", extra={"signal": number})
+            os._exit(128 + number)  # the warden clears up after us
+        self.number = number
+        self._end()
+
+    def _hung_up(self, gateway: Gateway) -> None:
+        task = asyncio.get_running_loop().create_task(_reload(gateway))
+        self._reloading.add(task)
+        task.add_done_callback(self._reloading.discard)
+
+
+async def _reload(gateway: Gateway) -> None:
+    try:
+        applied = await gateway.hosted.reload_config()
+    except PlugbayError as error:
+        LOG.error("plugbay.toml is not taken over", extra={"reason": str(error)})
+        return
+    LOG.info("plugbay.toml was read again", extra={"reloaded": list(applied.plugins)})
+    if applied.restart:
+        LOG.warning("changed sections need a restart", extra={"sections": list(applied.restart)})
+
+
+async def _until_started(server: _Uvicorn, serving: asyncio.Task[None]) -> None:
+    """Raises what kept the server from starting."""
+    ready = asyncio.ensure_future(server.ready.wait())
+    await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
+    ready.cancel()
+    if serving.done():
+        serving.result()
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=BoundedHttp,  # h11, also where httptools is installed: that is faster, and reads an endless head for ever
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        backlog=BACKLOG,
+    )
+
+
+def bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Its connections inherit it. asyncio does not set it for them, and an answer in two pieces waits 40 ms.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        hint = "; --listen HOST:0 takes a free port" if error.errno == errno.EADDRINUSE else ""
+        raise PlugbayError(f"cannot listen on {host}:{port}: {error.strerror}{hint}") from None
+    return listener
+
+
+def _url(host: str, port: int) -> str:
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"

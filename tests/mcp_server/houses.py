@@ -1,0 +1,38 @@
+"""A running host with real plugins behind a bridge, for tests of what clients get."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.trace import Tracer
+
+from plugbay.host.discovery.folders import discover
+from plugbay.host.host import Host
+from plugbay.mcp_server import names
+from plugbay.mcp_server.bridge import Bridge
+from plugbay.mcp_server.desk import Desk
+from tests.mcp_server import everything
+
+
+def declare(folder: Path, **eras: str) -> Path:
+    """A folder with an `.mcp.json` that names servers which use everything, each of one era."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = str(Path(everything.__file__))
+    servers = {name: {"command": sys.executable, "args": [program, era]} for name, era in eras.items()}
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    return folder
+
+
+@asynccontextmanager
+async def house(folder: Path, tracer: Tracer | None = None, **options: Any) -> AsyncIterator[tuple[Host, Bridge]]:
+    """Everything in a folder, granted and served under the names its authors chose."""
+    desk = Desk()
+    state = folder.parent / "state"
+    host = Host(discover([folder]), grant_all=True, state_dir=state, questions=desk.ask, tracer=tracer)
+    async with host, Bridge(host, desk, **{"rule": names.short, **options}) as bridge:
+        yield host, bridge

@@ -1,0 +1,82 @@
+"""What a tool answered, as MCP's clients read it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from plugbay.mcp_server.results import tool_result
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.spec import Export
+from tests.support.requirements import requirement
+
+
+def result(value: Any, **export: Any) -> Any:
+    given = tool_result(Export("tool", "t", **export), msgspec.Raw(json.dumps(value).encode()))
+    return given if isinstance(given, Failure) else json.loads(msgspec.json.encode(given))
+
+
+def text(value: str) -> dict[str, str]:
+    return {"type": "text", "text": value}
+
+
+@requirement("mcp:serve-results")
+@pytest.mark.parametrize(
+    ("value", "served"),
+    [
+        ({"a": 1}, {"content": [text('{"a": 1}')], "structuredContent": {"a": 1}}),
+        ("hello", {"content": [text("hello")]}),
+        (None, {"content": []}),
+        ([1, 2], {"content": [text("[1, 2]")]}),
+        (7, {"content": [text("7")]}),
+    ],
+)
+def test_plain_json_is_text_and_an_object_is_structured_too(value: Any, served: Any) -> None:
+    assert result(value) == served
+
+
+def test_no_output_at_all_is_no_content() -> None:
+    assert tool_result(Export("tool", "t"), None) == {"content": []}
+
+
+@requirement("mcp:serve-results")
+def test_a_tool_that_breaks_its_promise_of_an_object_fails() -> None:
+    promised = {"output_schema": {"type": "object"}}
+    assert "structuredContent" in result({}, **promised)
+    failure = result("text", **promised)
+    assert (failure.code, failure.origin) == (Code.MALFORMED_RESPONSE, Origin.PLUGIN)
+
+
+VAI = {"facts": {"execution_class": "rpc"}}
+
+
+@requirement("mcp:serve-results")
+def test_what_vai_says_keeps_content_object_and_error_apart() -> None:
+    said = {"content": [text("no")], "structured_output": {"why": 1}, "is_error": True, "retryable": False}
+    assert result(said, **VAI) == {"content": [text("no")], "structuredContent": {"why": 1}, "isError": True}
+    assert result({"content": [], "structured_output": None, "is_error": False}, **VAI) == {"content": []}
+    assert result({"content": [], "structured_output": {"a": 1}}, **VAI) == {
+        "content": [text('{"a":1}')],
+        "structuredContent": {"a": 1},
+    }
+
+
+def test_content_of_vai_that_mcp_has_no_word_for_is_shown_as_json() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "data": "AAAA", "media_type": "image/png"}}
+    linked = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    assert result({"content": [picture, linked, {"type": "video"}, "bare", 3]}, **VAI)["content"] == [
+        {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+        text('{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}}'),
+        text('{"type":"video"}'),
+        text("bare"),
+        text("3"),
+    ]
+
+
+@requirement("mcp:serve-unchanged")
+def test_the_result_of_an_mcp_server_is_not_touched() -> None:
+    raw = msgspec.Raw(b'{"content":[],  "x":1}')
+    assert tool_result(Export("tool", "t", facts={"mcp": {"name": "t"}}), raw) is raw

@@ -1,0 +1,116 @@
+"""The host's own plugins over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plugbay.host.host import Host
+from plugbay.server.domain.call_history import CallHistory
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.settings import GatewaySettings
+from plugbay.store.database import Database
+from tests.server.api.test_edge import code
+from tests.support.gateways import client_of, gateway_at, make_key, make_org
+from tests.support.loops import Run
+from tests.support.mcp_servers import write_server
+from tests.support.plugins import write_plugin
+
+
+def test_plugins_are_shown_and_handled(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path / "plugins", "p", capabilities=["tool.execute"])
+
+    async def main() -> None:
+        host, settings = Host.load(tmp_path / "plugins"), GatewaySettings(tmp_path, config_file=tmp_path / "c.toml")
+        async with (
+            gateway_at(sqlite_url, tmp_path, host=host, settings=settings) as gateway,
+            client_of(gateway) as client,
+        ):
+            (shown,) = (await client.get("/api/v1/plugins")).json()["plugins"]
+            assert (shown["id"], shown["granted"]) == ("p", []) and shown["refused"]
+            granted = await client.post("/api/v1/plugins/p:grant", json={"capabilities": ["tool.execute"]})
+            assert granted.json()["refused"] is None
+            for operation, state in (("stop", "stopped"), ("start", "idle"), ("restart", "idle"), ("reload", "idle")):
+                assert (await client.post(f"/api/v1/plugins/p:{operation}")).json()["state"] == state
+            revoked = await client.post("/api/v1/plugins/p:revoke", json={"capabilities": ["tool.execute"]})
+            assert revoked.json()["granted"] == []
+            assert (await client.get("/api/v1/plugins/p")).json()["exports"][0]["name"] == "t"
+            assert [each["name"] for each in (await client.get("/api/v1/exports")).json()["exports"]] == ["p/t"]
+            for path in ("/api/v1/plugins/q", "/api/v1/plugins/q/logs", "/api/v1/plugins/p:stop"):
+                missing = await client.get(path)
+                assert (missing.status_code, code(missing)) == (404, "plugin.not_found")
+            assert (await client.post("/api/v1/plugins/acme/q:stop")).status_code == 404
+            odd = await client.post("/api/v1/plugins/p:grant", json={"capabilities": ["root"]})
+            assert (odd.status_code, code(odd)) == (422, "plugin.not_requested")
+            lines = (await client.get("/api/v1/plugins/p/logs", params={"tail": 5})).json()["lines"]
+            assert isinstance(lines, list)
+
+    run(main)
+
+
+def test_a_server_is_approved_as_it_was_last_seen(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_server(tmp_path / "plugins", "srv")
+    write_plugin(tmp_path / "plugins", "p")
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins", state_dir=tmp_path / "state")
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway, client_of(gateway) as client:
+            digest = {"digest": f"sha256:{'0' * 64}"}
+            unseen = await client.post("/api/v1/plugins/srv:approve", json=digest)
+            assert (unseen.status_code, code(unseen)) == (409, "plugin.not_shown")
+            seen = (await client.post("/api/v1/plugins/srv:look")).json()
+            assert [tool["name"] for tool in seen["definitions"]["tools"]] == ["echo"]
+            assert (seen["approved_before"], seen["changes"]) == (False, [])
+            other = await client.post("/api/v1/plugins/srv:approve", json=digest)
+            assert (other.status_code, code(other)) == (409, "plugin.not_shown")
+            approved = await client.post("/api/v1/plugins/srv:approve", json={"digest": seen["digest"]})
+            assert (approved.json()["refused"], approved.json()["exports"][0]["name"]) == (None, "echo")
+            again = await client.post("/api/v1/plugins/srv:approve", json={"digest": seen["digest"]})
+            assert again.status_code == 409, "once"
+            plain = await client.post("/api/v1/plugins/p:look")
+            assert (plain.status_code, code(plain)) == (422, "plugin.no_approval")
+            assert (await client.post("/api/v1/plugins/nobody:look")).status_code == 404
+
+    run(main)
+
+
+def test_a_call_is_answered_with_how_it_ended_and_kept(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path / "plugins", "p")
+
+    async def main() -> None:
+        database = await Database.open(sqlite_url, migrate=False)
+        calls = CallHistory(database, Meters())
+        async with Host.load(tmp_path / "plugins", call_log=calls) as host:
+            gateway = Gateway(database, host, GatewaySettings(tmp_path), calls=calls)
+            await gateway.start()
+            async with client_of(gateway) as client:
+                done = (await client.post("/api/v1/calls", json={"export": "p/t", "input": {"a": 1}})).json()
+                assert (done["status"], done["output"], done["plugin"]["id"]) == ("succeeded", {"a": 1}, "p")
+                lost = (await client.post("/api/v1/calls", json={"export": "nothing"})).json()
+                assert (lost["status"], lost["failure"]["code"]) == ("failed", "not_found")
+                told = await client.post("/api/v1/calls?stream=true", json={"export": "p/t", "input": {"a": 2}})
+                assert told.text.startswith("event: result\ndata: {") and '"output":{"a":2}' in told.text
+                gone = await client.post("/api/v1/calls?stream=true", json={"export": "nothing"})
+                assert '"code":"not_found"' in gone.text
+                await calls.flush()
+                kept = (await client.get("/api/v1/calls", params={"status": "failed"})).json()["items"]
+                assert [call["export"] for call in kept] == ["nothing", "nothing"]
+                none = await client.get("/api/v1/calls", params={"since": "2099-01-01T00:00:00Z"})
+                assert none.json()["items"] == []
+                assert (await client.get("/api/v1/events", params={"topic": "a..b"})).status_code == 400
+            await gateway.stop()
+        await database.close()
+
+    run(main)
+
+
+def test_the_hosts_plugins_are_nobodys_but_the_operators(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway)
+            async with client_of(gateway, await make_key(gateway, "org_1", "admin")) as client:
+                for path in ("/api/v1/plugins", "/api/v1/calls", "/api/v1/events", "/api/v1/exports", "/metrics"):
+                    assert (await client.get(path)).status_code == 403
+                assert (await client.post("/api/v1/calls", json={"export": "p/t"})).status_code == 403
+
+    run(main)

@@ -1,0 +1,86 @@
+"""Who asks, and whether they may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plugbay.server.api.caller import NEEDS, NEEDS_ONE, needs
+from plugbay.server.app import create_app
+from plugbay.server.domain.settings import GatewaySettings
+from tests.server.api.test_edge import code
+from tests.support.clocks import TurnedClock
+from tests.support.gateways import client_of, gateway_at, make_key, make_org
+from tests.support.loops import Run
+from tests.support.requirements import requirement
+
+
+@requirement("vai:control-auth")
+def test_without_a_key_or_with_one_that_nobody_knows_nothing_is_answered(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, client_of(gateway) as client:
+            for header, expected in (
+                ("", "auth.missing"),
+                ("Basic abc", "auth.missing"),
+                ("Bearer ", "auth.missing"),
+                ("Bearer nobody", "auth.key_unknown"),
+                ("Bearer " + "x" * 5000, "auth.key_unknown"),
+            ):
+                answer = await client.get("/v1/orgs", headers={"authorization": header})
+                assert (answer.status_code, code(answer)) == (401, expected)
+                assert answer.headers["www-authenticate"] == "Bearer"
+            token = str(gateway.made_operator_token)
+            small = await client.get("/v1/orgs", headers={"authorization": f"bearer  {token} "})
+            assert small.status_code == 200
+
+    run(main)
+
+
+@requirement("vai:control-scopes")
+def test_a_role_that_is_not_enough_is_told_what_would_be(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway)
+            async with client_of(gateway, await make_key(gateway, "org_1", "viewer")) as client:
+                answer = await client.patch("/v1/orgs/org_1", json={"name": "x"})
+                assert (answer.status_code, code(answer)) == (403, "auth.role_denied")
+                assert answer.json()["error"]["details"] == {"required": ["admin"]}
+                assert (await client.get("/v1/orgs/org_1")).status_code == 200
+
+    run(main)
+
+
+@requirement("vai:control-rate-limit")
+def test_whoever_asks_too_often_is_told_when_to_come_again(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        clock, slow = TurnedClock(), GatewaySettings(tmp_path, requests_per_second=1, request_burst=2)
+        async with (
+            gateway_at(sqlite_url, tmp_path, clock=clock, settings=slow) as gateway,
+            client_of(gateway) as client,
+        ):
+            statuses = [(await client.get("/v1/orgs")).status_code for _ in range(3)]
+            assert statuses == [200, 200, 429]
+            answer = await client.get("/v1/orgs")
+            assert answer.headers["retry-after"] == "1" and answer.json()["error"]["retryable"] is True
+            assert (await client.get("/livez")).status_code == 200, "nobody is asked for a key there"
+            clock.turn(1)
+            assert (await client.get("/v1/orgs")).status_code == 200
+
+    run(main)
+
+
+def test_what_a_route_needs_is_written_into_its_document(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    assert needs("a", "b", any_of=["c"])["openapi_extra"] == {NEEDS: ["a", "b"], NEEDS_ONE: ["c"]}
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            document = create_app(gateway).openapi()
+            assert document["paths"]["/v1/audit"]["get"][NEEDS] == ["admin"]
+            assert document["paths"]["/v1/audit"]["get"]["security"] == [{"key": []}]
+            open_routes = [
+                path for path, item in document["paths"].items() if any(NEEDS not in op for op in item.values())
+            ]
+            assert open_routes == ["/livez", "/readyz"]
+
+    run(main)

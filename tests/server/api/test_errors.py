@@ -1,0 +1,61 @@
+"""Every error leaves in the envelope, and none tells what is not ours to tell."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from plugbay.server.api.errors import MAX_PROBLEMS, answer, as_gateway_error
+from plugbay.server.domain.errors import conflict, too_many, unauthenticated
+from plugbay.store.failures import StoreUnavailable
+from tests.support.requirements import requirement
+
+
+@requirement("vai:control-error-envelope")
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (conflict("org.exists", "no"), 409, "org.exists"),
+        (StoreUnavailable("SQLITE_BUSY"), 503, "store.unavailable"),
+        (HTTPException(404), 404, "route.not_found"),
+        (HTTPException(405), 405, "route.method_not_allowed"),
+        (HTTPException(400, "odd"), 400, "request.invalid"),
+        (RequestValidationError([]), 400, "request.invalid"),
+        (LookupError("hunter2"), 500, "api.internal"),
+    ],
+)
+def test_each_error_has_its_status_and_code(error: Exception, status: int, code: str) -> None:
+    told = as_gateway_error(error)
+    assert (told.status, told.code) == (status, code)
+    assert "hunter2" not in told.message
+
+
+def test_all_problems_of_a_body_are_told_and_never_its_values() -> None:
+    problems = [{"loc": ("body", "config", at), "msg": "bad", "input": "hunter2"} for at in range(MAX_PROBLEMS + 5)]
+    told = as_gateway_error(RequestValidationError(problems))
+    assert len(told.details["problems"]) == MAX_PROBLEMS and told.param == "config.0"
+    assert "hunter2" not in repr(told.to_json())
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [(("body",), "sent with Content-Type: application/json"), (("body", "config"), "config: Input should be")],
+)
+def test_whoever_sends_json_without_saying_so_is_told_that(where: tuple[str, ...], words: str) -> None:
+    unread = {"loc": where, "msg": "Input should be a valid dictionary", "type": "model_attributes_type"}
+    assert words in as_gateway_error(RequestValidationError([unread])).message
+
+
+def test_our_own_words_about_a_body_are_told_as_they_are() -> None:
+    error = {"loc": ("body",), "msg": "Value error, name a binding_id, or an export", "type": "value_error"}
+    assert as_gateway_error(RequestValidationError([error])).message == "the body: name a binding_id, or an export"
+
+
+def test_an_answer_says_when_to_come_again_and_how_to_say_who_one_is() -> None:
+    later = answer(too_many("slowly", retry_after=0.2))
+    assert later.headers["retry-after"] == "1"
+    assert msgspec.json.decode(bytes(later.body))["error"]["retry_after"] == 0.2
+    assert answer(unauthenticated("auth.missing", "who?")).headers["www-authenticate"] == "Bearer"
+    assert answer(conflict("a.b", "c"), {"allow": "GET"}).headers["allow"] == "GET"

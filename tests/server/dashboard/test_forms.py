@@ -1,0 +1,190 @@
+"""A schema becomes a form, and what was typed an input."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from plugbay.server.dashboard import forms
+from plugbay.server.dashboard.forms import Field, Unclear, fields_of, input_of, input_of_json
+
+ORDER: dict[str, Any] = {
+    "type": "object",
+    "required": ["order", "gift"],
+    "properties": {
+        "order": {"type": "integer", "minimum": 1, "maximum": 9, "description": "On the receipt."},
+        "price": {"type": "number", "default": 1.5},
+        "gift": {"type": "boolean"},
+        "note": {"type": "string", "title": "A note", "default": "none"},
+        "currency": {"enum": ["EUR", "PEN"], "default": "PEN"},
+        "mixed": {"enum": [1, "1", None]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+
+def one(schema: Any, root: dict[str, Any] | None = None) -> Field:
+    found = fields_of({"type": "object", "properties": {"x": schema}, **(root or {})})
+    assert found is not None
+    return found[0]
+
+
+def typed(**values: str) -> dict[str, str]:
+    return {forms.NAMES + name: value for name, value in values.items()}
+
+
+def test_each_property_becomes_the_field_that_fits_it() -> None:
+    found = fields_of(ORDER)
+    assert found is not None
+    assert [(field.name, field.kind, field.required) for field in found] == [
+        ("order", "integer", True),
+        ("price", "number", False),
+        ("gift", "flag", True),
+        ("note", "text", False),
+        ("currency", "choice", False),
+        ("mixed", "choice", False),
+        ("tags", "json", False),
+    ]
+    order, price, _, note, currency, mixed, _ = found
+    assert (order.low, order.high, order.description) == ("1", "9", "On the receipt.")
+    assert (price.value, note.value, note.label, currency.value) == ("1.5", "none", "A note", '"PEN"')
+    assert (currency.choices, currency.names) == (('"EUR"', '"PEN"'), ("EUR", "PEN"))
+    assert mixed.choices == mixed.names == ("1", '"1"', "null")
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"type": ["string", "null"]}, "text"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer"),
+        ({"$ref": "#/$defs/Colour"}, "choice"),
+        ({"anyOf": [{"$ref": "#/$defs/Colour"}, {"type": "null"}], "default": None}, "choice"),
+        ({"$ref": "#/$defs/Circle"}, "json"),
+        ({"$ref": "https://elsewhere.example/schema"}, "json"),
+        ({"$ref": "#/$defs/nowhere"}, "json"),
+        ({"$ref": 7}, "json"),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "json"),
+        ({"type": ["integer", "string"]}, "json"),
+        ({"type": "object"}, "json"),
+        ({"const": "fixed"}, "choice"),
+        ({"enum": []}, "json"),
+        ({"enum": list(range(1000))}, "json"),
+        ({"type": 7, "title": 3, "description": []}, "json"),
+        (True, "json"),
+        (None, "json"),
+        ("nonsense", "json"),
+    ],
+)
+def test_a_property_that_is_more_than_a_simple_value_is_a_field_for_json(schema: Any, kind: str) -> None:
+    more = {"$defs": {"Colour": {"enum": ["red", "blue"]}, "Circle": {"$ref": "#/$defs/Circle"}}}
+    assert one(schema, more).kind == kind
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        True,
+        "nonsense",
+        {"type": "array"},
+        {"type": "object"},
+        {"type": "object", "properties": []},
+        {"oneOf": [{"type": "string"}]},
+        {"type": "object", "properties": {str(number): {} for number in range(forms.MAX_FIELDS + 1)}},
+    ],
+)
+def test_a_schema_that_is_no_list_of_fields_is_asked_for_as_json(schema: Any) -> None:
+    assert fields_of(schema) is None
+    assert forms.signature(schema) == "JSON"
+    assert forms.example(schema) == "{}"
+
+
+def test_a_schema_without_any_fields_is_an_empty_form() -> None:
+    nothing = {"type": "object", "additionalProperties": False}
+    assert fields_of(nothing) == fields_of({"properties": {}}) == ()
+    assert forms.signature(nothing) == "nothing"
+
+
+def test_odd_words_of_a_schema_are_passed_over() -> None:
+    odd = fields_of({"type": "object", "properties": {"x": {"minimum": "one", "maximum": True}}, "required": [7]})
+    assert odd == (Field("x", "json", label="x"),)
+
+
+def test_a_form_in_one_line() -> None:
+    words = "order: integer, price?: number, gift: flag, note?: text, currency?: choice, mixed?: choice, tags?: json"
+    assert forms.signature(ORDER) == words
+
+
+def test_an_example_has_what_has_to_be_there_and_the_defaults() -> None:
+    assert json.loads(forms.example(ORDER)) == {
+        "order": 0,
+        "price": 1.5,
+        "gift": False,
+        "note": "none",
+        "currency": "PEN",
+    }
+
+
+def test_what_was_typed_is_what_was_meant() -> None:
+    found = fields_of(ORDER)
+    assert found is not None
+    meant = typed(order=" 7 ", price="2e3", gift="false", note="a\r\nb", currency='"EUR"', mixed="1", tags='["a"]')
+    assert input_of(found, meant) == {
+        "order": 7,
+        "price": 2000.0,
+        "gift": False,
+        "note": "a\nb",
+        "currency": "EUR",
+        "mixed": 1,
+        "tags": ["a"],
+    }
+
+
+def test_what_nobody_filled_in_is_left_out_and_a_needed_text_may_be_empty() -> None:
+    found = fields_of({"properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["a"]})
+    assert found is not None
+    assert input_of(found, typed(a="", b="")) == {"a": ""}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "problem"),
+    [
+        ({"type": "integer"}, "1.5", "no whole number"),
+        ({"type": "integer"}, "1" * 5000, "no whole number"),
+        ({"type": "number"}, "much", "no number"),
+        ({"type": "number"}, "nan", "no number"),
+        ({"type": "number"}, "1e999", "no number"),
+        ({"type": "boolean"}, "perhaps", "yes or no"),
+        ({"enum": ["a"]}, '"b"', "none of the choices"),
+        ({"type": "array"}, "[1,", "no JSON: Expecting value in line 1, column 4"),
+        ({"type": "array"}, "[NaN]", "NaN is no JSON"),
+        ({"type": "array"}, "[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_where_it_was_typed(schema: Any, text: str, problem: str) -> None:
+    with pytest.raises(Unclear) as unclear:
+        input_of((one(schema),), typed(x=text))
+    (field,) = unclear.value.fields
+    assert problem in field.problem and field.value == text
+
+
+def test_what_has_to_be_there_is_asked_for() -> None:
+    found = fields_of({"properties": {"n": {"type": "integer"}}, "required": ["n"]})
+    assert found is not None
+    with pytest.raises(Unclear) as unclear:
+        input_of(found, {})
+    assert unclear.value.fields[0].problem == "this is needed"
+
+
+def test_an_input_can_be_written_as_json() -> None:
+    assert input_of_json(" ") == {}
+    assert input_of_json("[1, null]") == [1, None]
+    with pytest.raises(Unclear, match="line 2, column 1"):
+        input_of_json("{\n")
+
+
+def test_fields_keep_what_was_typed() -> None:
+    kept = forms.refilled((Field("a", "text", value="default"), Field("b", "text", value="default")), typed(a="mine"))
+    assert [field.value for field in kept] == ["mine", "default"]

@@ -1,0 +1,199 @@
+"""What a page shows of plugins, as values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay.host.confinement.policy import Confinement
+from plugbay.host.discovery.folders import Found
+from plugbay.host.ports import CallRecord
+from plugbay.host.status import PluginStatus
+from plugbay.model.errors import Code, Failure, Problem
+from plugbay.model.spec import Export, Lifetime, PluginSpec
+from plugbay.process.sandbox.policy import Network, Policy, Reach
+from plugbay.server.dashboard import views
+from plugbay.server.dashboard.known import Happening, Known
+from plugbay.server.dashboard.views import Badge, Operation, Wish
+
+
+def known(id: str = "p", state: str = "running", **changes: Any) -> Known:
+    """A plugin of which is known what a test says; fields of its spec and status by their names."""
+    spec = PluginSpec(id=id, version="1.0", contract="nexo", root=Path("/plugins/p"), command=("python3", "plugin.py"))
+    for name in [name for name in changes if name in PluginSpec.__dataclass_fields__]:
+        spec = replace(spec, **{name: changes.pop(name)})
+    status = PluginStatus(spec, state, (), 0, 0)
+    for name in [name for name in changes if name in PluginStatus.__dataclass_fields__]:
+        status = replace(status, **{name: changes.pop(name)})
+    return Known(status, 100.0, **changes)
+
+
+PENDING = Failure(Code.CAPABILITY_NOT_ALLOWED, "pending: it requests x", detail={"hint": "grant x"})
+DISABLED = Failure(Code.UNAVAILABLE, "the operator has disabled this plugin", detail={"hint": "enable it"})
+BLOCKED = Confinement(refusal=Failure(Code.SANDBOX_UNAVAILABLE, "no sandbox here", detail={"hint": "install one"}))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "badge"),
+    [
+        (known(), Badge("running", "good")),
+        (known(state="idle"), Badge("idle", "calm")),
+        (known(state="shutting_down"), Badge("shutting down", "off")),
+        (known(state="idle", trouble="crashed: exit code 1"), Badge("idle", "calm")),
+        (known(state="backoff", trouble="crashed: exit code 1"), Badge("backoff", "bad", "crashed: exit code 1")),
+        (known(state="quarantined", trouble="gave up"), Badge("quarantined", "bad", "gave up")),
+        (known(refusal=PENDING), Badge("pending", "warn", "it requests x")),
+        (known(state="pending", refusal=PENDING), Badge("pending", "warn", "it requests x")),
+        (known(refusal=DISABLED), Badge("disabled", "off", "the operator has disabled this plugin")),
+        (known(confinement=BLOCKED), Badge("blocked", "bad", "no sandbox here")),
+        (known(state="dreaming"), Badge("dreaming", "calm")),
+    ],
+)
+def test_a_state_says_how_it_stands_and_why(plugin: Known, badge: Badge) -> None:
+    assert views.state_of(plugin) == badge
+
+
+@pytest.mark.parametrize(
+    ("confinement", "limits", "badge"),
+    [
+        (Confinement(Policy(Path("/p")), ""), "full", Badge("confined", "good")),
+        (Confinement(Policy(Path("/p")), ""), "degraded", Badge("confined", "warn", "its limits do not hold in full")),
+        (Confinement(), "", Badge("unconfined", "off", "its manifest does not ask for it")),
+        (Confinement(reason="because", downgrade=True), "", Badge("unconfined", "warn", "because")),
+        (BLOCKED, "", Badge("refused", "bad", "no sandbox here")),
+    ],
+)
+def test_a_sandbox_in_a_word(confinement: Confinement, limits: str, badge: Badge) -> None:
+    assert views.sandbox_of(confinement, limits) == badge
+
+
+def test_problems_come_first_and_what_comes_and_goes_does_not_move_a_row() -> None:
+    plugins = [known("d", "stopped"), known("c", "running"), known("b", "idle"), known("e", "quarantined")]
+    plugins += [known("f", "idle", refusal=PENDING), known("a", "spawning")]
+    assert [row.id for row in views.rows_of(plugins)] == ["e", "f", "a", "b", "c", "d"]
+
+
+def test_a_row_has_the_last_failure_and_since_when() -> None:
+    failed = CallRecord("call_1", "p", "1", "nexo", "t", 90.0, 1.0, Failure(Code.TIMEOUT, "late"))
+    row = views.row_of(known(name="p", calls=3, failures=1, failed=failed, happened=Happening("started", 120.0, "")))
+    assert (row.name, row.calls, row.failures, row.since) == ("", 3, 1, 120.0)
+    assert row.failed == views.LastFailure("timeout", 90.0, "call_1")
+    assert views.row_of(known(name="Pretty")).since == 100.0, "as long as the server knows it"
+
+
+def test_two_plugins_have_two_keys_whatever_their_ids_are() -> None:
+    keys = [views.key_of(id) for id in ("a/b", "a.b", "a b", "ä", "\ud800")]
+    assert len(set(keys)) == 5 and all(key.isascii() and " " not in key for key in keys)
+
+
+def test_the_summary_counts_every_state() -> None:
+    rows = views.rows_of([known("a"), known("b", "quarantined"), known("c", refusal=PENDING), known("d")])
+    assert views.summary(rows) == "4 plugins: 1 quarantined, 1 pending, 2 running"
+    assert views.summary(rows[:1]) == "1 plugin: 1 quarantined"
+    assert views.summary([]) == "0 plugins"
+
+
+def test_folders_that_are_no_plugins_are_told_with_their_errors_alone() -> None:
+    bad = Problem("missing", "tools", "required", line=1)
+    warning = Problem("odd", "", "hm", severity="warning")
+    found = [Found(Path("/bad"), "rune", None, (bad, warning)), Found(Path("/good"), "rune", None, (warning,))]
+    assert views.broken_of(found) == [views.Broken("/bad", ("line 1: tools: required",))]
+
+
+def names(operations: tuple[Operation, ...]) -> list[str]:
+    return [operation.name for operation in operations]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "operations"),
+    [
+        (known(), ["restart", "reload", "stop"]),
+        (known(state="idle"), ["restart", "reload", "stop"]),
+        (known(state="stopped"), ["start"]),
+        (known(state="quarantined"), ["start", "stop"]),
+        (known(refusal=PENDING), []),
+    ],
+)
+def test_what_can_be_done_follows_from_the_state(plugin: Known, operations: list[str]) -> None:
+    assert names(views.standing_of(plugin).operations) == operations
+
+
+@pytest.mark.parametrize(
+    ("plugin", "hint"),
+    [
+        (known(), ""),
+        (known(refusal=PENDING, capabilities=("x",)), ""),
+        (known(refusal=PENDING), "grant x"),
+        (known(refusal=DISABLED), "enable it"),
+        (known(confinement=BLOCKED), "install one"),
+        (known(state="quarantined"), "it failed too often; look at what it wrote, mend it, then start it"),
+    ],
+)
+def test_a_hint_is_given_where_the_page_itself_offers_nothing(plugin: Known, hint: str) -> None:
+    assert views.hint_of(plugin) == hint
+
+
+def test_the_top_of_a_page_says_what_happened_last() -> None:
+    plugin = known(
+        lifetime=Lifetime.PER_CALL, happened=Happening("gave_up", 1.0, "attempts 3"), counters={"b": 1, "a": 2}
+    )
+    standing = views.standing_of(plugin)
+    assert (standing.happened, standing.lifetime) == ("gave up: attempts 3", "one process per call")
+    assert standing.counters == (("a", 2), ("b", 1))
+    assert views.standing_of(known(happened=Happening("stopped", 1.0, ""))).happened == "stopped"
+
+
+def test_a_wish_knows_whether_it_is_granted_where_and_whether_it_is_new() -> None:
+    plugin = known(
+        capabilities=("a", "net=x", "c", "d"),
+        optional_capabilities=("c", "o"),
+        granted=("a", "net=x", "d"),
+        kept=("a", "net"),
+    )
+    wishes = views.wishes_of(plugin)
+    assert wishes.requested == (
+        Wish("a", True, "a", False),
+        Wish("net=x", True, "net", False),
+        Wish("c", False, "", True),
+        Wish("d", True, "", False),
+    )
+    assert wishes.optional == (Wish("o", False, "", True),)
+    assert wishes.open == ("c",) and not wishes.undecided
+
+
+def test_before_anybody_decides_nothing_is_new() -> None:
+    wishes = views.wishes_of(known(capabilities=("a",)))
+    assert wishes.undecided and wishes.requested == (Wish("a", False, "", False),)
+    assert not views.wishes_of(known()).undecided
+
+
+def test_an_offer_says_what_it_takes() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    exports = {
+        "p/t": Export("tool", "t", "Does it.", schema, capabilities=("x",)),
+        "p/v": Export("vector_backend", "v"),
+    }
+    tool, backend = views.offers_of(exports)
+    assert (tool.full_name, tool.takes, tool.needs) == ("p/t", "n?: integer", ("x",)) and '"n"' in tool.schema
+    assert (backend.kind, backend.takes, backend.schema) == ("vector backend", "JSON", "")
+
+
+def test_the_bounds_of_a_plugin_are_told_line_by_line() -> None:
+    policy = Policy(Path("/p"), read=(Path("/a"), Path("/b")), state=Path("/s"), network=Network(Reach.ANY))
+    facts = views.facts_of(known(confinement=Confinement(policy, "", notes=("/gone",))))
+    assert ("reads", "/a\n/b") in facts and ("keeps", "/s") in facts and ("network", "any public address") in facts
+    assert ("command", "python3 plugin.py") in facts and ("not there", "/gone") in facts
+    assert any(
+        label == "limits" and "1 GiB memory · 1 core · 256 processes · 4,096 open files" in text
+        for label, text in facts
+    )
+    assert "writes" not in dict(facts)
+    assert [label for label, _ in views.facts_of(known())] == ["folder", "command", "timeouts"]
+
+
+def test_two_views_of_the_same_are_equal_so_a_page_is_told_nothing() -> None:
+    first, again = views.row_of(known(calls=1)), views.row_of(known(calls=1))
+    assert first == again and first != views.row_of(known(calls=2))

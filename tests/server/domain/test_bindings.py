@@ -1,0 +1,277 @@
+"""Bindings over their lives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay.server.domain.bindings import Bound, Draft
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.principal import OPERATOR, Principal
+from plugbay.server.domain.secrets import SecretScope
+from plugbay.store import bindings as rows
+from plugbay.store import packages as package_rows
+from plugbay.store.bindings import BindingRow
+from plugbay.store.database import Tx
+from plugbay.store.packages import PackageRow
+from plugbay.store.pages import Page
+from tests.support.clocks import TurnedClock
+from tests.support.gateways import gateway_at, make_org
+from tests.support.loops import Run
+from tests.support.packaged import Publisher, bind
+from tests.support.requirements import requirement
+from tests.support.vai import export
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+EXPORTS = [
+    export("t", config_schema="schemas/config.json"),
+    export("s", permissions={"secret_slots": ["key"]}),
+    export("h", "hook"),
+]
+DRAFT = Draft("acme/p", "1.0.0", "t", "org_1", "proj_1")
+
+
+@asynccontextmanager
+async def bound_gateway(url: str, tmp_path: Path, *versions: str) -> AsyncIterator[Gateway]:
+    """A gateway with an org and a package in some versions."""
+    async with gateway_at(url, tmp_path, clock=TurnedClock()) as gateway:
+        await make_org(gateway)
+        publisher = Publisher(tmp_path, tmp_path)
+        for version in versions or ("1.0.0",):
+            await publisher.bring(gateway, exports=EXPORTS, schemas={"config": SCHEMA}, version=version)
+        yield gateway
+
+
+async def code_of(work: Any) -> str:
+    with pytest.raises(GatewayError) as caught:
+        await work
+    return caught.value.code
+
+
+@requirement("vai:control-binding-lifecycle")
+def test_a_binding_is_made_changed_upgraded_and_rolled_back(database_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with bound_gateway(database_url, tmp_path, "1.0.0", "1.1.0") as gateway:
+            bindings = gateway.bindings
+            row = await bindings.create(OPERATOR, replace(DRAFT, config={"n": 1}))
+            assert (row.status, row.export_kind, row.revision) == ("active", "tool", 1)
+            upgraded = await bindings.change(OPERATOR, row.id, {"package_version": "1.1.0", "config": {"n": 2}})
+            assert upgraded.package_version == "1.1.0" and upgraded.package_row != row.package_row
+            back = await bindings.change(OPERATOR, row.id, {"package_version": "1.0.0"})
+            assert (back.package_row, back.config, back.revision) == (row.package_row, {"n": 2}, 3)
+            assert await bindings.get(OPERATOR, row.id) == back
+            for changes, code in (
+                ({"package_version": "9.0.0"}, "binding.package_not_found"),
+                ({"config": {"n": "x"}}, "binding.invalid_config"),
+                ({"policy": {"timeout_ms": 999_999}}, "binding.policy_widens"),
+                ({"policy": {"netwrok": "none"}}, "policy.invalid"),
+                ({"secrets": {"key": "sk-live-123456"}}, "binding.raw_secret"),
+            ):
+                assert await code_of(bindings.change(OPERATOR, row.id, changes)) == code
+            assert await bindings.get(OPERATOR, row.id) == back
+            actions = [entry.action for entry in (await gateway.audit.page(OPERATOR, Page(), subject_id=row.id)).items]
+            assert sorted(actions) == ["binding.create", "binding.update", "binding.update"]
+
+    run(main)
+
+
+def test_a_draft_becomes_active_when_everything_is_there(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with bound_gateway(sqlite_url, tmp_path) as gateway:
+            draft = replace(DRAFT, export_id="s", status="draft")
+            row = await gateway.bindings.create(OPERATOR, draft)
+            verdict = await gateway.bindings.validate(OPERATOR, row.id)
+            assert not verdict.valid and verdict.errors[0].code == "binding.unbound_slot"
+            assert await code_of(gateway.bindings.change(OPERATOR, row.id, {"status": "active"})) == (
+                "binding.unbound_slot"
+            )
+            wanted = {"secrets": {"key": "secret://org_1/key"}, "status": "active"}
+            assert await code_of(gateway.bindings.change(OPERATOR, row.id, wanted)) == "binding.secret_not_found"
+            await gateway.secrets.put(OPERATOR, SecretScope("org_1"), "key", "correct horse")
+            assert (await gateway.bindings.change(OPERATOR, row.id, wanted)).status == "active"
+            verdict = await gateway.bindings.validate(OPERATOR, row.id)
+            assert verdict.valid and verdict.permissions.secret_slots == ("key",)
+
+    run(main)
+
+
+@requirement("vai:control-rollout")
+def test_active_bindings_of_one_export_at_one_scope_never_have_more_than_all_traffic(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with bound_gateway(database_url, tmp_path) as gateway:
+            wanted = replace(DRAFT, traffic_percent=60)
+            made = await asyncio.gather(
+                *(gateway.bindings.create(OPERATOR, wanted) for _ in range(3)), return_exceptions=True
+            )
+            rows = [item for item in made if isinstance(item, BindingRow)]
+            refused = [item.code for item in made if isinstance(item, GatewayError)]
+            assert len(rows) == 1 and refused == ["binding.rollout_exceeded"] * 2
+            await gateway.bindings.create(OPERATOR, replace(wanted, traffic_percent=40))
+            await gateway.bindings.create(OPERATOR, replace(wanted, project_id=None))  # another scope
+            await gateway.bindings.create(OPERATOR, replace(wanted, status="draft"))
+            changing = gateway.bindings.change(OPERATOR, rows[0].id, {"traffic_percent": 61})
+            assert await code_of(changing) == "binding.rollout_exceeded"
+
+    run(main)
+
+
+@requirement("vai:control-binding-precedence")
+def test_a_projects_binding_comes_before_its_orgs_and_what_it_leaves_falls_to_that(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with bound_gateway(sqlite_url, tmp_path, "1.0.0", "1.1.0") as gateway:
+            of_org = await gateway.bindings.create(OPERATOR, replace(DRAFT, project_id=None))
+            of_project = await gateway.bindings.create(OPERATOR, replace(DRAFT, package_version="1.1.0"))
+
+            async def chosen(export: str, key: str, project: str | None = "proj_1") -> str | None:
+                found = await gateway.bindings.select("org_1", project, export, key)
+                return None if found is None else found.id
+
+            assert await chosen("t", "sess_1") == of_project.id == await chosen("acme/p/t", "sess_1")
+            assert await chosen("t", "sess_1", None) == of_org.id == await chosen("t", "sess_1", "proj_2")
+            assert await chosen("other/p/t", "sess_1") is None and await chosen("none", "sess_1") is None
+            await gateway.bindings.change(OPERATOR, of_project.id, {"traffic_percent": 50})
+            served = {await chosen("t", f"sess_{number}") for number in range(40)}
+            assert served == {of_org.id, of_project.id}
+            tools = await gateway.bindings.serving("org_1", "proj_1", "tool", "sess_1")
+            assert [bound.row.id for bound in tools] == [await chosen("t", "sess_1")]
+            assert tools[0].export.name == "t" and await gateway.bindings.serving("org_1", None, "hook", "s") == []
+
+    run(main)
+
+
+def test_whoever_cares_is_told_when_a_binding_is_active_no_more_and_only_once_that_is_so(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with bound_gateway(sqlite_url, tmp_path) as gateway:
+            told: list[str] = []
+            gateway.bindings.disabled.append(told.append)
+            row = await gateway.bindings.create(OPERATOR, DRAFT)
+            await gateway.bindings.change(OPERATOR, row.id, {"config": {"n": 1}})
+            with pytest.raises(ZeroDivisionError):
+                async with gateway.database.transaction():
+                    await gateway.bindings.change(OPERATOR, row.id, {"status": "disabled"})
+                    raise ZeroDivisionError
+            assert told == []
+            await gateway.bindings.change(OPERATOR, row.id, {"status": "disabled"})
+            await gateway.bindings.change(OPERATOR, row.id, {"status": "draft"})
+            assert told == [row.id]
+
+    run(main)
+
+
+def test_another_tenants_bindings_are_not_there_and_a_project_key_binds_for_its_project(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with bound_gateway(sqlite_url, tmp_path) as gateway:
+            row = await gateway.bindings.create(OPERATOR, DRAFT)
+            other, mine = Principal("key", "org_2", role="admin"), Principal("key", "org_1", "proj_1", "admin")
+            for work in (
+                gateway.bindings.get(other, row.id),
+                gateway.bindings.change(other, row.id, {}),
+                gateway.bindings.validate(other, row.id),
+                gateway.bindings.get(OPERATOR, "bind_none"),
+            ):
+                assert await code_of(work) == "binding.not_found"
+            assert await code_of(gateway.bindings.create(other, DRAFT)) == "project.not_found"
+            assert await code_of(gateway.bindings.create(mine, replace(DRAFT, project_id=None))) == "auth.role_denied"
+            assert (await gateway.bindings.page(other, Page())).items == ()
+            assert (await gateway.bindings.page(mine, Page(), export_id="t")).items == (row,)
+            assert (await gateway.bindings.page(mine, Page(), export_id="s", status=None)).items == ()
+
+    run(main)
+
+
+def test_an_upsert_makes_one_binding_and_then_changes_that_one(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with bound_gateway(sqlite_url, tmp_path) as gateway:
+            first = await gateway.bindings.upsert(OPERATOR, DRAFT)
+            again = await gateway.bindings.upsert(OPERATOR, replace(DRAFT, config={"n": 3}))
+            assert again.id == first.id and again.config == {"n": 3}
+            assert (await gateway.bindings.upsert(OPERATOR, replace(DRAFT, project_id=None))).id != first.id
+            package = (await gateway.packages.page(OPERATOR, Page())).items[0]
+            assert (await bind(gateway, package, "h")).export_kind == "hook"
+
+    run(main)
+
+
+@requirement("vai:control-revocation-at-once")
+def test_what_a_binding_is_bound_to_is_read_once_and_again_when_anything_of_it_has_changed(
+    database_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    get = package_rows.get
+
+    async def counted(tx: Tx, id: str) -> PackageRow | None:
+        reads.append(id)
+        return await get(tx, id)
+
+    monkeypatch.setattr(package_rows, "get", counted)
+
+    async def main() -> None:
+        async with bound_gateway(database_url, tmp_path) as gateway:
+            bindings = gateway.bindings
+            row = await bindings.create(OPERATOR, replace(DRAFT, policy={"timeout_ms": 900}))
+            reads.clear()
+            assert [await bindings.bound(row.id) for _ in range(2)] == [await bindings.bound(row.id)] * 2
+            assert len(reads) == 1
+
+            async def bound() -> Bound:
+                before = len(reads)
+                found = await bindings.bound(row.id)
+                assert found is not None and len(reads) == before + 1, "it was read again"
+                assert await bindings.bound(row.id) is found and len(reads) == before + 1, "and only once"
+                return found
+
+            await gateway.orgs.change(OPERATOR, "org_1", policy={"timeout_ms": 500})
+            assert (await bound()).policy.timeout_ms == 500
+            await bindings.change(OPERATOR, row.id, {"config": {"n": 7}, "status": "disabled"})
+            changed = (await bound()).row
+            assert (changed.config, changed.status) == ({"n": 7}, "disabled")
+            package = (await gateway.packages.page(OPERATOR, Page())).items[0]
+            async with gateway.database.transaction() as tx:
+                await package_rows.judge(tx, replace(package, signature_status="untrusted"))
+            assert (await bound()).policy.execution_class == "isolated"
+            assert await bindings.bound("bind_none") is None
+
+    run(main)
+
+
+@requirement("vai:control-revocation-at-once")
+def test_what_serves_is_read_once_and_again_when_a_binding_has_changed(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    active = rows.active
+
+    async def counted(tx: Tx, org_id: str, **wanted: Any) -> list[BindingRow]:
+        reads.append(org_id)
+        return await active(tx, org_id, **wanted)
+
+    async def main() -> None:
+        async with bound_gateway(sqlite_url, tmp_path) as gateway:
+            row = await gateway.bindings.create(OPERATOR, DRAFT)
+            monkeypatch.setattr(rows, "active", counted)
+
+            async def serving(org_id: str = "org_1") -> list[str]:
+                return [each.row.id for each in await gateway.bindings.serving(org_id, "proj_1", "tool", "sess_1")]
+
+            assert [await serving() for _ in range(3)] == [[row.id]] * 3 and reads == ["org_1"]
+            assert [await serving("org_2") for _ in range(3)] == [[]] * 3 and reads == ["org_1", "org_2"]
+            await gateway.bindings.change(OPERATOR, row.id, {"status": "disabled"})
+            reads.clear()  # to judge a change takes a look at the others, too
+            assert [await serving() for _ in range(2)] == [[], []] and reads == ["org_1"]
+
+    run(main)

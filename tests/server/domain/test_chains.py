@@ -1,0 +1,192 @@
+"""Chains: they grow, they are forked, and nothing in them is ever changed."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from plugbay.server.domain import blocks as shapes
+from plugbay.server.domain.errors import GatewayError
+from plugbay.store import chains as rows
+from plugbay.store.pages import Page
+from tests.support.conversing import (
+    CALLER,
+    STRANGER,
+    ScriptedWorkers,
+    calls,
+    conversing,
+    delegated,
+    result_of,
+    says,
+    stuck,
+)
+from tests.support.loops import Run
+from tests.support.requirements import requirement
+
+
+@requirement("vai:control-chain-append-only")
+def test_a_chain_grows_by_versions_and_keeps_every_byte(run: Run, database_url: str) -> None:
+    async def story() -> None:
+        async with conversing(database_url, says("a"), says("b")) as talk:
+            chain = await talk.chain("begin")
+            versions, digests, before = [chain.chain_version], [chain.digest], list[bytes]()
+            for text in ("one", "two"):
+                await talk.answered(text, chain)
+                now = await talk.conversations.chains.get(CALLER, chain.id)
+                versions.append(now.chain_version)
+                digests.append(now.digest)
+                async with talk.database.reading() as tx:
+                    stored = await rows.blocks(tx, chain.id)
+                assert [block.body for block in stored][: len(before)] == before
+                before = [block.body for block in stored]
+                assert shapes.breaks(stored) is None
+                assert (now.digest, now.block_count) == (stored[-1].digest, len(stored))
+            assert versions == sorted(set(versions))
+            assert len(set(digests)) == 3
+
+    run(story)
+
+
+@requirement("vai:control-chain-fork")
+def test_a_fork_has_the_same_bytes_up_to_where_it_was_made(run: Run, database_url: str) -> None:
+    async def story() -> None:
+        async with conversing(database_url, says("a"), says("b")) as talk:
+            chains = talk.conversations.chains
+            chain = await talk.chain()
+            first = await talk.answered("one", chain)
+            after_first = await chains.get(CALLER, chain.id)
+            await talk.answered("two", chain)
+            by_run = await chains.fork(CALLER, chain.id, run_id=first.id)
+            by_sequence = await chains.fork(CALLER, chain.id, through=2, metadata={"why": "to see"})
+            whole = await chains.fork(CALLER, chain.id)
+            assert by_run.digest == by_sequence.digest == after_first.digest
+            assert (by_run.forked_from_run_id, by_run.parent_chain_id) == (first.id, chain.id)
+            assert (by_sequence.metadata, by_run.metadata) == ({"why": "to see"}, {})
+            assert whole.digest == (await chains.get(CALLER, chain.id)).digest
+            assert [block["id"] for block in await talk.blocks(by_run.id)] == [
+                block["id"] for block in (await talk.blocks(chain.id))[:2]
+            ]
+            empty = await chains.fork(CALLER, chain.id, through=0)
+            assert (empty.block_count, empty.digest) == (0, shapes.EMPTY)
+
+    run(story)
+
+
+def test_a_fork_cuts_no_call_from_its_result(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        workers = ScriptedWorkers()
+
+        async def tool(job: object) -> dict[str, object]:
+            return result_of("42")
+
+        workers.bind("tool", "t", tool)
+        async with conversing(sqlite_url, calls(("t", {})), says("ok"), workers=workers) as talk:
+            done = await talk.answered("go")
+            with pytest.raises(GatewayError) as refused:
+                await talk.conversations.chains.fork(CALLER, done.chain_id, through=2)
+            assert refused.value.code == "chain.cuts_a_call"
+            assert (await talk.conversations.chains.fork(CALLER, done.chain_id, through=3)).block_count == 3
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("where", "code"), [({"through": 9}, "chain.no_such_block"), ({"run_id": "run_9"}, "run.not_found")]
+)
+def test_a_fork_begins_somewhere(run: Run, sqlite_url: str, where: dict[str, object], code: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            chain = await talk.chain("hello")
+            with pytest.raises(GatewayError) as refused:
+                await talk.conversations.chains.fork(CALLER, chain.id, **where)  # type: ignore[arg-type]
+            assert refused.value.code == code
+
+    run(story)
+
+
+@requirement("vai:control-session-branch")
+def test_a_branch_is_another_session_with_the_same_bytes(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            chains = talk.conversations.chains
+            chain = await talk.chain("hello")
+            session, copy = await chains.branch(CALLER, chain.session_id, metadata={"n": 1})
+            assert (session.parent_session_id, session.latest_chain_id) == (chain.session_id, copy.id)
+            assert (copy.session_id, copy.digest) == (session.id, chain.digest)
+            other = await talk.chain("other")
+            with pytest.raises(GatewayError) as refused:
+                await chains.branch(CALLER, chain.session_id, chain_id=other.id)
+            assert refused.value.code == "session.nothing_to_branch"
+            bare = await talk.conversations.sessions.create(CALLER)
+            with pytest.raises(GatewayError):
+                await chains.branch(CALLER, bare.id)
+
+    run(story)
+
+
+def test_closing_and_opening_and_changing_a_chain(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, stuck()) as talk:
+            chains = talk.conversations.chains
+            chain = await talk.chain("hello")
+            changed = await chains.change(CALLER, chain.id, metadata={"a": 1}, defaults={"model": "n"})
+            assert (changed.metadata, changed.defaults, changed.chain_version) == ({"a": 1}, {"model": "n"}, 2)
+            assert changed.digest == chain.digest
+            shut = await chains.change(CALLER, chain.id, status="closed")
+            assert shut.status == "closed"
+            with pytest.raises(GatewayError) as refused:
+                await chains.change(CALLER, chain.id, metadata={})
+            assert refused.value.code == "chain.closed"
+            assert (await chains.change(CALLER, chain.id, status="idle")).status == "idle"
+            await talk.begun("more", chain)
+            with pytest.raises(GatewayError) as refused:
+                await chains.change(CALLER, chain.id, status="closed")
+            assert refused.value.code == "chain.attach_conflict"
+            assert (await chains.change(CALLER, chain.id, metadata={"b": 2}, status="idle")).status == "running"
+
+    run(story)
+
+
+@requirement("vai:control-cross-tenant")
+def test_another_orgs_chains_are_not_there(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            chains = talk.conversations.chains
+            chain = await talk.chain("mine")
+            outside = delegated(["chains:read"], session_id="sess_other")
+            asks = (chains.get, chains.context, chains.change, chains.fork)
+            for nosy, ask in itertools.product((STRANGER, outside), asks):
+                with pytest.raises(GatewayError) as refused:
+                    await ask(nosy, chain.id)
+                assert refused.value.status == 404
+                assert (await chains.page(nosy, Page())).items == ()
+            with pytest.raises(GatewayError):
+                await chains.create(STRANGER, chain.session_id)
+            assert [item.id for item in (await chains.page(CALLER, Page(), status="idle")).items] == [chain.id]
+
+    run(story)
+
+
+def test_the_context_comes_in_parts(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            chain = await talk.chain(*map(str, range(5)))
+            _, part = await talk.conversations.chains.context(CALLER, chain.id, after=1, limit=2)
+            assert [block["content"][0]["text"] for block in part] == ["1", "2"]
+
+    run(story)
+
+
+def test_a_chain_is_not_endless(run: Run, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plugbay.server.domain.chains.MAX_CHAIN", 2)
+
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            chain = await talk.chain("a", "b")
+            with pytest.raises(GatewayError) as refused:
+                await talk.begun("c", chain)
+            assert refused.value.code == "chain.full"
+            assert (await talk.conversations.chains.get(CALLER, chain.id)).status == "idle"
+
+    run(story)

@@ -1,0 +1,28 @@
+"""Clocks, and moments on the wire."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from plugbay.server.domain.clock import SystemClock, maybe_stamp, moment, stamp
+
+
+def test_a_moment_is_written_in_utc_and_read_back() -> None:
+    assert stamp(1_770_000_000.25) == "2026-02-02T02:40:00.250000Z"
+    assert moment("2026-02-02T02:40:00.250000Z") == 1_770_000_000.25
+    assert moment("2026-02-02T03:40:00.250000+01:00") == moment("2026-02-02T02:40:00.25")
+    assert maybe_stamp(None) is None and maybe_stamp(0.0) == "1970-01-01T00:00:00.000000Z"
+
+
+def test_what_is_no_moment_is_refused() -> None:
+    with pytest.raises(ValueError):
+        moment("yesterday")
+
+
+def test_the_systems_clock_is_the_systems() -> None:
+    clock = SystemClock()
+    before = time.time(), time.monotonic()
+    now = clock.now(), clock.monotonic()
+    assert before[0] - 1e-6 <= now[0] <= time.time() + 1e-6 and before[1] <= now[1] <= time.monotonic()

@@ -1,0 +1,69 @@
+"""The whole gateway starts, tells how it is, and stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plugbay.host.host import Host
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.principal import OPERATOR
+from plugbay.server.domain.runner import Reach
+from tests.server.domain.test_orgs import code_of
+from tests.support.gateways import gateway_at
+from tests.support.loops import Run
+
+
+def test_a_gateway_starts_again_where_it_was(database_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path) as gateway:
+            token = gateway.made_operator_token
+            assert token is not None
+            await gateway.orgs.create(OPERATOR, "Acme", {}, "org_1")
+            assert set((await gateway.checks()).values()) == {"ok"}
+            assert "calls" in gateway.tasks.names
+        async with gateway_at(database_url, tmp_path) as again:
+            assert again.made_operator_token is None, "it is told once"
+            assert await again.authenticate(token) == OPERATOR
+            assert (await again.orgs.get(OPERATOR, "org_1")).name == "Acme"
+            assert await code_of(again.authenticate("vai_dlg_made_up")) == "auth.key_unknown"
+        assert again.tasks.names == ()
+
+    run(main)
+
+
+def test_what_is_missing_is_named(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        host = Host([])
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:
+            await host.stop()
+            assert (await gateway.checks())["host"] == "not running"
+
+    run(main)
+
+
+def test_all_of_a_gateway_is_stopped_though_a_part_of_it_fails(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        stopped = []
+
+        class Part:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            async def start(self) -> None: ...
+
+            async def stop(self) -> None:
+                stopped.append(self.name)
+                if self.name == "second":
+                    raise KeyError("a bug")
+
+        with pytest.raises(KeyError):
+            async with gateway_at(sqlite_url, tmp_path) as gateway:
+                gateway._areas[:] = [Part("first"), *gateway._areas, Part("second"), Part("third")]
+        assert stopped == ["third", "second", "first"]
+        with pytest.raises(GatewayError, match="about to stop"):
+            async with gateway.runner.host(None, Reach()):  # type: ignore[arg-type]
+                raise AssertionError("the runner was not stopped")
+
+    run(main)

@@ -1,0 +1,200 @@
+"""Executions of harnesses: begun, ended once, gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from plugbay.host.ports import Journey
+from plugbay.model.errors import Code, Failure
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.harnesses import Errand
+from plugbay.server.domain.principal import OPERATOR
+from plugbay.server.domain.workers import Job, WorkRefused
+from plugbay.store import checkpoints
+from plugbay.store.harnesses import HarnessExecution
+from plugbay.store.pages import Page
+from tests.support.conversing import CALLER, STRANGER, ScriptedWorkers, Talk, conversing, settled
+from tests.support.loops import Run
+from tests.support.patience import until
+from tests.support.requirements import requirement
+
+TRIGGER = {"type": "user_request", "input": [{"type": "text", "text": "triage"}]}
+POLICY = {"max_depth": 4, "max_child_runs": 2, "allow_compaction": True}
+DONE = {"summary": {"text": "all is well"}, "artifacts": [{"path": "a"}], "checkpoint": {"kind": "c", "data": {}}}
+
+
+async def succeeds(job: Job) -> Any:
+    return DONE
+
+
+def harness(does: Any = succeeds) -> ScriptedWorkers:
+    workers = ScriptedWorkers()
+    workers.bind("harness", "h", does)
+    return workers
+
+
+def errand(**more: Any) -> Errand:
+    return Errand("bind_h", TRIGGER, POLICY, **more)
+
+
+async def ended(talk: Talk, execution: HarnessExecution) -> HarnessExecution:
+    async def look() -> HarnessExecution:
+        return (await talk.conversations.harnesses.get(CALLER, execution.id))[0]
+
+    return await settled(look, lambda now: now.completed_at is not None)
+
+
+async def reached(talk: Talk, execution: HarnessExecution) -> None:
+    """The host has kept a checkpoint."""
+    journey = Journey(TRIGGER, {"kind": "checkpoint", "data": {"cursor": 3}})
+    async with talk.database.transaction() as tx:
+        await checkpoints.save(tx, f"org_1:{execution.id}", journey, 1.0)
+
+
+@requirement("vai:control-harness")
+def test_a_harness_works_on_a_chain_and_ends(run: Run, database_url: str) -> None:
+    async def story() -> None:
+        async with conversing(database_url, workers=harness()) as talk:
+            chain = await talk.chain("bug")
+            begun = await talk.conversations.harnesses.create(CALLER, errand(chain_id=chain.id))
+            assert (begun.status, begun.mode) == ("queued", "start")
+            done = await ended(talk, begun)
+            assert (done.status, done.summary, done.artifacts) == ("succeeded", DONE["summary"], DONE["artifacts"])
+            [job] = talk.workers.jobs
+            assert job.input == {
+                "mode": "start",
+                "target": {"session_id": chain.session_id, "chain_id": chain.id, "execution_id": begun.id},
+                "trigger": TRIGGER,
+                "policy": POLICY,
+            }
+            assert (job.execution_id, job.session_id) == (begun.id, chain.session_id)
+
+    run(story)
+
+
+def test_without_a_chain_it_gets_one(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, workers=harness()) as talk:
+            create = talk.conversations.harnesses.create
+            fresh = await create(CALLER, errand())
+            of_operator = await create(OPERATOR, errand(org_id="org_1"))
+            session = await talk.conversations.sessions.get(CALLER, fresh.session_id)
+            assert (session.latest_chain_id, of_operator.org_id) == (fresh.chain_id, "org_1")
+            same = await create(CALLER, errand(session_id=session.id))
+            assert same.chain_id == fresh.chain_id
+            with pytest.raises(GatewayError) as refused:
+                await create(CALLER, errand(session_id=of_operator.session_id, chain_id=fresh.chain_id))
+            assert refused.value.code == "harness.other_session"
+            with pytest.raises(GatewayError) as refused:
+                await create(CALLER, Errand("bind_9", TRIGGER, POLICY))
+            assert refused.value.code == "harness.no_binding"
+
+    run(story)
+
+
+@requirement("vai:control-harness-cancel")
+def test_a_harness_can_be_cancelled(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async def works_on(job: Job) -> Any:
+            await asyncio.Event().wait()
+
+        async with conversing(sqlite_url, workers=harness(works_on)) as talk:
+            harnesses = talk.conversations.harnesses
+            begun = await harnesses.create(CALLER, errand())
+            await until(lambda: bool(talk.workers.jobs))
+            with pytest.raises(GatewayError) as refused:
+                await harnesses.resume(CALLER, begun.id)
+            assert refused.value.code == "harness.not_ended"
+            await harnesses.cancel(CALLER, begun.id)
+            done = await ended(talk, begun)
+            assert (done.status, done.error) == (
+                "cancelled",
+                {"code": "harness.cancelled", "message": "user_cancelled"},
+            )
+            assert (await harnesses.cancel(CALLER, begun.id)).status == "cancelled"
+
+    run(story)
+
+
+@requirement("vai:control-harness-resume")
+def test_a_harness_goes_on_from_its_checkpoint(run: Run, database_url: str) -> None:
+    async def story() -> None:
+        answers: list[Any] = [Failure(Code.CRASHED, "gone", retryable=True), DONE]
+
+        async def crashes_once(job: Job) -> Any:
+            return answers.pop(0)
+
+        async with conversing(database_url, workers=harness(crashes_once)) as talk:
+            harnesses = talk.conversations.harnesses
+            begun = await harnesses.create(CALLER, errand())
+            crashed = await ended(talk, begun)
+            assert (crashed.status, crashed.error and crashed.error["code"]) == ("retryable_failure", "crashed")
+            with pytest.raises(GatewayError) as refused:
+                await harnesses.resume(CALLER, begun.id)
+            assert refused.value.code == "harness.nothing_to_resume"
+            await reached(talk, begun)
+            assert (await harnesses.get(CALLER, begun.id))[1] == {"kind": "checkpoint", "data": {"cursor": 3}}
+            resumed = await harnesses.resume(CALLER, begun.id)
+            assert (resumed.id, resumed.mode, resumed.resumes) == (begun.id, "resume", 1)
+            done = await ended(talk, begun)
+            assert (done.status, done.error) == ("succeeded", None)
+            assert talk.workers.jobs[-1].input["mode"] == "resume"
+            assert "trigger" not in talk.workers.jobs[-1].input
+
+    run(story)
+
+
+@requirement("vai:control-harness-restart")
+def test_a_harness_that_was_at_work_when_its_gateway_died_waits_to_be_resumed(run: Run, database_url: str) -> None:
+    async def story() -> None:
+        async def works_on(job: Job) -> Any:
+            await asyncio.Event().wait()
+
+        async with conversing(database_url, workers=harness(works_on)) as talk:
+            begun = await talk.conversations.harnesses.create(CALLER, errand())
+            await until(lambda: bool(talk.workers.jobs))
+            async with conversing(database_url, workers=harness()) as after:
+                left = await ended(after, begun)
+                assert (left.status, left.error and left.error["code"]) == (
+                    "retryable_failure",
+                    "harness.host_restarted",
+                )
+                assert after.workers.jobs == [], "its steps had effects, so it is not begun again by itself"
+
+    run(story)
+
+
+def test_what_cannot_be_begun_fails(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        answers: list[Exception] = [WorkRefused("binding.secret_not_found", "no key"), KeyError("a bug")]
+
+        async def refuses(job: Job) -> Any:
+            raise answers.pop(0)
+
+        async with conversing(sqlite_url, workers=harness(refuses)) as talk:
+            codes = []
+            for _ in range(2):
+                done = await ended(talk, await talk.conversations.harnesses.create(CALLER, errand()))
+                codes.append((done.status, done.error and done.error["code"]))
+            assert codes == [("failed", "binding.secret_not_found"), ("failed", "harness.internal")]
+
+    run(story)
+
+
+@requirement("vai:control-cross-tenant")
+def test_another_orgs_executions_are_not_there(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, workers=harness()) as talk:
+            harnesses = talk.conversations.harnesses
+            done = await ended(talk, await harnesses.create(CALLER, errand()))
+            for ask in (harnesses.get, harnesses.cancel, harnesses.resume):
+                with pytest.raises(GatewayError) as refused:
+                    await ask(STRANGER, done.id)
+                assert refused.value.status == 404
+            assert (await harnesses.page(STRANGER, Page())).items == ()
+            assert [item.id for item in (await harnesses.page(CALLER, Page(), binding_id="bind_h")).items] == [done.id]
+
+    run(story)

@@ -1,0 +1,301 @@
+"""Work of bound exports, with real plugins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugbay.host.ports import InvocationRecord
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.invocations import BINDING_DISABLED, Work
+from plugbay.server.domain.live import ENDED, EVENT, STARTED
+from plugbay.server.domain.principal import OPERATOR, Principal
+from plugbay.server.domain.secrets import SecretScope
+from plugbay.server.domain.settings import GatewaySettings
+from plugbay.store.invocations import Wanted
+from plugbay.store.packages import PackageRow
+from plugbay.store.pages import Page
+from tests.examples.test_devkit import receiver
+from tests.support.gateways import gateway_at, make_org
+from tests.support.loops import Run
+from tests.support.packaged import Publisher, bind
+from tests.support.requirements import requirement
+from tests.support.vai import export
+
+WAITS = """
+def tool(body, m):
+    event(m, message="here", token=body["context"]["gateway"]["delegation_token"])
+    cancels[m["id"]].wait()
+"""
+SAYS = """
+def tool(body, m):
+    succeed(m, output({"config": body["config"], "secret": body["secrets"].get("key"),
+                       "gateway": body["context"]["gateway"], "version": VERSION}))
+"""
+ASKED = {
+    "network": "egress",
+    "filesystem": "none",
+    "gateway_api_scopes": ["runs:read", "chains:read", "runs:write"],
+    "secret_slots": ["key"],
+}
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
+PLUGIN = export("t", permissions=ASKED, config_schema="schemas/config.json")
+KEY = {"key": "secret://org_1/key"}
+
+
+@asynccontextmanager
+async def plugged(
+    url: str, tmp_path: Path, body: str, exports: Sequence[dict[str, Any]] = (PLUGIN,)
+) -> AsyncIterator[tuple[Gateway, PackageRow, Publisher]]:
+    """A gateway with an org, a secret and a package."""
+    async with gateway_at(url, tmp_path) as gateway:
+        await make_org(gateway)
+        await gateway.secrets.put(OPERATOR, SecretScope("org_1"), "key", "hush-hush-1")
+        publisher = Publisher(tmp_path, tmp_path)
+        yield gateway, await publisher.bring(gateway, body, exports, schemas={"config": SCHEMA}), publisher
+
+
+def work(**fields: Any) -> Work:
+    return Work(**{"org_id": "org_1", "project_id": "proj_1", "input": {}, "export": "t", **fields})
+
+
+async def the_record(gateway: Gateway) -> InvocationRecord:
+    (record,) = (await gateway.invocations.page(OPERATOR, Page(), Wanted({}))).items
+    return record
+
+
+@requirement("vai:control-effective-permissions", "vai:control-invocation-record", "vai:control-trust-floor")
+def test_an_invocation_is_done_with_what_all_sides_allow_and_recorded_with_it(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with plugged(database_url, tmp_path, SAYS) as (gateway, package, _):
+            await gateway.orgs.change(OPERATOR, "org_1", policy={"gateway_api_scopes": ["runs:read", "chains:read"]})
+            binding = await bind(
+                gateway, package, secrets=KEY, policy={"gateway_api_scopes": ["runs:read", "runs:write"]}
+            )
+            asked = work(session_id="sess_1", chain_id="ch_1", run_id="run_1", trace_id="tr_1", execution_id="toolx_1")
+            result = await gateway.invocations.invoke(asked)
+            said = result.value_or_raise()["structured_output"]
+            assert said["gateway"]["scopes"] == ["runs:read"] and said["secret"] == "***"
+            assert said["gateway"]["base_url"] == gateway.settings.base_url
+            found = await the_record(gateway)
+            assert found == result.record and found.status == "succeeded" and found.narrowed
+            assert found.permissions["gateway_api_scopes"] == ["runs:read"]
+            expected = ("tool", "t", binding.id, "acme/p", "1.0.0", "isolated", "org_1", "proj_1")
+            assert expected == (
+                found.export_kind,
+                found.export_id,
+                found.binding_id,
+                found.package_id,
+                found.package_version,
+                found.execution_class,
+                found.org_id,
+                found.project_id,
+            )
+            ids = (found.session_id, found.chain_id, found.run_id, found.trace_id, found.execution_id)
+            assert ids == ("sess_1", "ch_1", "run_1", "tr_1", "toolx_1") and found.ended_at is not None
+            narrower = await gateway.invocations.invoke(work(scopes=frozenset({"chains:read"})))
+            assert narrower.value_or_raise()["structured_output"]["gateway"]["delegation_token"] is None
+
+    run(main)
+
+
+@requirement("vai:control-binding-snapshot", "vai:control-secret-rotation")
+def test_what_is_changed_counts_for_the_next_invocation_and_not_for_the_one_that_runs(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    body = """
+    def tool(body, m):
+        event(m)
+        if body["input"].get("wait"):
+            cancels[m["id"]].wait()
+        secret = body["secrets"]["key"]
+        succeed(m, output({"config": body["config"], "secret": [len(secret), secret[-1:]], "version": VERSION}))
+
+    def cancelled(m):
+        pass
+    """
+
+    async def main() -> None:
+        async with plugged(sqlite_url, tmp_path, body) as (gateway, package, publisher):
+            await publisher.bring(gateway, body, [PLUGIN], schemas={"config": SCHEMA}, version="2.0.0")
+            binding = await bind(gateway, package, secrets=KEY, config={"n": 1})
+            asked = asyncio.Event()
+            running = asyncio.ensure_future(
+                gateway.invocations.invoke(work(input={"wait": True}), lambda event: asked.set())
+            )
+            await asked.wait()
+            await gateway.bindings.change(OPERATOR, binding.id, {"config": {"n": 2}, "package_version": "2.0.0"})
+            await gateway.secrets.put(OPERATOR, SecretScope("org_1"), "key", "hush-hush-two")
+            after = (await gateway.invocations.invoke(work())).value_or_raise()["structured_output"]
+            assert after == {"config": {"n": 2}, "secret": [13, "o"], "version": "2.0.0"}
+            await gateway.invocations.cancel(OPERATOR, (await _open_one(gateway)).invocation_id)
+            before = (await running).value_or_raise()["structured_output"]
+            assert before == {"config": {"n": 1}, "secret": [11, "1"], "version": "1.0.0"}
+
+    run(main)
+
+
+async def _open_one(gateway: Gateway) -> InvocationRecord:
+    (record,) = (await gateway.invocations.page(OPERATOR, Page(), Wanted({}, "running"))).items
+    return record
+
+
+@requirement("vai:control-binding-disable")
+def test_disabling_a_binding_cancels_what_runs_under_it_and_ends_its_tokens(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with plugged(database_url, tmp_path, WAITS) as (gateway, package, _):
+            binding = await bind(gateway, package, secrets=KEY)
+            heard: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            running = asyncio.ensure_future(gateway.invocations.invoke(work(), heard.set_result))
+            assert (await heard)["token"] == "***"  # nobody is told, not even who asked
+            await gateway.bindings.change(OPERATOR, binding.id, {"status": "disabled"})
+            result = await running
+            assert result.record is not None
+            assert (result.status, result.record.status_reason) == ("cancelled", BINDING_DISABLED)
+            with pytest.raises(GatewayError) as caught:
+                await gateway.invocations.invoke(work(binding_id=binding.id))
+            assert (caught.value.status, caught.value.code) == (409, "binding.not_active")
+            with pytest.raises(GatewayError) as caught:
+                await gateway.invocations.invoke(work())
+            assert caught.value.code == "binding.not_found"
+
+    run(main)
+
+
+def test_a_binding_that_is_disabled_before_the_first_attempt_calls_it_off_too(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with plugged(sqlite_url, tmp_path, WAITS) as (gateway, package, _):
+            binding = await bind(gateway, package, secrets=KEY)
+            opened = gateway.invocation_log.opened
+
+            async def disabled_first(record: InvocationRecord) -> None:
+                await gateway.bindings.change(OPERATOR, binding.id, {"status": "disabled"})
+                await opened(record)
+
+            gateway.invocation_log.opened = disabled_first  # type: ignore[method-assign]
+            result = await gateway.invocations.invoke(work())
+            assert result.record is not None
+            assert (result.status, result.record.status_reason) == ("cancelled", BINDING_DISABLED)
+            assert result.record.event_count == 0
+
+    run(main)
+
+
+@requirement("vai:control-invocation-events")
+def test_whoever_watches_sees_it_begin_hears_what_it_says_and_sees_it_end(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    body = "def tool(body, m):\n    event(m, message='working')\n    succeed(m, output(1))\n"
+
+    async def main() -> None:
+        async with plugged(sqlite_url, tmp_path, body) as (gateway, package, _):
+            await bind(gateway, package, secrets=KEY)
+            watch = gateway.live.watch(lambda event: True)
+            assert watch is not None
+            begun = await gateway.invocations.begin(work())
+            assert begun.status is None
+            heard = [await anext(watch) for _ in range(3)]
+            assert [event.type for event in heard] == [STARTED, EVENT, ENDED]
+            assert {event.record and event.record.invocation_id for event in heard} == {begun.invocation_id}
+            assert heard[1].data == {"type": "progress", "message": "working"}
+
+    run(main)
+
+
+COMES_BACK = """
+import urllib.error, urllib.request
+
+def tool(body, m):
+    gateway, said = body["context"]["gateway"], {}
+    for url in (gateway["base_url"], body["input"]["elsewhere"]):
+        headers = {"Authorization": f"Bearer {gateway['delegation_token']}"}
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url + "/v1/runs", b"{}", headers), timeout=5) as answer:
+                said[url] = answer.status
+        except OSError as error:
+            said[url] = type(error).__name__
+    succeed(m, output([said[gateway["base_url"]], said[body["input"]["elsewhere"]]]))
+"""
+
+
+@requirement("vai:control-token", "vai:control-policy-narrows")
+@pytest.mark.parametrize(
+    ("policy", "reached"),
+    [({}, True), ({"egress_domains": ["api.example"]}, True), ({"network": "none"}, False)],
+)
+def test_a_plugin_comes_back_to_the_gateway_and_gets_nowhere_else_on_this_machine(
+    sqlite_url: str, tmp_path: Path, run: Run, policy: dict[str, Any], reached: bool
+) -> None:
+    async def main() -> None:
+        settings = GatewaySettings(tmp_path, base_url=base_url)
+        async with gateway_at(sqlite_url, tmp_path, settings=settings) as gateway:
+            await make_org(gateway)
+            asked = {"network": "egress", "gateway_api_scopes": ["runs:read"]}
+            package = await Publisher(tmp_path, tmp_path).bring(gateway, COMES_BACK, [export(permissions=asked)])
+            await bind(gateway, package, policy=policy)
+            result = await gateway.invocations.invoke(work(input={"elsewhere": elsewhere}))
+            own, other = result.value_or_raise()["structured_output"]
+            assert (own == 200) == reached and other != 200
+
+    with receiver() as (base_url, heard), receiver() as (elsewhere, unheard):
+        run(main)
+    assert unheard == [] and len(heard) == reached
+    assert all(headers["Authorization"].startswith("Bearer vai_dlg_") for _, _, headers, _ in heard)
+
+
+def test_what_cannot_be_begun_says_why(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    schema = {"type": "object", "required": ["q"]}
+    strict = export("strict", own={"input_schema": "schemas/strict.json"})
+
+    async def main() -> None:
+        async with plugged(sqlite_url, tmp_path, "", [PLUGIN]) as (gateway, package, publisher):
+            other = await publisher.bring(gateway, "", [strict], schemas={"strict": schema}, version="2.0.0")
+            binding = await bind(gateway, package, secrets=KEY)
+            await bind(gateway, other, "strict")
+            with pytest.raises(GatewayError) as caught:
+                await gateway.invocations.begin(work(export="strict"))
+            assert (caught.value.status, caught.value.code) == (422, "invocation.invalid_input")
+            with pytest.raises(GatewayError) as caught:
+                await gateway.invocations.begin(work(export="none"))
+            assert caught.value.code == "binding.not_found"
+            for wrong in ({"org_id": "org_2"}, {"project_id": "proj_2"}):
+                with pytest.raises(GatewayError) as caught:
+                    await gateway.invocations.invoke(work(binding_id=binding.id, **wrong))
+                assert caught.value.code == "binding.not_found"
+            await gateway.secrets.delete(OPERATOR, SecretScope("org_1"), "key")
+            with pytest.raises(GatewayError) as caught:
+                await gateway.invocations.invoke(work())
+            assert (caught.value.status, caught.value.code) == (409, "binding.secret_not_found")
+            stranger = Principal("key", "org_2", role="admin")
+            assert (await gateway.invocations.page(stranger, Page(), Wanted({}))).items == ()
+            with pytest.raises(GatewayError) as caught:
+                await gateway.invocations.page(stranger, Page(), Wanted({}), "org_1")
+            assert caught.value.status == 404
+
+    run(main)
+
+
+def test_a_gateway_that_stops_calls_off_what_runs_and_writes_down_how_it_ended(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with plugged(sqlite_url, tmp_path, WAITS) as (gateway, package, _):
+            await bind(gateway, package, secrets=KEY)
+            begun = await gateway.invocations.begin(work())
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            found = await gateway.invocations.get(OPERATOR, begun.invocation_id)
+            assert (found.status, found.status_reason) == ("cancelled", "host_shutdown")
+
+    run(main)

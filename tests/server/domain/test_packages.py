@@ -1,0 +1,207 @@
+"""Packages: whose they are, what they are worth, and that a version is released once."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import socket
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from plugbay.host.config.config import Config, NetworkConfig
+from plugbay.host.host import Host
+from plugbay.packages.connection import Connection
+from plugbay.packages.reference import parse
+from plugbay.packages.registry import push
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.principal import OPERATOR, Principal
+from plugbay.server.domain.settings import GatewaySettings
+from plugbay.store.pages import Page
+from tests.packages import lying_registry
+from tests.packages.lying_registry import Answer
+from tests.packages.registry_server import serve
+from tests.support.clocks import TurnedClock
+from tests.support.gateways import gateway_at
+from tests.support.loops import Run
+from tests.support.packaged import Publisher
+from tests.support.requirements import requirement
+from tests.support.vai import export
+
+ADMIN = Principal("key", "org_1", role="admin", key_id="key_1")
+STRANGER = Principal("key", "org_2", role="admin", key_id="key_2")
+
+
+@requirement("vai:control-package-immutable")
+def test_the_same_package_twice_is_one_row_and_other_contents_are_a_conflict(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    clock = TurnedClock()
+
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path, clock=clock) as gateway:
+            publisher = Publisher(tmp_path, tmp_path)
+            packed = publisher.pack()
+            row, new = await gateway.packages.upload(OPERATOR, packed.path, publisher.sign(packed))
+            assert new and (row.status, row.signature_status, row.org_id) == ("available", "verified", None)
+            assert row.digest == packed.digest and row.manifest["exports"][0]["id"] == "t"
+            again, new = await gateway.packages.upload(OPERATOR, packed.path, publisher.sign(packed))
+            assert (again, new) == (row, False)
+            other = publisher.pack(exports=[export("u")])
+            with pytest.raises(GatewayError) as caught:
+                await gateway.packages.upload(OPERATOR, other.path, publisher.sign(other))
+            assert (caught.value.status, caught.value.code) == (409, "package.version_conflict")
+            clock.turn(1)
+            own, new = await gateway.packages.upload(ADMIN, other.path, publisher.sign(other))
+            assert new and own.org_id == "org_1"  # another owner's version is another package
+
+            async def seen(caller: Principal, **wanted: str) -> list[str]:
+                part = await gateway.packages.page(caller, Page(), **wanted)
+                return [item.id for item in part.items]
+
+            assert await seen(ADMIN) == [own.id, row.id] and await seen(STRANGER) == [row.id]
+            assert await seen(ADMIN, version="2.0.0") == [] and await seen(OPERATOR, package_id="acme/p") != []
+            assert await gateway.packages.get(STRANGER, row.id) == row
+            for id in (own.id, "pkg_none"):
+                with pytest.raises(GatewayError) as caught:
+                    await gateway.packages.get(STRANGER, id)
+                assert caught.value.code == "package.not_found"
+            async with gateway.database.reading() as tx:
+                assert await gateway.packages.usable_by(tx, "org_1", "acme/p", "1.0.0") == own
+                assert await gateway.packages.usable_by(tx, "org_2", "acme/p", "1.0.0") == row
+
+    run(main)
+
+
+@requirement("vai:control-package-signature")
+def test_without_a_signature_that_counts_a_package_is_quarantined_until_it_has_one(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, clock=TurnedClock()) as gateway:
+            publisher, stranger = Publisher(tmp_path, tmp_path), Publisher(tmp_path / "s", tmp_path)
+            packed = publisher.pack()
+            row, _ = await gateway.packages.upload(OPERATOR, packed.path)
+            assert (row.status, row.signature_status, row.key_id) == ("quarantined", "missing", None)
+            judged, new = await gateway.packages.upload(OPERATOR, packed.path, stranger.sign(packed))
+            assert not new and judged.signature_status == "untrusted" and judged.status == "quarantined"
+            judged, _ = await gateway.packages.upload(OPERATOR, packed.path, publisher.sign(packed))
+            assert judged == replace(row, status="available", signature_status="verified", key_id=publisher.key_id)
+            assert (await gateway.packages.upload(OPERATOR, packed.path))[0] == judged  # and keeps it
+            with pytest.raises(GatewayError) as caught:
+                await gateway.packages.upload(OPERATOR, packed.path, publisher.sign(publisher.pack(version="2.0.0")))
+            assert (caught.value.status, caught.value.code) == (422, "package.identity_mismatch")
+
+    (tmp_path / "s").mkdir()
+    run(main)
+
+
+def test_an_operator_may_do_without_signatures(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        settings = GatewaySettings(tmp_path, require_signature=False)
+        async with gateway_at(sqlite_url, tmp_path, settings=settings) as gateway:
+            row, _ = await gateway.packages.upload(OPERATOR, Publisher(tmp_path, tmp_path).pack().path)
+            assert (row.status, row.signature_status) == ("available", "missing")
+
+    run(main)
+
+
+def test_what_is_no_package_is_refused_with_a_code_of_its_own(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    def archive(files: dict[str, bytes]) -> Path:
+        path = tmp_path / "made.tar.gz"
+        with tarfile.open(path, "w:gz") as tar:
+            for name, data in files.items():
+                header = tarfile.TarInfo(name)
+                header.size = len(data)
+                tar.addfile(header, io.BytesIO(data))
+        return path
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, clock=TurnedClock()) as gateway:
+            rubbish = tmp_path / "rubbish.tar.gz"
+            rubbish.write_bytes(b"no archive")
+            with pytest.raises(GatewayError) as caught:
+                await gateway.packages.upload(OPERATOR, rubbish)
+            assert (caught.value.status, caught.value.code) == (422, "package.bad_archive")
+            with pytest.raises(GatewayError) as caught:
+                await gateway.packages.upload(OPERATOR, archive({"vai-plugin.toml": b'api_version = "vai.plugin.v2"'}))
+            assert caught.value.status == 422 and caught.value.code.startswith("manifest.")
+            assert len(caught.value.details["problems"]) > 1
+            for source, code in (
+                ("nowhere", "package.invalid_source"),
+                ("oci://localhost:1/acme/p:1.0.0", "package.unpinned_source"),
+                (f"oci://localhost:1/acme/p@sha256:{'0' * 64}", "package.registry_failed"),
+            ):
+                with pytest.raises(GatewayError) as caught:
+                    await gateway.packages.pull(OPERATOR, source)
+                assert caught.value.code == code
+
+    run(main)
+
+
+@requirement("vai:control-package-source")
+def test_a_package_comes_from_a_registry_by_its_digest(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    publisher = Publisher(tmp_path, tmp_path)
+    packed = publisher.pack()
+    packed.path.with_name(packed.path.name + ".signature.json").write_bytes(publisher.sign(packed))
+
+    async def main() -> None:
+        settings = GatewaySettings(tmp_path, plain_http=True)
+        host = Host([], Config(network=NetworkConfig(allow_private=[registry])))
+        async with gateway_at(sqlite_url, tmp_path, settings=settings, host=host) as gateway:
+            row, new = await gateway.packages.pull(OPERATOR, str(pushed.reference))
+            assert new and row.status == "available" and row.source == str(pushed.reference)
+            assert row.digest == packed.digest
+
+    with serve(tmp_path / "registry") as registry:
+        reference = parse(f"oci://{registry}/acme/p:1.0.0")
+        with Connection(reference, plain_http=True, actions="pull,push") as connection:
+            pushed = push(connection, reference, packed.path, {})
+        run(main)
+
+
+DIGEST = f"sha256:{'0' * 64}"
+PLACE = f"/v2/acme/p/manifests/{DIGEST}"
+SECRET = json.dumps({"errors": [{"code": "INTERNAL", "message": "the inner secret"}]}).encode()
+
+
+async def told(gateway: Gateway, address: str) -> tuple[int, str, str]:
+    """Status, code and words for a package at this address, the address itself left out."""
+    with pytest.raises(GatewayError) as caught:
+        await gateway.packages.pull(ADMIN, f"oci://{address}/acme/p@{DIGEST}")
+    error = caught.value
+    assert error.details == {} and "secret" not in error.message
+    return error.status, error.code, error.message.replace(address, "ADDRESS")
+
+
+@requirement("vai:control-package-source")
+def test_who_imports_a_package_learns_nothing_of_what_listens_on_this_machine_or_its_network(
+    sqlite_url: str, tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        settings = GatewaySettings(tmp_path, plain_http=True)
+        async with gateway_at(sqlite_url, tmp_path, settings=settings) as gateway:
+            places = [web, silent, absent, "169.254.169.254:80", "10.255.255.1:22", "localhost:1", "nowhere.invalid"]
+            answers = {await told(gateway, place) for place in places}
+            assert len(answers) == 1 and {answer[:2] for answer in answers} == {(503, "package.registry_failed")}
+            assert seen == [], "nobody was connected to"
+            reasons = " ".join(str(getattr(record, "reason", "")) for record in caplog.records)
+            assert "loopback" in reasons and f'allow_private = ["{web}"]' in reasons, "the operator's log has it"
+        host = Host([], Config(network=NetworkConfig(allow_private=[web, absent])))
+        async with gateway_at(sqlite_url, tmp_path, settings=settings, host=host) as gateway:
+            assert {await told(gateway, place) for place in (web, absent, silent)} == answers
+            assert [request.path for request in seen] == [PLACE], "the operator has opened this one"
+
+    caplog.set_level(logging.WARNING, "plugbay.server.domain")
+    with (
+        lying_registry.serve({PLACE: Answer(SECRET, 500)}) as (web, seen),
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.socket() as bound,
+    ):
+        bound.bind(("127.0.0.1", 0))  # and nobody listens
+        silent, absent = (f"127.0.0.1:{each.getsockname()[1]}" for each in (listener, bound))
+        run(main)

@@ -1,0 +1,106 @@
+"""Policies narrow, and never widen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugbay.contracts.vai.permissions import SCOPES
+from plugbay.host.invocations.context import CLASSES
+from plugbay.model.spec import Export
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.policy import Policy, document, effective, narrowest, parsed, widened
+from tests.support.requirements import requirement
+
+
+def tool(network: str = "egress", scopes: tuple[str, ...] = ("runs:read", "chains:read"), **facts: Any) -> Export:
+    asked = {"network": network, "filesystem": "scratch", "gateway_api_scopes": scopes, "secret_slots": ["key"]}
+    usual = {"execution_class": "worker", "timeout_ms": 20_000, "permissions": asked}
+    return Export("tool", "t", facts={**usual, **facts})
+
+
+POLICIES = st.builds(
+    Policy,
+    timeout_ms=st.none() | st.integers(1, 10_000),
+    network=st.none() | st.sampled_from(["none", "egress"]),
+    egress_domains=st.none() | st.frozensets(st.sampled_from(["a.example", "b.example"])),
+    gateway_api_scopes=st.none() | st.frozensets(st.sampled_from(SCOPES)),
+    execution_class=st.none() | st.sampled_from(CLASSES),
+    max_concurrency=st.none() | st.integers(1, 10),
+)
+
+
+@requirement("vai:control-policy-narrows")
+@given(POLICIES, POLICIES, st.none() | st.frozensets(st.sampled_from(SCOPES)))
+def test_whatever_policies_say_nobody_gets_more_than_each_of_them_and_the_manifest_and_the_caller_allow(
+    org: Policy, binding: Policy, caller: frozenset[str] | None
+) -> None:
+    export, together = tool(), narrowest(org, binding)
+    got = effective(export, together, caller)
+    for alone in (Policy(), org, binding):
+        assert set(got.gateway_api_scopes) <= set(effective(export, alone).gateway_api_scopes)
+        assert got.network == "none" or effective(export, alone).network == "egress"
+    assert caller is None or set(got.gateway_api_scopes) <= caller
+    for name in ("timeout_ms", "max_concurrency"):
+        said = [value for value in (getattr(org, name), getattr(binding, name)) if value is not None]
+        assert getattr(together, name) == min(said, default=None)
+    for domains in (org.egress_domains, binding.egress_domains):
+        assert domains is None or (together.egress_domains is not None and together.egress_domains <= domains)
+    classes = [name for name in (org.execution_class, binding.execution_class) if name]
+    assert together.execution_class == max(classes, key=CLASSES.index, default=None)
+
+
+@requirement("vai:control-policy-narrows")
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"network": "egress"}, "network"),
+        ({"egress_domains": ["a.example"]}, "egress_domains"),
+        ({"gateway_api_scopes": ["runs:write"]}, "gateway_api_scopes"),
+        ({"execution_class": "inline"}, "execution_class"),
+        ({"timeout_ms": 20_001}, "timeout_ms"),
+    ],
+)
+def test_a_policy_that_asks_for_more_than_the_manifest_is_told_where(said: dict[str, Any], field: str) -> None:
+    offline = tool("none", ())
+    assert [name for name, _ in widened(parsed(document(said)), offline)] == [field]
+
+
+def test_a_policy_that_narrows_everything_widens_nothing() -> None:
+    said = {
+        "network": "none",
+        "gateway_api_scopes": ["runs:read"],
+        "execution_class": "isolated",
+        "timeout_ms": 1,
+        "max_concurrency": 1,
+    }
+    policy = parsed(document(said))
+    assert widened(policy, tool()) == [] and effective(tool(), policy).gateway_api_scopes == ()
+    assert policy.for_host().timeout_ms == 1 and policy.for_host().gateway_api_scopes == ("runs:read",)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"netwrok": "none"},
+        {"network": "all"},
+        {"timeout_ms": 0},
+        {"timeout_ms": True},
+        {"egress_domains": ["not a host"]},
+        {"gateway_api_scopes": ["all:write"]},
+        {"max_concurrency": "4"},
+    ],
+)
+def test_what_no_policy_says_is_refused(said: dict[str, Any]) -> None:
+    with pytest.raises(GatewayError) as caught:
+        document(said)
+    assert (caught.value.code, caught.value.status) == ("policy.invalid", 422)
+    assert caught.value.details["problems"][0]["path"].startswith(next(iter(said)))
+
+
+def test_hosts_are_compared_in_their_usual_form_and_what_is_unknown_narrows_nothing() -> None:
+    assert document({"egress_domains": ["API.Example"], "network": None}) == {"egress_domains": ["api.example"]}
+    assert parsed({"of_tomorrow": 1}) == Policy() == narrowest()

@@ -1,0 +1,308 @@
+"""Runs: started, driven, stopped, and closed exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.run_requests import Wanted
+from plugbay.server.domain.runs import Asked
+from plugbay.store import events as event_rows
+from plugbay.store import runs as rows
+from plugbay.store.pages import Page
+from plugbay.store.rows import EVERYBODY
+from tests.support.conversing import (
+    CALLER,
+    STRANGER,
+    ScriptedWorkers,
+    Talk,
+    calls,
+    conversing,
+    delegated,
+    result_of,
+    says,
+    stuck,
+)
+from tests.support.loops import Run as RunLoop
+from tests.support.patience import until
+from tests.support.requirements import requirement
+
+
+async def happened(talk: Talk) -> list[str]:
+    async with talk.database.reading() as tx:
+        return [event.type for event in (await event_rows.page(tx, Page(), EVERYBODY)).items]
+
+
+@requirement("vai:control-run-completes")
+def test_a_run_ends_with_the_models_answer_in_the_chain(run: RunLoop, database_url: str) -> None:
+    async def story() -> None:
+        async with conversing(database_url, says("Lima is sunny")) as talk:
+            chain = await talk.chain()
+            done = await talk.answered("how is Lima?", chain)
+            assert (done.status, done.stop_reason, done.error) == ("completed", "end_turn", None)
+            assert (done.input_tokens, done.output_tokens, done.turn_count) == (10, 5, 1)
+            kinds = [block["kind"] for block in await talk.blocks(chain.id)]
+            assert kinds == ["input", "response"]
+            after = await talk.conversations.chains.get(CALLER, chain.id)
+            assert (after.status, after.block_count) == ("idle", 2)
+            assert after.chain_version > chain.chain_version
+            assert await happened(talk) == ["run.completed"]
+
+    run(story)
+
+
+@requirement("vai:control-run-one-at-a-time")
+def test_a_chain_has_one_run_at_a_time(run: RunLoop, database_url: str) -> None:
+    async def story() -> None:
+        async with conversing(database_url, stuck()) as talk:
+            chain = await talk.chain()
+            first = await talk.begun("one", chain)
+            with pytest.raises(GatewayError) as refused:
+                await talk.begun("two", chain)
+            assert (refused.value.code, refused.value.status) == ("chain.attach_conflict", 409)
+            assert len(await talk.blocks(chain.id)) == 1, "what the refused run brought is not in the chain"
+            await talk.conversations.runs.cancel(CALLER, first.id)
+            assert (await talk.ended(first)).status == "cancelled"
+
+    run(story)
+
+
+def test_of_two_that_come_at_the_same_moment_one_is_refused(run: RunLoop, database_url: str) -> None:
+    async def story() -> None:
+        async with conversing(database_url, stuck()) as talk:
+            chain = await talk.chain()
+            ends = await asyncio.gather(*(talk.begun("now", chain) for _ in range(4)), return_exceptions=True)
+            refused = [end for end in ends if isinstance(end, GatewayError)]
+            assert [error.code for error in refused] == ["chain.attach_conflict"] * 3
+
+    run(story)
+
+
+@requirement("vai:control-run-cancel")
+def test_a_cancelled_run_leaves_nothing_of_its_turn(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, stuck()) as talk:
+            begun = await talk.begun("go on")
+            await until(lambda: bool(talk.server.seen))
+            await talk.conversations.runs.cancel(CALLER, begun.id)
+            done = await talk.ended(begun)
+            assert (done.status, done.stop_reason) == ("cancelled", "cancelled")
+            assert [block["kind"] for block in await talk.blocks(done.chain_id)] == ["input"]
+            assert await happened(talk) == ["run.cancelled"]
+            again = await talk.conversations.runs.cancel(CALLER, begun.id)
+            assert again == done
+
+    run(story)
+
+
+@requirement("vai:control-run-timeout")
+def test_a_run_that_takes_too_long_is_timed_out(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, stuck()) as talk:
+            done = await talk.answered("hurry", wanted=Wanted(limits={"timeout_ms": 50}))
+            assert (done.status, done.stop_reason) == ("timed_out", "timeout")
+            assert await happened(talk) == ["run.failed"]
+
+    run(story)
+
+
+def test_a_model_that_fails_fails_the_run(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        from tests.support.openai_server import as_json
+
+        async with conversing(sqlite_url, as_json({"error": {"message": "no"}}, 500)) as talk:
+            done = await talk.answered("hello")
+            assert (done.status, done.stop_reason) == ("failed", "error")
+            assert done.error is not None and done.error["code"].startswith("model.")
+
+    run(story)
+
+
+@requirement("vai:control-run-restart")
+def test_a_run_that_was_at_work_when_its_gateway_died_is_closed_by_the_next(run: RunLoop, database_url: str) -> None:
+    async def story() -> None:
+        async with conversing(database_url, stuck()) as talk:
+            begun = await talk.begun("go on")
+            await until(lambda: bool(talk.server.seen))
+            async with conversing(database_url) as next_talk:
+                done = await next_talk.conversations.runs.get(CALLER, begun.id)
+                assert (done.status, done.stop_reason) == ("failed", "error")
+                assert done.error is not None and done.error["code"] == "run.host_restarted"
+                chain = await next_talk.conversations.chains.get(CALLER, begun.chain_id)
+                assert chain.status == "idle"
+                assert await happened(next_talk) == ["run.failed"]
+            await talk.conversations.runs.cancel(CALLER, begun.id)
+        async with conversing(database_url) as later:
+            assert (await later.conversations.runs.get(CALLER, begun.id)).status == "failed", "it ends once"
+            assert await happened(later) == ["run.failed"]
+
+    run(story)
+
+
+@requirement("vai:control-run-regenerate")
+def test_regenerating_leaves_the_first_answer_where_it_is(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, says("one"), says("two")) as talk:
+            first = await talk.answered("think")
+            before = await talk.conversations.chains.get(CALLER, first.chain_id)
+            again = await talk.ended(await talk.conversations.runs.regenerate(CALLER, first.id, Asked()))
+            assert (again.status, again.rerun_of_run_id) == ("completed", first.id)
+            assert again.chain_id != first.chain_id
+            assert [block["content"][0]["text"] for block in await talk.blocks(again.chain_id)] == ["think", "two"]
+            after = await talk.conversations.chains.get(CALLER, first.chain_id)
+            assert (after.digest, after.block_count) == (before.digest, before.block_count)
+
+    run(story)
+
+
+def test_a_run_that_has_not_ended_cannot_be_done_again(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, stuck()) as talk:
+            begun = await talk.begun("wait")
+            with pytest.raises(GatewayError) as refused:
+                await talk.conversations.runs.regenerate(CALLER, begun.id, Asked())
+            assert refused.value.code == "run.not_ended"
+
+    run(story)
+
+
+def test_there_must_be_something_to_answer(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            chain = await talk.chain()
+            for blocks in ([], [{"kind": "system", "content": [{"type": "text", "text": "be kind"}]}]):
+                with pytest.raises(GatewayError) as refused:
+                    await talk.conversations.runs.create(CALLER, chain.id, Asked(blocks=blocks))
+                assert refused.value.code == "run.nothing_to_answer"
+            assert await talk.blocks(chain.id) == [], "a refused run brings nothing"
+            seeded = await talk.chain("a question")
+            done = await talk.ended(await talk.conversations.runs.create(CALLER, seeded.id, Asked()))
+            assert done.status == "completed"
+
+    run(story)
+
+
+def test_a_closed_chain_has_no_runs(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            chain = await talk.chain()
+            await talk.conversations.chains.change(CALLER, chain.id, status="closed")
+            with pytest.raises(GatewayError) as refused:
+                await talk.begun("hello", chain)
+            assert refused.value.code == "chain.closed"
+
+    run(story)
+
+
+@requirement("vai:control-cross-tenant")
+def test_another_orgs_runs_are_not_there(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            done = await talk.answered("mine")
+            runs = talk.conversations.runs
+            for ask in (runs.get, runs.cancel, runs.timeline, runs.effective_request):
+                with pytest.raises(GatewayError) as refused:
+                    await ask(STRANGER, done.id)
+                assert refused.value.status == 404
+            assert (await runs.page(STRANGER, Page())).items == ()
+            assert [item.id for item in (await runs.page(CALLER, Page())).items] == [done.id]
+
+    run(story)
+
+
+@requirement("vai:control-run-own")
+def test_a_plugin_that_may_only_write_sees_the_runs_it_made(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            others = await talk.answered("theirs")
+            chain = await talk.chain()
+            plugin = delegated(["runs:write"], session_id=chain.session_id, export_kind="hook", execution_id="del_0")
+            blocks = [{"kind": "input", "content": [{"type": "text", "text": "mine"}]}]
+            mine = await talk.conversations.runs.create(plugin, chain.id, Asked(blocks=blocks))
+            await talk.ended(mine)
+            assert (await talk.conversations.runs.get(plugin, mine.id)).invocation_id == "inv_1"
+            with pytest.raises(GatewayError) as refused:
+                await talk.conversations.runs.get(plugin, others.id)
+            assert refused.value.status == 404, "another session is not there at all"
+            theirs = await talk.answered("again", chain)
+            with pytest.raises(GatewayError) as refused:
+                await talk.conversations.runs.get(plugin, theirs.id)
+            assert (refused.value.status, refused.value.details) == (403, {"required": ["runs:read"]})
+            with pytest.raises(GatewayError):
+                await talk.conversations.runs.cancel(plugin, theirs.id)
+            assert [item.id for item in (await talk.conversations.runs.page(plugin, Page())).items] == [mine.id]
+
+    run(story)
+
+
+def test_the_timeline_tells_what_happened_in_order(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        workers = ScriptedWorkers()
+
+        async def answer(job: object) -> dict[str, object]:
+            return result_of("42")
+
+        workers.bind("tool", "sums", answer)
+        async with conversing(sqlite_url, calls(("sums", {"a": 1})), says("42"), workers=workers) as talk:
+            done = await talk.answered("add")
+            _, events, tools = await talk.conversations.runs.timeline(CALLER, done.id)
+            assert [event.type for event in events] == [
+                "run.queued",
+                "run.started",
+                "tool.finished",
+                "turn.completed",
+                "run.completed",
+            ]
+            assert [(tool.name, tool.status, tool.execution_outcome) for tool in tools] == [
+                ("sums", "succeeded", "known")
+            ]
+            later = (await talk.conversations.runs.timeline(CALLER, done.id, after=4))[1]
+            assert [event.type for event in later] == ["run.completed"]
+
+    run(story)
+
+
+def test_the_effective_request_is_what_the_model_was_asked(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            done = await talk.answered("hello", wanted=Wanted(temperature=0.1, limits={"max_tokens": 7}))
+            said = await talk.conversations.runs.effective_request(CALLER, done.id)
+            assert (said["provider"], said["model"], said["temperature"], said["max_tokens"]) == ("local", "m", 0.1, 7)
+            assert said["messages"] == [{"role": "user", "content": "hello"}]
+            assert talk.server.seen[0].body["messages"] == said["messages"]
+
+    run(story)
+
+
+def test_stopping_the_gateway_closes_what_runs(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, stuck()) as talk:
+            begun = await talk.begun("go on")
+            await until(lambda: bool(talk.server.seen))
+        async with conversing(sqlite_url) as talk:
+            async with talk.database.reading() as tx:
+                assert await rows.unended(tx) == []
+            done = await talk.conversations.runs.get(CALLER, begun.id)
+            assert done.error == {"code": "run.cancelled", "message": "host_shutdown"}
+
+    run(story)
+
+
+@requirement("vai:control-run-regenerate")
+def test_a_plugin_that_has_a_run_done_again_lends_it_no_more_than_it_has(run: RunLoop, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            first = await talk.answered("think")
+            assert first.request["scopes"] is None, "a person's run has no limits"
+            plugin = delegated(["runs:write", "runs:read"], session_id=first.session_id)
+            again = await talk.conversations.runs.regenerate(plugin, first.id, Asked())
+            assert list(again.request["scopes"]) == ["runs:read", "runs:write"]
+            await talk.ended(again)
+            less = delegated(["runs:read", "chains:read"], session_id=first.session_id)
+            third = await talk.conversations.runs.regenerate(less, again.id, Asked())
+            assert list(third.request["scopes"]) == ["runs:read"]
+            await talk.ended(third)
+
+    run(story)
