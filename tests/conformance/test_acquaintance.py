@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from plugbay.conformance.acquaintance import hello_of
-from plugbay.conformance.canaries import FOLDER
 from plugbay.conformance.dialects import dialect
 from plugbay.model.spec import PluginSpec
 from plugbay.process.child import Spawner
+from tests.support.canaries import PROGRAMS
 from tests.support.requirements import requirement
 
-CANARY = FOLDER / "mcp" / "canaries"
+CANARY = PROGRAMS / "mcp"
 
 
 def hello(folder: Path, *command: str) -> Mapping[str, Any] | None:

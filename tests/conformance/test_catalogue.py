@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import re
 import runpy
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from plugbay.conformance.canaries import VAI_EXPORTS
 from plugbay.conformance.catalogue import BENCHES, COUNTS, FOLDER, INTERPRETERS, Entry, load_catalog, prepare
 from plugbay.conformance.host_runner import VERDICTS
 from plugbay.conformance.programs import vai_manifest
@@ -23,6 +25,7 @@ from plugbay.contracts.nexo import manifest as nexo_manifest
 from plugbay.contracts.rune.manifest import FILE_NAME, parse
 from plugbay.host.discovery.folders import discover
 from plugbay.model.errors import CODES
+from tests.support.canaries import VAI_EXPORTS
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 
@@ -67,34 +70,35 @@ def test_no_two_entries_share_a_name(contract: str) -> None:
     assert len(names) == len(set(names))
 
 
-PROGRAMS = [
-    *sorted(RUNE.glob("*.sh")),
-    *sorted(RUNE.glob("*.py")),
-    *sorted(NEXO.glob("*.py")),
-    *sorted(KAGED.glob("*.py")),
-    *sorted(AINB.glob("*.py")),
-]
+CASES = """
+import json, sys
+sys.path.insert(0, sys.argv.pop(1))
+import plugin
+print(json.dumps(sorted(plugin.CASES)))
+"""
 
 
-@exhaustive
-@pytest.mark.parametrize(
-    "path", [path for path in PROGRAMS if path.name != "child.py"], ids=lambda path: f"{path.parent.name}_{path.name}"
-)
-def test_a_bad_plugin_opens_by_saying_what_it_does_wrong_and_what_must_come_of_it(path: Path) -> None:
-    head = "\n".join(path.read_text("utf-8").splitlines()[:4])
-    outcome = "|".join(
-        (
-            *VERDICTS,
-            "accepted",
-            "plugin's own error",
-            "positive control",
-            "recorded as",
-            "not executable",
-            "execute bit",
-            *("invalid_input", "unavailable", "quarantined", "plugin_error", "frame_too_large"),
-        )
+@requirement("nexo:kit-catalogue", "kaged:kit-catalogue", "ainb:kit-catalogue", "vai:kit-catalogue")
+@pytest.mark.parametrize("contract", sorted(BENCHES))
+def test_every_case_of_a_program_has_an_entry_and_every_entry_its_case(contract: str) -> None:
+    entries = load_catalog(contract)
+    done = subprocess.run(
+        [sys.executable, "-S", "-B", "-c", CASES, FOLDER / contract],
+        env={"PLUGIN_MANIFEST": BENCHES["vai"].manifest(VAI_CATALOG[0])},
+        capture_output=True,
+        check=True,
     )
-    assert re.search(outcome, head), head
+    assert set(json.loads(done.stdout)) == {entry.kind for entry in entries if entry.file == "plugin.py"}
+
+
+def test_every_case_of_the_script_of_rune_has_an_entry_and_every_entry_its_case() -> None:
+    script = (RUNE / "plugin.sh").read_text("utf-8")
+    patterns = {
+        name for found in re.findall(r"^ *([\w|* \[!\]\\\n]+)\)", script, re.M) for name in re.split(r"[\s|\\]+", found)
+    }
+    kinds = {entry.kind for entry in CATALOG if entry.file == "plugin.sh"}
+    assert [kind for kind in kinds if kind not in patterns] == []
+    assert [name for name in patterns - {""} if not fnmatch.filter(kinds, name)] == []
 
 
 @exhaustive
@@ -146,7 +150,7 @@ def test_an_entry_of_ainb_becomes_a_folder_whose_manifest_is_right(entry: Entry,
     assert spec.id == entry.plugin_id == root.name
     assert entry.tool.rpartition("/")[2] in [export.name for export in spec.exports]
     assert os.access(spec.command[0], os.X_OK)
-    assert f"KIND={entry.kind or chr(39) * 2}\n" in Path(spec.command[0]).read_text("utf-8")
+    assert Path(spec.command[0]).read_text("utf-8").endswith(f"plugin.py {entry.kind}\n")
 
 
 AINB_SUBJECTS = (
@@ -160,16 +164,6 @@ def test_everything_of_ainb_that_a_plugin_can_break_has_an_entry() -> None:
     assert {entry.row for entry in AINB_CATALOG} == set(AINB_SUBJECTS)
 
 
-@requirement("ainb:kit-catalogue")
-@pytest.mark.parametrize("path", sorted(AINB.glob("*.py")), ids=lambda path: path.name)
-def test_whatever_a_plugin_of_ainb_can_do_wrong_it_is_asked_to_do(path: Path) -> None:
-    source = path.read_text("utf-8")
-    known = {*re.findall(r'^    "(\w+)": ', source, re.MULTILINE), *re.findall(r'KIND [!=]= "(\w+)"', source)}
-    asked = {entry.kind for entry in AINB_CATALOG if entry.file == path.name}
-    assert known - asked == set()
-    assert all(kind in source for kind in asked)
-
-
 @exhaustive
 @pytest.mark.parametrize("entry", VAI_CATALOG, ids=lambda entry: entry.name)
 def test_an_entry_of_vai_becomes_a_folder_whose_manifest_is_right(entry: Entry, tmp_path: Path) -> None:
@@ -178,7 +172,7 @@ def test_an_entry_of_vai_becomes_a_folder_whose_manifest_is_right(entry: Entry, 
     assert [problem for problem in found.problems if problem.severity == "error"] == []
     assert found.spec.id == entry.plugin_id
     assert entry.tool in [export.name for export in found.spec.exports]
-    assert found.spec.command[3:] == (entry.file, *([entry.kind] if entry.kind else []))
+    assert found.spec.command[3:] == (entry.file, entry.kind)
 
 
 VAI_SUBJECTS = (
@@ -192,16 +186,6 @@ def test_everything_of_vai_that_a_plugin_can_break_has_an_entry() -> None:
     assert {entry.row for entry in VAI_CATALOG} == set(VAI_SUBJECTS)
 
 
-@requirement("vai:kit-catalogue")
-@pytest.mark.parametrize("path", sorted(VAI.glob("*.py")), ids=lambda path: path.name)
-def test_whatever_a_plugin_of_vai_can_do_wrong_it_is_asked_to_do(path: Path) -> None:
-    source = path.read_text("utf-8")
-    known = {*re.findall(r'^    "(\w+)": ', source, re.MULTILINE), *re.findall(r'KIND [!=]= "(\w+)"', source)}
-    known |= set(re.findall(r'^        "(\w+)": lambda', source, re.MULTILINE))
-    asked = {entry.kind for entry in VAI_CATALOG if entry.file == path.name}
-    assert known == asked - {""}
-
-
 SUBJECTS = (
     "initialize capabilities messages errors notifications hooks roles health.check storage shutdown context".split()
 )
@@ -210,14 +194,6 @@ SUBJECTS = (
 @requirement("kaged:kit-catalogue")
 def test_everything_of_kaged_that_a_child_can_break_has_an_entry() -> None:
     assert {entry.row for entry in KAGED_CATALOG if not entry.row.startswith("bad.")} == set(SUBJECTS)
-
-
-@requirement("kaged:kit-catalogue")
-@pytest.mark.parametrize("path", sorted(KAGED.glob("*.py")), ids=lambda path: path.name)
-def test_whatever_a_child_of_kaged_can_do_wrong_it_is_asked_to_do(path: Path) -> None:
-    known = {kind for line in path.read_text("utf-8").splitlines() for kind in re.findall(r'^    "(\w+)": ', line)}
-    asked = {entry.manifest.get("env", {}).get("KIND") for entry in KAGED_CATALOG if entry.file == path.name}
-    assert known - asked <= (known if path.name == "child.py" else set())
 
 
 SECTIONS = "1 3 4.1 4.1.1 4.2 5 5.2 5.3 5.4 5.t 5.w 5.x 5.y 5.z 6 7 8".split()
@@ -231,9 +207,7 @@ def test_every_section_of_nexo_that_a_child_can_break_has_an_entry() -> None:
 @requirement("nexo:kit-error-bands")
 def test_every_error_code_of_nexo_is_answered_by_somebody() -> None:
     bands = {*range(-33405, -33400), *range(-33005, -33000), *range(-33105, -33100), *range(-33304, -33300)}
-    told = {
-        entry.expect.failure["detail"]["plugin_code"] for entry in NEXO_CATALOG if entry.file == "error_of_choice.py"
-    }
+    told = {entry.expect.failure["detail"]["plugin_code"] for entry in NEXO_CATALOG if entry.kind == "error_of_choice"}
     assert told > bands
 
 
@@ -269,10 +243,10 @@ def test_whoever_expects_more_than_the_end_of_a_call_needs_to_visit_the_plugin(c
 
 def test_a_script_is_handed_to_its_interpreter(tmp_path: Path) -> None:
     by_name = {entry.name: entry for entry in CATALOG}
-    for name, file in (("good", "good.sh"), ("deep_json", "deep_json.py")):
+    for name, file in (("good", "plugin.sh"), ("deep_json", "plugin.py")):
         root = prepare(by_name[name], tmp_path)
         process = json.loads((root / FILE_NAME).read_text("utf-8"))["process"]
-        assert [process["command"], *process["args"]] == [*INTERPRETERS[Path(file).suffix], file]
+        assert [process["command"], *process["args"]] == [*INTERPRETERS[Path(file).suffix], file, name]
 
 
 BASE = {"name": "x", "file": None, "row": "5.1", "what": "does it wrong", "expect": {"code": "timeout"}}

@@ -78,12 +78,18 @@ def test_the_good_one_answers_whoever_greets_it(contract: str, tmp_path: Path) -
     assert "good" in json.dumps(answer), "it says who it is"
 
 
-def test_a_bad_one_is_told_which_of_several_things_to_get_wrong() -> None:
-    for name, kind in (("kaged/initialize_other_api", "other_api"), ("ainb/header_text", "text")):
+def test_the_last_argument_of_a_command_names_the_case() -> None:
+    for name in (
+        "rune/silent_handshake",
+        "nexo/answer_late",
+        "kaged/hook_null",
+        "ainb/header_text",
+        "vai/hello_nobody",
+    ):
         command = named(name).command()
-        assert command is not None and command[1]["KIND"] == kind
-    command = named("vai/hello_nobody").command()
-    assert command is not None and command[0][-1] == "nobody"
+        assert command is not None and command[0][-1] == name.partition("/")[2]
+    command = named("rune/still_there_after_ok").command()
+    assert command is not None and command[0][-1] == "lingers_after_ok"
 
 
 @pytest.mark.parametrize(

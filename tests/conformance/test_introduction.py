@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.canaries import FOLDER
 from plugbay.conformance.introduction import NotIntroduced, introduced
 from plugbay.conformance.plugin_runner import run_conformance
 from plugbay.conformance.report import Status
 from tests.conformance import kaged_plugins, nexo_plugins, plugins
+from tests.support.canaries import PROGRAMS
 from tests.support.requirements import requirement
 
 
@@ -72,7 +72,7 @@ def test_a_program_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: py
 
 @requirement("mcp:kit-command")
 def test_a_server_of_mcp_is_known_by_its_command_and_says_the_rest_when_it_is_tried(tmp_path: Path) -> None:
-    folder = FOLDER / "mcp" / "canaries"
+    folder = PROGRAMS / "mcp"
     spec = introduced("mcp", (sys.executable, "-E", "-S", "canary.py"), folder)
     assert (spec.contract, spec.exports) == ("mcp", ())
     report = run_conformance(spec, only=["mcp.calls.result"])

@@ -15,7 +15,7 @@ from plugbay.contracts.ainb.manifest import parse
 def test_a_program_runs_the_file_beside_it_and_tells_it_what_to_do(tmp_path: Path) -> None:
     root = tmp_path / "a folder"
     root.mkdir()
-    (root / "file.py").write_text('import os\nprint(os.environ["KIND"])')
+    (root / "file.py").write_text("import sys\nprint(sys.argv[1])")
     install(root, "p", "file.py", "it's odd")
     done = subprocess.run([root / "p"], capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout == "it's odd\n"

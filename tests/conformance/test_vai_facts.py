@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.canaries import prepare_vai_canary
 from plugbay.conformance.vai_facts import HELLO, ODD, SECRET, about, facts
 from plugbay.host.discovery.folders import discover
 from plugbay.model.spec import Export, PluginSpec
+from tests.support.canaries import prepare_vai_canary
 
 PERMISSIONS = {"network": "none", "filesystem": "none", "secret_slots": []}
 

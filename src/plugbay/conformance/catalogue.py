@@ -117,15 +117,17 @@ class Entry(Strict):
 
     name: str
     file: str | None
-    """In the catalogue's folder; None when there is nothing to run."""
+    """The program, in the catalogue's folder; None when there is nothing to run."""
     row: str
     """Which rule it is about: of rune, `5.13` is row 13 of the table of situations; of nexo, the section; of others,
     the subject."""
     what: str
     """What the plugin does wrong."""
+    why: str = ""
+    """The rule of the contract behind the expectation."""
     expect: Expected
     kind: str = ""
-    """Which of several wrong things its file does, where the manifest has no other way to tell it."""
+    """The case of the program, given as its argument; the entry's name where the catalogue says nothing else."""
     executable: bool = False
     situation: Situation | None = None
     timeouts: dict[str, float] = {}
@@ -177,7 +179,7 @@ def load_catalog(contract: str, folder: Path = FOLDER) -> list[Entry]:
 
 def _completed(entry: dict[str, Any], bench: Bench) -> dict[str, Any]:
     manifest = {**bench.defaults.get("manifest", {}), **entry.get("manifest", {})}
-    return {**bench.defaults, **entry, "manifest": manifest}
+    return {"file": bench.program, "kind": entry["name"], **bench.defaults, **entry, "manifest": manifest}
 
 
 def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
@@ -200,8 +202,10 @@ class Bench:
 
     manifest_file: str
     manifest: Callable[[Entry], str]
+    program: str = "plugin.py"
+    """The program of an entry that names none."""
     helpers: tuple[str, ...] = ()
-    """Files that every plugin of the folder needs beside it."""
+    """Files that the program needs beside it."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """What an entry says that leaves it out."""
     program_inside: bool = False
@@ -222,16 +226,16 @@ def _rune_manifest(entry: Entry) -> str:
         "plugin_version": "1.0.0",
         "protocol_version": PROTOCOL,
         **{key: value for key, value in given.items() if key not in ("process", "tools")},
-        "process": {**_process(entry.file), **given.get("process", {})},
+        "process": {**_process(entry), **given.get("process", {})},
         "tools": tools,
     }
     return json.dumps(manifest, indent=2)
 
 
-def _process(file: str | None) -> dict[str, Any]:
-    if file is None:
+def _process(entry: Entry) -> dict[str, Any]:
+    if entry.file is None:
         return {"command": "plugbay-nothing-to-run", "args": []}
-    command, *args = *INTERPRETERS.get(Path(file).suffix, ()), file
+    command, *args = *INTERPRETERS.get(Path(entry.file).suffix, ()), entry.file, entry.kind
     return {"command": command, "args": args}
 
 
@@ -256,7 +260,8 @@ NEXO_PLUGIN: dict[str, Any] = {
 
 
 def _nexo_manifest(entry: Entry) -> str:
-    command = {"command": "python3", "args": ["-E", "-S", entry.file]}  # its own folder stays on the path, for helpers
+    # No -I: its own folder stays on the path, for `child`.
+    command = {"command": "python3", "args": ["-E", "-S", entry.file, entry.kind]}
     plugin = {**NEXO_PLUGIN, "entrypoint": command}
     for key, value in entry.manifest.items():
         base = plugin.get(key)
@@ -281,7 +286,7 @@ KAGED_PLUGIN: dict[str, Any] = {
 
 
 def _kaged_manifest(entry: Entry) -> str:
-    command = ["python3", "-E", "-S", str(entry.file)]
+    command = ["python3", "-E", "-S", str(entry.file), entry.kind]
     return json.dumps({**KAGED_PLUGIN, "command": command, **entry.manifest}, indent=2)  # JSON is YAML
 
 
@@ -334,25 +339,30 @@ def _vai_manifest(entry: Entry) -> str:
 SHARED = ("child.py", "../light_json.py")
 
 BENCHES = {
-    "rune": Bench(rune_manifest.FILE_NAME, _rune_manifest),
-    "nexo": Bench(nexo_manifest.FILE_NAME, _nexo_manifest, SHARED, {"tool": "bad_tool", "manifest": {"id": "bad"}}),
+    "rune": Bench(rune_manifest.FILE_NAME, _rune_manifest, "plugin.sh"),
+    "nexo": Bench(
+        nexo_manifest.FILE_NAME,
+        _nexo_manifest,
+        helpers=SHARED,
+        defaults={"tool": "bad_tool", "manifest": {"id": "bad"}},
+    ),
     "kaged": Bench(
         kaged_manifest.FILE_NAMES[0],
         _kaged_manifest,
-        SHARED,
-        {"tool": "bad_tool", "manifest": {"name": "bad"}},
+        helpers=SHARED,
+        defaults={"tool": "bad_tool", "manifest": {"name": "bad"}},
     ),
     "ainb": Bench(
         ainb_manifest.FILE_NAME,
         _ainb_manifest,
-        SHARED,
-        {"tool": "bad", "way": "run", "grants": ["event_bus=bad.*"], "manifest": {"name": "bad"}},
+        helpers=SHARED,
+        defaults={"tool": "bad", "way": "run", "grants": ["event_bus=bad.*"], "manifest": {"name": "bad"}},
         program_inside=True,
     ),
     "vai": Bench(
         vai_manifest.FILE_NAME,
         _vai_manifest,
-        (*SHARED, "any.json"),
-        {"tool": "bad_tool", "grants": ["secret=token"], "manifest": {"package_id": "bad/plugin"}},
+        helpers=(*SHARED, "any.json"),
+        defaults={"tool": "bad_tool", "grants": ["secret=token"], "manifest": {"package_id": "bad/plugin"}},
     ),
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from plugbay.conformance.catalogue import BENCHES, FOLDER, INTERPRETERS, Entry, Expected, load_catalog
@@ -83,18 +82,17 @@ class Handout(NamedTuple):
         entry = self.entry
         if entry.file is None or "process" in entry.manifest:
             return None
-        file = str(FOLDER / self.contract / entry.file)
-        if Path(file).suffix != ".py":
-            return [*INTERPRETERS[Path(file).suffix], file], {}
+        file = FOLDER / self.contract / entry.file
+        if file.suffix == ".sh":
+            return [*INTERPRETERS[".sh"], str(file), entry.kind], {}
         isolated = "-I" if self.contract == "rune" else "-E"  # the others import what lies beside them
-        kind = [entry.kind] if self.contract == "vai" and entry.kind else []
-        argv = [sys.executable, isolated, "-S", "-B", file, *kind]
-        return argv, {**self._told(), **entry.manifest.get("env", {})}
+        argv = [sys.executable, isolated, "-S", "-B", str(file), entry.kind]
+        return argv, {**self._environment(), **entry.manifest.get("env", {})}
 
-    def _told(self) -> dict[str, str]:
-        """What a program would find in its own folder, and what it is to get wrong, where no argument says so."""
+    def _environment(self) -> dict[str, str]:
+        """The facts that a program would find in its own folder."""
         if self.contract == "ainb":
-            return {"PLUGIN_NAME": self.entry.plugin_id, "KIND": self.entry.kind}
+            return {"PLUGIN_NAME": self.entry.plugin_id}
         return {"PLUGIN_MANIFEST": BENCHES["vai"].manifest(self.entry)} if self.contract == "vai" else {}
 
     def asked(self) -> list[str]:

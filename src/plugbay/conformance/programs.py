@@ -21,8 +21,8 @@ LIGHT_JSON = Path(__file__).parent / "badplugins" / "light_json.py"
 
 
 def install(root: Path, name: str, file: str, kind: str = "") -> None:
-    """The program `name` in `root`, which runs this file beside it; KIND says which of several things it does."""
-    text = f'#!/bin/sh\nexport KIND={shlex.quote(kind)}\nexec python3 -E -S "${{0%/*}}"/{shlex.quote(file)}\n'
+    """Write the program `name` into `root`: it runs the file beside it, with `kind` as its argument."""
+    text = f'#!/bin/sh\nexec python3 -E -S "${{0%/*}}"/{shlex.quote(file)} {shlex.quote(kind)}\n'
     program = root / name
     program.write_text(text, "utf-8")
     program.chmod(0o755)

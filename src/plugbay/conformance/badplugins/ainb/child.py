@@ -1,7 +1,7 @@
-"""What the plugins of this folder share: frames, requests both ways, and a life as the contract wants it.
+"""The correct half of the bad plugins of ainb: frames, requests both ways, and a life as the contract wants it.
 
-Nothing here is wrong. What is wrong is in the file that imports it, which may do one of several things wrong: KIND says
-which. Whatever that is, it replaces something here: a handler in SERVES or HEARS, or a function of this module.
+Nothing here is wrong. A program imports it and replaces something: a handler in SERVES or HEARS, or a function of this
+module. The first argument, KIND, says which of its cases it does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ else:
 
 Message = dict[str, "Any"]
 
-KIND = os.environ.get("KIND", "")
+KIND = sys.argv[1] if len(sys.argv) > 1 else ""
 NAME = os.environ.get("PLUGIN_NAME") or os.path.basename(os.path.dirname(os.path.abspath(__file__)))
 MAX_BODY = 16 << 20
 SAID = b"hello\n"

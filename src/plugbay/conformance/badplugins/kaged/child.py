@@ -1,7 +1,6 @@
-"""What the bad plugins share: reading, writing and a greeting as the contract wants it.
+"""The correct half of the bad plugins of kaged: reading, writing, and a greeting as the contract wants it.
 
-Nothing here is wrong; what is wrong is in the file that imports it, which may do one of several things wrong: the
-manifest's env says which, in KIND.
+Nothing here is wrong. `plugin` imports it and does one thing wrong; the first argument, KIND, says which.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ else:
 
 Message = dict[str, "Any"]
 
-KIND = os.environ.get("KIND", "")
+KIND = sys.argv[1] if len(sys.argv) > 1 else ""
 SAID = {"said": "hello"}
 WELL = {"status": "ok"}
 IDENTITY = {
@@ -66,7 +65,7 @@ def greet(**over: Any) -> None:
     answer(read(), {**IDENTITY, **over})
 
 
-def asked() -> Message:
+def await_request() -> Message:
     """The next request for what the plugin offers; its life goes on in between."""
     while True:
         message = read()
@@ -76,7 +75,7 @@ def asked() -> Message:
             return message
 
 
-def answers() -> Message:
+def await_answer() -> Message:
     """The next answer of the host."""
     while True:
         message = read()
@@ -87,10 +86,10 @@ def answers() -> Message:
 def ask(id: Any, method: str, params: Any) -> Message:
     """Ask the host, and wait for its answer."""
     say(id=id, method=method, params=params)
-    return answers()
+    return await_answer()
 
 
 def serve(handle: Callable[[Message], object] = answer) -> None:
-    """Answer everything with `handle`, or with a friendly word, until asked to leave."""
+    """Answer every request with `handle` until the input ends."""
     while True:
-        handle(asked())
+        handle(await_request())

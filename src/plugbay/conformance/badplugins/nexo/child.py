@@ -1,6 +1,6 @@
-"""What the bad plugins share: reading, writing and a greeting as the contract wants it.
+"""The correct half of the bad plugins of nexo: reading, writing, and a greeting as the contract wants it.
 
-Nothing here is wrong; what is wrong is in the file that imports it.
+Nothing here is wrong. `plugin` imports it and does one thing wrong; the first argument, KIND, says which.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ Message = dict[str, "Any"]
 PLUGIN = {"id": "bad", "version": "1.0.0", "name": "Bad", "description": "misbehaves on purpose"}
 TOOL = {"name": "bad_tool", "description": "does it wrong", "input_schema": {"type": "object"}}
 SAID = {"said": "hello"}
+KIND = sys.argv[1] if len(sys.argv) > 1 else ""
 
 
 def read() -> Message:
@@ -44,6 +45,10 @@ def say(**message: Any) -> None:
     write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
 
+def answer(request: Message, result: Any = SAID) -> None:
+    say(id=request["id"], result=result)
+
+
 def hello(**over: Any) -> Message:
     """What is answered to initialize."""
     return {"manifest": {"plugin": PLUGIN}, "server_version": "bad-1.0.0", "tools": [TOOL], **over}
@@ -51,25 +56,25 @@ def hello(**over: Any) -> Message:
 
 def greet(**over: Any) -> None:
     """Answer initialize."""
-    say(id=read()["id"], result=hello(**over))
+    answer(read(), hello(**over))
 
 
 def publish(topic: Any, event: Any) -> None:
     say(method="broker.publish", params={"topic": topic, "event": event})
 
 
-def asked(method: str = "") -> Message:
+def await_request(method: str = "") -> Message:
     """The next request of this method, or of any but shutdown, which is answered."""
     while True:
         message = read()
         if message.get("method") == "shutdown":
-            say(id=message["id"], result={"ok": True})
+            answer(message, {"ok": True})
             sys.exit(0)
         if "method" in message and "id" in message and method in ("", message["method"]):
             return message
 
 
-def answers() -> Message:
+def await_answer() -> Message:
     """The next answer of the host."""
     while True:
         message = read()
@@ -77,11 +82,7 @@ def answers() -> Message:
             return message
 
 
-def serve(handle: Callable[[Message], object] | None = None) -> None:
-    """Answer everything with `handle`, or with a friendly word, until asked to leave."""
+def serve(handle: Callable[[Message], object] = answer) -> None:
+    """Answer every request with `handle` until the host says shutdown."""
     while True:
-        request = asked()
-        if handle is None:
-            say(id=request["id"], result=SAID)
-        else:
-            handle(request)
+        handle(await_request())
