@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from plugbay.conformance.handouts import CONTRACTS, handouts
+from plugbay.conformance.bad_plugins.handouts import CONTRACTS, handouts
 from plugbay.host.discovery.folders import discover
 from tests.cli.conftest import Run
 

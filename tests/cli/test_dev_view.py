@@ -11,7 +11,7 @@ import pytest
 from plugbay.cli import dev_events as events
 from plugbay.cli import output
 from plugbay.cli.dev_view import RESULT_LINES, HumanView, JsonView
-from plugbay.conformance.differences import Passed, differences
+from plugbay.conformance.replay.differences import Passed, differences
 from plugbay.host.discovery.folders import Found
 from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Failure, Problem

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.dialects import shared
-from plugbay.conformance.plugin_runner import Report, Status, run_conformance
+from plugbay.conformance.engine.dialects import shared
+from plugbay.conformance.engine.plugin_runner import Report, Status, run_conformance
 from plugbay.host.discovery.folders import discover
 from plugbay.sdk.manifests import write_vai
 from tests.conformance.company import together

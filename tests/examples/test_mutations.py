@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.acquaintance import hello_of
-from plugbay.conformance.dialects import dialect
-from plugbay.conformance.mcp_facts import introduced
-from plugbay.conformance.plugin_runner import in_its_own_loop, run_conformance
-from plugbay.conformance.report import Status
-from plugbay.conformance.surface import Surface
-from plugbay.conformance.trial import Verdict, try_scenario
+from plugbay.conformance.engine.dialects import dialect
+from plugbay.conformance.engine.mcp_facts import introduced
+from plugbay.conformance.engine.plugin_runner import hello_of, in_its_own_loop, run_conformance
+from plugbay.conformance.engine.surface import Surface
+from plugbay.conformance.engine.trial import Verdict, try_scenario
+from plugbay.conformance.reports.report import Status
 from plugbay.host.discovery.folders import contracts_in, inspect
 from plugbay.model.spec import PluginSpec
 from plugbay.process.child import Spawner

@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from plugbay.conformance import programs
-from plugbay.conformance.catalogue import FOLDER
+from plugbay.conformance.bad_plugins.catalogue import FOLDER
+from plugbay.conformance.engine import manifests
 from plugbay.contracts.ainb.manifest import FILE_NAME
 from plugbay.contracts.mcp import manifest as mcp_manifest
 from plugbay.contracts.vai import manifest as vai_manifest
@@ -74,9 +74,9 @@ def prepare_vai_canary(tmp: Path, kind: str = "", exports: Sequence[Any] = VAI_E
     """A folder with the canary of vai; with a `kind`, broken in that way."""
     root = tmp / NAME
     root.mkdir(parents=True)
-    for source in (programs.LIGHT_JSON, FOLDER / "vai" / "child.py", *(PROGRAMS / "vai" / name for name in VAI_FILES)):
+    for source in (manifests.LIGHT_JSON, FOLDER / "vai" / "child.py", *(PROGRAMS / "vai" / name for name in VAI_FILES)):
         shutil.copyfile(source, root / source.name)
-    text = programs.vai_manifest(f"plugbay/{NAME}", VAI_FILES[0], kind, exports)
+    text = manifests.vai_manifest(f"plugbay/{NAME}", VAI_FILES[0], kind, exports)
     (root / vai_manifest.FILE_NAME).write_text(text, "utf-8")
     return root
 
@@ -88,9 +88,9 @@ def prepare_mcp_canary(tmp: Path, kind: str = "") -> Path:
     """A folder with the canary of MCP; with a `kind`, broken in that way."""
     root = tmp / NAME
     root.mkdir(parents=True)
-    for source in (programs.LIGHT_JSON, *(PROGRAMS / "mcp" / name for name in MCP_FILES)):
+    for source in (manifests.LIGHT_JSON, *(PROGRAMS / "mcp" / name for name in MCP_FILES)):
         shutil.copyfile(source, root / source.name)
-    text = programs.mcp_manifest(NAME, ["python3", "-E", "-S", MCP_FILES[0], *([kind] if kind else [])])
+    text = manifests.mcp_manifest(NAME, ["python3", "-E", "-S", MCP_FILES[0], *([kind] if kind else [])])
     (root / mcp_manifest.FILE_NAME).write_text(text, "utf-8")
     return root
 
@@ -99,9 +99,9 @@ def prepare_canary(canary: Canary, tmp: Path, kind: str = "") -> Path:
     """A folder with this canary of ainb; with a `kind`, broken in that way."""
     root = tmp / NAME
     root.mkdir(parents=True)
-    for source in (programs.LIGHT_JSON, FOLDER / "ainb" / "child.py", PROGRAMS / "ainb" / f"{canary.axis}.py"):
+    for source in (manifests.LIGHT_JSON, FOLDER / "ainb" / "child.py", PROGRAMS / "ainb" / f"{canary.axis}.py"):
         shutil.copyfile(source, root / source.name)
     sections = {key: getattr(canary, key) for key in ("capabilities", "provides", "subscribes")}
-    (root / FILE_NAME).write_text(programs.ainb_manifest(NAME, sections), "utf-8")
-    programs.install(root, NAME, f"{canary.axis}.py", kind)
+    (root / FILE_NAME).write_text(manifests.ainb_manifest(NAME, sections), "utf-8")
+    manifests.install(root, NAME, f"{canary.axis}.py", kind)
     return root

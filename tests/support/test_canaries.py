@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.dialects import shared
-from plugbay.conformance.scenario import load_all
+from plugbay.conformance.engine.dialects import shared
+from plugbay.conformance.engine.scenario import load_all
 from plugbay.contracts.ainb.manifest import FILE_NAME, parse
 from plugbay.host.discovery.folders import discover
 from tests.support.canaries import (

@@ -16,7 +16,7 @@ from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand, HelpGroup
 
 if TYPE_CHECKING:
-    from plugbay.conformance.handouts import Handout
+    from plugbay.conformance.bad_plugins.handouts import Handout
 
 EXAMPLES = """\
 Examples
@@ -56,7 +56,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List what there is: how many for each contract, or every one of a contract."""
-    from plugbay.conformance.handouts import CONTRACTS, handouts
+    from plugbay.conformance.bad_plugins.handouts import CONTRACTS, handouts
 
     _check(contract)
     chosen = {name: handouts(name) for name in CONTRACTS if contract in (None, name)}
@@ -133,8 +133,8 @@ def write(
     as_json: AsJson = False,
 ) -> None:
     """Write plugins as folders with a manifest, for a host that loads those."""
-    from plugbay.conformance.catalogue import FOLDER, prepare
-    from plugbay.conformance.handouts import handouts
+    from plugbay.conformance.bad_plugins.catalogue import FOLDER, prepare
+    from plugbay.conformance.bad_plugins.handouts import handouts
 
     several = handouts(_check(name)) if "/" not in name else [_named(name)]
     taken = [each for each in several if (folder / each.entry.name).exists()]
@@ -153,7 +153,7 @@ def _first(written: dict[str, str]) -> str:
 
 
 def _check(contract: str | None) -> str:
-    from plugbay.conformance.handouts import CONTRACTS
+    from plugbay.conformance.bad_plugins.handouts import CONTRACTS
 
     if contract is not None and contract not in CONTRACTS:
         known = ", ".join(CONTRACTS)
@@ -163,7 +163,7 @@ def _check(contract: str | None) -> str:
 
 def _named(name: str) -> Handout:
     """The bad plugin of this name; leaves when there is none."""
-    from plugbay.conformance.handouts import CONTRACTS, handouts
+    from plugbay.conformance.bad_plugins.handouts import CONTRACTS, handouts
 
     contract, _, rest = name.partition("/")
     several = [each for known in CONTRACTS if known == contract for each in handouts(known)]

@@ -18,7 +18,7 @@ from plugbay.cli import dev_events as events
 from plugbay.cli import drift, exit_codes, folders
 from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
-from plugbay.conformance.differences import Passed, differences
+from plugbay.conformance.replay.differences import Passed, differences
 from plugbay.host.admin.dev import warm
 from plugbay.host.journal import OWN_LINE
 from plugbay.host.supervision.resident import TROUBLE

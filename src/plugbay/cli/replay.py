@@ -19,7 +19,7 @@ from plugbay.cli.versions import named
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
-    from plugbay.conformance.mock_host import Finding, Outcome
+    from plugbay.conformance.replay.mock_host import Finding, Outcome
     from plugbay.link.recording import Recording
     from plugbay.model.spec import PluginSpec
 
@@ -108,8 +108,7 @@ def _read(file: Path) -> Recording:
 
 
 def _as_plugin(recording: Recording, loose: bool, allow_redacted: bool, speed: float) -> int:
-    from plugbay.conformance.mock_plugin import MockPlugin
-    from plugbay.conformance.stdio_replay import serve
+    from plugbay.conformance.replay.mock_plugin import MockPlugin, serve
 
     mock = MockPlugin(recording, _to_stderr, loose=loose, allow_redacted=allow_redacted, speed=speed)
     return serve(mock)
@@ -133,9 +132,9 @@ def _as_host(
     allow_redacted: bool,
     as_json: bool,
 ) -> None:
-    from plugbay.conformance.mock_host import FRAME_SECONDS, Manner, play
-    from plugbay.conformance.plugin_runner import in_its_own_loop
-    from plugbay.conformance.truth import Lie
+    from plugbay.conformance.engine.plugin_runner import in_its_own_loop
+    from plugbay.conformance.replay.exchanges import Lie
+    from plugbay.conformance.replay.mock_host import FRAME_SECONDS, Manner, play
 
     spec = _plugin(recording, words)
     manner = Manner(timeout or FRAME_SECONDS, speed or 0.0, tuple(ignore), allow_redacted, output.note)
@@ -211,7 +210,7 @@ def _show_finding(finding: Finding) -> None:
 
 
 def _show_contents(file: Path, recording: Recording, as_json: bool) -> None:
-    from plugbay.conformance.contents import contents
+    from plugbay.conformance.replay.summary import contents
 
     held = contents(recording)
     if as_json:

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from plugbay.cli import output
-from plugbay.conformance.speech import ANSWER, GREETING, PIECE, REQUEST, SPEECHES, Turn
+from plugbay.conformance.replay.speech import ANSWER, GREETING, PIECE, REQUEST, SPEECHES, Turn
 from plugbay.contracts.base import Role
 from plugbay.link.recording import EXIT, SPAWN, Frame, Happening, Item, StderrLine
 from plugbay.process.status import ExitStatus

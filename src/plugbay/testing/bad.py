@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugbay.conformance.catalogue import BENCHES, FOLDER, Entry, load_catalog, prepare
+from plugbay.conformance.bad_plugins.catalogue import BENCHES, FOLDER, Entry, load_catalog, prepare
 
 
 @dataclass(frozen=True, slots=True)

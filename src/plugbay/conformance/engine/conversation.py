@@ -1,0 +1,394 @@
+"""The steps of one turn of a scenario, carried out against one process.
+
+Owns what each step does and when it counts as broken, and the host that stands by: what the plugin asks on its own is
+answered when its line is read; a frame counts as a line here. Refuses to know which scenarios there are, how a process
+is started and how a report looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from plugbay.conformance.engine.dialects import Reaction
+from plugbay.conformance.engine.patterns import Mismatch, match
+from plugbay.conformance.engine.scenario import (
+    AtMost,
+    CloseStdin,
+    Every,
+    Expect,
+    ExpectExit,
+    ExpectNoMoreOutput,
+    ExpectNoOrphans,
+    ExpectRunning,
+    ExpectSilence,
+    ExpectStderr,
+    ExpectStderrWithout,
+    Find,
+    Last,
+    Restart,
+    Send,
+    SendAll,
+    SendChunked,
+    SendRaw,
+    Settle,
+    SkipUnless,
+    Step,
+    Terminate,
+    Tour,
+    good_bye_of,
+)
+from plugbay.conformance.engine.subject import Broken, Ended, Frame, Late, Nothing, Subject, Until, Untried
+from plugbay.conformance.engine.template import Generator, at, fill
+from plugbay.process.command import LaunchFailed
+
+GONE_SECONDS = 0.5
+"""For the exit status of a process whose output has just ended; on a busy machine it takes a while to be known."""
+
+LINGER_SECONDS = 0.15
+"""How long `every` looks on after its end: what a plugin does because of an event, it does a moment later."""
+
+ASTRAY_SECONDS = 1.0
+"""For an answer to what was asked, after one to something else."""
+
+STDERR_LINES = 50
+"""Of a plugin's stderr, that are looked at for words."""
+
+MISMATCHES = 5
+"""Differences that a report names; a picture of 12,000 wrong cells has as many."""
+
+LOOK_SECONDS = 0.01
+"""Between two looks at stderr, which tells nobody that it has grown."""
+
+
+Start = Callable[[], Awaitable[Subject]]
+"""Starts the plugin."""
+
+
+class Conversation:
+    """One process at a time, one set of named values, a host that stands by, and the last line the plugin said."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        named: Mapping[str, Any],
+        generators: Mapping[str, Generator],
+        reactions: Sequence[Reaction] = (),
+        start_again: Start | None = None,
+    ) -> None:
+        self.subject = subject
+        self._named = dict(named)
+        self._generators = generators
+        self._reactions = reactions
+        self._start_again = start_again
+        self._results: set[int] = set()
+        """The requests of the last tour that were answered with a result."""
+        self.last: Frame | None = None
+        """The line that was looked at last."""
+        self.at = 0
+        """How many steps have begun."""
+
+    async def carry_out(self, steps: Sequence[Step]) -> None:
+        """Do one step after the other; raises `Broken` or `Untried`."""
+        last_words = good_bye_of(steps)
+        for step in steps:
+            self.at += 1
+            if step is last_words:
+                self.subject.hold()
+            await _DOES[type(step)](self, step)
+
+    async def _send(self, step: Send) -> None:
+        body = encode(self._filled(step.send), step.escape)
+        self.subject.send(self.subject.framing.marked(body, step.ending or self._filled(step.header)))
+
+    async def _send_raw(self, step: SendRaw) -> None:
+        self.subject.send(str(self._filled(step.send_raw)).encode())
+
+    async def _send_chunked(self, step: SendChunked) -> None:
+        chunks = step.send_chunked
+        await self.subject.send_slowly(self._marked(self._filled(chunks.message)), chunks.bytes, chunks.pause)
+
+    async def _send_all(self, step: SendAll) -> None:
+        self.subject.send(b"".join(self._marked(message) for message in self._filled(step.send_all)))
+
+    async def _expect(self, step: Expect) -> None:
+        frame = await self._next(Until(self._seconds(step.within)), aside=False)
+        self._hold_to(step.expect, frame)
+        self._named |= {name: at(frame.value, path) for name, path in step.remember.items()}
+
+    async def _find(self, step: Find) -> None:
+        until = Until(step.within)
+        try:
+            while self._mismatches(step.find, frame := await self._next(until)):
+                if not self._mismatches(step.until, frame):
+                    until = Until(LINGER_SECONDS)
+        except Nothing as reason:
+            raise Untried(step.or_skip) if step.or_skip else reason from None
+
+    async def _every(self, step: Every) -> None:
+        until, found, came = Until(step.within), 0, False
+        try:
+            while True:
+                frame = await self._next(until)
+                if not self._mismatches(step.every, frame):
+                    found += 1
+                    self._hold_to(step.must, frame)
+                if not came and not self._mismatches(step.until, frame):
+                    until, came, end = Until(LINGER_SECONDS), True, frame
+        except Nothing:
+            if not came:
+                raise
+        if not found and step.or_skip:
+            raise Untried(step.or_skip)
+        self.last = end
+
+    async def _tour(self, step: Tour) -> None:
+        earlier, self._results = self._results, set()
+        seen: list[Frame] = []
+        try:
+            for message in self._filled(step.tour):
+                await self._stop_at(step, message, seen, earlier)
+        except Nothing:
+            if step.answered:
+                raise
+        await self._look_on(step, seen)
+        if not seen and step.or_skip:
+            raise Untried(step.or_skip)
+
+    async def _stop_at(self, step: Tour, message: Any, seen: list[Frame], earlier: set[int]) -> None:
+        """Send one message of a tour, and wait for the answer if it is a request."""
+        self.subject.send(self._marked(message))
+        if "id" not in message:
+            return
+        answer = await self._answer(
+            message["id"], Until(step.within), lambda frame: self._note(step, frame, seen), strict=step.answered
+        )
+        if "result" in answer.value:
+            self._results.add(message["id"])
+        elif step.as_before and message["id"] in earlier:
+            raise Broken("it had a result for that before", answer)
+
+    def _note(self, step: Tour, frame: Frame, seen: list[Frame]) -> None:
+        if not self._mismatches(step.those, frame):
+            self._hold_to(step.must, frame)
+            seen.append(frame)
+
+    async def _look_on(self, step: Tour, seen: list[Frame]) -> None:
+        """For a moment, and for longer if what has come is not all."""
+        until = Until(LINGER_SECONDS)
+        patience = Until(step.patience)
+        while True:
+            try:
+                self._note(step, await self._next(until), seen)
+            except Nothing:
+                wrong = match(step.together, [frame.value for frame in seen], self._named)
+                if not wrong:
+                    return
+                if not patience.left() or self.subject.is_over:
+                    raise Broken(_listed(wrong), next(reversed(seen), None), late=True) from None
+                until = Until(min(LINGER_SECONDS, patience.left()))
+
+    async def _settle(self, step: Settle) -> None:
+        message, alike, before = self._filled(step.settle), 0, None
+        for count in range(step.frames + step.alike):
+            self.subject.send(self._marked({**message, "id": message["id"] + count}))
+            answer = await self._answer(message["id"] + count, Until(step.within))
+            value = at(answer.value, step.of)
+            alike = alike + 1 if count and value == before else 0
+            if alike == step.alike:
+                return
+            before = value
+        raise Broken(f"{step.of} still changed after {step.frames} answers, although nothing had happened", self.last)
+
+    async def _last(self, step: Last) -> None:
+        if self.last is None:
+            raise Broken("it has said nothing yet")
+        self._hold_to(step.last, self.last)
+
+    async def _skip_unless(self, step: SkipUnless) -> None:
+        value = None if self.last is None else self.last.value
+        if match(step.skip_unless, value, self._named):
+            raise Untried(step.because)
+
+    async def _at_most(self, step: AtMost) -> None:
+        until, found = Until(step.within), 0
+        try:
+            while found <= step.at_most:
+                found += not self._mismatches(step.lines, await self._next(until))
+        except Nothing:
+            return
+        raise Broken(f"it wrote more than {step.at_most} of them within {step.within:g} s", self.last)
+
+    async def _expect_silence(self, step: ExpectSilence) -> None:
+        try:
+            frame = await self._next(Until(step.expect_silence), aside=False)
+        except Nothing:
+            return
+        raise Broken("it wrote something although nothing was asked", frame)
+
+    async def _expect_stderr(self, step: ExpectStderr) -> None:
+        wanted, until = step.expect_stderr, Until(step.expect_stderr.within)
+        while wanted.contains.lower() not in "\n".join(self.subject.child.stderr.tail(STDERR_LINES)).lower():
+            if not until.left():
+                raise Broken(f"{wanted.contains!r} did not come on stderr within {wanted.within:g} s", late=True)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _expect_stderr_without(self, step: ExpectStderrWithout) -> None:
+        if self._filled(step.expect_stderr_without) in "\n".join(self.subject.child.stderr.tail(STDERR_LINES)):
+            raise Broken("it wrote on stderr what nobody may see")
+
+    async def _expect_running(self, step: ExpectRunning) -> None:
+        status = await self.subject.exited(step.expect_running)
+        if status is not None:
+            raise Broken(f"it left by itself ({status.describe()})")
+
+    async def _close_stdin(self, step: CloseStdin) -> None:
+        self.subject.close_stdin()
+
+    async def _terminate(self, step: Terminate) -> None:
+        self.subject.child.terminate()
+
+    async def _restart(self, step: Restart) -> None:
+        assert self._start_again is not None
+        await self.subject.close()
+        await self.subject.child.wait()
+        try:
+            self.subject = await self._start_again()
+        except LaunchFailed as error:
+            raise Broken(f"it cannot be started again: {error.message}") from None
+
+    async def _expect_exit(self, step: ExpectExit) -> None:
+        wanted, seconds = step.expect_exit, self._seconds(step.expect_exit.within)
+        status = await self.subject.exited(seconds)
+        if status is None:
+            raise Broken(f"it was still running {seconds:g} s later", late=True)
+        if wanted.code is not None and status.code != wanted.code:
+            raise Broken(f"it left with {status.describe()}, not with exit code {wanted.code}")
+
+    async def _expect_no_more_output(self, step: ExpectNoMoreOutput) -> None:
+        unread = self.subject.unread()
+        if unread:
+            count = "one more line" if len(unread) == 1 else f"{len(unread)} more lines"
+            raise Broken(f"it wrote {count} than the contract has", unread[0])
+
+    async def _expect_no_orphans(self, step: ExpectNoOrphans) -> None:
+        seconds = self._seconds(step.expect_no_orphans["within"])
+        left = await self.subject.exited_with_leftovers(seconds)
+        if left is None:
+            raise Broken(f"it was still running {seconds:g} s later", late=True)
+        if left:
+            raise Broken(f"it left, but not what it started: {', '.join(left)}")
+
+    # The plugin's lines.
+
+    async def _next(self, until: Until, aside: bool = True) -> Frame:
+        """The next line, answered if the host that stands by has an answer; raises `Nothing` when none comes.
+
+        A line for which it has one is an `aside`: no answer to what a scenario asked.
+        """
+        while True:
+            frame = await self.subject.next_frame(until.left())
+            if isinstance(frame, Late):
+                raise Nothing(f"nothing came within {until.seconds:g} s", late=True)
+            if isinstance(frame, Ended):
+                raise Nothing(f"its output ended{await self._how_it_left()}")
+            self.last = frame
+            if not self._react(frame) or aside:
+                return frame
+
+    async def _answer(
+        self, id: int, until: Until, passing: Callable[[Frame], None] = lambda frame: None, *, strict: bool = True
+    ) -> Frame:
+        """The answer to the only request that is open; whatever comes is shown to `passing`.
+
+        If `strict`, no other answer may come. If not, the right one has to follow it soon: who answers under another id
+        has answered.
+        """
+        while True:
+            frame = await self._next(until)
+            passing(frame)
+            wrong = self._mismatches({"id": id, "method": "$absent"}, frame)
+            if not wrong:
+                return frame
+            if "method" not in frame.value and self._reaction(frame) is None:
+                if strict:
+                    raise Broken(_listed(wrong), frame)
+                until = Until(min(until.left(), ASTRAY_SECONDS))
+
+    def _react(self, frame: Frame) -> bool:
+        """Say what the host says to this line; False when it has nothing to do with it."""
+        reaction = self._reaction(frame)
+        if reaction is None:
+            return False
+        named = {**self._named, "asked": frame.value.get("id"), "asked_with": frame.value.get("params")}
+        for message in reaction.says:
+            self.subject.send(self._marked(fill(message, named, self._generators)))
+        return True
+
+    def _reaction(self, frame: Frame) -> Reaction | None:
+        return next((each for each in self._reactions if not match(each.when, frame.value, self._named)), None)
+
+    def _mismatches(self, pattern: Any, frame: Frame) -> list[Mismatch]:
+        if frame.problem:
+            raise Broken(f"not one JSON object {self.subject.framing.where}: {frame.problem}", frame)
+        return match(pattern, frame.value, self._named)
+
+    def _hold_to(self, pattern: Any, frame: Frame) -> None:
+        if mismatches := self._mismatches(pattern, frame):
+            raise Broken(_listed(mismatches), frame)
+
+    async def _how_it_left(self) -> str:
+        status = await self.subject.exited(GONE_SECONDS)
+        return f" ({status.describe()})" if status is not None else ""
+
+    def _seconds(self, within: float | str) -> float:
+        """As many as a step says, or as the manifest does in its place."""
+        return float(self._named[within[1:]]) if isinstance(within, str) else within
+
+    def _filled(self, template: Any) -> Any:
+        return fill(template, self._named, self._generators)
+
+    def _marked(self, message: Any) -> bytes:
+        return self.subject.framing.marked(encode(message))
+
+
+_DOES: dict[type[Step], Callable[[Conversation, Any], Awaitable[None]]] = {
+    Send: Conversation._send,
+    SendRaw: Conversation._send_raw,
+    SendChunked: Conversation._send_chunked,
+    SendAll: Conversation._send_all,
+    Expect: Conversation._expect,
+    Find: Conversation._find,
+    Every: Conversation._every,
+    Tour: Conversation._tour,
+    Settle: Conversation._settle,
+    Last: Conversation._last,
+    SkipUnless: Conversation._skip_unless,
+    AtMost: Conversation._at_most,
+    ExpectSilence: Conversation._expect_silence,
+    ExpectStderr: Conversation._expect_stderr,
+    ExpectStderrWithout: Conversation._expect_stderr_without,
+    ExpectRunning: Conversation._expect_running,
+    CloseStdin: Conversation._close_stdin,
+    Terminate: Conversation._terminate,
+    Restart: Conversation._restart,
+    ExpectExit: Conversation._expect_exit,
+    ExpectNoMoreOutput: Conversation._expect_no_more_output,
+    ExpectNoOrphans: Conversation._expect_no_orphans,
+}
+
+
+def _listed(mismatches: Sequence[Mismatch]) -> str:
+    more = f"; and {len(mismatches) - MISMATCHES:,} more" if len(mismatches) > MISMATCHES else ""
+    return "; ".join(map(str, mismatches[:MISMATCHES])) + more
+
+
+def encode(message: Any, escape: str = "") -> bytes:
+    """One message as JSON without a newline. `html` escapes as Go hosts do, `ascii` as many others do."""
+    text = json.dumps(message, ensure_ascii=escape == "ascii", allow_nan=False, separators=(",", ":"))
+    if escape == "html":
+        for char in "<>&\u2028\u2029":
+            text = text.replace(char, f"\\u{ord(char):04x}")
+    return text.encode()

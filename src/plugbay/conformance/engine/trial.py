@@ -1,0 +1,261 @@
+"""A storage as a kaged host keeps it, small and in memory, for one conversation.
+
+Owns the answers to the four requests for storage. Refuses to judge how they were asked: the hosts of a dialect do that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from plugbay.conformance.engine.conversation import Conversation
+from plugbay.conformance.engine.scenario import Scenario, templates_of, verb_of
+from plugbay.conformance.engine.subject import Broken, Frame, Subject, Untried
+from plugbay.conformance.engine.surface import Surface, Target, with_string
+from plugbay.conformance.engine.template import PURE
+from plugbay.conformance.reports.report import EXCERPT, Finding, Status
+from plugbay.contracts.kaged import storage
+from plugbay.model.operations import DeleteStored, GetStored, ListStored, SetStored
+from plugbay.model.spec import PluginSpec
+from plugbay.process.child import Spawner
+from plugbay.process.command import Launch, LaunchFailed, build_env, host_search_path, resolve
+
+
+class Stored:
+    """A generator: `[method, params]` becomes the result of that request."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def __call__(self, asked: list[Any]) -> dict[str, Any]:
+        method, params = asked
+        op = storage.read(method, params)
+        match op:
+            case GetStored():
+                found = {"found": op.key in self._values, "value": self._values.get(op.key)}
+                return storage.result(GetStored, found)
+            case SetStored():
+                self._values[op.key] = op.value
+            case DeleteStored():
+                return storage.result(DeleteStored, self._values.pop(op.key, self) is not self)
+            case ListStored():
+                keys = sorted(key for key in self._values if key.startswith(op.prefix))
+                return storage.result(ListStored, keys[: op.limit])
+        return storage.result(SetStored, None)
+
+
+class Filed:
+    """A generator: `[name, media type, value]` becomes the reference to a file with the value as JSON."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, asked: list[Any]) -> dict[str, Any]:
+        name, media_type, value = asked
+        data = json.dumps(value, ensure_ascii=False).encode()
+        (self._folder / name).write_bytes(data)
+        digest = hashlib.sha256(data).hexdigest()
+        return {"path": name, "media_type": media_type, "size_bytes": len(data), "sha256": digest}
+
+
+USUAL_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR")
+"""Taken from our own environment, so that a plugin that needs one of them fails the one rule about that."""
+
+PROJECT = "conformance"
+"""The id of the project for which a plugin works that is told one."""
+
+STDERR_LINES = 10
+"""Of a plugin's stderr, in the report of a failure."""
+
+FRAME_BYTES = 4096
+"""Of the message that broke a rule; the whole of most, and enough of a picture to see what is wrong with it."""
+
+TALK = 10
+"""Messages before a failure that its report keeps."""
+
+
+ENOUGH = 3
+"""Targets that broke a rule, after which no other is tried: a report has to be read. One that had to be waited for is
+enough, because the next may take as long, up to 30 s."""
+
+NAMED = 5
+"""Of the targets that were not tried then, in the report."""
+
+
+class Verdict(NamedTuple):
+    """How a trial ended, and the line the plugin said last."""
+
+    status: Status
+    detail: str = ""
+    last: Frame | None = None
+    findings: tuple[Finding, ...] = ()
+    """For each target that broke the rule, how."""
+
+
+def failed(*findings: Finding) -> Verdict:
+    return Verdict(Status.FAILED, "\n".join(found.words() for found in findings), findings=findings)
+
+
+class Turn(NamedTuple):
+    """What the steps of a scenario are carried out for."""
+
+    target: Target
+    case: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """Which of several it is; empty when there is only one."""
+        parts = [str(self.target)] if self.target.kind else []
+        parts += [f"with {json.dumps(self.case)[:EXCERPT]}"] if self.case else []
+        return ", ".join(parts)
+
+
+async def try_scenario(scenario: Scenario, surface: Surface, spawner: Spawner) -> Verdict:
+    """Every turn of a scenario; a target that broke the rule has no more of them."""
+    targets = surface.targets(scenario)
+    turns = [Turn(target, case) for target in targets for case in scenario.cases]
+    every, untried, findings, last, enough = len(turns), list[str](), list[Finding](), None, False
+    while turns and not enough:
+        with TemporaryDirectory(prefix="plugbay-conform-", ignore_cleanup_errors=True) as place:
+            process = _Process(scenario, surface, spawner, Path(place))
+            await process.have(turns)
+        untried, last = untried + process.untried, process.last
+        if process.finding is None:
+            turns = turns[process.had :]
+            continue
+        broke = turns[0].target
+        prefix = f"{broke.name}: " if len(targets) > 1 else ""
+        findings.append(replace(process.finding, what=prefix + process.finding.what))
+        turns = [turn for turn in turns if turn.target != broke]
+        enough = process.is_hopeless or len(findings) == ENOUGH
+    if findings:
+        return failed(*findings[:-1], _with_the_others(findings[-1], turns))
+    skipped = len(untried) == every if scenario.skip_when == "all" else bool(untried)
+    return Verdict(Status.SKIPPED, untried[0]) if skipped and untried else Verdict(Status.PASSED, "", last)
+
+
+class _Process:
+    """One process of the plugin, and what came of its turns."""
+
+    def __init__(self, scenario: Scenario, surface: Surface, spawner: Spawner, place: Path) -> None:
+        self._scenario = scenario
+        self._surface = replace(surface, place=str(place))
+        self._spawner = spawner
+        self._place = place
+        self._tours = any('"$tour"' in json.dumps(templates_of(step)) for step in scenario.steps)
+        self._generators = {**PURE, "stored": Stored(), "filed": Filed(place)}
+        self._opened = False
+        self.had = 0
+        """The turns it has had that did not break the rule."""
+        self.untried: list[str] = []
+        """Why some of these could not be had to the end."""
+        self.last: Frame | None = None
+        """The line that was looked at last in the last turn, if that was had to the end."""
+        self.finding: Finding | None = None
+        """How the first turn broke the rule."""
+        self.is_hopeless = False
+        """Whether other turns would hardly do better, or take as long to find out."""
+
+    async def have(self, turns: Sequence[Turn]) -> None:
+        """Have one or more of these turns, in their order."""
+        try:
+            subject = await self._start()
+        except LaunchFailed as error:
+            found = self._rule(f"it cannot be started: {error.message}")
+            self.finding, self.is_hopeless = replace(found, hint=error.hint or ""), True
+            return
+        broken: Broken | None = None
+        try:
+            for turn in turns:
+                conversation = self._conversation(subject, turn)
+                try:
+                    broken = await self._carried_out(conversation)
+                finally:
+                    subject = conversation.subject
+                if broken is not None or self._scenario.opening is None or subject.child.has_ended():
+                    break
+        finally:
+            await subject.close()
+            await subject.child.wait(self._surface.spec.timeouts.kill)
+        if broken is not None and not self.had:
+            self.finding = _shown(self._rule(str(broken)), self._scenario, conversation, broken, turn)
+            self.is_hopeless = broken.late or not self._opened
+
+    async def _start(self) -> Subject:
+        spec = self._surface.spec
+        launch = launch_of(spec, self._scenario.environment, self._place)
+        return Subject(await self._spawner.spawn(launch, spec.timeouts.launch), self._surface.dialect.framing())
+
+    def _conversation(self, subject: Subject, turn: Turn) -> Conversation:
+        surface = replace(self._surface, turn=self.had)
+        tour = {"tour": surface.tour()} if self._tours else {}
+        named = {**surface.named(turn.target), **tour, **turn.case}
+        generators = {**self._generators, "input_with_string": with_string(turn.target.tool)}
+        reactions = self._surface.dialect.reactions(self._scenario.host)
+        return Conversation(subject, named, generators, reactions, self._start)
+
+    async def _carried_out(self, conversation: Conversation) -> Broken | None:
+        """Carry out a turn, after the opening if it is the first one; gives how it broke the rule."""
+        self.last = None
+        try:
+            if not self._opened:
+                await conversation.carry_out(self._scenario.opening or ())
+                self._opened = True
+            await conversation.carry_out(self._scenario.steps)
+            self.last = conversation.last
+        except Untried as reason:
+            self.untried.append(str(reason))
+        except Broken as reason:
+            return reason
+        self.had += 1
+        return None
+
+    def _rule(self, what: str) -> Finding:
+        return rule_of(self._scenario, self._surface.dialect.text, what)
+
+
+def launch_of(spec: PluginSpec, environment: str = "usual", place: Path | None = None) -> Launch:
+    """How the plugin's process is started. Where it is told to work, and its place for temporary files, is `place`."""
+    usual = USUAL_VARIABLES if environment == "usual" else ()
+    search = host_search_path(os.environ)
+    argv = resolve(spec.command, spec.root, search)
+    facts = {"project.id": PROJECT, "project.root": place, "config.root": place, "search.path": search}
+    told = {name: str(facts[fact]) for name, fact in spec.env_facts if facts[fact] is not None}
+    inherited = (*usual, *spec.env_inherit)
+    told |= {"TMPDIR": str(place)} if place is not None and "TMPDIR" in inherited else {}
+    env = build_env(inherited, os.environ, {**told, **dict(spec.env)}, {})
+    return Launch(argv=argv, cwd=spec.cwd or spec.root, env=env, label=spec.id)
+
+
+# What is said of a failure.
+
+
+def rule_of(scenario: Scenario, text: str, what: str) -> Finding:
+    """A finding that names the rule, and so far nothing that shows it; `text` is what the contract is called."""
+    return Finding(what, rule=scenario.clause, clause=f"{text}, {scenario.section}", check=scenario.id)
+
+
+def _shown(found: Finding, scenario: Scenario, conversation: Conversation, broken: Broken, turn: Turn) -> Finding:
+    steps, subject = (*(scenario.opening or ()), *scenario.steps), conversation.subject
+    return replace(
+        found,
+        step=f"{conversation.at} of {len(steps)} ({verb_of(steps[conversation.at - 1])})",
+        case=str(turn),
+        frame=None if broken.frame is None else broken.frame.line[:FRAME_BYTES],
+        talk=tuple(subject.transcript)[-TALK:],
+        exit="" if subject.left is None else subject.left.describe(),
+        stderr=tuple(subject.child.stderr.tail(STDERR_LINES)),
+    )
+
+
+def _with_the_others(found: Finding, turns: Sequence[Turn]) -> Finding:
+    """The last finding, with the targets that nobody tried after it."""
+    names = list(dict.fromkeys(turn.target.name for turn in turns))
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    others = f"after that, not tried: {', '.join(names[:NAMED])}{more}" if names else ""
+    return replace(found, hint=found.hint or others)
