@@ -1,7 +1,7 @@
-"""The catalogue of bad plugins, and the folder that is made of an entry.
+"""Loads the catalogues of bad plugins, and writes an entry as a plugin folder.
 
-Owns the format of `badplugins/<contract>/catalog.json`, every check of it, and the manifest that is correct but for
-what an entry says. Refuses to know a host.
+Owns the format of `programs/<contract>/catalog.json` and its validation. A written manifest is correct except for the
+fields that the entry overrides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a stranger's host needs of a bad plugin: its command line, how it is asked, and what must come of it, in words.
+"""Describes a bad plugin for a developer of any host: its command line, how to trigger it, what the host must do.
 
-Owns the words, and the command with which a bad plugin runs where it lies. Refuses to know a host, and what an entry of
-the catalogue means to the runner (`host_runner`).
+`plugbay badplugins` prints these texts.
 """
 
 from __future__ import annotations

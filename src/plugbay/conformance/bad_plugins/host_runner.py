@@ -1,7 +1,6 @@
-"""Any host against plugins that misbehave on purpose.
+"""Runs bad plugins against any host and compares what the host did with what the contract requires.
 
-Owns what is asked of a host under test, and the comparison of what it observed with what the contract says. Refuses to
-know a host: the one under test comes in through `HostPort`. The plugins are those of a `catalogue`.
+The host under test comes in through `HostPort`.
 
     report = await run_catalog(MyPort(), load_catalog("rune"), tmp)
 """

@@ -1,7 +1,6 @@
-"""What a manifest of ainb implies for a conversation: what is filled into its scenarios beside the spec.
+"""Named values for the scenarios of ainb: its greeting, and the topics, paths and methods that the manifest allows.
 
-Owns the greeting of the host that stands by, and which topics, paths and methods the manifest lets a plugin use. Reads
-the manifest once more, because its round trip is what some scenarios are about. Refuses to know the rules.
+Reads the manifest file again instead of the spec, because some scenarios check that the plugin returns it unchanged.
 """
 
 from __future__ import annotations

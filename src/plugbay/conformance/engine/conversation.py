@@ -1,8 +1,7 @@
-"""The steps of one turn of a scenario, carried out against one process.
+"""Carries out the steps of one turn of a scenario against one process.
 
-Owns what each step does and when it counts as broken, and the host that stands by: what the plugin asks on its own is
-answered when its line is read; a frame counts as a line here. Refuses to know which scenarios there are, how a process
-is started and how a report looks.
+Each step either passes or raises the reason why the rule is broken. Requests that the plugin makes on its own are
+answered as soon as they are read, by the host that the scenario names (`dialects`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""An input for a tool: what its schema gives as an example, else the least that its schema asks for.
+"""Chooses an input for an export: the example of its schema, else the smallest value that the schema asks for.
 
-Owns the guess. Pure. Refuses to promise that the guess is valid: a plugin that answers it with an error has
-answered.
+Pure. The value need not be valid: a plugin that answers it with an error has answered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A program without a manifest: it is greeted, and taken at its word.
+"""Builds the spec of a program without a manifest: greets it once and writes the manifest that its answer describes.
 
-Owns what is asked of a program of which nothing but its contract is known, and the manifest that its answer amounts to.
-Only contracts in which a plugin says what it offers can be tried like this. Refuses to judge: whatever is wrong with
-the answer, the scenarios find.
+Works only for contracts in which the answer to the greeting lists the exports. Errors in the answer are not reported
+here: the scenarios find them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""How a Python file of the kit becomes the program of a plugin of ainb, vai or MCP.
-
-Owns the few lines of shell that ainb needs around it, and manifests that are correct. Refuses to know what the file
-does.
-"""
+"""Writes correct manifests for the kit's own plugins, and the shell program that ainb needs around a Python file."""
 
 from __future__ import annotations
 

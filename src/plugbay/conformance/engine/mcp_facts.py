@@ -1,7 +1,6 @@
-"""What is said in the conversations with a server of MCP: greetings of both eras, and inputs that its schemas refuse.
+"""Named values for the scenarios of MCP: greetings of both protocol generations, and inputs that schemas refuse.
 
-Owns the greetings, what is said when one of the server's exports is asked, and what its own words make of its exports.
-Refuses to know the rules.
+A server lists its exports only in the conversation, so `introduced` adds them to the spec.
 """
 
 from __future__ import annotations

@@ -1,7 +1,15 @@
-"""Plain questions about values, of which operators of patterns are made.
+"""Matches JSON values against the patterns of scenarios and reports each difference.
 
-Owns what a topic, a path, a payload, a series of chunks and one of frames are compared by. Pure. Refuses to know
-patterns.
+Pure: the pattern, the value and the named values of the run come in as arguments.
+
+    "text", 1, true, null      that very value; a number never equals a boolean
+    [p, q]                     exactly these items
+    {"key": p, "other?": q}    `key` must be there, `other` may be; other keys are ignored
+    {"key": "$absent"}         `key` must not be there
+    "$name"                    the named value of the run (`$plugin_id`)
+    "$nonblank"                one of WORDS
+    {"$one_of": [p, q]}        one of OPERATORS
+    "$$text"                   the text `$text`
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Axes that consist of several checks: the results of a contract whose conformance suite names its axes.
+"""Runs every scenario of a contract against one plugin, in any language.
 
-Owns how the verdicts on checks become one verdict on their axis, with findings that say which check it was. A check
-belongs to the axis whose id its own begins with: `ainb.framing.byte_by_byte` to `ainb.framing`. Refuses to know how a
-check is made.
+Each rule is tried in processes of its own, so that one broken rule does not hide the next; a rule that depends on a
+broken one is skipped. Several scenarios run at a time. A plugin may fail only because of that (it holds a port or a
+file, or the machine is busy): every failure of that kind is tried again alone, and only the second result counts.
+
+A contract may group scenarios into named axes: `ainb.framing.byte_by_byte` belongs to the axis `ainb.framing`. For
+contracts whose manifest lists no exports, the plugin is greeted once before the run and lists them itself.
 """
 
 from __future__ import annotations

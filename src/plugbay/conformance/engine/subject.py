@@ -1,7 +1,6 @@
-"""One process of a plugin under test: what is sent to it, what it says, how it leaves.
+"""One process of a plugin under test: its frames in both directions, its exit, and why a conversation ended early.
 
-Owns the process for one conversation, the strict reading of its messages, and the record of every one. Refuses to
-judge: it reports what happened, and `conversation` compares that with what should have.
+Keeps a record of every frame. It reports facts and never judges them: `conversation` compares them with the scenario.
 """
 
 from __future__ import annotations

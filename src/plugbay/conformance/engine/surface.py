@@ -1,7 +1,7 @@
-"""What a plugin offers that can be tried, and what is filled into the scenarios for it.
+"""The exports of a plugin that scenarios can use, and the named values that are filled into scenarios for each.
 
-Owns which exports are called, why a rule does not concern a plugin, what a conversation teaches about its exports, and
-the named values. Refuses to start anything and to know the rules.
+Also says why a rule does not apply to a plugin, and adds exports that the plugin names during a conversation. Starts no
+process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""A storage as a kaged host keeps it, small and in memory, for one conversation.
+"""Tries one scenario: one turn for each of its targets and cases.
 
-Owns the answers to the four requests for storage. Refuses to judge how they were asked: the hosts of a dialect do that.
+A scenario with an opening has several turns in one process, until a turn breaks the rule or the process exits; the next
+turn then gets a fresh process. The plugin runs unconfined, whatever its manifest asks for: the trial is about its
+conversation, and its author runs it. Also here: the storage and the files that a scenario gives to a plugin.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a manifest of vai implies for a conversation: what is said beside the input when one of its exports is asked.
-
-Owns the hello of the host that stands by, the context of an invocation, the config and the secrets it is given, and an
-input that its handler can hardly use. Refuses to know the rules.
-"""
+"""Named values for the scenarios of vai: its hello, and the context, config, secrets and odd inputs of each export."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where two JSON values differ, in words; what is said anew every time is passed over.
+"""Compares two JSON values and describes where they differ; values that change in every run are ignored.
 
-Owns what counts as the same: numbers by their value, objects without regard to order, and of what is named or looks
-like a time, an id or a process number, only that both have it. Pure. Refuses to know contracts.
+Pure. Numbers are equal by value, objects regardless of order. A key or value that looks like a time, an id or a process
+number only has to be present on both sides.
 """
 
 from __future__ import annotations

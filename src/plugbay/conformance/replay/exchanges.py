@@ -1,6 +1,8 @@
-"""Whether a recorded frame can still be sent or compared: not where a part of it was cut or taken out.
+"""Splits a recording into exchanges: a frame of the host, and the frames of the plugin that follow from it.
 
-Owns when a replay would lie, and the words for it. Refuses to know who replays what.
+Answers and parts of answers name their request. A request or notification of the plugin is assigned to the latest
+request that was still open, else to the last frame of the host: a recording says no more. A frame that was cut or
+redacted cannot be replayed or compared; `check` says so.
 """
 
 from __future__ import annotations

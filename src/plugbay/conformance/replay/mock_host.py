@@ -1,8 +1,7 @@
-"""A recording played to a real plugin: says what the host said, and compares what the plugin answers.
+"""Plays a recording to a real plugin: sends the frames of the host and compares the plugin's answers.
 
-Owns the order in which recorded frames are sent and awaited, and what is told of a frame that is different, missing or
-too much. Each recorded process has one of its own again. What a host says anew every time (places, its process, times
-that have passed) is said anew. Refuses to know how values are compared (`differences`).
+Each recorded process gets a process of its own. Values that a host changes in every run (paths, its process, times) are
+replaced before they are sent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`MockPlugin`: answers a live host from a recording, in the place of the plugin that was recorded.
+"""`MockPlugin`: answers a live host from a recording, in place of the recorded plugin.
 
-Owns which recorded question a live one is, and when each recorded reaction is due. A question is the recorded one when
-it has the same name and the same parameters, but for what hosts say anew every time; loosely, the same name is enough.
-What has been answered may be asked again. Nothing is made up: a question that was not recorded, or of which a part was
-redacted, gets the contract's own error. Does no I/O and has no clock.
+A live request matches a recorded one with the same name and the same parameters, except for values that hosts change in
+every run; with loose matching the name is enough. A request may be repeated. Nothing is invented: a request that was
+not recorded, or was redacted, gets the contract's own error. The class does no I/O and has no clock; `serve` moves its
+bytes, without an event loop or a thread, because a mock starts as often as the plugin that it replaces.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What is said anew every time a conversation is had again: places, processes, times that have passed.
+"""Replaces values that change in every run (paths, process numbers, times) when a recording is played again.
 
-Owns what a mock host puts in their place, and that an answer which repeats them repeats the new ones. Pure. Refuses to
-know who talks to whom.
+Pure. An answer that repeats a recorded value must repeat its replacement.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a frame of each contract is in a conversation: a question, an answer, something in between, or a remark.
+"""Classifies the frames of each contract: request, answer, part of an answer, or notification.
 
-Owns the places where contracts keep the id of a question and the name of what is asked, how a plugin refuses, and what
-a host says differently every time: ids, times, places. Refuses to know framing, and whether an answer is right.
+Knows where each contract keeps ids and names, how a plugin refuses a request, and which values a host changes in every
+run (ids, times, paths). Knows no framing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a recording holds: who asked what, how often, how long it took, and what is missing.
-
-Owns the summary. Pure. Refuses to know how it is shown.
-"""
+"""Summarizes a recording: requests, how often, how long they took, and which parts are missing. Pure."""
 
 from __future__ import annotations
 

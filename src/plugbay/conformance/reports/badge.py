@@ -1,6 +1,6 @@
-"""A report as a badge: a small picture for a README, with the contract on its left and the verdict on its right.
+"""Renders a report as an SVG badge for a README: the contract on the left, the verdict on the right.
 
-Owns the picture. It is one file, without script, fonts or anything fetched. Refuses to know how an axis was tried.
+One file, without scripts, fonts or anything fetched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A report as one page of HTML that can be published: no script, no file beside it, nothing fetched.
+"""Renders a report as one HTML page that can be published: no script, no second file, nothing fetched.
 
-Owns the page. Whatever a plugin wrote is made printable, escaped and bounded; a policy in the page keeps browsers from
-running or fetching anything all the same. How it looks is in `page.css`. Refuses to know how an axis was tried.
+Text from the plugin is untrusted: it is made printable, escaped and bounded, and a content security policy in the page
+blocks scripts and fetches all the same. The style is in `page.css`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a conformance run found, for people, scripts and CI.
+"""Results of a conformance run: findings with their evidence, as text, public JSON and JUnit XML.
 
-Owns the shapes: a broken rule with all that shows it, the words for it, the public JSON and the JUnit XML. Refuses to
-know how an axis was tried, and how a page of it looks (`page`).
+The JSON is public: `plugbay conform --json` prints it. `page` renders the same values as HTML.
 """
 
 from __future__ import annotations
