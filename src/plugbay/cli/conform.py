@@ -127,10 +127,10 @@ def _found(path: Path | None, contract: str | None, program: list[str] | None, a
 
 
 def _introduced(contract: str, program: list[str]) -> Found:
-    from plugbay.conformance.engine.introduction import introduced
+    from plugbay.conformance.engine.manifestless import spec_from_greeting
     from plugbay.host.discovery.folders import Found
 
-    return Found(Path.cwd(), contract, introduced(contract, _command(program), Path.cwd()))
+    return Found(Path.cwd(), contract, spec_from_greeting(contract, _command(program), Path.cwd()))
 
 
 def _command(program: list[str]) -> tuple[str, ...]:

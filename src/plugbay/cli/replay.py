@@ -132,15 +132,15 @@ def _as_host(
     allow_redacted: bool,
     as_json: bool,
 ) -> None:
-    from plugbay.conformance.engine.plugin_runner import in_its_own_loop
-    from plugbay.conformance.replay.exchanges import Lie
-    from plugbay.conformance.replay.mock_host import FRAME_SECONDS, Manner, play
+    from plugbay.conformance.engine.plugin_runner import run_in_own_loop
+    from plugbay.conformance.replay.exchanges import UnusableFrame
+    from plugbay.conformance.replay.mock_host import FRAME_SECONDS, PlayOptions, play
 
     spec = _plugin(recording, words)
-    manner = Manner(timeout or FRAME_SECONDS, speed or 0.0, tuple(ignore), allow_redacted, output.note)
+    manner = PlayOptions(timeout or FRAME_SECONDS, speed or 0.0, tuple(ignore), allow_redacted, output.note)
     try:
-        outcome = in_its_own_loop(play(recording, spec, manner))
-    except Lie as lie:
+        outcome = run_in_own_loop(play(recording, spec, manner))
+    except UnusableFrame as lie:
         output.problem(f"{file}: {lie}")
         raise typer.Exit(Exit.INVALID) from None
     if as_json:
@@ -210,9 +210,9 @@ def _show_finding(finding: Finding) -> None:
 
 
 def _show_contents(file: Path, recording: Recording, as_json: bool) -> None:
-    from plugbay.conformance.replay.summary import contents
+    from plugbay.conformance.replay.summary import summarize
 
-    held = contents(recording)
+    held = summarize(recording)
     if as_json:
         output.print_json(held.to_json())
         return

@@ -17,10 +17,10 @@ import pytest
 from pydantic import ValidationError
 
 from plugbay.conformance.bad_plugins.catalogue import (
-    BENCHES,
     COUNTS,
     FOLDER,
     INTERPRETERS,
+    SETUPS,
     Entry,
     load_catalog,
     prepare,
@@ -63,16 +63,16 @@ def test_each_of_the_nine_codes_is_expected_somewhere() -> None:
     assert VERDICTS < CODES
 
 
-@pytest.mark.parametrize("contract", sorted(BENCHES))
+@pytest.mark.parametrize("contract", sorted(SETUPS))
 def test_every_file_is_used_and_every_used_file_is_there(contract: str) -> None:
     folder = FOLDER / contract
-    used = {entry.file for entry in load_catalog(contract) if entry.file is not None} | {*BENCHES[contract].helpers}
+    used = {entry.file for entry in load_catalog(contract) if entry.file is not None} | {*SETUPS[contract].helpers}
     assert [file for file in used if not (folder / file).is_file()] == []
     ours = {file for file in used if not file.startswith("../")}
     assert ours == {path.name for path in folder.iterdir() if path.is_file()} - {"catalog.json"}
 
 
-@pytest.mark.parametrize("contract", sorted(BENCHES))
+@pytest.mark.parametrize("contract", sorted(SETUPS))
 def test_no_two_entries_share_a_name(contract: str) -> None:
     names = [entry.name for entry in load_catalog(contract)]
     assert len(names) == len(set(names))
@@ -87,12 +87,12 @@ print(json.dumps(sorted(plugin.CASES)))
 
 
 @requirement("nexo:kit-catalogue", "kaged:kit-catalogue", "ainb:kit-catalogue", "vai:kit-catalogue")
-@pytest.mark.parametrize("contract", sorted(BENCHES))
+@pytest.mark.parametrize("contract", sorted(SETUPS))
 def test_every_case_of_a_program_has_an_entry_and_every_entry_its_case(contract: str) -> None:
     entries = load_catalog(contract)
     done = subprocess.run(
         [sys.executable, "-S", "-B", "-c", CASES, FOLDER / contract],
-        env={"PLUGIN_MANIFEST": BENCHES["vai"].manifest(VAI_CATALOG[0])},
+        env={"PLUGIN_MANIFEST": SETUPS["vai"].manifest(VAI_CATALOG[0])},
         capture_output=True,
         check=True,
     )
@@ -287,7 +287,7 @@ def test_an_input_is_made_as_large_as_it_says() -> None:
 
 
 def test_the_plugins_of_vai_find_in_a_manifest_what_a_reader_of_toml_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = {BENCHES["vai"].manifest(entry) for entry in VAI_CATALOG}
+    texts = {SETUPS["vai"].manifest(entry) for entry in VAI_CATALOG}
     for text in {*texts, vai_manifest("plugbay/canary", "canary.py", "", VAI_EXPORTS)}:
         monkeypatch.setenv("PLUGIN_MANIFEST", text)
         found, manifest = runpy.run_path(str(VAI / "child.py")), tomllib.loads(text)

@@ -10,7 +10,7 @@ import pytest
 from plugbay.conformance.engine.conversation import Conversation, encode
 from plugbay.conformance.engine.dialects import Reaction
 from plugbay.conformance.engine.scenario import parse
-from plugbay.conformance.engine.subject import Broken, Subject, Untried
+from plugbay.conformance.engine.subject import NotTried, RuleBroken, Subject
 from plugbay.conformance.engine.template import text
 from tests.conformance.engine.test_subject import with_subject
 
@@ -216,44 +216,44 @@ BROKEN: dict[str, tuple[str, list[dict[str, Any]], str]] = {
 @pytest.mark.parametrize("name", sorted(BROKEN))
 def test_a_broken_step_says_what_happened_instead(name: str) -> None:
     script, steps, words = BROKEN[name]
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(RuleBroken) as caught:
         converse(script, *steps)
     assert words in str(caught.value)
 
 
 def test_a_broken_step_shows_the_line_that_broke_it() -> None:
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(RuleBroken) as caught:
         converse("echo hi; echo ho", {"expect_exit": {"within": 10}}, {"expect_no_more_output": True})
     assert caught.value.frame is not None
     assert caught.value.frame.line == b"hi"
 
 
 def test_raw_text_may_be_a_named_value() -> None:
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(RuleBroken) as caught:
         converse(ECHO, {"send_raw": "$tool"}, {"close_stdin": True}, {"expect": {}, "within": 10})
     assert caught.value.frame is not None
     assert caught.value.frame.line == b"example.echo"
 
 
 def test_a_rule_whose_condition_is_not_met_is_untried() -> None:
-    with pytest.raises(Untried, match="it must be ok"):
+    with pytest.raises(NotTried, match="it must be ok"):
         converse("echo '{}'", {"expect": {}, "within": 10}, {"skip_unless": {"a": 1}, "because": "it must be ok"})
-    with pytest.raises(Untried):
+    with pytest.raises(NotTried):
         converse(ECHO, {"skip_unless": {"a": 1}, "because": "nothing was said"})
 
 
 def test_a_rule_about_what_never_comes_is_untried() -> None:
-    with pytest.raises(Untried, match="it asks nothing"):
+    with pytest.raises(NotTried, match="it asks nothing"):
         converse(ECHO, {"find": {"a": 1}, "within": 0.05, "or_skip": "it asks nothing"})
-    with pytest.raises(Untried, match="it asks nothing"):
+    with pytest.raises(NotTried, match="it asks nothing"):
         converse(
             ECHO,
             {"send": {"end": 1}},
             {"find": {"a": 1}, "until": {"end": 1}, "within": 30, "or_skip": "it asks nothing"},
         )
-    with pytest.raises(Untried, match="it asks nothing"):
+    with pytest.raises(NotTried, match="it asks nothing"):
         converse(ECHO, {"tour": [{"id": 1}], "those": {"a": 1}, "within": 10, "or_skip": "it asks nothing"})
-    with pytest.raises(Untried, match="it asks nothing"):
+    with pytest.raises(NotTried, match="it asks nothing"):
         converse(
             ECHO,
             {"send": {"end": 1}},
@@ -271,7 +271,7 @@ def test_the_host_that_stands_by_answers_what_the_plugin_asks_and_its_line_answe
         {"expect_silence": 0.1},
     ]
     assert converse(ECHO, *steps, host=HOST) == len(steps)
-    with pytest.raises(Broken, match=r"\$\.a: expected 1, got nothing"):
+    with pytest.raises(RuleBroken, match=r"\$\.a: expected 1, got nothing"):
         converse(ECHO, *steps)
 
 
@@ -286,7 +286,7 @@ def test_what_the_plugin_asks_on_its_own_can_be_found() -> None:
 
 
 def test_after_the_end_even_what_the_host_stands_by_for_is_too_much() -> None:
-    with pytest.raises(Broken, match="one more line"):
+    with pytest.raises(RuleBroken, match="one more line"):
         converse("echo '{\"tell\":1}'", {"expect_exit": {"within": 10}}, {"expect_no_more_output": True}, host=HOST)
 
 
@@ -306,6 +306,6 @@ def test_one_text_has_three_spellings(escape: str, line: str) -> None:
 
 def test_a_tour_that_ends_badly_shows_the_last_of_what_was_looked_at() -> None:
     steps = [{"tour": [{"id": 1, "n": 7}], "those": {"n": 7}, "together": [{"n": 8}], "patience": 0.05, "within": 10}]
-    with pytest.raises(Broken) as broken:
+    with pytest.raises(RuleBroken) as broken:
         converse(ECHO, *steps)
     assert broken.value.frame is not None and broken.value.frame.value == {"id": 1, "n": 7}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plugbay.conformance.engine.inputs import may_be_called
-from plugbay.conformance.engine.mcp_facts import GREETINGS, NO_OBJECT, about, facts, introduced
+from plugbay.conformance.engine.mcp_facts import GREETINGS, NO_OBJECT, about, apply_hello, facts
 from plugbay.contracts.schemas import compile_schema
 from plugbay.model.spec import Export, PluginSpec
 from tests.support.requirements import requirement
@@ -31,14 +31,14 @@ def test_until_a_server_has_spoken_it_wants_to_be_greeted_and_offers_nothing() -
 
 
 def test_a_server_says_its_era_its_exports_and_whether_it_logs() -> None:
-    spec, known = introduced(SPEC, hello("modern", tools=[tool(outputSchema=TEXT)]))
+    spec, known = apply_hello(SPEC, hello("modern", tools=[tool(outputSchema=TEXT)]))
     assert [(export.kind, export.name) for export in spec.exports] == [("tool", "t")]
     assert (known["handshake"], known["logging"], known["schemas"]) == ([], ["logging"], ["t"])
 
 
 def test_a_template_is_no_resource_that_could_be_read() -> None:
     one, many = {"uri": "note://one", "name": "one"}, {"uriTemplate": "note://{name}", "name": "note"}
-    spec, _ = introduced(SPEC, hello(resources=[one], resource_templates=[many]))
+    spec, _ = apply_hello(SPEC, hello(resources=[one], resource_templates=[many]))
     assert [export.name for export in spec.exports] == ["one"]
     assert about(spec.exports[0], "")["address"] == "note://one"
 
@@ -55,13 +55,13 @@ def test_a_template_is_no_resource_that_could_be_read() -> None:
 )
 @requirement("mcp:kit-harmless")
 def test_only_a_tool_that_reads_or_has_an_example_is_called(more: dict[str, Any], may: bool) -> None:
-    spec, _ = introduced(SPEC, hello(tools=[tool(**more)]))
+    spec, _ = apply_hello(SPEC, hello(tools=[tool(**more)]))
     assert may_be_called(spec.exports[0]) is may
 
 
 def test_a_prompt_is_filled_in_where_it_must_be() -> None:
     arguments = [{"name": "who", "required": True}, {"name": "how"}, 7]
-    spec, _ = introduced(SPEC, hello(prompts=[{"name": "greet", "arguments": arguments}]))
+    spec, _ = apply_hello(SPEC, hello(prompts=[{"name": "greet", "arguments": arguments}]))
     assert about(spec.exports[0], "")["filled_in"] == {"who": "text"}
 
 

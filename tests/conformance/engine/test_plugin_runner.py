@@ -20,11 +20,11 @@ from plugbay.conformance.engine.dialects import dialect
 from plugbay.conformance.engine.plugin_runner import (
     AT_ONCE,
     Axes,
-    Rounds,
+    Schedule,
     axis_of,
-    hello_of,
-    in_its_own_loop,
+    fetch_hello,
     run_conformance,
+    run_in_own_loop,
 )
 from plugbay.conformance.engine.scenario import ExpectNoOrphans, ExpectRunning, Scenario, load_all
 from plugbay.conformance.engine.trial import Verdict
@@ -119,7 +119,7 @@ class Trials:
         return verdict
 
     async def run(self, *scenarios: Scenario) -> list[str]:
-        results = await Rounds(scenarios, self.attempt, lambda axis: self.told.append((axis.id, axis.status))).run()
+        results = await Schedule(scenarios, self.attempt, lambda axis: self.told.append((axis.id, axis.status))).run()
         assert [result.id for result in results] == [scenario.id for scenario in scenarios]
         assert self.told == [(result.id, result.status) for result in results]
         return [str(result.status) for result in results]
@@ -173,7 +173,7 @@ def test_a_result_is_told_as_soon_as_it_and_all_before_it_passed(run: Run) -> No
 
         every = [scenario("a"), scenario("b"), scenario("c")]
         task = asyncio.ensure_future(
-            Rounds(every, attempt, lambda axis: trials.told.append((axis.id, axis.status))).run()
+            Schedule(every, attempt, lambda axis: trials.told.append((axis.id, axis.status))).run()
         )
         await until(lambda: trials.told == [("a", Status.PASSED)])
         gate.set()
@@ -241,7 +241,7 @@ def test_a_trial_that_cannot_be_made_is_an_error_of_the_run(run: Run) -> None:
 
     async def main() -> None:
         with pytest.raises(LookupError, match="a"):
-            await Rounds([scenario("a"), scenario("b", after=("a",))], broken, None).run()
+            await Schedule([scenario("a"), scenario("b", after=("a",))], broken, None).run()
 
     run(main)
 
@@ -256,7 +256,7 @@ def hello(folder: Path, *command: str) -> Mapping[str, Any] | None:
     async def meet() -> Mapping[str, Any] | None:
         spawner = Spawner()
         try:
-            return await hello_of(PluginSpec("p", "0", "mcp", folder, command), spoken, spawner)
+            return await fetch_hello(PluginSpec("p", "0", "mcp", folder, command), spoken, spawner)
         finally:
             await spawner.close()
 
@@ -627,7 +627,7 @@ def test_a_signal_ends_a_run_wherever_it_comes_once_nothing_is_left_of_it(when: 
             handled.append("cleared up")
 
     with pytest.raises(SystemExit, match="143"):
-        in_its_own_loop(work())
+        run_in_own_loop(work())
     assert handled == ["cleared up", "handled"]
 
 
@@ -636,7 +636,7 @@ def test_a_run_beside_the_main_thread_leaves_signals_alone(handled: list[str]) -
         return 7
 
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(in_its_own_loop, work()).result() == 7
+        assert pool.submit(run_in_own_loop, work()).result() == 7
     assert handled == []
 
 

@@ -17,13 +17,13 @@ from plugbay.conformance.engine.scenario import (
     ScenarioInvalid,
     Send,
     Step,
+    get_verb,
     good_bye_of,
+    list_templates,
     load,
     load_all,
     parse,
     patterns_of,
-    templates_of,
-    verb_of,
 )
 
 EVERY_STEP: list[dict[str, Any]] = [
@@ -57,7 +57,7 @@ def steps_of(steps: list[dict[str, Any]]) -> tuple[Step, ...]:
 
 
 def test_every_kind_of_step_can_be_written() -> None:
-    assert [verb_of(step) for step in steps_of(EVERY_STEP)] == list(STEPS)
+    assert [get_verb(step) for step in steps_of(EVERY_STEP)] == list(STEPS)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_every_kind_of_step_can_be_written() -> None:
     ],
 )
 def test_a_step_names_what_it_sends(verb: str, templates: list[Any]) -> None:
-    (step,) = [step for step in steps_of(EVERY_STEP) if verb_of(step) == verb]
-    assert templates_of(step) == templates
+    (step,) = [step for step in steps_of(EVERY_STEP) if get_verb(step) == verb]
+    assert list_templates(step) == templates
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_a_step_names_what_it_sends(verb: str, templates: list[Any]) -> None:
     ],
 )
 def test_a_step_names_what_it_expects(verb: str, patterns: list[Any]) -> None:
-    (step,) = [step for step in steps_of(EVERY_STEP) if verb_of(step) == verb]
+    (step,) = [step for step in steps_of(EVERY_STEP) if get_verb(step) == verb]
     assert patterns_of(step) == patterns
 
 
 def test_the_header_of_a_frame_may_have_holes() -> None:
     (step,) = steps_of([{"send": {}, "header": "$plugin_id"}])
-    assert templates_of(step) == [{}, "$plugin_id"]
+    assert list_templates(step) == [{}, "$plugin_id"]
 
 
 def test_the_last_words_before_a_look_at_what_is_left_are_known() -> None:
@@ -189,7 +189,7 @@ def test_no_request_of_a_turn_has_an_id_that_the_next_turn_would_have_too(contra
         for scenario in load_all(contract)
         if scenario.opening is not None
         for step in scenario.steps
-        for template in templates_of(step)
+        for template in list_templates(step)
         for id in ids_in(template)
     ]
     assert bool(asked) is (contract != "rune"), "a plugin of rune has a process for each call"
@@ -363,7 +363,7 @@ def test_the_shipped_scenarios_are_sound_and_every_file_is_used(suite: str) -> N
 
 
 def test_the_shipped_scenarios_use_every_kind_of_step() -> None:
-    used = {verb_of(step) for suite in SHIPPED for scenario in load_all(suite) for step in scenario.steps}
+    used = {get_verb(step) for suite in SHIPPED for scenario in load_all(suite) for step in scenario.steps}
     assert used == set(STEPS)
 
 

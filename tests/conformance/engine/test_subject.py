@@ -10,7 +10,17 @@ from typing import TypeVar
 
 import pytest
 
-from plugbay.conformance.engine.subject import UNREAD, Broken, Ended, Frame, Late, Nothing, Subject, Untried, marked
+from plugbay.conformance.engine.subject import (
+    UNREAD,
+    Ended,
+    Frame,
+    Late,
+    NoAnswer,
+    NotTried,
+    RuleBroken,
+    Subject,
+    marked,
+)
 from plugbay.link.framings import Lines
 from plugbay.process.child import Spawner
 from plugbay.process.command import Launch
@@ -198,11 +208,11 @@ async def _nothing_said_while_held(subject: Subject) -> Frame | Ended | Late:
 
 def test_a_broken_step_may_show_a_line() -> None:
     frame = Frame(b"{}", {})
-    assert (str(Broken("it sang", frame)), Broken("it sang", frame).frame) == ("it sang", frame)
-    assert Broken("it sang").frame is None
-    assert [Broken("it slept", late=late).late for late in (True, False)] == [True, False]
+    assert (str(RuleBroken("it sang", frame)), RuleBroken("it sang", frame).frame) == ("it sang", frame)
+    assert RuleBroken("it sang").frame is None
+    assert [RuleBroken("it slept", late=late).late for late in (True, False)] == [True, False]
 
 
 def test_a_line_that_never_came_is_a_broken_step_and_a_rule_without_a_case_is_not() -> None:
-    assert isinstance(Nothing("nothing came"), Broken)
-    assert not isinstance(Untried("it has no screen"), Broken)
+    assert isinstance(NoAnswer("nothing came"), RuleBroken)
+    assert not isinstance(NotTried("it has no screen"), RuleBroken)

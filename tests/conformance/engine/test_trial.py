@@ -14,20 +14,28 @@ import pytest
 from plugbay.conformance.engine.dialects import dialect
 from plugbay.conformance.engine.scenario import parse
 from plugbay.conformance.engine.surface import Surface
-from plugbay.conformance.engine.trial import ENOUGH, NAMED, Filed, Stored, Verdict, launch_of, try_scenario
+from plugbay.conformance.engine.trial import (
+    ENOUGH,
+    NAMED,
+    InputFiles,
+    KagedStorage,
+    Verdict,
+    build_launch,
+    try_scenario,
+)
 from plugbay.conformance.reports.report import Status
 from plugbay.model.spec import Export, PluginSpec
 from plugbay.process.child import Spawner
 from tests.support.requirements import requirement
 
 
-def asked(stored: Stored, name: str, **params: Any) -> Any:
+def asked(stored: KagedStorage, name: str, **params: Any) -> Any:
     return stored([f"kaged.storage.{name}", params])
 
 
 @requirement("kaged:kit-host-stands-by")
 def test_what_is_set_is_found_listed_and_deleted() -> None:
-    stored = Stored()
+    stored = KagedStorage()
     assert asked(stored, "get", key="a") == {"found": False, "value": None}
     assert asked(stored, "set", key="a", value=[1]) == {"ok": True}
     assert asked(stored, "set", key="b", value=None) == {"ok": True}
@@ -41,12 +49,12 @@ def test_what_is_set_is_found_listed_and_deleted() -> None:
 
 
 def test_each_conversation_begins_with_an_empty_one() -> None:
-    asked(Stored(), "set", key="a", value=1)
-    assert asked(Stored(), "list") == {"keys": []}
+    asked(KagedStorage(), "set", key="a", value=1)
+    assert asked(KagedStorage(), "list") == {"keys": []}
 
 
 def test_a_reference_says_where_the_file_is_and_what_is_in_it(tmp_path: Path) -> None:
-    reference = Filed(tmp_path)(["a.json", "text/x", {"blocks": ["été"]}])
+    reference = InputFiles(tmp_path)(["a.json", "text/x", {"blocks": ["été"]}])
     data = (tmp_path / "a.json").read_bytes()
     assert data == '{"blocks": ["été"]}'.encode()
     assert reference == {
@@ -272,17 +280,17 @@ def test_a_process_gets_the_usual_environment_or_only_that_of_its_manifest(monke
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("SECRET", "s")
     plugin = spec(env=(("MINE", "1"),))
-    assert launch_of(plugin).env["HOME"] == "/home/me"
-    assert "SECRET" not in launch_of(plugin).env
-    only = launch_of(plugin, "manifest").env
+    assert build_launch(plugin).env["HOME"] == "/home/me"
+    assert "SECRET" not in build_launch(plugin).env
+    only = build_launch(plugin, "manifest").env
     assert "HOME" not in only
     assert only["MINE"] == "1"
 
 
 def test_temporary_files_of_a_conversation_have_a_place_of_their_own(tmp_path: Path) -> None:
-    assert launch_of(spec(), place=tmp_path).env["TMPDIR"] == str(tmp_path)
-    assert "TMPDIR" not in launch_of(spec(), "manifest", tmp_path).env
-    assert launch_of(spec(env_inherit=("TMPDIR",)), "manifest", tmp_path).env["TMPDIR"] == str(tmp_path)
+    assert build_launch(spec(), place=tmp_path).env["TMPDIR"] == str(tmp_path)
+    assert "TMPDIR" not in build_launch(spec(), "manifest", tmp_path).env
+    assert build_launch(spec(env_inherit=("TMPDIR",)), "manifest", tmp_path).env["TMPDIR"] == str(tmp_path)
 
 
 COUNTED = """

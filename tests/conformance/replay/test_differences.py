@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.replay.differences import MAX_SHOWN, Passed, differences, shown
+from plugbay.conformance.replay.differences import MAX_SHOWN, IgnoredPaths, differences, shown
 
-NOTHING = Passed()
+NOTHING = IgnoredPaths()
 
 
-def words(recorded: Any, came: Any, passed: Passed = NOTHING) -> list[str]:
+def words(recorded: Any, came: Any, passed: IgnoredPaths = NOTHING) -> list[str]:
     return [str(each) for each in differences(recorded, came, passed)]
 
 
@@ -44,8 +44,8 @@ def test_numbers_are_compared_by_their_value_and_keys_in_any_order() -> None:
 
 @pytest.mark.parametrize("pointer", ["/a", "/a/b", "/*/b", "/a/*", "/*"])
 def test_a_place_can_be_passed_over(pointer: str) -> None:
-    assert differences({"a": {"b": 1}}, {"a": {"b": 2}}, Passed([pointer])) == []
-    assert differences({"a": {"b": 1}}, {"a": {"b": 2}}, Passed(["/b", "/aa", "/a/bb"])) != []
+    assert differences({"a": {"b": 1}}, {"a": {"b": 2}}, IgnoredPaths([pointer])) == []
+    assert differences({"a": {"b": 1}}, {"a": {"b": 2}}, IgnoredPaths(["/b", "/aa", "/a/bb"])) != []
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_a_place_can_be_passed_over(pointer: str) -> None:
         ("12", "13", False),
     ],
 )
-def test_times_and_ids_are_the_same_where_shapes_count(one: str, other: str, same: bool) -> None:
-    assert (differences(one, other, Passed(shapes=True)) == []) is same
+def test_times_and_ids_are_the_same_where_shapes_count(one: str, other: str, is_equal: bool) -> None:
+    assert (differences(one, other, IgnoredPaths(shapes=True)) == []) is is_equal
     assert differences(one, other, NOTHING) != []
 
 
 def test_what_is_named_like_a_time_is_passed_over_when_it_is_of_the_same_kind() -> None:
-    passed = Passed(shapes=True)
+    passed = IgnoredPaths(shapes=True)
     assert differences({"pid": 1, "ts": 1.5}, {"pid": 2, "ts": 2.5}, passed) == []
     assert words({"pid": 1}, {"pid": "x"}, passed) == ['/pid: "x", not 1']
 

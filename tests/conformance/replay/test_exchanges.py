@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 
 from plugbay.conformance.replay.exchanges import (
-    CalledOff,
-    Complain,
+    AwaitFrame,
+    CancelRequest,
     Exchange,
-    Hear,
-    Leave,
-    Lie,
+    ExitProcess,
     Reaction,
-    Said,
-    Say,
+    RecordedFrame,
+    SendFrame,
+    UnusableFrame,
+    WriteStderr,
     check,
     exchanges,
 )
-from plugbay.conformance.replay.speech import ANSWER, Turn
+from plugbay.conformance.replay.frame_rules import ANSWER, Turn
 from plugbay.link.recording import Frame
 from tests.conformance.recordings import call, error, items, joined, recording, result, tell
 
-WHOLE = Said(4, Frame(0, 1, "plugin", 10, {"a": "***"}), Turn(ANSWER, "", 1))
+WHOLE = RecordedFrame(4, Frame(0, 1, "plugin", 10, {"a": "***"}), Turn(ANSWER, "", 1))
 
 
-def tried(said: Said, allow: bool = False) -> list[str]:
+def tried(said: RecordedFrame, allow: bool = False) -> list[str]:
     heard: list[str] = []
     check(said, allow, heard.append)
     return heard
@@ -39,14 +39,14 @@ def test_a_whole_frame_is_true() -> None:
 
 def test_a_redacted_frame_is_a_lie_and_its_places_are_named() -> None:
     redacted = replace(WHOLE, frame=replace(WHOLE.frame, redacted=("/a", "")))
-    with pytest.raises(Lie, match="the plugin's answer in line 4 was redacted at /a, the whole of it"):
+    with pytest.raises(UnusableFrame, match="the plugin's answer in line 4 was redacted at /a, the whole of it"):
         tried(redacted)
     assert tried(redacted, allow=True) == ["the plugin's answer in line 4 has placeholders at /a, the whole of it"]
 
 
 def test_a_frame_that_was_cut_is_a_lie_whatever_is_allowed() -> None:
     cut = replace(WHOLE, frame=replace(WHOLE.frame, cut="sha256:00", raw=b"{"))
-    with pytest.raises(Lie, match="too long to be recorded whole"):
+    with pytest.raises(UnusableFrame, match="too long to be recorded whole"):
         tried(cut, allow=True)
 
 
@@ -56,10 +56,10 @@ def told(exchange: Exchange) -> tuple[str, list[str]]:
 
 
 def _short(reaction: Reaction) -> str:
-    if isinstance(reaction, Say | Hear):
+    if isinstance(reaction, SendFrame | AwaitFrame):
         turn = reaction.said.turn
         return f"{type(reaction).__name__.lower()} {turn.name or turn.kind}"
-    return {CalledOff: "called off", Complain: "complain", Leave: "leave"}[type(reaction)]
+    return {CancelRequest: "called off", WriteStderr: "complain", ExitProcess: "leave"}[type(reaction)]
 
 
 def all_of(contract: str, *lines: Any) -> list[tuple[str, list[str]]]:

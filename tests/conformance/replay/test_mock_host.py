@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.replay.exchanges import Lie
-from plugbay.conformance.replay.mock_host import Manner, Outcome, play
+from plugbay.conformance.replay.exchanges import UnusableFrame
+from plugbay.conformance.replay.mock_host import Outcome, PlayOptions, play
 from plugbay.host.discovery.folders import inspect
 from plugbay.link.recording import Recording
 from tests.conformance.recordings import call, items, joined, recording, result, tell
@@ -38,7 +38,7 @@ def played(run: Run, folder: Path, recorded: Recording, **manner: Any) -> Outcom
     assert spec is not None
 
     async def main() -> None:
-        outcomes.append(await play(recorded, spec, Manner(**manner)))
+        outcomes.append(await play(recorded, spec, PlayOptions(**manner)))
 
     run(main)
     return outcomes[0]
@@ -177,7 +177,7 @@ def test_what_a_host_says_anew_is_said_anew(run: Run, tmp_path: Path) -> None:
 def test_a_recording_with_something_taken_out_is_not_played(run: Run, tmp_path: Path, line: int) -> None:
     folder = write_kaged_plugin(tmp_path)
     recorded = recording("kaged", *GREETED, redacted={line: ("/a",)})
-    with pytest.raises(Lie, match=f"in line {line} was redacted at /a"):
+    with pytest.raises(UnusableFrame, match=f"in line {line} was redacted at /a"):
         played(run, folder, recorded)
     heard: list[str] = []
     assert played(run, folder, recorded, allow_redacted=True, complain=heard.append).findings == []
@@ -186,10 +186,10 @@ def test_a_recording_with_something_taken_out_is_not_played(run: Run, tmp_path: 
 
 def test_a_conversation_without_its_beginning_is_not_played(run: Run, tmp_path: Path) -> None:
     folder = write_kaged_plugin(tmp_path)
-    with pytest.raises(Lie, match="was tapped while it was under way"):
+    with pytest.raises(UnusableFrame, match="was tapped while it was under way"):
         played(run, folder, recording("kaged", (".", {"event": "joined", "pid": 1}), *echo(2, "x", "x")))
 
 
 def test_a_recording_of_nothing_is_not_played(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(Lie, match="nothing was said"):
+    with pytest.raises(UnusableFrame, match="nothing was said"):
         played(run, write_kaged_plugin(tmp_path), recording("kaged"))

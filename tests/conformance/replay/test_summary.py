@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from plugbay.conformance.replay.summary import Question, contents
+from plugbay.conformance.replay.summary import Question, summarize
 from plugbay.link.recording import Frame
 from tests.conformance.recordings import call, error, items, joined, recording, result
 
 
 def test_questions_are_counted_by_who_asks_and_what() -> None:
-    held = contents(
+    held = summarize(
         recording(
             "kaged",
             (">", call(1, "a")),
@@ -37,7 +37,7 @@ def test_questions_are_counted_by_who_asks_and_what() -> None:
 def test_what_is_missing_is_named_with_its_line() -> None:
     whole, long = items([(">", call(1, "a", token="***")), ("<", result(1, "x"))], {2: ("/params/token",)})
     assert isinstance(long, Frame)
-    held = contents(joined("kaged", [whole, replace(long, value=None, raw=b"{", cut="sha256:0")]))
+    held = summarize(joined("kaged", [whole, replace(long, value=None, raw=b"{", cut="sha256:0")]))
     assert held.missing == (
         "line 2: redacted at /params/token",
         "line 3: too long, so only its beginning is here",
@@ -45,12 +45,12 @@ def test_what_is_missing_is_named_with_its_line() -> None:
 
 
 def test_an_empty_recording_holds_nothing() -> None:
-    held = contents(recording("rune"))
+    held = summarize(recording("rune"))
     assert (held.conversations, held.frames, held.seconds, held.questions) == (0, 0, 0.0, ())
 
 
 def test_the_json_has_everything() -> None:
-    held = contents(recording("kaged", (">", call(1, "a"))))
+    held = summarize(recording("kaged", (">", call(1, "a"))))
     assert list(held.to_json()["questions"]) == [
         {"asker": "host", "name": "a", "count": 1, "failed": 0, "milliseconds": None}
     ]

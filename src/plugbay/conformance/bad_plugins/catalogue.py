@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from plugbay.conformance.engine import manifests
-from plugbay.conformance.engine.patterns import pattern_problems, shown
+from plugbay.conformance.engine.patterns import format_value, pattern_problems
 from plugbay.conformance.engine.template import fill, template_problems, text
 from plugbay.contracts.ainb import manifest as ainb_manifest
 from plugbay.contracts.kaged import manifest as kaged_manifest
@@ -96,7 +96,7 @@ class Expected(Strict):
         return self
 
     def __str__(self) -> str:
-        output = f" with {shown(self.output)}" if self.says_output else ""
+        output = f" with {format_value(self.output)}" if self.says_output else ""
         return f"{self.code or self.outcome}{output}"
 
     @property
@@ -174,17 +174,17 @@ class Entry(Strict):
 def load_catalog(contract: str, folder: Path = FOLDER) -> list[Entry]:
     """Every entry of a contract's catalogue; raises pydantic's ValidationError for a broken one."""
     entries = json.loads((folder / contract / "catalog.json").read_text("utf-8"))
-    return [Entry.model_validate(_completed(entry, BENCHES[contract])) for entry in entries]
+    return [Entry.model_validate(_complete(entry, SETUPS[contract])) for entry in entries]
 
 
-def _completed(entry: dict[str, Any], bench: Bench) -> dict[str, Any]:
+def _complete(entry: dict[str, Any], bench: Setup) -> dict[str, Any]:
     manifest = {**bench.defaults.get("manifest", {}), **entry.get("manifest", {})}
     return {"file": bench.program, "kind": entry["name"], **bench.defaults, **entry, "manifest": manifest}
 
 
 def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
     """A folder with the plugin of this entry and a manifest that is correct but for what the entry says."""
-    bench = BENCHES[folder.name]
+    bench = SETUPS[folder.name]
     root = tmp / entry.name / (entry.plugin_id if bench.program_inside else "")
     root.mkdir(parents=True)
     for file in (entry.file, *bench.helpers) if entry.file is not None else ():
@@ -197,7 +197,7 @@ def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class Setup:
     """How the plugins of a contract's catalogue are set up."""
 
     manifest_file: str
@@ -338,28 +338,28 @@ def _vai_manifest(entry: Entry) -> str:
 
 SHARED = ("child.py", "../light_json.py")
 
-BENCHES = {
-    "rune": Bench(rune_manifest.FILE_NAME, _rune_manifest, "plugin.sh"),
-    "nexo": Bench(
+SETUPS = {
+    "rune": Setup(rune_manifest.FILE_NAME, _rune_manifest, "plugin.sh"),
+    "nexo": Setup(
         nexo_manifest.FILE_NAME,
         _nexo_manifest,
         helpers=SHARED,
         defaults={"tool": "bad_tool", "manifest": {"id": "bad"}},
     ),
-    "kaged": Bench(
+    "kaged": Setup(
         kaged_manifest.FILE_NAMES[0],
         _kaged_manifest,
         helpers=SHARED,
         defaults={"tool": "bad_tool", "manifest": {"name": "bad"}},
     ),
-    "ainb": Bench(
+    "ainb": Setup(
         ainb_manifest.FILE_NAME,
         _ainb_manifest,
         helpers=SHARED,
         defaults={"tool": "bad", "way": "run", "grants": ["event_bus=bad.*"], "manifest": {"name": "bad"}},
         program_inside=True,
     ),
-    "vai": Bench(
+    "vai": Setup(
         vai_manifest.FILE_NAME,
         _vai_manifest,
         helpers=(*SHARED, "any.json"),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from plugbay.conformance.bad_plugins.catalogue import FOLDER, Entry, Expected, Situation, load_catalog, prepare
-from plugbay.conformance.engine.patterns import match, same, shown
+from plugbay.conformance.engine.patterns import format_value, is_equal, match
 from plugbay.conformance.reports.report import AxisResult, OnAxis, Report, Status
 from plugbay.model.errors import Code
 
@@ -56,7 +56,7 @@ class Observed:
     """Events of the plugin that reached the bus, in their public form."""
     counts: Mapping[str, int] = field(default_factory=dict)
     next: str = ""
-    """`same`, `new` or `refused`; empty when it was not tried."""
+    """`is_equal`, `new` or `refused`; empty when it was not tried."""
     parting: str = ""
     """`ok` or a failure code."""
 
@@ -148,7 +148,7 @@ async def observe(port: HostPort, entry: Entry, root: Path) -> Observed:
 
 def verdict(expected: Expected, observed: Observed) -> str:
     """What is wrong with what was observed; empty when nothing is."""
-    got = observed.code or f"succeeded with {shown(observed.output)}"
+    got = observed.code or f"succeeded with {format_value(observed.output)}"
     words = f"expected {expected}, got {got}" + (f": {observed.message}" if observed.message else "")
     if not _as_expected(expected, observed):
         return words
@@ -167,7 +167,7 @@ def _as_expected(expected: Expected, observed: Observed) -> bool:
         return observed.code is not None and observed.code not in VERDICTS
     if expected.outcome == "plugin_error":
         return observed.code == Code.PLUGIN_ERROR
-    fits = not expected.says_output or same(expected.output, observed.output)
+    fits = not expected.says_output or is_equal(expected.output, observed.output)
     return observed.code is None and fits
 
 

@@ -39,7 +39,7 @@ from plugbay.conformance.engine.scenario import (
     Tour,
     good_bye_of,
 )
-from plugbay.conformance.engine.subject import Broken, Ended, Frame, Late, Nothing, Subject, Until, Untried
+from plugbay.conformance.engine.subject import Ended, Frame, Late, NoAnswer, NotTried, RuleBroken, Subject, Until
 from plugbay.conformance.engine.template import Generator, at, fill
 from plugbay.process.command import LaunchFailed
 
@@ -90,7 +90,7 @@ class Conversation:
         """How many steps have begun."""
 
     async def carry_out(self, steps: Sequence[Step]) -> None:
-        """Do one step after the other; raises `Broken` or `Untried`."""
+        """Do one step after the other; raises `RuleBroken` or `NotTried`."""
         last_words = good_bye_of(steps)
         for step in steps:
             self.at += 1
@@ -99,18 +99,18 @@ class Conversation:
             await _DOES[type(step)](self, step)
 
     async def _send(self, step: Send) -> None:
-        body = encode(self._filled(step.send), step.escape)
-        self.subject.send(self.subject.framing.marked(body, step.ending or self._filled(step.header)))
+        body = encode(self._fill(step.send), step.escape)
+        self.subject.send(self.subject.framing.marked(body, step.ending or self._fill(step.header)))
 
     async def _send_raw(self, step: SendRaw) -> None:
-        self.subject.send(str(self._filled(step.send_raw)).encode())
+        self.subject.send(str(self._fill(step.send_raw)).encode())
 
     async def _send_chunked(self, step: SendChunked) -> None:
         chunks = step.send_chunked
-        await self.subject.send_slowly(self._marked(self._filled(chunks.message)), chunks.bytes, chunks.pause)
+        await self.subject.send_slowly(self._frame_message(self._fill(chunks.message)), chunks.bytes, chunks.pause)
 
     async def _send_all(self, step: SendAll) -> None:
-        self.subject.send(b"".join(self._marked(message) for message in self._filled(step.send_all)))
+        self.subject.send(b"".join(self._frame_message(message) for message in self._fill(step.send_all)))
 
     async def _expect(self, step: Expect) -> None:
         frame = await self._next(Until(self._seconds(step.within)), aside=False)
@@ -123,8 +123,8 @@ class Conversation:
             while self._mismatches(step.find, frame := await self._next(until)):
                 if not self._mismatches(step.until, frame):
                     until = Until(LINGER_SECONDS)
-        except Nothing as reason:
-            raise Untried(step.or_skip) if step.or_skip else reason from None
+        except NoAnswer as reason:
+            raise NotTried(step.or_skip) if step.or_skip else reason from None
 
     async def _every(self, step: Every) -> None:
         until, found, came = Until(step.within), 0, False
@@ -136,29 +136,29 @@ class Conversation:
                     self._hold_to(step.must, frame)
                 if not came and not self._mismatches(step.until, frame):
                     until, came, end = Until(LINGER_SECONDS), True, frame
-        except Nothing:
+        except NoAnswer:
             if not came:
                 raise
         if not found and step.or_skip:
-            raise Untried(step.or_skip)
+            raise NotTried(step.or_skip)
         self.last = end
 
     async def _tour(self, step: Tour) -> None:
         earlier, self._results = self._results, set()
         seen: list[Frame] = []
         try:
-            for message in self._filled(step.tour):
+            for message in self._fill(step.tour):
                 await self._stop_at(step, message, seen, earlier)
-        except Nothing:
+        except NoAnswer:
             if step.answered:
                 raise
         await self._look_on(step, seen)
         if not seen and step.or_skip:
-            raise Untried(step.or_skip)
+            raise NotTried(step.or_skip)
 
     async def _stop_at(self, step: Tour, message: Any, seen: list[Frame], earlier: set[int]) -> None:
         """Send one message of a tour, and wait for the answer if it is a request."""
-        self.subject.send(self._marked(message))
+        self.subject.send(self._frame_message(message))
         if "id" not in message:
             return
         answer = await self._answer(
@@ -167,7 +167,7 @@ class Conversation:
         if "result" in answer.value:
             self._results.add(message["id"])
         elif step.as_before and message["id"] in earlier:
-            raise Broken("it had a result for that before", answer)
+            raise RuleBroken("it had a result for that before", answer)
 
     def _note(self, step: Tour, frame: Frame, seen: list[Frame]) -> None:
         if not self._mismatches(step.those, frame):
@@ -181,67 +181,69 @@ class Conversation:
         while True:
             try:
                 self._note(step, await self._next(until), seen)
-            except Nothing:
+            except NoAnswer:
                 wrong = match(step.together, [frame.value for frame in seen], self._named)
                 if not wrong:
                     return
                 if not patience.left() or self.subject.is_over:
-                    raise Broken(_listed(wrong), next(reversed(seen), None), late=True) from None
+                    raise RuleBroken(_list_mismatches(wrong), next(reversed(seen), None), late=True) from None
                 until = Until(min(LINGER_SECONDS, patience.left()))
 
     async def _settle(self, step: Settle) -> None:
-        message, alike, before = self._filled(step.settle), 0, None
+        message, alike, before = self._fill(step.settle), 0, None
         for count in range(step.frames + step.alike):
-            self.subject.send(self._marked({**message, "id": message["id"] + count}))
+            self.subject.send(self._frame_message({**message, "id": message["id"] + count}))
             answer = await self._answer(message["id"] + count, Until(step.within))
             value = at(answer.value, step.of)
             alike = alike + 1 if count and value == before else 0
             if alike == step.alike:
                 return
             before = value
-        raise Broken(f"{step.of} still changed after {step.frames} answers, although nothing had happened", self.last)
+        raise RuleBroken(
+            f"{step.of} still changed after {step.frames} answers, although nothing had happened", self.last
+        )
 
     async def _last(self, step: Last) -> None:
         if self.last is None:
-            raise Broken("it has said nothing yet")
+            raise RuleBroken("it has said nothing yet")
         self._hold_to(step.last, self.last)
 
     async def _skip_unless(self, step: SkipUnless) -> None:
         value = None if self.last is None else self.last.value
         if match(step.skip_unless, value, self._named):
-            raise Untried(step.because)
+            raise NotTried(step.because)
 
     async def _at_most(self, step: AtMost) -> None:
         until, found = Until(step.within), 0
         try:
             while found <= step.at_most:
                 found += not self._mismatches(step.lines, await self._next(until))
-        except Nothing:
+        except NoAnswer:
             return
-        raise Broken(f"it wrote more than {step.at_most} of them within {step.within:g} s", self.last)
+        raise RuleBroken(f"it wrote more than {step.at_most} of them within {step.within:g} s", self.last)
 
     async def _expect_silence(self, step: ExpectSilence) -> None:
         try:
             frame = await self._next(Until(step.expect_silence), aside=False)
-        except Nothing:
+        except NoAnswer:
             return
-        raise Broken("it wrote something although nothing was asked", frame)
+        raise RuleBroken("it wrote something although nothing was asked", frame)
 
     async def _expect_stderr(self, step: ExpectStderr) -> None:
         wanted, until = step.expect_stderr, Until(step.expect_stderr.within)
         while wanted.contains.lower() not in "\n".join(self.subject.child.stderr.tail(STDERR_LINES)).lower():
             if not until.left():
-                raise Broken(f"{wanted.contains!r} did not come on stderr within {wanted.within:g} s", late=True)
+                raise RuleBroken(f"{wanted.contains!r} did not come on stderr within {wanted.within:g} s", late=True)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _expect_stderr_without(self, step: ExpectStderrWithout) -> None:
-        if self._filled(step.expect_stderr_without) in "\n".join(self.subject.child.stderr.tail(STDERR_LINES)):
-            raise Broken("it wrote on stderr what nobody may see")
+        if self._fill(step.expect_stderr_without) in "\n".join(self.subject.child.stderr.tail(STDERR_LINES)):
+            raise RuleBroken("it wrote on stderr what nobody may see")
 
     async def _expect_running(self, step: ExpectRunning) -> None:
         status = await self.subject.exited(step.expect_running)
         if status is not None:
-            raise Broken(f"it left by itself ({status.describe()})")
+            raise RuleBroken(f"it left by itself ({status.describe()})")
 
     async def _close_stdin(self, step: CloseStdin) -> None:
         self.subject.close_stdin()
@@ -256,43 +258,43 @@ class Conversation:
         try:
             self.subject = await self._start_again()
         except LaunchFailed as error:
-            raise Broken(f"it cannot be started again: {error.message}") from None
+            raise RuleBroken(f"it cannot be started again: {error.message}") from None
 
     async def _expect_exit(self, step: ExpectExit) -> None:
         wanted, seconds = step.expect_exit, self._seconds(step.expect_exit.within)
         status = await self.subject.exited(seconds)
         if status is None:
-            raise Broken(f"it was still running {seconds:g} s later", late=True)
+            raise RuleBroken(f"it was still running {seconds:g} s later", late=True)
         if wanted.code is not None and status.code != wanted.code:
-            raise Broken(f"it left with {status.describe()}, not with exit code {wanted.code}")
+            raise RuleBroken(f"it left with {status.describe()}, not with exit code {wanted.code}")
 
     async def _expect_no_more_output(self, step: ExpectNoMoreOutput) -> None:
         unread = self.subject.unread()
         if unread:
             count = "one more line" if len(unread) == 1 else f"{len(unread)} more lines"
-            raise Broken(f"it wrote {count} than the contract has", unread[0])
+            raise RuleBroken(f"it wrote {count} than the contract has", unread[0])
 
     async def _expect_no_orphans(self, step: ExpectNoOrphans) -> None:
         seconds = self._seconds(step.expect_no_orphans["within"])
         left = await self.subject.exited_with_leftovers(seconds)
         if left is None:
-            raise Broken(f"it was still running {seconds:g} s later", late=True)
+            raise RuleBroken(f"it was still running {seconds:g} s later", late=True)
         if left:
-            raise Broken(f"it left, but not what it started: {', '.join(left)}")
+            raise RuleBroken(f"it left, but not what it started: {', '.join(left)}")
 
     # The plugin's lines.
 
     async def _next(self, until: Until, aside: bool = True) -> Frame:
-        """The next line, answered if the host that stands by has an answer; raises `Nothing` when none comes.
+        """The next line, answered if the host that stands by has an answer; raises `NoAnswer` when none comes.
 
         A line for which it has one is an `aside`: no answer to what a scenario asked.
         """
         while True:
             frame = await self.subject.next_frame(until.left())
             if isinstance(frame, Late):
-                raise Nothing(f"nothing came within {until.seconds:g} s", late=True)
+                raise NoAnswer(f"nothing came within {until.seconds:g} s", late=True)
             if isinstance(frame, Ended):
-                raise Nothing(f"its output ended{await self._how_it_left()}")
+                raise NoAnswer(f"its output ended{await self._how_it_left()}")
             self.last = frame
             if not self._react(frame) or aside:
                 return frame
@@ -313,7 +315,7 @@ class Conversation:
                 return frame
             if "method" not in frame.value and self._reaction(frame) is None:
                 if strict:
-                    raise Broken(_listed(wrong), frame)
+                    raise RuleBroken(_list_mismatches(wrong), frame)
                 until = Until(min(until.left(), ASTRAY_SECONDS))
 
     def _react(self, frame: Frame) -> bool:
@@ -323,7 +325,7 @@ class Conversation:
             return False
         named = {**self._named, "asked": frame.value.get("id"), "asked_with": frame.value.get("params")}
         for message in reaction.says:
-            self.subject.send(self._marked(fill(message, named, self._generators)))
+            self.subject.send(self._frame_message(fill(message, named, self._generators)))
         return True
 
     def _reaction(self, frame: Frame) -> Reaction | None:
@@ -331,12 +333,12 @@ class Conversation:
 
     def _mismatches(self, pattern: Any, frame: Frame) -> list[Mismatch]:
         if frame.problem:
-            raise Broken(f"not one JSON object {self.subject.framing.where}: {frame.problem}", frame)
+            raise RuleBroken(f"not one JSON object {self.subject.framing.where}: {frame.problem}", frame)
         return match(pattern, frame.value, self._named)
 
     def _hold_to(self, pattern: Any, frame: Frame) -> None:
         if mismatches := self._mismatches(pattern, frame):
-            raise Broken(_listed(mismatches), frame)
+            raise RuleBroken(_list_mismatches(mismatches), frame)
 
     async def _how_it_left(self) -> str:
         status = await self.subject.exited(GONE_SECONDS)
@@ -346,10 +348,10 @@ class Conversation:
         """As many as a step says, or as the manifest does in its place."""
         return float(self._named[within[1:]]) if isinstance(within, str) else within
 
-    def _filled(self, template: Any) -> Any:
+    def _fill(self, template: Any) -> Any:
         return fill(template, self._named, self._generators)
 
-    def _marked(self, message: Any) -> bytes:
+    def _frame_message(self, message: Any) -> bytes:
         return self.subject.framing.marked(encode(message))
 
 
@@ -379,7 +381,7 @@ _DOES: dict[type[Step], Callable[[Conversation, Any], Awaitable[None]]] = {
 }
 
 
-def _listed(mismatches: Sequence[Mismatch]) -> str:
+def _list_mismatches(mismatches: Sequence[Mismatch]) -> str:
     more = f"; and {len(mismatches) - MISMATCHES:,} more" if len(mismatches) > MISMATCHES else ""
     return "; ".join(map(str, mismatches[:MISMATCHES])) + more
 

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from plugbay.conformance.engine.dialects import Dialect, dialect
-from plugbay.conformance.engine.plugin_runner import Rounds, in_its_own_loop
+from plugbay.conformance.engine.plugin_runner import Schedule, run_in_own_loop
 from plugbay.conformance.engine.scenario import Fixture, Scenario, load_all
 from plugbay.conformance.engine.subject import Ended, Frame, Subject
 from plugbay.conformance.engine.surface import Surface
-from plugbay.conformance.engine.trial import Verdict, failed, launch_of, rule_of, try_scenario
+from plugbay.conformance.engine.trial import Verdict, build_finding, build_launch, failed, try_scenario
 from plugbay.conformance.reports.report import AxisResult, Finding, OnAxis, Report, Status
 from plugbay.model.errors import PlugbayError
 from plugbay.model.spec import PluginSpec
@@ -47,7 +47,7 @@ def run_fixture(
     if spoken is None or program.contract not in CONTRACTS_WITH_FIXTURES:
         raise PlugbayError(f"there are no scenarios for fixtures of {program.contract!r}")
     chosen = [each for each in load_all(f"{program.contract}/fixture") if only is None or each.id in only]
-    return in_its_own_loop(_run(program, replace(spoken, host=""), chosen, on_axis, strict))
+    return run_in_own_loop(_run(program, replace(spoken, host=""), chosen, on_axis, strict))
 
 
 async def _run(
@@ -59,12 +59,12 @@ async def _run(
         return await _axis(program, spoken, scenario, spawner, has, strict)
 
     try:
-        has, problem = await _capabilities(program, spoken, spawner)
-        first = _said(program.contract, spoken, problem)
+        has, problem = await _ask_capabilities(program, spoken, spawner)
+        first = _result_of_capabilities(program.contract, spoken, problem)
         if on_axis is not None:
             on_axis(first)
         return Report(
-            program.contract, (first, *await Rounds(scenarios if not problem else [], attempt, on_axis).run())
+            program.contract, (first, *await Schedule(scenarios if not problem else [], attempt, on_axis).run())
         )
     finally:
         await spawner.close()
@@ -77,11 +77,11 @@ async def _axis(
     missing = [name for name in scenario.fixture.capabilities if name not in has]
     if missing:
         words = f"the fixture has no capability {missing[0]!r}"
-        return failed(rule_of(scenario, spoken.text, words)) if strict else Verdict(Status.SKIPPED, words)
+        return failed(build_finding(scenario, spoken.text, words)) if strict else Verdict(Status.SKIPPED, words)
     return await try_scenario(scenario, Surface(_set_up(program, scenario.fixture), spoken), spawner)
 
 
-def _said(contract: str, spoken: Dialect, problem: str) -> AxisResult:
+def _result_of_capabilities(contract: str, spoken: Dialect, problem: str) -> AxisResult:
     """The result on the first question to a fixture; `problem` is empty when it was answered."""
     id, title = f"{contract}.fixture.capabilities", "names what the SDK can do"
     if not problem:
@@ -98,11 +98,11 @@ def _set_up(program: PluginSpec, fixture: Fixture) -> PluginSpec:
     return replace(program, id=plugin["id"], version=plugin["version"], command=command)
 
 
-async def _capabilities(program: PluginSpec, spoken: Dialect, spawner: Spawner) -> tuple[frozenset[str], str]:
+async def _ask_capabilities(program: PluginSpec, spoken: Dialect, spawner: Spawner) -> tuple[frozenset[str], str]:
     """What the fixture says it has, or what is wrong with how it says it."""
     asking = replace(program, command=(*program.command, "--print-capabilities"))
     try:
-        child = await spawner.spawn(launch_of(asking), program.timeouts.launch)
+        child = await spawner.spawn(build_launch(asking), program.timeouts.launch)
     except LaunchFailed as error:
         return frozenset(), f"it cannot be started: {error.message}"
     subject = Subject(child, spoken.framing())

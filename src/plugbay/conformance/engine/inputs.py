@@ -63,13 +63,13 @@ def is_harmless(export: Export) -> bool:
 
 def free_string(export: Export) -> str | None:
     """The name of a top-level string property that takes any text; required ones first."""
-    schema = _resolved(export.input_schema, export.input_schema)
+    schema = _resolve(export.input_schema, export.input_schema)
     properties = _table(schema.get("properties"))
     if not properties and schema.get("additionalProperties") is not False and _takes_objects(schema):
         return "text"
     required = [name for name in _list(schema.get("required")) if name in properties]
     for name in (*required, *properties):
-        inner = _resolved(properties[name], export.input_schema)
+        inner = _resolve(properties[name], export.input_schema)
         if inner.get("type") == "string" and not any(key in inner for key in RESTRICTIONS):
             return str(name)
     return None
@@ -80,7 +80,7 @@ def _takes_objects(schema: dict[str, Any]) -> bool:
 
 
 def _value(schema: Any, root: Any, depth: int) -> Any:
-    schema = _resolved(schema, root)
+    schema = _resolve(schema, root)
     if depth > MAX_DEPTH:
         return {}
     for key in ("examples", "enum"):
@@ -91,11 +91,11 @@ def _value(schema: Any, root: Any, depth: int) -> Any:
             return schema[key]
     for key in ALTERNATIVES:
         if _list(schema.get(key)):
-            return _value(_merged(schema, key), root, depth + 1)
+            return _value(_merge_branches(schema, key), root, depth + 1)
     return _by_type(schema, root, depth)
 
 
-def _merged(schema: dict[str, Any], key: str) -> dict[str, Any]:
+def _merge_branches(schema: dict[str, Any], key: str) -> dict[str, Any]:
     """The schema with the first alternative, or with every part of an `allOf`, laid over it."""
     parts = [_table(part) for part in schema[key]]
     chosen = parts if key == "allOf" else parts[:1]
@@ -136,17 +136,17 @@ def _number(schema: dict[str, Any], step: float) -> Any:
     return min(1, schema["exclusiveMaximum"] - step) if "exclusiveMaximum" in schema else 1
 
 
-def _resolved(schema: Any, root: Any) -> dict[str, Any]:
+def _resolve(schema: Any, root: Any) -> dict[str, Any]:
     """The schema behind local references; a remote one stands for anything."""
     for _ in range(MAX_DEPTH):
         reference = _table(schema).get("$ref")
         if not isinstance(reference, str):
             break
-        schema = _behind(reference, root)
+        schema = _follow_reference(reference, root)
     return _table(schema)
 
 
-def _behind(reference: str, root: Any) -> Any:
+def _follow_reference(reference: str, root: Any) -> Any:
     if not reference.startswith("#"):
         return {}
     found = root

@@ -1,6 +1,6 @@
 """Named values for the scenarios of MCP: greetings of both protocol generations, and inputs that schemas refuse.
 
-A server lists its exports only in the conversation, so `introduced` adds them to the spec.
+A server lists its exports only in the conversation, so `apply_hello` adds them to the spec.
 """
 
 from __future__ import annotations
@@ -58,10 +58,12 @@ def facts(spec: PluginSpec) -> Mapping[str, Any]:
     }
 
 
-def introduced(spec: PluginSpec, hello: Mapping[str, Any]) -> tuple[PluginSpec, dict[str, Any]]:
+def apply_hello(spec: PluginSpec, hello: Mapping[str, Any]) -> tuple[PluginSpec, dict[str, Any]]:
     """The server as its own words describe it, and what they imply."""
     exports, _ = exports_of(hello["offer"])
-    known = replace(spec, exports=tuple(_export(export) for export in exports if "uriTemplate" not in _said(export)))
+    known = replace(
+        spec, exports=tuple(_export(export) for export in exports if "uriTemplate" not in _definition(export))
+    )
     return known, {
         **facts(known),
         "handshake": [HANDSHAKE] if hello["era"] == HANDSHAKE else [],
@@ -71,7 +73,7 @@ def introduced(spec: PluginSpec, hello: Mapping[str, Any]) -> tuple[PluginSpec, 
 
 def _export(export: Export) -> Export:
     """With what decides whether it may be called: a tool that does not say that it only reads may do anything."""
-    annotations = _said(export).get("annotations")
+    annotations = _definition(export).get("annotations")
     reads = isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
     effect = {"effect_class": inputs.READ_ONLY if reads else "unknown"} if export.kind == "tool" else {}
     return replace(export, facts={**export.facts, **effect, "max_concurrency": AT_ONCE})
@@ -82,16 +84,16 @@ def about(export: Export | None, place: str) -> Mapping[str, Any]:
     if export is None:
         return {"address": "", "filled_in": {}, "misfit": NO_OBJECT, "output_schema": {}}
     return {
-        "address": _said(export).get("uri", ""),
-        "filled_in": _filled_in(export),
+        "address": _definition(export).get("uri", ""),
+        "filled_in": _fill_arguments(export),
         "misfit": next(_misfits(export), NO_OBJECT),
         "output_schema": {} if export.output_schema is None else export.output_schema,
     }
 
 
-def _filled_in(export: Export) -> dict[str, str]:
+def _fill_arguments(export: Export) -> dict[str, str]:
     """Some text for every argument that a prompt must have."""
-    arguments = _said(export).get("arguments")
+    arguments = _definition(export).get("arguments")
     entries = [entry for entry in arguments if isinstance(entry, dict)] if isinstance(arguments, list) else []
     return {str(entry.get("name")): "text" for entry in entries if entry.get("required")}
 
@@ -109,7 +111,7 @@ def _misfits(export: Export) -> Iterator[Any]:
     yield from (value for value in (*odd, {}, {"plugbay_conformance": [None]}) if not schema.is_valid(value))
 
 
-def _said(export: Export) -> Mapping[str, Any]:
+def _definition(export: Export) -> Mapping[str, Any]:
     """The server's own definition."""
     definition = export.facts.get("mcp")
     return definition if isinstance(definition, dict) else {}

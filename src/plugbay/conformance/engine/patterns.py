@@ -71,14 +71,14 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def same(one: Any, other: Any) -> bool:
+def is_equal(one: Any, other: Any) -> bool:
     """Equality as JSON has it: `1` equals `1.0`, and neither equals `true`."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(is_equal, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(is_equal(one[key], other[key]) for key in one)
     return bool(one == other)
 
 
@@ -94,7 +94,7 @@ def strings(value: Any, path: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     todo = [(path, value)]
     for where, item in todo:
-        item = _unfolded(item)
+        item = _unfold(item)
         if isinstance(item, str):
             found.append((where, item))
         elif isinstance(item, dict):
@@ -104,7 +104,7 @@ def strings(value: Any, path: str) -> list[tuple[str, str]]:
     return found
 
 
-def _unfolded(item: Any) -> Any:
+def _unfold(item: Any) -> Any:
     """What a text says in JSON, where it does: escapes in it are not the author's."""
     if not isinstance(item, str) or item[:1] not in ("{", "["):
         return item
@@ -140,14 +140,14 @@ def is_schema(value: Any) -> bool:
 
 def is_apart(items: Any, others: Sequence[Any]) -> bool:
     """Whether an array has nothing in common with another."""
-    return isinstance(items, list) and not any(same(item, other) for item in items for other in others)
+    return isinstance(items, list) and not any(is_equal(item, other) for item in items for other in others)
 
 
 def is_below(value: Any, end: int) -> bool:
     return is_integer(value) and 0 <= value < end
 
 
-def unbase64(text: Any) -> bytes:
+def decode_base64(text: Any) -> bytes:
     """The bytes of a text in base64 with its padding; raises `Undecodable`."""
     try:
         if isinstance(text, str):
@@ -157,9 +157,9 @@ def unbase64(text: Any) -> bytes:
     raise Undecodable("not base64")
 
 
-def decoded(text: Any) -> Any:
+def decode_payload(text: Any) -> Any:
     """What a payload in base64 says in JSON or MessagePack; raises `Undecodable`."""
-    data = unbase64(text)
+    data = decode_base64(text)
     try:
         return json.loads(data)
     except ValueError:
@@ -181,7 +181,7 @@ def chunk_fault(publishes: Sequence[Any]) -> str:
     """
     open_chunks: dict[str, tuple[int, Any] | None] = {}
     for message in publishes:
-        topic, chunk = message["params"]["topic"], decoded(message["params"]["payload"])
+        topic, chunk = message["params"]["topic"], decode_payload(message["params"]["payload"])
         index, batch = chunk.get("chunk_index", 0), chunk["published_ns"]
         before = open_chunks.get(topic)
         if index and (before is None or before != (index - 1, batch)):
@@ -238,7 +238,7 @@ def _is_text(value: Any) -> bool:
 
 def _is_base64(value: Any) -> bool:
     try:
-        return unbase64(value) is not None
+        return decode_base64(value) is not None
     except Undecodable:
         return False
 
@@ -246,7 +246,7 @@ def _is_base64(value: Any) -> bool:
 def _is_unique(value: Any) -> bool:
     if not isinstance(value, list):
         return False
-    return not any(same(item, other) for at, item in enumerate(value) for other in value[:at])
+    return not any(is_equal(item, other) for at, item in enumerate(value) for other in value[:at])
 
 
 WORDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -363,33 +363,33 @@ def _match_word(word: str, value: Any, path: str, named: Named) -> list[Mismatch
         return _match_literal(word[1:], value, path)
     if word in WORDS:
         expected, test = WORDS[word]
-        return [] if test(value) else [Mismatch(path, expected, shown(value))]
+        return [] if test(value) else [Mismatch(path, expected, format_value(value))]
     return _match_literal(named[word[1:]], value, path)
 
 
 def _match_literal(expected: Any, value: Any, path: str) -> list[Mismatch]:
-    return [] if same(expected, value) else [Mismatch(path, shown(expected), shown(value))]
+    return [] if is_equal(expected, value) else [Mismatch(path, format_value(expected), format_value(value))]
 
 
 def _match_object(pattern: dict[str, Any], value: Any, path: str, named: Named) -> list[Mismatch]:
     if not isinstance(value, dict):
-        return [Mismatch(path, "an object", shown(value))]
+        return [Mismatch(path, "an object", format_value(value))]
     found: list[Mismatch] = []
     for key, inner in pattern.items():
         name = key.removesuffix("?")
         where = f"{path}.{name}"
         if inner == ABSENT:
-            found += [Mismatch(where, "nothing", shown(value[name]))] if name in value else []
+            found += [Mismatch(where, "nothing", format_value(value[name]))] if name in value else []
         elif name in value:
             found += _match(inner, value[name], where, named)
         elif name == key:
-            found.append(Mismatch(where, _described(inner, named), "nothing"))
+            found.append(Mismatch(where, _describe(inner, named), "nothing"))
     return found
 
 
 def _match_items(pattern: list[Any], value: Any, path: str, named: Named) -> list[Mismatch]:
     if not isinstance(value, list) or len(value) != len(pattern):
-        return [Mismatch(path, f"an array of {len(pattern)}", shown(value))]
+        return [Mismatch(path, f"an array of {len(pattern)}", format_value(value))]
     pairs = zip(pattern, value, strict=True)
     return [miss for at, (inner, item) in enumerate(pairs) for miss in _match(inner, item, f"{path}[{at}]", named)]
 
@@ -400,8 +400,8 @@ def _match_items(pattern: list[Any], value: Any, path: str, named: Named) -> lis
 def _one_of(patterns: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     if any(not _match(pattern, value, path, named) for pattern in patterns):
         return []
-    wanted = " or ".join(_described(pattern, named) for pattern in patterns)
-    return [Mismatch(path, wanted, shown(value))]
+    wanted = " or ".join(_describe(pattern, named) for pattern in patterns)
+    return [Mismatch(path, wanted, format_value(value))]
 
 
 def _all_of(patterns: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
@@ -410,40 +410,44 @@ def _all_of(patterns: Any, value: Any, path: str, named: Named) -> list[Mismatch
 
 def _each(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     if not isinstance(value, list):
-        return [Mismatch(path, "an array", shown(value))]
+        return [Mismatch(path, "an array", format_value(value))]
     return [miss for at, item in enumerate(value) for miss in _match(pattern, item, f"{path}[{at}]", named)]
 
 
 def _subset_of(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     allowed = _values(argument, named)
     if not isinstance(value, list):
-        return [Mismatch(path, "an array", shown(value))]
-    expected = f"one of {shown(allowed)}"
+        return [Mismatch(path, "an array", format_value(value))]
+    expected = f"one of {format_value(allowed)}"
     return [
-        Mismatch(f"{path}[{at}]", expected, shown(item))
+        Mismatch(f"{path}[{at}]", expected, format_value(item))
         for at, item in enumerate(value)
-        if not any(same(item, one) for one in allowed)
+        if not any(is_equal(item, one) for one in allowed)
     ]
 
 
 def _superset_of(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     if not isinstance(value, list):
-        return [Mismatch(path, "an array", shown(value))]
+        return [Mismatch(path, "an array", format_value(value))]
     wanted = _values(argument, named)
-    missing = [one for one in wanted if not any(same(one, item) for item in value)]
-    return [Mismatch(path, f"{shown(one)} among its items", shown(value)) for one in missing]
+    missing = [one for one in wanted if not any(is_equal(one, item) for item in value)]
+    return [Mismatch(path, f"{format_value(one)} among its items", format_value(value)) for one in missing]
 
 
 def _among(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     allowed = _values(argument, named)
-    fits = any(same(value, one) for one in allowed)
-    return [] if fits else [Mismatch(path, f"one of {shown(allowed)}", shown(value))]
+    fits = any(is_equal(value, one) for one in allowed)
+    return [] if fits else [Mismatch(path, f"one of {format_value(allowed)}", format_value(value))]
 
 
 def _begins_with(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     beginnings = _values(argument, named)
     fits = isinstance(value, str) and value.startswith(tuple(beginnings))
-    return [] if fits else [Mismatch(path, f"a text that begins with one of {shown(beginnings)}", shown(value))]
+    return (
+        []
+        if fits
+        else [Mismatch(path, f"a text that begins with one of {format_value(beginnings)}", format_value(value))]
+    )
 
 
 def _only(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
@@ -452,7 +456,7 @@ def _only(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     others = [key for key in value if key not in known] if isinstance(value, dict) else []
     return [
         *_match_object(pattern, value, path, named),
-        *(Mismatch(f"{path}.{key}", "nothing", shown(value[key])) for key in others),
+        *(Mismatch(f"{path}.{key}", "nothing", format_value(value[key])) for key in others),
     ]
 
 
@@ -460,29 +464,29 @@ def _distinct(key: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     """No two objects of the array have the same value under this key."""
     items = [item.get(key) for item in value if isinstance(item, dict)] if isinstance(value, list) else []
     return [
-        Mismatch(f"{path}[].{key}", "a value that no other item has", shown(item))
+        Mismatch(f"{path}[].{key}", "a value that no other item has", format_value(item))
         for at, item in enumerate(items)
-        if any(same(item, earlier) for earlier in items[:at])
+        if any(is_equal(item, earlier) for earlier in items[:at])
     ]
 
 
 def _between(bounds: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     low, high = bounds
     fits = is_integer(value) and low <= value <= high
-    return [] if fits else [Mismatch(path, f"an integer from {low} to {high}", shown(value))]
+    return [] if fits else [Mismatch(path, f"an integer from {low} to {high}", format_value(value))]
 
 
 def _bytes(bounds: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     low, high = bounds
     fits = isinstance(value, str) and low <= len(value.encode("utf-8", "surrogatepass")) <= high
-    return [] if fits else [Mismatch(path, f"a text of {low} to {high} bytes", shown(value))]
+    return [] if fits else [Mismatch(path, f"a text of {low} to {high} bytes", format_value(value))]
 
 
 def _topic_among(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     """A topic without wildcards that one of these patterns covers."""
     patterns = _values(argument, named)
     fits = isinstance(value, str) and any(topic_matches(pattern, value) for pattern in patterns)
-    return [] if fits else [Mismatch(path, f"a topic covered by one of {shown(patterns)}", shown(value))]
+    return [] if fits else [Mismatch(path, f"a topic covered by one of {format_value(patterns)}", format_value(value))]
 
 
 def _contains(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
@@ -490,15 +494,15 @@ def _contains(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatc
         return []
     if isinstance(value, str) and isinstance(pattern, str) and pattern in value:
         return []
-    return [Mismatch(path, f"something with {_described(pattern, named)}", shown(value))]
+    return [Mismatch(path, f"something with {_describe(pattern, named)}", format_value(value))]
 
 
 def _decodes_to(pattern: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
     """Bytes in base64 which say in JSON or MessagePack what fits."""
     try:
-        return _match(pattern, decoded(value), f"{path}()", named)
+        return _match(pattern, decode_payload(value), f"{path}()", named)
     except Undecodable as reason:
-        return [Mismatch(path, "base64 of JSON or MessagePack", f"{shown(value)}: {reason}")]
+        return [Mismatch(path, "base64 of JSON or MessagePack", f"{format_value(value)}: {reason}")]
 
 
 def _faultless(words: str, fault_in: Callable[[Any], str]) -> Operator:
@@ -516,7 +520,7 @@ def _compared(words: str, fits: Callable[[Any, Any], bool]) -> Operator:
 
     def operator(argument: Any, value: Any, path: str, named: Named) -> list[Mismatch]:
         other = named[argument[1:]] if isinstance(argument, str) else argument
-        return [] if fits(value, other) else [Mismatch(path, f"{words} {shown(other)}", shown(value))]
+        return [] if fits(value, other) else [Mismatch(path, f"{words} {format_value(other)}", format_value(value))]
 
     return operator
 
@@ -529,7 +533,7 @@ def _undamaged(text: Any, value: Any, path: str, named: Named) -> list[Mismatch]
         for where, found in strings(value, path)
         if words[0] in found and words[-1] in found and text not in found
     ]
-    return [Mismatch(where, f"{shown(text)} unchanged", shown(found)) for where, found in broken]
+    return [Mismatch(where, f"{format_value(text)} unchanged", format_value(found)) for where, found in broken]
 
 
 def _values(argument: Any, named: Named) -> list[Any]:
@@ -585,15 +589,15 @@ def _are_two_integers(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(is_integer, value))
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as JSON, cut to what fits a line."""
     text = json.dumps(value, ensure_ascii=False, default=list)
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
-def _described(pattern: Any, named: Named) -> str:
+def _describe(pattern: Any, named: Named) -> str:
     if isinstance(pattern, str) and pattern in WORDS:
         return WORDS[pattern][0]
     if isinstance(pattern, str) and pattern.startswith("$") and pattern[1:] in named:
-        return shown(named[pattern[1:]])
-    return shown(pattern)
+        return format_value(named[pattern[1:]])
+    return format_value(pattern)

@@ -21,12 +21,12 @@ from functools import cache
 from typing import Any, TypeVar
 
 from plugbay.conformance.engine.dialects import Dialect, dialect
-from plugbay.conformance.engine.mcp_facts import introduced
+from plugbay.conformance.engine.mcp_facts import apply_hello
 from plugbay.conformance.engine.scenario import ExpectNoOrphans, ExpectRunning, Scenario, load_all
 from plugbay.conformance.engine.subject import Frame, Subject
 from plugbay.conformance.engine.surface import Surface
 from plugbay.conformance.engine.template import at
-from plugbay.conformance.engine.trial import Verdict, launch_of, try_scenario
+from plugbay.conformance.engine.trial import Verdict, build_launch, try_scenario
 from plugbay.conformance.reports.report import NOT_TRIED, AxisResult, Finding, OnAxis, Report, Status
 from plugbay.contracts.registry import CONTRACTS, HostSide
 from plugbay.model.errors import PlugbayError
@@ -60,12 +60,12 @@ class Axes:
         for each in list(self._open)[len(self.results) :]:
             if self._open[each]:
                 break
-            self.results.append(_merged(each, self._titles[each], self._checks[each]))
+            self.results.append(_merge_checks(each, self._titles[each], self._checks[each]))
             if self._on_axis is not None:
                 self._on_axis(self.results[-1])
 
 
-def _merged(axis: str, title: str, checks: list[AxisResult]) -> AxisResult:
+def _merge_checks(axis: str, title: str, checks: list[AxisResult]) -> AxisResult:
     seconds = sum(check.seconds for check in checks)
     failed = [check for check in checks if check.status is Status.FAILED]
     if failed:
@@ -88,7 +88,7 @@ Attempt = Callable[[Scenario, Mapping[str, AxisResult]], Awaitable[Verdict]]
 """Try a scenario, with the results of those it comes after at hand."""
 
 
-class Rounds:
+class Schedule:
     """The scenarios of one run, and what is known of them."""
 
     def __init__(self, scenarios: Sequence[Scenario], attempt: Attempt, on_axis: OnAxis | None) -> None:
@@ -97,20 +97,20 @@ class Rounds:
         self._on_axis = on_axis
         self._results: dict[str, AxisResult] = {}
         self._running: set[str] = set()
-        self._accompanied: set[str] = set()
-        self._told = 0
+        self._overlapped: set[str] = set()
+        self._reported = 0
 
     async def run(self) -> tuple[AxisResult, ...]:
         """Every result, in the order of the scenarios; each is told when it and all before it are certain."""
-        await self._together()
+        await self._run_together()
         if any(result.status is Status.FAILED for result in self._results.values()):
-            await self._alone()
-        self._tell(len(self._scenarios))
+            await self._run_alone()
+        self._report(len(self._scenarios))
         return tuple(self._results[scenario.id] for scenario in self._scenarios)
 
-    async def _together(self) -> None:
+    async def _run_together(self) -> None:
         crowd, others = self._split()
-        first = _first(crowd)
+        first = _find_predecessors(crowd)
         turns, tasks = asyncio.Semaphore(AT_ONCE), dict[str, asyncio.Task[None]]()
 
         async def take_turn(scenario: Scenario) -> None:
@@ -120,7 +120,7 @@ class Rounds:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for scenario in sorted(crowd, key=_waits, reverse=True):
+                for scenario in sorted(crowd, key=_sum_waits, reverse=True):
                     tasks[scenario.id] = group.create_task(take_turn(scenario))
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
@@ -138,18 +138,18 @@ class Rounds:
                 crowd.append(scenario)
         return crowd, list(others.values())
 
-    async def _alone(self) -> None:
+    async def _run_alone(self) -> None:
         """The second round. A failure that had no company is certain, and so is what passed."""
         for position, scenario in enumerate(self._scenarios):
-            status, crowded = self._results[scenario.id].status, scenario.id in self._accompanied
+            status, crowded = self._results[scenario.id].status, scenario.id in self._overlapped
             if status is Status.SKIPPED or (status is Status.FAILED and crowded):
                 await self._try(scenario)
-            self._tell(position + 1)
+            self._report(position + 1)
 
     async def _try(self, scenario: Scenario) -> None:
         self._running.add(scenario.id)
         if len(self._running) > 1:
-            self._accompanied |= self._running
+            self._overlapped |= self._running
         began = time.monotonic()
         try:
             verdict = await self._attempt(scenario, self._results)
@@ -159,21 +159,21 @@ class Rounds:
         self._results[scenario.id] = AxisResult(
             scenario.id, scenario.title, verdict.status, verdict.detail, seconds, verdict.findings
         )
-        self._tell(next((n for n, each in enumerate(self._scenarios) if not self._has_passed(each)), self._told))
+        self._report(next((n for n, each in enumerate(self._scenarios) if not self._has_passed(each)), self._reported))
 
     def _has_passed(self, scenario: Scenario) -> bool:
         result = self._results.get(scenario.id)
         return result is not None and result.status is Status.PASSED
 
-    def _tell(self, until: int) -> None:
+    def _report(self, until: int) -> None:
         """The results that have not been told yet, up to a position."""
-        for scenario in self._scenarios[self._told : until]:
-            self._told += 1
+        for scenario in self._scenarios[self._reported : until]:
+            self._reported += 1
             if self._on_axis is not None:
                 self._on_axis(self._results[scenario.id])
 
 
-def _first(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
+def _find_predecessors(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
     """For each scenario those that it waits for: what it comes after, and whatever was learned before."""
     first: dict[str, list[str]] = {}
     teachers: list[str] = []
@@ -183,7 +183,7 @@ def _first(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
     return first
 
 
-def _waits(scenario: Scenario) -> float:
+def _sum_waits(scenario: Scenario) -> float:
     """Seconds it watches a plugin do nothing. The longest go first: begun last, one of them holds up the whole run."""
     return sum(step.expect_running for step in scenario.steps if isinstance(step, ExpectRunning))
 
@@ -195,21 +195,21 @@ ANSWER_SECONDS = 20.0
 """For each answer: some programs are installed or compiled first."""
 
 
-async def hello_of(spec: PluginSpec, dialect: Dialect, spawner: Spawner) -> Mapping[str, Any] | None:
+async def fetch_hello(spec: PluginSpec, dialect: Dialect, spawner: Spawner) -> Mapping[str, Any] | None:
     """What the plugin says of itself; None when it does not get that far."""
     try:
-        child = await spawner.spawn(launch_of(spec), spec.timeouts.launch)
+        child = await spawner.spawn(build_launch(spec), spec.timeouts.launch)
     except LaunchFailed:
         return None
     subject = Subject(child, dialect.framing())
     try:
-        return await _greeted(spec, subject)
+        return await _greet(spec, subject)
     finally:
         await subject.close()
         await child.wait(spec.timeouts.kill)
 
 
-async def _greeted(spec: PluginSpec, subject: Subject) -> Mapping[str, Any] | None:
+async def _greet(spec: PluginSpec, subject: Subject) -> Mapping[str, Any] | None:
     machine = CONTRACTS[spec.contract].host_machine(spec, HostSide(), MsgspecCodec())
     machine.greet()
     subject.send(machine.outgoing())
@@ -240,11 +240,11 @@ def run_conformance(spec: PluginSpec, on_axis: OnAxis | None = None, *, only: It
     if spoken is None:
         raise PlugbayError(f"there are no conformance scenarios for {spec.contract!r} yet")
     scenarios = _scenarios(spec.contract)
-    chosen = scenarios if only is None else _chosen(scenarios, only)
-    return in_its_own_loop(_run(spec, spoken, chosen, on_axis))
+    chosen = scenarios if only is None else _choose(scenarios, only)
+    return run_in_own_loop(_run(spec, spoken, chosen, on_axis))
 
 
-def in_its_own_loop(work: Coroutine[Any, Any, T]) -> T:
+def run_in_own_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; refuses to do so inside a loop that runs already.
 
     A SIGTERM that comes meanwhile cancels it. Once nothing of it is left, the signal goes to whoever dealt with it
@@ -253,12 +253,12 @@ def in_its_own_loop(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run_to_its_end(work)
+        return _run_until_terminated(work)
     work.close()
     raise RuntimeError("a conformance run blocks, so it cannot be called in a running event loop")
 
 
-def _run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
+def _run_until_terminated(work: Coroutine[Any, Any, T]) -> T:
     before = signal.getsignal(signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
         return asyncio.run(work)
@@ -284,7 +284,7 @@ def _run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
             signal.raise_signal(signal.SIGTERM)
 
 
-def _chosen(scenarios: list[Scenario], only: Iterable[str]) -> list[Scenario]:
+def _choose(scenarios: list[Scenario], only: Iterable[str]) -> list[Scenario]:
     named = set(only)
     wanted = {scenario.id for scenario in scenarios if named & {scenario.id, axis_of(scenario.id)}}
     unknown = named - wanted - {axis_of(id) for id in wanted}
@@ -299,30 +299,30 @@ async def _run(spec: PluginSpec, spoken: Dialect, scenarios: list[Scenario], on_
     spawner = Spawner()
     try:
         surface = await _surface(spec, spoken, spawner)
-        return await _tried(surface, spawner, scenarios, on_axis)
+        return await _try_all(surface, spawner, scenarios, on_axis)
     finally:
         await spawner.close()
 
 
 async def _surface(spec: PluginSpec, spoken: Dialect, spawner: Spawner) -> Surface:
-    hello = await hello_of(spec, spoken, spawner) if spoken.is_introduced else None
+    hello = await fetch_hello(spec, spoken, spawner) if spoken.is_introduced else None
     if hello is None:
         return Surface(spec, spoken, facts=spoken.facts(spec))
-    known, facts = introduced(spec, hello)
+    known, facts = apply_hello(spec, hello)
     return Surface(known, spoken, facts=facts)
 
 
-async def _tried(surface: Surface, spawner: Spawner, scenarios: list[Scenario], on_axis: OnAxis | None) -> Report:
+async def _try_all(surface: Surface, spawner: Spawner, scenarios: list[Scenario], on_axis: OnAxis | None) -> Report:
 
     async def attempt(scenario: Scenario, earlier: Mapping[str, AxisResult]) -> Verdict:
         nonlocal surface
         verdict = await _axis(scenario, surface, spawner, earlier)
-        surface = _taught(surface, scenario, verdict)
+        surface = _learn(surface, scenario, verdict)
         return verdict
 
     titles = surface.dialect.axes
     axes = Axes(titles, [scenario.id for scenario in scenarios], on_axis)
-    results = await Rounds(scenarios, attempt, axes.take if titles else on_axis).run()
+    results = await Schedule(scenarios, attempt, axes.take if titles else on_axis).run()
     return Report(surface.spec.contract, tuple(axes.results) if titles else results)
 
 
@@ -338,7 +338,7 @@ def _why_not(scenario: Scenario, surface: Surface, earlier: Mapping[str, AxisRes
     return reason or (f"{NOT_TRIED}{missing[0]} did not pass" if missing else "")
 
 
-def _taught(surface: Surface, scenario: Scenario, verdict: Verdict) -> Surface:
+def _learn(surface: Surface, scenario: Scenario, verdict: Verdict) -> Surface:
     """The surface after what the plugin said in this scenario."""
     if verdict.last is None:
         return surface

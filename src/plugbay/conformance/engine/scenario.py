@@ -288,11 +288,11 @@ STEPS: dict[str, type[Step]] = {
 """The verb of a step, and the shape of a step with that verb."""
 
 
-def verb_of(step: Step) -> str:
+def get_verb(step: Step) -> str:
     return next(verb for verb, kind in STEPS.items() if type(step) is kind)
 
 
-def templates_of(step: Step) -> list[Any]:
+def list_templates(step: Step) -> list[Any]:
     """What a step sends."""
     match step:
         case Send():
@@ -591,7 +591,7 @@ def _checked(kind: type[Step], item: dict[str, Any], names: frozenset[str]) -> t
     step, problems = validate(kind, Document(item))
     if step is None:
         return None, problems
-    texts = [text for part in templates_of(step) for text in template_problems(part, names, GENERATORS)]
+    texts = [text for part in list_templates(step) for text in template_problems(part, names, GENERATORS)]
     texts += [text for part in patterns_of(step) for text in pattern_problems(part, names)]
     return step, problems + [Problem("invalid_value", "", text) for text in texts]
 

@@ -228,7 +228,7 @@ def _program(pid: int) -> str:
     return f"{words.decode('utf-8', 'backslashreplace')[:100] or 'a process'} (pid {pid})"
 
 
-class Broken(Exception):
+class RuleBroken(Exception):
     """The plugin did not do what the step expects.
 
     `frame` is the line that shows it, if one does; `late` says that it was waited for as long as it may take.
@@ -240,9 +240,9 @@ class Broken(Exception):
         self.late = late
 
 
-class Nothing(Broken):
+class NoAnswer(RuleBroken):
     """No line came."""
 
 
-class Untried(Exception):
+class NotTried(Exception):
     """The rule cannot be tried on this plugin."""

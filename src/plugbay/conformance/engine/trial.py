@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from plugbay.conformance.engine.conversation import Conversation
-from plugbay.conformance.engine.scenario import Scenario, templates_of, verb_of
-from plugbay.conformance.engine.subject import Broken, Frame, Subject, Untried
+from plugbay.conformance.engine.scenario import Scenario, get_verb, list_templates
+from plugbay.conformance.engine.subject import Frame, NotTried, RuleBroken, Subject
 from plugbay.conformance.engine.surface import Surface, Target, with_string
 from plugbay.conformance.engine.template import PURE
 from plugbay.conformance.reports.report import EXCERPT, Finding, Status
@@ -29,7 +29,7 @@ from plugbay.process.child import Spawner
 from plugbay.process.command import Launch, LaunchFailed, build_env, host_search_path, resolve
 
 
-class Stored:
+class KagedStorage:
     """A generator: `[method, params]` becomes the result of that request."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Stored:
         return storage.result(SetStored, None)
 
 
-class Filed:
+class InputFiles:
     """A generator: `[name, media type, value]` becomes the reference to a file with the value as JSON."""
 
     def __init__(self, folder: Path) -> None:
@@ -136,7 +136,7 @@ async def try_scenario(scenario: Scenario, surface: Surface, spawner: Spawner) -
         turns = [turn for turn in turns if turn.target != broke]
         enough = process.is_hopeless or len(findings) == ENOUGH
     if findings:
-        return failed(*findings[:-1], _with_the_others(findings[-1], turns))
+        return failed(*findings[:-1], _add_untried_targets(findings[-1], turns))
     skipped = len(untried) == every if scenario.skip_when == "all" else bool(untried)
     return Verdict(Status.SKIPPED, untried[0]) if skipped and untried else Verdict(Status.PASSED, "", last)
 
@@ -149,8 +149,8 @@ class _Process:
         self._surface = replace(surface, place=str(place))
         self._spawner = spawner
         self._place = place
-        self._tours = any('"$tour"' in json.dumps(templates_of(step)) for step in scenario.steps)
-        self._generators = {**PURE, "stored": Stored(), "filed": Filed(place)}
+        self._tours = any('"$tour"' in json.dumps(list_templates(step)) for step in scenario.steps)
+        self._generators = {**PURE, "stored": KagedStorage(), "filed": InputFiles(place)}
         self._opened = False
         self.had = 0
         """The turns it has had that did not break the rule."""
@@ -171,12 +171,12 @@ class _Process:
             found = self._rule(f"it cannot be started: {error.message}")
             self.finding, self.is_hopeless = replace(found, hint=error.hint or ""), True
             return
-        broken: Broken | None = None
+        broken: RuleBroken | None = None
         try:
             for turn in turns:
                 conversation = self._conversation(subject, turn)
                 try:
-                    broken = await self._carried_out(conversation)
+                    broken = await self._carry_out(conversation)
                 finally:
                     subject = conversation.subject
                 if broken is not None or self._scenario.opening is None or subject.child.has_ended():
@@ -185,12 +185,12 @@ class _Process:
             await subject.close()
             await subject.child.wait(self._surface.spec.timeouts.kill)
         if broken is not None and not self.had:
-            self.finding = _shown(self._rule(str(broken)), self._scenario, conversation, broken, turn)
+            self.finding = _add_evidence(self._rule(str(broken)), self._scenario, conversation, broken, turn)
             self.is_hopeless = broken.late or not self._opened
 
     async def _start(self) -> Subject:
         spec = self._surface.spec
-        launch = launch_of(spec, self._scenario.environment, self._place)
+        launch = build_launch(spec, self._scenario.environment, self._place)
         return Subject(await self._spawner.spawn(launch, spec.timeouts.launch), self._surface.dialect.framing())
 
     def _conversation(self, subject: Subject, turn: Turn) -> Conversation:
@@ -201,7 +201,7 @@ class _Process:
         reactions = self._surface.dialect.reactions(self._scenario.host)
         return Conversation(subject, named, generators, reactions, self._start)
 
-    async def _carried_out(self, conversation: Conversation) -> Broken | None:
+    async def _carry_out(self, conversation: Conversation) -> RuleBroken | None:
         """Carry out a turn, after the opening if it is the first one; gives how it broke the rule."""
         self.last = None
         try:
@@ -210,18 +210,18 @@ class _Process:
                 self._opened = True
             await conversation.carry_out(self._scenario.steps)
             self.last = conversation.last
-        except Untried as reason:
+        except NotTried as reason:
             self.untried.append(str(reason))
-        except Broken as reason:
+        except RuleBroken as reason:
             return reason
         self.had += 1
         return None
 
     def _rule(self, what: str) -> Finding:
-        return rule_of(self._scenario, self._surface.dialect.text, what)
+        return build_finding(self._scenario, self._surface.dialect.text, what)
 
 
-def launch_of(spec: PluginSpec, environment: str = "usual", place: Path | None = None) -> Launch:
+def build_launch(spec: PluginSpec, environment: str = "usual", place: Path | None = None) -> Launch:
     """How the plugin's process is started. Where it is told to work, and its place for temporary files, is `place`."""
     usual = USUAL_VARIABLES if environment == "usual" else ()
     search = host_search_path(os.environ)
@@ -237,16 +237,18 @@ def launch_of(spec: PluginSpec, environment: str = "usual", place: Path | None =
 # What is said of a failure.
 
 
-def rule_of(scenario: Scenario, text: str, what: str) -> Finding:
+def build_finding(scenario: Scenario, text: str, what: str) -> Finding:
     """A finding that names the rule, and so far nothing that shows it; `text` is what the contract is called."""
     return Finding(what, rule=scenario.clause, clause=f"{text}, {scenario.section}", check=scenario.id)
 
 
-def _shown(found: Finding, scenario: Scenario, conversation: Conversation, broken: Broken, turn: Turn) -> Finding:
+def _add_evidence(
+    found: Finding, scenario: Scenario, conversation: Conversation, broken: RuleBroken, turn: Turn
+) -> Finding:
     steps, subject = (*(scenario.opening or ()), *scenario.steps), conversation.subject
     return replace(
         found,
-        step=f"{conversation.at} of {len(steps)} ({verb_of(steps[conversation.at - 1])})",
+        step=f"{conversation.at} of {len(steps)} ({get_verb(steps[conversation.at - 1])})",
         case=str(turn),
         frame=None if broken.frame is None else broken.frame.line[:FRAME_BYTES],
         talk=tuple(subject.transcript)[-TALK:],
@@ -255,7 +257,7 @@ def _shown(found: Finding, scenario: Scenario, conversation: Conversation, broke
     )
 
 
-def _with_the_others(found: Finding, turns: Sequence[Turn]) -> Finding:
+def _add_untried_targets(found: Finding, turns: Sequence[Turn]) -> Finding:
     """The last finding, with the targets that nobody tried after it."""
     names = list(dict.fromkeys(turn.target.name for turn in turns))
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

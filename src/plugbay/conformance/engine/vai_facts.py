@@ -52,9 +52,9 @@ def facts(spec: PluginSpec) -> Mapping[str, Any]:
     return {
         "hello": HELLO,
         "secret": SECRET,
-        "secret_slots": sorted({slot for export in spec.exports for slot in _asked(export)["secret_slots"]}),
+        "secret_slots": sorted({slot for export in spec.exports for slot in _permissions(export)["secret_slots"]}),
         "schemas": [export.name for export in spec.exports if export.output_schema is not None],
-        "scratch": [export.name for export in compactors if _asked(export)["filesystem"] == "scratch"],
+        "scratch": [export.name for export in compactors if _permissions(export)["filesystem"] == "scratch"],
     }
 
 
@@ -64,7 +64,7 @@ def about(export: Export | None, place: str) -> Mapping[str, Any]:
         return {"beside": {}, "event_type": "", "output_schema": {}, "statuses": [], "odd": {}, "other_op": ""}
     acknowledged = ["ack"] if export.kind == HOOK else []
     return {
-        "beside": _beside(export, place),
+        "beside": _common_keys(export, place),
         "event_type": next(iter(export.facts.get("subscribes_to", ())), ""),
         "output_schema": {} if export.output_schema is None else export.output_schema,
         "statuses": [*acknowledged, *_OUTCOMES],
@@ -77,9 +77,9 @@ def about(export: Export | None, place: str) -> Mapping[str, Any]:
 _OUTCOMES = (Outcome.SUCCEEDED, Outcome.FAILED, Outcome.CANCELLED, Outcome.RETRYABLE_FAILURE)
 
 
-def _beside(export: Export, place: str) -> dict[str, Any]:
+def _common_keys(export: Export, place: str) -> dict[str, Any]:
     """The keys that the bodies of all requests have."""
-    asked, schema = _asked(export), export.facts["config_schema"]
+    asked, schema = _permissions(export), export.facts["config_schema"]
     permissions = {name: asked[name] for name in ("network", "filesystem")}
     deadline = datetime.fromtimestamp(time.time() + DEADLINE_SECONDS, UTC)
     context = {
@@ -97,6 +97,6 @@ def _beside(export: Export, place: str) -> dict[str, Any]:
     }
 
 
-def _asked(export: Export) -> Mapping[str, Any]:
+def _permissions(export: Export) -> Mapping[str, Any]:
     permissions: Mapping[str, Any] = export.facts["permissions"]
     return permissions

@@ -52,7 +52,7 @@ class Difference(NamedTuple):
         return None if self.came is _ABSENT else shown(self.came)
 
 
-class Passed:
+class IgnoredPaths:
     """The places that are not compared."""
 
     def __init__(self, pointers: Iterable[str] = (), *, shapes: bool = False) -> None:
@@ -70,14 +70,14 @@ class Passed:
         return isinstance(one, str) and any(shape.fullmatch(one) and shape.fullmatch(other) for shape in (_TIME, _UUID))
 
 
-def differences(recorded: Any, came: Any, passed: Passed, path: str = "") -> list[Difference]:
+def differences(recorded: Any, came: Any, passed: IgnoredPaths, path: str = "") -> list[Difference]:
     """Every place where `came` is not what was recorded."""
     if passed.over(path, recorded, came):
         return []
     if isinstance(recorded, dict) and isinstance(came, dict):
         keys = [*recorded, *(key for key in came if key not in recorded)]
         pairs = [(key, recorded.get(key, _ABSENT), came.get(key, _ABSENT)) for key in keys]
-        return [each for key, one, two in pairs for each in differences(one, two, passed, f"{path}/{_escaped(key)}")]
+        return [each for key, one, two in pairs for each in differences(one, two, passed, f"{path}/{_escape(key)}")]
     if isinstance(recorded, list) and isinstance(came, list):
         size = max(len(recorded), len(came))
         ones, twos = (side + [_ABSENT] * (size - len(side)) for side in (recorded, came))
@@ -97,5 +97,5 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _escaped(key: str) -> str:
+def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")

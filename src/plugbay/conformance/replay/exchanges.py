@@ -10,27 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from plugbay.conformance.replay.speech import ANSWER, CANCEL, NOTICE, PIECE, REQUEST, SPEECHES, Speech, Turn
+from plugbay.conformance.replay.frame_rules import ANSWER, CANCEL, FRAME_RULES, NOTICE, PIECE, REQUEST, FrameRules, Turn
 from plugbay.contracts.base import Role
 from plugbay.link.recording import EXIT, Frame, Happening, Item, Recording, StderrLine
 
 ALLOW = "--allow-redacted goes on with placeholders"
 
 
-class Lie(Exception):
+class UnusableFrame(Exception):
     """Going on would pass something off as what was said; the text says what and where."""
 
 
-def check(said: Said, allow_redacted: bool, complain: Callable[[str], None]) -> None:
-    """Raise `Lie` when a part of the frame is not there any more; or complain, when placeholders are allowed."""
+def check(said: RecordedFrame, allow_redacted: bool, complain: Callable[[str], None]) -> None:
+    """Raise `UnusableFrame` when a part of the frame is missing; complain instead when placeholders are allowed."""
     who = f"the {said.frame.direction}'s {said.turn.name or said.turn.kind} in line {said.line}"
     if said.frame.cut:
-        raise Lie(f"{who} was too long to be recorded whole, so it can neither be sent nor compared")
+        raise UnusableFrame(f"{who} was too long to be recorded whole, so it can neither be sent nor compared")
     if not said.frame.redacted:
         return
     places = ", ".join(place or "the whole of it" for place in said.frame.redacted)
     if not allow_redacted:
-        raise Lie(f"{who} was redacted at {places}, so it can neither be sent nor compared; {ALLOW}")
+        raise UnusableFrame(f"{who} was redacted at {places}, so it can neither be sent nor compared; {ALLOW}")
     complain(f"{who} has placeholders at {places}")
 
 
@@ -39,7 +39,7 @@ KILLED = (9, 15)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class RecordedFrame:
     """A frame, where it stands in the file, and what it is."""
 
     line: int
@@ -48,28 +48,28 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class SendFrame:
     """The plugin said this."""
 
-    said: Said
+    said: RecordedFrame
 
 
 @dataclass(frozen=True, slots=True)
-class Hear:
+class AwaitFrame:
     """The plugin had its answer from the host."""
 
-    said: Said
+    said: RecordedFrame
 
 
 @dataclass(frozen=True, slots=True)
-class CalledOff:
+class CancelRequest:
     """The host did not want the answer any more."""
 
     t: float
 
 
 @dataclass(frozen=True, slots=True)
-class Complain:
+class WriteStderr:
     """The plugin wrote a line to stderr."""
 
     t: float
@@ -77,27 +77,27 @@ class Complain:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class ExitProcess:
     """The plugin left without an answer."""
 
     t: float
     code: int
 
 
-Reaction = Say | Hear | CalledOff | Complain | Leave
+Reaction = SendFrame | AwaitFrame | CancelRequest | WriteStderr | ExitProcess
 
 
 @dataclass(slots=True)
 class Exchange:
     """What the host said, and everything that followed from it. `cause` is None for what came before any word."""
 
-    cause: Said | None
+    cause: RecordedFrame | None
     reactions: list[Reaction] = field(default_factory=list)
 
     @property
-    def answer(self) -> Said | None:
+    def answer(self) -> RecordedFrame | None:
         """The answer, if there was one."""
-        says = [each.said for each in self.reactions if isinstance(each, Say)]
+        says = [each.said for each in self.reactions if isinstance(each, SendFrame)]
         return next((said for said in says if said.turn.kind == ANSWER), None)
 
 
@@ -105,7 +105,7 @@ def exchanges(recording: Recording) -> list[Exchange]:
     """All of them, conversation after conversation."""
     found: list[Exchange] = []
     for number in dict.fromkeys(item.link for item in recording.items):
-        talk = _Talk(SPEECHES[recording.header.contract])
+        talk = _Talk(FRAME_RULES[recording.header.contract])
         for line, item in zip(recording.lines, recording.items, strict=True):
             if item.link == number:
                 talk.take(line, item)
@@ -116,7 +116,7 @@ def exchanges(recording: Recording) -> list[Exchange]:
 class _Talk:
     """One conversation while it is read."""
 
-    def __init__(self, speech: Speech) -> None:
+    def __init__(self, speech: FrameRules) -> None:
         self._speech = speech
         self._open: dict[object, Exchange] = {}
         self._asked: dict[object, Exchange] = {}
@@ -127,38 +127,38 @@ class _Talk:
     def take(self, line: int, item: Item) -> None:
         owner = self._owner()
         if isinstance(item, StderrLine):
-            owner.reactions.append(Complain(item.t, item.text))
+            owner.reactions.append(WriteStderr(item.t, item.text))
         elif isinstance(item, Happening):
-            self._happened(item, owner)
+            self._take_event(item, owner)
         else:
-            said = Said(line, item, self._speech.turn(item.direction, item.value))
+            said = RecordedFrame(line, item, self._speech.turn(item.direction, item.value))
             self._host_says(said) if item.direction == Role.HOST else self._plugin_says(said, owner)
 
     def _owner(self) -> Exchange:
         """The latest question that is open, or the last word of the host."""
         return next(reversed(self._open.values()), self._last)
 
-    def _happened(self, item: Happening, owner: Exchange) -> None:
+    def _take_event(self, item: Happening, owner: Exchange) -> None:
         code, signal = item.facts.get("code"), item.facts.get("signal")
         if item.event == EXIT and self._open and signal not in KILLED:
-            owner.reactions.append(Leave(item.t, code if isinstance(code, int) else 1))
+            owner.reactions.append(ExitProcess(item.t, code if isinstance(code, int) else 1))
 
-    def _host_says(self, said: Said) -> None:
+    def _host_says(self, said: RecordedFrame) -> None:
         kind, id = said.turn.kind, said.turn.id
         if kind == ANSWER and id in self._asked:
-            self._asked.pop(id).reactions.append(Hear(said))
+            self._asked.pop(id).reactions.append(AwaitFrame(said))
         elif kind == CANCEL and id in self._open:
-            self._open[id].reactions.append(CalledOff(said.frame.t))
+            self._open[id].reactions.append(CancelRequest(said.frame.t))
         elif kind in (REQUEST, NOTICE):
             self._last = Exchange(said)
             self.found.append(self._last)
             if kind == REQUEST:
                 self._open[id] = self._last
 
-    def _plugin_says(self, said: Said, owner: Exchange) -> None:
+    def _plugin_says(self, said: RecordedFrame, owner: Exchange) -> None:
         kind, id = said.turn.kind, said.turn.id
         if kind in (ANSWER, PIECE) and id in self._open:
             owner = self._open.pop(id) if kind == ANSWER else self._open[id]
         elif kind == REQUEST:
             self._asked[id] = owner
-        owner.reactions.append(Say(said))
+        owner.reactions.append(SendFrame(said))

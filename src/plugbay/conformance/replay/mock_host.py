@@ -19,11 +19,11 @@ from typing import Any
 
 from plugbay.conformance.engine.conversation import GONE_SECONDS
 from plugbay.conformance.engine.subject import Ended, Frame, Late, Subject, Until
-from plugbay.conformance.engine.trial import launch_of
-from plugbay.conformance.replay.differences import Difference, Passed, differences
-from plugbay.conformance.replay.exchanges import Lie, Said, check
-from plugbay.conformance.replay.renewal import RENEWED, Setting, renewed, swapped, swaps_of
-from plugbay.conformance.replay.speech import ANSWER, GREETING, PIECE, REQUEST, SPEECHES, Speech, Turn
+from plugbay.conformance.engine.trial import build_launch
+from plugbay.conformance.replay.differences import Difference, IgnoredPaths, differences
+from plugbay.conformance.replay.exchanges import RecordedFrame, UnusableFrame, check
+from plugbay.conformance.replay.frame_rules import ANSWER, FRAME_RULES, GREETING, PIECE, REQUEST, FrameRules, Turn
+from plugbay.conformance.replay.volatile import RENEWALS, PlayContext, apply_swaps, find_swaps, renew_frame
 from plugbay.contracts.base import Role
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.link.framings import framing_of
@@ -74,7 +74,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class PlayOptions:
     """How a recording is played."""
 
     seconds: float = FRAME_SECONDS
@@ -87,13 +87,13 @@ class Manner:
     clock: Callable[[], float] = time.time
 
 
-async def play(recording: Recording, spec: PluginSpec, manner: Manner) -> Outcome:
-    """Every recorded conversation, with a process of its own each; raises `Lie` before anything is started."""
+async def play(recording: Recording, spec: PluginSpec, manner: PlayOptions) -> Outcome:
+    """Play every recorded conversation, each with a process of its own; raise `UnusableFrame` before any starts."""
     talks = list(_conversations(recording))
     if not any(isinstance(item, Recorded) for item in recording.items):
-        raise Lie("nothing was said when this was recorded, so there is nothing to play")
+        raise UnusableFrame("nothing was said when this was recorded, so there is nothing to play")
     for talk in talks:
-        _check(talk, SPEECHES[spec.contract], manner)
+        _check(talk, FRAME_RULES[spec.contract], manner)
     outcome, spawner = Outcome(), Spawner()
     try:
         for talk in talks:
@@ -112,46 +112,48 @@ def _conversations(recording: Recording) -> Iterator[_Talk]:
         yield [(line, item) for line, item in items if item.link == number]
 
 
-def _check(talk: _Talk, speech: Speech, manner: Manner) -> None:
+def _check(talk: _Talk, speech: FrameRules, manner: PlayOptions) -> None:
     for line, item in talk:
         if isinstance(item, Happening) and item.event == JOINED:
-            raise Lie(f"the conversation of line {line} was tapped while it was under way; its beginning is missing")
+            raise UnusableFrame(
+                f"the conversation of line {line} was tapped while it was under way; its beginning is missing"
+            )
         if isinstance(item, Recorded):
-            said = Said(line, item, speech.turn(item.direction, item.value))
+            said = RecordedFrame(line, item, speech.turn(item.direction, item.value))
             check(said, manner.allow_redacted, manner.complain)
 
 
-def _setting(recording: Recording, talk: _Talk, spec: PluginSpec, place: str, now: float) -> Setting:
+def _setting(recording: Recording, talk: _Talk, spec: PluginSpec, place: str, now: float) -> PlayContext:
     manifests = (spec.root / name for name in CONTRACTS[spec.contract].manifest_files)
     manifest = next((str(path) for path in manifests if path.is_file()), "")
     try:
         began = datetime.fromisoformat(recording.header.began_at) + timedelta(seconds=talk[0][1].t)
     except ValueError:
         began = None
-    return Setting(manifest, place, os.getpid(), began, datetime.fromtimestamp(now, UTC))
+    return PlayContext(manifest, place, os.getpid(), began, datetime.fromtimestamp(now, UTC))
 
 
 async def _play_one(
-    talk: _Talk, spec: PluginSpec, manner: Manner, setting: Setting, spawner: Spawner, outcome: Outcome
+    talk: _Talk, spec: PluginSpec, manner: PlayOptions, setting: PlayContext, spawner: Spawner, outcome: Outcome
 ) -> None:
     try:
-        child = await spawner.spawn(launch_of(spec, place=Path(setting.place)), spec.timeouts.launch)
+        child = await spawner.spawn(build_launch(spec, place=Path(setting.place)), spec.timeouts.launch)
     except LaunchFailed as error:
         hint = f"; {error.hint}" if error.hint else ""
         outcome.findings.append(Finding(talk[0][0], f"it cannot be started: {error.message}{hint}"))
         return
     subject = Subject(child, framing_of(spec.contract, Role.PLUGIN))
-    played = _Played(subject, SPEECHES[spec.contract], manner, setting, outcome)
+    played = _Player(subject, FRAME_RULES[spec.contract], manner, setting, outcome)
     try:
         await played.carry_out(talk)
-    except _Over as over:
+    except _ConversationEnded as over:
         outcome.findings.append(over.finding)
     finally:
         await subject.close()
         await child.wait(spec.timeouts.kill)
 
 
-class _Over(Exception):
+class _ConversationEnded(Exception):
     """Nothing that was recorded after this can be tried."""
 
     def __init__(self, line: int, what: str) -> None:
@@ -159,10 +161,12 @@ class _Over(Exception):
         self.finding = Finding(line, what)
 
 
-class _Played:
+class _Player:
     """One conversation with one process."""
 
-    def __init__(self, subject: Subject, speech: Speech, manner: Manner, setting: Setting, outcome: Outcome) -> None:
+    def __init__(
+        self, subject: Subject, speech: FrameRules, manner: PlayOptions, setting: PlayContext, outcome: Outcome
+    ) -> None:
         self._subject = subject
         self._speech = speech
         self._manner = manner
@@ -183,30 +187,30 @@ class _Played:
         asks = (each.turn for each in said if each.frame.direction == Role.PLUGIN)
         self._awaited.update(turn.name for turn in asks if turn.kind == REQUEST)
         for each in said:
-            await self._in_time(each.frame.t)
+            await self._wait_until(each.frame.t)
             if each.frame.direction == Role.HOST:
                 self._send(each)
             else:
                 self._compare(each, await self._next_like(each))
         for line, item in talk:
             if isinstance(item, Happening) and item.event == EXIT:
-                await self._see_off(line, item)
+                await self._await_exit(line, item)
 
-    def _said(self, line: int, frame: Recorded) -> Said:
-        return Said(line, frame, self._speech.turn(frame.direction, frame.value))
+    def _said(self, line: int, frame: Recorded) -> RecordedFrame:
+        return RecordedFrame(line, frame, self._speech.turn(frame.direction, frame.value))
 
-    async def _in_time(self, t: float) -> None:
+    async def _wait_until(self, t: float) -> None:
         if self._manner.speed and self._at is not None:
             await asyncio.sleep(max(0.0, t - self._at) / self._manner.speed)
         self._at = t
 
     # What the host said.
 
-    def _send(self, said: Said) -> None:
+    def _send(self, said: RecordedFrame) -> None:
         if said.frame.raw is not None:
             return  # no host of ours writes what is no message
-        value = renewed(said.frame.value, self._setting)
-        self._swaps |= swaps_of(said.frame.value, value, tuple(RENEWED))
+        value = renew_frame(said.frame.value, self._setting)
+        self._swaps |= find_swaps(said.frame.value, value, tuple(RENEWALS))
         if said.turn.kind in (ANSWER, PIECE) and said.turn.id in self._ids:
             value = self._speech.with_id(value, self._ids[said.turn.id])
         self._subject.send(self._subject.framing.marked(self._codec.encode(value)))
@@ -214,63 +218,65 @@ class _Played:
 
     # What the plugin says.
 
-    async def _next_like(self, said: Said) -> Frame:
+    async def _next_like(self, said: RecordedFrame) -> Frame:
         until = Until(self._manner.seconds)
         while True:
             for at, (turn, frame) in enumerate(self._came):
-                if _alike(turn, frame, said):
+                if _is_alike(turn, frame, said):
                     del self._came[at]
                     return self._taken(turn, frame, said)
             came = await self._subject.next_frame(until.left())
             if not isinstance(came, Frame):
-                raise _Over(said.line, await self._missing(said, came))
+                raise _ConversationEnded(said.line, await self._missing(said, came))
             self._keep(came, said)
 
-    def _keep(self, came: Frame, awaited: Said) -> None:
+    def _keep(self, came: Frame, awaited: RecordedFrame) -> None:
         turn = self._speech.turn(Role.PLUGIN, came.value)
         if turn.kind == REQUEST:
             self._awaited[turn.name] -= 1
             if self._awaited[turn.name] < 0:
-                what = f"it asks its host for {turn.name}, which was not recorded, instead of {_named(awaited)}"
-                raise _Over(awaited.line, what)
+                what = (
+                    f"it asks its host for {turn.name}, which was not recorded, instead of {_describe_frame(awaited)}"
+                )
+                raise _ConversationEnded(awaited.line, what)
         self._came.append((turn, came))
 
-    def _taken(self, turn: Turn, frame: Frame, said: Said) -> Frame:
+    def _taken(self, turn: Turn, frame: Frame, said: RecordedFrame) -> Frame:
         if turn.kind == REQUEST:
             self._ids[said.turn.id] = turn.id
         return frame
 
-    async def _missing(self, said: Said, came: Ended | Late) -> str:
+    async def _missing(self, said: RecordedFrame, came: Ended | Late) -> str:
         why = f"did not come within {self._manner.seconds:g} s"
         if isinstance(came, Ended):
             status = await self._subject.exited(GONE_SECONDS)
             why = "did not come: its output ended" + (f" ({status.describe()})" if status else "")
         tail = "".join(f"\n  stderr: {line}" for line in self._subject.child.stderr.tail(STDERR_LINES))
-        return f"{_named(said)} {why}{tail}"
+        return f"{_describe_frame(said)} {why}{tail}"
 
-    def _compare(self, said: Said, came: Frame) -> None:
+    def _compare(self, said: RecordedFrame, came: Frame) -> None:
         self._outcome.compared += 1
         if said.frame.raw is not None:
             return  # neither was a message
-        wanted = swapped(said.frame.value, self._swaps)
+        wanted = apply_swaps(said.frame.value, self._swaps)
         own = ("/id",) if said.turn.kind == REQUEST else ()
-        passed = Passed((*own, *said.frame.redacted, *self._manner.ignore), shapes=True)
+        passed = IgnoredPaths((*own, *said.frame.redacted, *self._manner.ignore), shapes=True)
         found = differences(wanted, came.value, passed)
         if found:
-            self._outcome.findings.append(Finding(said.line, f"{_named(said)} is different", tuple(found)))
+            self._outcome.findings.append(Finding(said.line, f"{_describe_frame(said)} is different", tuple(found)))
 
-    async def _see_off(self, line: int, end: Happening) -> None:
+    async def _await_exit(self, line: int, end: Happening) -> None:
         self._subject.close_stdin()
         if end.facts.get("code") != 0:
             return  # it was killed, or failed; either way that is no example
         status = await self._subject.exited(EXIT_SECONDS)
         if status is None:
-            raise _Over(line, f"it was still running {EXIT_SECONDS:g} s after the end of its input")
+            raise _ConversationEnded(line, f"it was still running {EXIT_SECONDS:g} s after the end of its input")
         if not status.clean:
-            raise _Over(line, f"it left with {status.describe()}, not with exit code 0")
+            raise _ConversationEnded(line, f"it left with {status.describe()}, not with exit code 0")
 
 
-def _alike(turn: Turn, frame: Frame, said: Said) -> bool:
+def _is_alike(turn: Turn, frame: Frame, said: RecordedFrame) -> bool:
     """Whether this is the frame that was recorded, whatever is in it."""
     if said.frame.raw is not None or frame.problem:
         return said.frame.raw is not None and bool(frame.problem)
@@ -279,7 +285,7 @@ def _alike(turn: Turn, frame: Frame, said: Said) -> bool:
     return turn.id == said.turn.id if turn.kind in (ANSWER, PIECE) else turn.name == said.turn.name
 
 
-def _named(said: Said) -> str:
+def _describe_frame(said: RecordedFrame) -> str:
     if said.turn.kind in (ANSWER, PIECE):
         what = "answer" if said.turn.kind == ANSWER else "piece of the answer"
         return f"the {what} to {said.turn.id!r:.60}" if said.turn.id != GREETING else "the greeting"

@@ -17,23 +17,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from plugbay.conformance.replay.differences import Passed, differences
+from plugbay.conformance.replay.differences import IgnoredPaths, differences
 from plugbay.conformance.replay.exchanges import (
     ALLOW,
-    CalledOff,
-    Complain,
+    AwaitFrame,
+    CancelRequest,
     Exchange,
-    Hear,
-    Leave,
-    Lie,
+    ExitProcess,
     Reaction,
-    Said,
-    Say,
+    RecordedFrame,
+    SendFrame,
+    UnusableFrame,
+    WriteStderr,
     check,
     exchanges,
 )
-from plugbay.conformance.replay.renewal import swapped, swaps_of
-from plugbay.conformance.replay.speech import ANSWER, CANCEL, GREETING, NOTICE, PIECE, REQUEST, SPEECHES, Turn
+from plugbay.conformance.replay.frame_rules import ANSWER, CANCEL, FRAME_RULES, GREETING, NOTICE, PIECE, REQUEST, Turn
+from plugbay.conformance.replay.volatile import apply_swaps, find_swaps
 from plugbay.contracts.base import Role
 from plugbay.link.framings import framing_of
 from plugbay.link.recording import Recording
@@ -72,7 +72,7 @@ class MockPlugin:
     ) -> None:
         """`complain`: given lines for stderr, the plugin's and ours. `speed`: 1 as it was, 2 twice as fast, 0 now."""
         contract = recording.header.contract
-        self._speech = SPEECHES[contract]
+        self._speech = FRAME_RULES[contract]
         self._framing = framing_of(contract, Role.HOST)
         self._codec = MsgspecCodec()
         self._exchanges = exchanges(recording)
@@ -85,7 +85,7 @@ class MockPlugin:
         self._due: list[tuple[float, int, _Playing]] = []
         self._order = itertools.count()
         self._own_ids = itertools.count(1)
-        self._asked: dict[Any, tuple[_Playing, Said]] = {}
+        self._asked: dict[Any, tuple[_Playing, RecordedFrame]] = {}
         self._playing: dict[Any, _Playing] = {}
         self.left: int | None = None
         """The status to leave with, once it has to."""
@@ -97,7 +97,7 @@ class MockPlugin:
         for first in self._exchanges[:1]:
             try:
                 self._check(first)
-            except Lie as why:
+            except UnusableFrame as why:
                 self._note(str(why))
                 self.left = 1
             self._go_on(_Playing(first, None, {}, now), now)
@@ -146,11 +146,11 @@ class MockPlugin:
         try:
             exchange = self._recorded(turn, frame)
             self._check(exchange)
-        except Lie as why:
+        except UnusableFrame as why:
             self._refuse(turn, str(why))
             return
         assert exchange.cause is not None
-        swaps = swaps_of(exchange.cause.frame.value, frame, self._speech.volatile)
+        swaps = find_swaps(exchange.cause.frame.value, frame, self._speech.volatile)
         playing = _Playing(exchange, turn, swaps, now)
         if turn.kind == REQUEST:
             self._playing[turn.id] = playing
@@ -162,7 +162,7 @@ class MockPlugin:
             return
         recorded = _reply_to(playing.exchange, said.turn.id)
         if recorded is not None:
-            passed = Passed((*self._speech.volatile, *recorded.frame.redacted), shapes=True)
+            passed = IgnoredPaths((*self._speech.volatile, *recorded.frame.redacted), shapes=True)
             found = differences(recorded.frame.value, frame, passed)
             if found:
                 self._note(f"the host answers {said.turn.name} otherwise than in line {recorded.line}: {found[0]}")
@@ -179,32 +179,32 @@ class MockPlugin:
 
     def _recorded(self, turn: Turn, frame: Any) -> Exchange:
         causes = [each.cause for each in self._exchanges if each.cause is not None]
-        same = [
+        is_equal = [
             (at, each.cause)
             for at, each in enumerate(self._exchanges)
             if each.cause is not None and (each.cause.turn.kind, each.cause.turn.name) == (turn.kind, turn.name)
         ]
-        fitting = same if self._loose else [(at, cause) for at, cause in same if self._fits(cause, frame)]
+        fitting = is_equal if self._loose else [(at, cause) for at, cause in is_equal if self._fits(cause, frame)]
         if not fitting:
-            raise Lie(self._why_not(turn, frame, [cause for _, cause in same], causes))
+            raise UnusableFrame(self._why_not(turn, frame, [cause for _, cause in is_equal], causes))
         at = next((at for at, _ in fitting if at not in self._used), fitting[-1][0])
         self._used.add(at)
         return self._exchanges[at]
 
-    def _fits(self, cause: Said, frame: Any) -> bool:
+    def _fits(self, cause: RecordedFrame, frame: Any) -> bool:
         if cause.frame.raw is not None or (cause.frame.redacted and not self._allow_redacted):
             return False
-        return not differences(cause.frame.value, frame, Passed((*self._speech.volatile, *cause.frame.redacted)))
+        return not differences(cause.frame.value, frame, IgnoredPaths((*self._speech.volatile, *cause.frame.redacted)))
 
-    def _why_not(self, turn: Turn, frame: Any, same: list[Said], causes: list[Said]) -> str:
-        if not same:
+    def _why_not(self, turn: Turn, frame: Any, is_equal: list[RecordedFrame], causes: list[RecordedFrame]) -> str:
+        if not is_equal:
             names = list(dict.fromkeys(cause.turn.name for cause in causes if cause.turn.kind == turn.kind))
             near = difflib.get_close_matches(turn.name, names, n=1)
             nearest = f"the nearest is {near[0]}" if near else f"there is {', '.join(names) or 'nothing'}"
             return f"{turn.name} was not recorded; {nearest}"
-        passed = Passed(self._speech.volatile)
-        gaps = [differences(cause.frame.value, frame, passed) for cause in same]
-        found, cause = min(zip(gaps, same, strict=True), key=lambda pair: len(pair[0]))
+        passed = IgnoredPaths(self._speech.volatile)
+        gaps = [differences(cause.frame.value, frame, passed) for cause in is_equal]
+        found, cause = min(zip(gaps, is_equal, strict=True), key=lambda pair: len(pair[0]))
         if cause.frame.cut:
             return f"{turn.name} in line {cause.line} was cut, so it cannot be compared"
         places = [place for place in cause.frame.redacted if any(each.path.startswith(place) for each in found)]
@@ -215,7 +215,7 @@ class MockPlugin:
 
     def _check(self, exchange: Exchange) -> None:
         for each in exchange.reactions:
-            if isinstance(each, Say):
+            if isinstance(each, SendFrame):
                 check(each.said, self._allow_redacted, self._note)
 
     def _refuse(self, turn: Turn, why: str) -> None:
@@ -248,19 +248,19 @@ class MockPlugin:
         return max(0.0, seconds) / self._speed if self._speed else 0.0
 
     def _do(self, reaction: Reaction, playing: _Playing) -> None:
-        if isinstance(reaction, Say):
+        if isinstance(reaction, SendFrame):
             self._say(reaction.said, playing)
-        elif isinstance(reaction, Complain):
+        elif isinstance(reaction, WriteStderr):
             self._complain(reaction.text)
-        elif isinstance(reaction, Leave):
+        elif isinstance(reaction, ExitProcess):
             self.left = reaction.code
 
-    def _say(self, said: Said, playing: _Playing) -> None:
+    def _say(self, said: RecordedFrame, playing: _Playing) -> None:
         frame, turn = said.frame, said.turn
         if frame.raw is not None:
             self._out.append(self._framing.marked(frame.raw))
             return
-        value = swapped(frame.value, playing.swaps)
+        value = apply_swaps(frame.value, playing.swaps)
         if turn.kind == REQUEST:
             own = next(self._own_ids)
             self._asked[own] = (playing, said)
@@ -275,17 +275,17 @@ class MockPlugin:
 
 def _may(reaction: Reaction, playing: _Playing) -> bool:
     """Whether what a reaction waits for has happened."""
-    if isinstance(reaction, Hear):
+    if isinstance(reaction, AwaitFrame):
         return reaction.said.turn.id in playing.heard
-    return playing.called_off or not isinstance(reaction, CalledOff)
+    return playing.called_off or not isinstance(reaction, CancelRequest)
 
 
 def _time_of(reaction: Reaction) -> float:
-    return reaction.said.frame.t if isinstance(reaction, Say | Hear) else reaction.t
+    return reaction.said.frame.t if isinstance(reaction, SendFrame | AwaitFrame) else reaction.t
 
 
-def _reply_to(exchange: Exchange, id: Any) -> Said | None:
-    replies = (each.said for each in exchange.reactions if isinstance(each, Hear))
+def _reply_to(exchange: Exchange, id: Any) -> RecordedFrame | None:
+    replies = (each.said for each in exchange.reactions if isinstance(each, AwaitFrame))
     return next((said for said in replies if said.turn.id == id), None)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from plugbay.conformance.replay.speech import ANSWER, REQUEST, SPEECHES
+from plugbay.conformance.replay.frame_rules import ANSWER, FRAME_RULES, REQUEST
 from plugbay.link.recording import Frame, Recording
 
 
@@ -24,7 +24,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class Summary:
     """What a recording holds."""
 
     conversations: int
@@ -39,10 +39,10 @@ class Contents:
         return asdict(self)
 
 
-def contents(recording: Recording) -> Contents:
+def summarize(recording: Recording) -> Summary:
     """The summary of a recording."""
     frames, times = recording.frames(), [item.t for item in recording.items]
-    return Contents(
+    return Summary(
         len({item.link for item in recording.items}),
         len(frames),
         max(times, default=0.0) - min(times, default=0.0),
@@ -58,7 +58,7 @@ def _missing(frame: Frame) -> list[str]:
 
 
 def _questions(recording: Recording) -> Iterable[Question]:
-    speech = SPEECHES[recording.header.contract]
+    speech = FRAME_RULES[recording.header.contract]
     asked: dict[tuple[int, str, str], tuple[tuple[str, str], float]] = {}
     counts: dict[tuple[str, str], int] = {}
     took: dict[tuple[str, str], list[float]] = {}

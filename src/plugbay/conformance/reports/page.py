@@ -229,10 +229,10 @@ def pretty(body: bytes) -> str:
         return _safe(excerpt(header)) + _safe(lines[0])
     more = f"\n… and {len(lines) - FRAME_LINES} more lines" if len(lines) > FRAME_LINES else ""
     text = "\n".join(printable(line.encode("utf-8", "backslashreplace")) for line in lines[:FRAME_LINES])
-    return (f"{_safe(excerpt(header))}\n" if header else "") + _coloured(text) + more
+    return (f"{_safe(excerpt(header))}\n" if header else "") + _highlight(text) + more
 
 
-def _coloured(text: str) -> str:
+def _highlight(text: str) -> str:
     """JSON with its keys, texts and other values told apart; everything is escaped on the way."""
     parts: list[str] = []
     end = 0

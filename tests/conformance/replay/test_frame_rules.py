@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.replay.speech import (
+from plugbay.conformance.replay.frame_rules import (
     ANSWER,
     CANCEL,
+    FRAME_RULES,
     GREETING,
     MAX_NAME,
     NOTICE,
     PIECE,
     REQUEST,
-    SPEECHES,
     Turn,
 )
 from plugbay.contracts.base import Role
@@ -93,7 +93,7 @@ VAI = {"protocol": "vai.rpc.v1"}
     ],
 )
 def test_a_frame_is_read_as_what_it_is(contract: str, speaker: str, frame: Any, turn: Turn) -> None:
-    assert SPEECHES[contract].turn(speaker, frame) == turn
+    assert FRAME_RULES[contract].turn(speaker, frame) == turn
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
@@ -101,7 +101,7 @@ def test_the_first_word_of_every_host_is_a_question(contract: str) -> None:
     machine = CONTRACTS[contract].machine(Role.HOST, stdlib_codec())
     machine.greet()
     (piece,) = framing_of(contract, Role.HOST).feed(machine.outgoing())
-    assert SPEECHES[contract].turn(Role.HOST, json.loads(piece.body)).kind == REQUEST
+    assert FRAME_RULES[contract].turn(Role.HOST, json.loads(piece.body)).kind == REQUEST
 
 
 @pytest.mark.parametrize(
@@ -122,15 +122,15 @@ def test_the_first_word_of_every_host_is_a_question(contract: str) -> None:
     ],
 )
 def test_a_frame_can_be_about_another_question(contract: str, frame: Any, id: Any, renumbered: Any) -> None:
-    assert SPEECHES[contract].with_id(frame, id) == renumbered
+    assert FRAME_RULES[contract].with_id(frame, id) == renumbered
 
 
-@pytest.mark.parametrize("contract", SPEECHES)
+@pytest.mark.parametrize("contract", FRAME_RULES)
 def test_a_refusal_is_an_answer_that_failed(contract: str) -> None:
-    speech = SPEECHES[contract]
+    speech = FRAME_RULES[contract]
     refusal = speech.refusal(Turn(REQUEST, "tool.invoke", "a"), "not recorded")
     assert speech.turn(Role.PLUGIN, refusal) == Turn(ANSWER, "", "a", "not recorded")
 
 
 def test_a_name_that_a_plugin_chose_is_kept_short() -> None:
-    assert len(SPEECHES["nexo"].turn("plugin", {"method": "x" * 1000}).name) == MAX_NAME
+    assert len(FRAME_RULES["nexo"].turn("plugin", {"method": "x" * 1000}).name) == MAX_NAME

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from plugbay.conformance.engine import manifests
 from plugbay.conformance.engine.conversation import encode
 from plugbay.conformance.engine.dialects import dialect
-from plugbay.conformance.engine.plugin_runner import in_its_own_loop
+from plugbay.conformance.engine.plugin_runner import run_in_own_loop
 from plugbay.conformance.engine.subject import Ended, Frame, Subject
 from plugbay.conformance.engine.template import at
-from plugbay.conformance.engine.trial import launch_of
+from plugbay.conformance.engine.trial import build_launch
 from plugbay.conformance.reports.report import excerpt
 from plugbay.contracts.kaged import manifest as kaged_manifest
 from plugbay.contracts.kaged.messages import API_VERSION
@@ -39,7 +39,7 @@ NAME = "conformance"
 """What a program is called that is told its name."""
 
 
-class Way(NamedTuple):
+class Greeting(NamedTuple):
     """How programs of a contract are greeted, and the manifest of one that answered so."""
 
     greeting: Mapping[str, Any]
@@ -48,36 +48,36 @@ class Way(NamedTuple):
     parse: Callable[[str, Path, Mapping[str, str]], tuple[PluginSpec | None, list[Problem]]]
 
 
-class NotIntroduced(PlugbayError):
+class GreetingFailed(PlugbayError):
     """A program did not say who it is."""
 
 
-def introduced(contract: str, command: tuple[str, ...], folder: Path) -> PluginSpec:
+def spec_from_greeting(contract: str, command: tuple[str, ...], folder: Path) -> PluginSpec:
     """The plugin that this command is, by its own words; blocks, in an event loop of its own."""
     if contract == MCP:  # it is greeted, and taken at its word, whenever it is tried
         return PluginSpec(NAME, "0", MCP, folder, command)
-    way = WAYS.get(contract)
+    way = GREETINGS.get(contract)
     if way is None:
-        raise NotIntroduced(
+        raise GreetingFailed(
             f"a plugin of {contract} is known by its manifest alone; name its folder: plugbay conform PATH -- COMMAND"
         )
-    answer = in_its_own_loop(_asked(PluginSpec(NAME, "0", contract, folder, command), way))
+    answer = run_in_own_loop(_ask(PluginSpec(NAME, "0", contract, folder, command), way))
     try:
         spec, problems = way.parse(way.manifest(answer, list(command)), folder, {})
     except (AttributeError, KeyError, TypeError) as error:
         spec, problems = None, [Problem("invalid_value", "", f"no manifest can be made of it ({error!r})")]
     if spec is None:
         said, words = excerpt(json.dumps(answer).encode()), "; ".join(map(str, problems))
-        raise NotIntroduced(f"{command[0]} answered the greeting of {contract} with {said}: {words}")
+        raise GreetingFailed(f"{command[0]} answered the greeting of {contract} with {said}: {words}")
     return spec
 
 
-async def _asked(program: PluginSpec, way: Way) -> Mapping[str, Any]:
+async def _ask(program: PluginSpec, way: Greeting) -> Mapping[str, Any]:
     """The first message of the program."""
     spoken, spawner = dialect(program.contract), Spawner()
     assert spoken is not None
     try:
-        child = await spawner.spawn(launch_of(program), program.timeouts.launch)
+        child = await spawner.spawn(build_launch(program), program.timeouts.launch)
         subject = Subject(child, spoken.framing())
         try:
             subject.send(subject.framing.marked(encode(way.greeting)))
@@ -88,7 +88,7 @@ async def _asked(program: PluginSpec, way: Way) -> Mapping[str, Any]:
         return _message(frame, program, subject)
     except LaunchFailed as error:
         hint = f"; {error.hint}" if error.hint else ""
-        raise NotIntroduced(f"{program.command[0]} cannot be started: {error.message}{hint}") from None
+        raise GreetingFailed(f"{program.command[0]} cannot be started: {error.message}{hint}") from None
     finally:
         await spawner.close()
 
@@ -103,7 +103,7 @@ def _message(frame: object, program: PluginSpec, subject: Subject) -> Mapping[st
         words = "left without a word" if isinstance(frame, Ended) else f"said nothing within {ANSWER_SECONDS:g} s"
     last = next(iter(subject.child.stderr.tail(1)), "")
     stderr = f"; its last word on stderr: {last}" if last else ""
-    raise NotIntroduced(f"{program.command[0]} {words} when it was greeted as {program.contract} does{stderr}")
+    raise GreetingFailed(f"{program.command[0]} {words} when it was greeted as {program.contract} does{stderr}")
 
 
 def _rune(answer: Mapping[str, Any], command: list[str]) -> str:
@@ -153,14 +153,14 @@ def _kaged(answer: Mapping[str, Any], command: list[str]) -> str:
     return json.dumps(manifest)
 
 
-WAYS = {
-    "rune": Way({"type": "handshake", "protocol_version": PROTOCOL}, _rune, rune_manifest.parse),
-    "nexo": Way(
+GREETINGS = {
+    "rune": Greeting({"type": "handshake", "protocol_version": PROTOCOL}, _rune, rune_manifest.parse),
+    "nexo": Greeting(
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"nexo_version": NEXO_VERSION}},
         _nexo,
         nexo_manifest.parse,
     ),
-    "kaged": Way(
+    "kaged": Greeting(
         {
             "jsonrpc": "2.0",
             "id": 1,

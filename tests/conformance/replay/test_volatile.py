@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.replay.renewal import RENEWED, Setting, renewed, swapped, swaps_of
+from plugbay.conformance.replay.volatile import RENEWALS, PlayContext, apply_swaps, find_swaps, renew_frame
 
-NOW = Setting(
+NOW = PlayContext(
     "/here/manifest.toml",
     "/tmp/here",
     42,
@@ -35,12 +35,12 @@ NOW = Setting(
     ],
 )
 def test_a_host_says_what_is_true_now(frame: Any, again: Any) -> None:
-    assert renewed(frame, NOW) == again
+    assert renew_frame(frame, NOW) == again
 
 
 def test_without_a_manifest_the_old_path_is_as_good_as_any() -> None:
     frame = {"params": {"manifest_path": "/there/manifest.toml"}}
-    assert renewed(frame, Setting()) == frame
+    assert renew_frame(frame, PlayContext()) == frame
 
 
 @pytest.mark.parametrize("moment", ["soon", "2026-01-01T00:00:30", ""])
@@ -50,11 +50,11 @@ def test_what_is_no_moment_stays_as_it_is(moment: str) -> None:
 
 def test_an_answer_repeats_what_is_new() -> None:
     recorded = {"body": {"context": {"scratch_dir": "/old/place", "deadline_at": "never"}}}
-    swaps = swaps_of(recorded, renewed(recorded, NOW), tuple(RENEWED))
+    swaps = find_swaps(recorded, renew_frame(recorded, NOW), tuple(RENEWALS))
     assert swaps == {"/old/place": "/tmp/here"}
-    assert swapped({"files": ["/old/place/a.txt"], "n": 1}, swaps) == {"files": ["/tmp/here/a.txt"], "n": 1}
-    assert swapped("/old/place", {}) == "/old/place"
+    assert apply_swaps({"files": ["/old/place/a.txt"], "n": 1}, swaps) == {"files": ["/tmp/here/a.txt"], "n": 1}
+    assert apply_swaps("/old/place", {}) == "/old/place"
 
 
 def test_what_is_short_is_not_replaced_everywhere() -> None:
-    assert swaps_of({"id": "a"}, {"id": "b"}, ("/id",)) == {}
+    assert find_swaps({"id": "a"}, {"id": "b"}, ("/id",)) == {}

@@ -42,7 +42,7 @@ class Turn(NamedTuple):
     """The message of an error."""
 
 
-class Speech(NamedTuple):
+class FrameRules(NamedTuple):
     """How one contract talks."""
 
     read: Callable[[str, dict[str, Any]], Turn]
@@ -76,12 +76,12 @@ def _rpc_with_id(frame: dict[str, Any], id: Any) -> dict[str, Any]:
     return {**frame, "id": id} if "id" in frame else {**frame, "params": {**frame["params"], "request_id": id}}
 
 
-def _rpc(code: int, *volatile: str) -> Speech:
+def _rpc(code: int, *volatile: str) -> FrameRules:
     def refusal(turn: Turn, message: str) -> dict[str, Any]:
         number = TOOL_FAILED if turn.name == "tool.invoke" else code
         return {"jsonrpc": "2.0", "id": turn.id, "error": {"code": number, "message": message}}
 
-    return Speech(_read_rpc, _rpc_with_id, refusal, ("/id", "/params/request_id", *volatile))
+    return FrameRules(_read_rpc, _rpc_with_id, refusal, ("/id", "/params/request_id", *volatile))
 
 
 # MCP: what is called off and reported is told in notifications.
@@ -180,8 +180,8 @@ def _message(error: Any) -> str:
     return str(text if isinstance(text, str) and text.strip() else said.get("code", "an error"))
 
 
-SPEECHES = {
-    "rune": Speech(_read_rune, _rune_with_id, _rune_refusal, ("/request_id",)),
+FRAME_RULES = {
+    "rune": FrameRules(_read_rune, _rune_with_id, _rune_refusal, ("/request_id",)),
     "nexo": _rpc(INTERNAL_ERROR, "/params/event/id", "/params/event/timestamp"),
     "kaged": _rpc(DEFINED, "/params/daemon_version"),
     "ainb": _rpc(
@@ -190,7 +190,7 @@ SPEECHES = {
         "/params/host/pid",
         "/params/generation",
     ),
-    "vai": Speech(_read_vai, _vai_with_id, _vai_refusal, _VAI_ANEW),
-    "mcp": Speech(_read_mcp, _mcp_with_id, _rpc(INTERNAL_ERROR).refusal, _MCP_ANEW),
+    "vai": FrameRules(_read_vai, _vai_with_id, _vai_refusal, _VAI_ANEW),
+    "mcp": FrameRules(_read_mcp, _mcp_with_id, _rpc(INTERNAL_ERROR).refusal, _MCP_ANEW),
 }
 """By contract."""

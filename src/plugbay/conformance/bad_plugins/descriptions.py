@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from plugbay.conformance.bad_plugins.catalogue import BENCHES, FOLDER, INTERPRETERS, Entry, Expected, load_catalog
-from plugbay.conformance.engine.patterns import shown
+from plugbay.conformance.bad_plugins.catalogue import FOLDER, INTERPRETERS, SETUPS, Entry, Expected, load_catalog
+from plugbay.conformance.engine.patterns import format_value
 
 CONTRACTS = ("rune", "nexo", "kaged", "ainb", "vai")
 
@@ -66,7 +66,7 @@ SITUATIONS = {
 }
 
 
-class Handout(NamedTuple):
+class BadPlugin(NamedTuple):
     """One bad plugin of a contract."""
 
     contract: str
@@ -92,15 +92,15 @@ class Handout(NamedTuple):
         """The facts that a program would find in its own folder."""
         if self.contract == "ainb":
             return {"PLUGIN_NAME": self.entry.plugin_id}
-        return {"PLUGIN_MANIFEST": BENCHES["vai"].manifest(self.entry)} if self.contract == "vai" else {}
+        return {"PLUGIN_MANIFEST": SETUPS["vai"].manifest(self.entry)} if self.contract == "vai" else {}
 
     def asked(self) -> list[str]:
         """How a host brings it about."""
-        return list(_asked(self.entry))
+        return list(_describe_request(self.entry))
 
     def duties(self) -> list[str]:
         """What a host must do."""
-        return [*_duties(self.entry.expect), "nothing the plugin started is left running"]
+        return [*_describe_duties(self.entry.expect), "nothing the plugin started is left running"]
 
     def to_json(self) -> dict[str, Any]:
         """The public shape, as in `plugbay badplugins show --json`."""
@@ -119,14 +119,14 @@ class Handout(NamedTuple):
         }
 
 
-def handouts(contract: str) -> list[Handout]:
+def load_bad_plugins(contract: str) -> list[BadPlugin]:
     """Every bad plugin of a contract, in the order of its catalogue."""
-    return [Handout(contract, entry) for entry in load_catalog(contract)]
+    return [BadPlugin(contract, entry) for entry in load_catalog(contract)]
 
 
-def _asked(entry: Entry) -> Iterator[str]:
+def _describe_request(entry: Entry) -> Iterator[str]:
     yield f"register it as {entry.plugin_id}, version 1.0.0"
-    given = shown(entry.input) if entry.input not in ({}, []) else "no input"
+    given = format_value(entry.input) if entry.input not in ({}, []) else "no input"
     words = WAYS[entry.way].format(tool=entry.tool, input=given)
     times = f", {entry.times} times; the last call counts" if entry.times > 1 else ""
     yield words + (", as a stream" if entry.stream else "") + times
@@ -142,17 +142,17 @@ def _asked(entry: Entry) -> Iterator[str]:
         yield SITUATIONS[entry.situation]
 
 
-def _duties(expect: Expected) -> Iterator[str]:
+def _describe_duties(expect: Expected) -> Iterator[str]:
     if expect.code is not None:
         yield f"the call fails as {expect.code}: {MEANINGS[expect.code]}"
     else:
-        yield OUTCOMES[str(expect.outcome)] + (f" with {shown(expect.output)}" if expect.says_output else "")
+        yield OUTCOMES[str(expect.outcome)] + (f" with {format_value(expect.output)}" if expect.says_output else "")
     if "failure" in expect.model_fields_set:
-        yield f"the failure carries {shown(expect.failure)}"
+        yield f"the failure carries {format_value(expect.failure)}"
     if expect.chunks is not None:
-        yield f"before that, the caller gets {shown(expect.chunks)}"
+        yield f"before that, the caller gets {format_value(expect.chunks)}"
     if expect.published is not None:
-        what = f"exactly {shown(expect.published)}" if expect.published else "nothing"
+        what = f"exactly {format_value(expect.published)}" if expect.published else "nothing"
         yield f"of what it publishes, {what} reaches anybody"
     for name, least in expect.counts.items():
         yield f"{name.replace('_', ' ')} is counted, {least} or more"

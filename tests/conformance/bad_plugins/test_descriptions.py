@@ -8,30 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.bad_plugins.catalogue import BENCHES
-from plugbay.conformance.bad_plugins.handouts import CONTRACTS, MEANINGS, Handout, handouts
-from plugbay.conformance.engine.introduction import WAYS
+from plugbay.conformance.bad_plugins.catalogue import SETUPS
+from plugbay.conformance.bad_plugins.descriptions import CONTRACTS, MEANINGS, BadPlugin, load_bad_plugins
+from plugbay.conformance.engine.manifestless import GREETINGS as GREETINGS_BY_CONTRACT
 from plugbay.contracts.ainb.messages import ABI_VERSION
 from plugbay.contracts.vai.messages import PROTOCOL
 from plugbay.link.framings import Lengths
 from plugbay.model.errors import CODES
 from tests.support.patience import PATIENCE
 
-ALL = [each for contract in CONTRACTS for each in handouts(contract)]
+ALL = [each for contract in CONTRACTS for each in load_bad_plugins(contract)]
 
 GREETINGS = {
-    **{contract: dict(way.greeting) for contract, way in WAYS.items()},
+    **{contract: dict(way.greeting) for contract, way in GREETINGS_BY_CONTRACT.items()},
     "ainb": {"jsonrpc": "2.0", "id": 1, "method": "plugin/init", "params": {"abi_version": ABI_VERSION}},
     "vai": {"protocol": PROTOCOL, "type": "hello", "role": "host", "host": {"name": "stranger", "version": "1"}},
 }
 
 
-def named(name: str) -> Handout:
+def named(name: str) -> BadPlugin:
     return next(each for each in ALL if each.name == name)
 
 
 def test_every_contract_has_bad_plugins_and_no_name_is_there_twice() -> None:
-    assert set(CONTRACTS) == set(BENCHES)
+    assert set(CONTRACTS) == set(SETUPS)
     assert len({each.name for each in ALL}) == len(ALL) > 700
 
 
@@ -41,7 +41,7 @@ def test_every_code_has_a_meaning() -> None:
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_every_handout_says_what_to_ask_and_what_must_come_of_it(contract: str) -> None:
-    for each in handouts(contract):
+    for each in load_bad_plugins(contract):
         told = each.to_json()
         assert json.loads(json.dumps(told)) == told
         assert told["does"] and len(told["ask"]) >= 2
@@ -51,7 +51,7 @@ def test_every_handout_says_what_to_ask_and_what_must_come_of_it(contract: str) 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_whatever_can_be_run_is_there(contract: str) -> None:
-    commands = {each.name: each.command() for each in handouts(contract)}
+    commands = {each.name: each.command() for each in load_bad_plugins(contract)}
     files = [Path(word) for command in commands.values() if command for word in command[0] if "bad_plugins" in word]
     assert files and all(file.is_file() for file in files)
     manifest_only = [name for name, command in commands.items() if command is None]

@@ -15,7 +15,7 @@ SHORTEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PlayContext:
     """Where and when a recording is played again."""
 
     manifest: str = ""
@@ -40,7 +40,7 @@ class Setting:
         return shifted.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-RENEWED: dict[str, Callable[[Setting, Any], Any]] = {
+RENEWALS: dict[str, Callable[[PlayContext, Any], Any]] = {
     "/params/manifest_path": lambda setting, old: setting.manifest or old,
     "/params/host/pid": lambda setting, old: setting.pid,
     "/body/context/scratch_dir": lambda setting, old: old and setting.place,
@@ -49,9 +49,9 @@ RENEWED: dict[str, Callable[[Setting, Any], Any]] = {
 """What takes the place of what was said, by where it stands."""
 
 
-def renewed(frame: Any, setting: Setting) -> Any:
+def renew_frame(frame: Any, setting: PlayContext) -> Any:
     """A frame of a host as it is sent again."""
-    for place, renew in RENEWED.items():
+    for place, renew in RENEWALS.items():
         old = _at(frame, place)
         if old is not None:
             frame = _with(frame, place.split("/")[1:], renew(setting, old))
@@ -62,7 +62,7 @@ def _with(value: Any, steps: list[str], new: Any) -> Any:
     return {**value, steps[0]: _with(value[steps[0]], steps[1:], new)} if steps else new
 
 
-def swaps_of(recorded: Any, live: Any, volatile: tuple[str, ...]) -> dict[str, str]:
+def find_swaps(recorded: Any, live: Any, volatile: tuple[str, ...]) -> dict[str, str]:
     """What is said anew, by what was said when it was recorded."""
     pairs = ((_at(recorded, place), _at(live, place)) for place in volatile)
     return {
@@ -72,7 +72,7 @@ def swaps_of(recorded: Any, live: Any, volatile: tuple[str, ...]) -> dict[str, s
     }
 
 
-def swapped(value: Any, swaps: dict[str, str]) -> Any:
+def apply_swaps(value: Any, swaps: dict[str, str]) -> Any:
     """An answer as it would be today."""
     if not swaps:
         return value
@@ -81,8 +81,8 @@ def swapped(value: Any, swaps: dict[str, str]) -> Any:
             value = value.replace(one, two)
         return value
     if isinstance(value, dict):
-        return {key: swapped(item, swaps) for key, item in value.items()}
-    return [swapped(item, swaps) for item in value] if isinstance(value, list) else value
+        return {key: apply_swaps(item, swaps) for key, item in value.items()}
+    return [apply_swaps(item, swaps) for item in value] if isinstance(value, list) else value
 
 
 def _at(value: Any, place: str) -> Any:
