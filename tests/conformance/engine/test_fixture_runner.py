@@ -92,9 +92,9 @@ def test_each_scenario_catches_an_sdk_that_says_it_differently(axis_id: str, tmp
 
 def test_what_is_passed_on_unchanged_still_passes(tmp_path: Path) -> None:
     (tmp_path / "between.py").write_text(BETWEEN)
-    is_equal = program(tmp_path / "between.py", "x", "x", sys.executable, FIXTURE)
+    same = program(tmp_path / "between.py", "x", "x", sys.executable, FIXTURE)
     chosen = ["nexo.fixture.tool", "nexo.fixture.bad_lines"]
-    assert run_fixture(is_equal, only=chosen).passed == 3
+    assert run_fixture(same, only=chosen).passed == 3
 
 
 @requirement("nexo:kit-fixture-capabilities")

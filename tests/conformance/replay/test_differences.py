@@ -58,8 +58,8 @@ def test_a_place_can_be_passed_over(pointer: str) -> None:
         ("12", "13", False),
     ],
 )
-def test_times_and_ids_are_the_same_where_shapes_count(one: str, other: str, is_equal: bool) -> None:
-    assert (differences(one, other, IgnoredPaths(shapes=True)) == []) is is_equal
+def test_times_and_ids_are_the_same_where_shapes_count(one: str, other: str, same: bool) -> None:
+    assert (differences(one, other, IgnoredPaths(shapes=True)) == []) is same
     assert differences(one, other, NOTHING) != []
 
 

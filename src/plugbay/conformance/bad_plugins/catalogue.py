@@ -29,15 +29,15 @@ from plugbay.model.errors import CODES
 FOLDER = Path(__file__).parent / "programs"
 
 Situation = Literal["slow_spawn", "caller_cancels", "input_not_json"]
-"""What a call alone cannot bring about:
+"""Situations that a plain call cannot create:
 
 slow_spawn        starting the process takes longer than the launch timeout
 caller_cancels    the caller gives up once the plugin has made the file `reached` in its folder
-input_not_json    the caller's input is something that JSON cannot say
+input_not_json    the caller's input has no JSON form
 """
 
 Way = Literal["call", "fire", "compact", "run", "render", "press"]
-"""How a plugin is asked:
+"""How the plugin is called:
 
 call       the export, with the input
 fire       the hook for every plugin that has it, with the input as its event; what comes out is
@@ -55,7 +55,7 @@ TIMEOUTS = frozenset({"launch", "handshake", "call", "grace", "farewell", "teard
 COUNTS = frozenset(
     "noise publish_refused publish_dropped service_refused events_dropped keys_dropped late_answers".split()
 )
-"""What a host counts although no call failed of it."""
+"""Counters of a host for events that fail no call."""
 
 
 class Strict(BaseModel):
@@ -63,7 +63,7 @@ class Strict(BaseModel):
 
 
 class Expected(Strict):
-    """How the call must end: with a code, or in one of three other ways. The rest holds for plugins that stay."""
+    """The required outcome of the call: a code or one of three others. The rest is for resident plugins."""
 
     code: str | None = None
     outcome: Literal["succeeded", "plugin_error", "refused"] | None = None
@@ -76,11 +76,11 @@ class Expected(Strict):
     published: list[Any] | None = None
     """Patterns for the events that reached the bus, exactly these."""
     counts: dict[str, int] = {}
-    """What is counted at least so often."""
+    """Counters and their minimum."""
     next: Literal["same", "new", "refused"] | None = None
-    """What the next call meets: the same process, a new one, or a refusal."""
+    """What the next call reaches: the same process, a new one, or a refusal."""
     parting: str | None = None
-    """How saying good-bye ends: `ok`, or a failure code."""
+    """How the shutdown ends: `ok`, or a failure code."""
 
     @model_validator(mode="after")
     def _means_something(self) -> Expected:
@@ -105,7 +105,7 @@ class Expected(Strict):
 
 
 class Events(Strict):
-    """What is published on the bus once the plugin is ready and before it is called."""
+    """Events published on the bus after the plugin is ready and before it is called."""
 
     topic: str
     payload: Any = None
@@ -133,17 +133,17 @@ class Entry(Strict):
     timeouts: dict[str, float] = {}
     grants: list[str] = []
     manifest: dict[str, Any] = {}
-    """Laid over the manifest that `prepare` writes; tables are laid over field by field."""
+    """Overrides fields of the manifest that `prepare` writes; tables are merged field by field."""
     tool: str = "bad.tool"
     """The export that is called, whatever its kind."""
     way: Way = "call"
     input: Any = {}
     context: dict[str, Any] = {}
-    """What is said about the call beside its input, where the contract carries that."""
+    """The context of the call, for contracts that carry one."""
     stream: bool = False
-    """Whether the answer is asked for in pieces."""
+    """Whether the call is streamed."""
     times: int = Field(default=1, ge=1)
-    """How often it is called; the last call is judged."""
+    """How often it is called; the expectation is about the last call."""
     events: Events | None = None
 
     @model_validator(mode="after")
@@ -161,13 +161,13 @@ class Entry(Strict):
 
     @property
     def needs_visit(self) -> bool:
-        """Whether one call alone cannot show what is expected: the plugin stays, and more of it is looked at."""
+        """Whether the outcome of one call is not enough, so that the port has to `visit` the plugin."""
         more = {"failure", "chunks", "published", "counts", "next", "parting"}
         unusual = self.events or self.stream or self.times > 1 or self.way != "call" or self.context
         return bool(unusual or more & self.expect.model_fields_set)
 
     def given(self) -> Any:
-        """The input, made large where it says so."""
+        """The input with its generators filled in."""
         return fill(self.input, {}, {"text": text})
 
 
@@ -183,7 +183,7 @@ def _complete(entry: dict[str, Any], bench: Setup) -> dict[str, Any]:
 
 
 def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
-    """A folder with the plugin of this entry and a manifest that is correct but for what the entry says."""
+    """Write the plugin of this entry as a folder, with a manifest that is correct except for the entry's overrides."""
     bench = SETUPS[folder.name]
     root = tmp / entry.name / (entry.plugin_id if bench.program_inside else "")
     root.mkdir(parents=True)
@@ -198,7 +198,7 @@ def prepare(entry: Entry, tmp: Path, folder: Path = FOLDER / "rune") -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """How the plugins of a contract's catalogue are set up."""
+    """How the plugins of one contract are written as folders."""
 
     manifest_file: str
     manifest: Callable[[Entry], str]
@@ -207,7 +207,7 @@ class Setup:
     helpers: tuple[str, ...] = ()
     """Files that the program needs beside it."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What an entry says that leaves it out."""
+    """Defaults of an entry."""
     program_inside: bool = False
     """The folder and the program in it are called like the plugin."""
 
@@ -215,7 +215,7 @@ class Setup:
 # rune
 
 INTERPRETERS: dict[str, tuple[str, ...]] = {".sh": ("/bin/sh",), ".py": ("python3", "-I", "-S")}
-"""A bad plugin is handed to its interpreter, so that starting it needs no permission and no copy is busy."""
+"""Programs run through their interpreter: a copy needs no execute bit, and none is busy while it is written."""
 
 
 def _rune_manifest(entry: Entry) -> str:
@@ -256,7 +256,7 @@ NEXO_PLUGIN: dict[str, Any] = {
         "hooks": ["before_message"],
     },
 }
-"""One export of every kind, so that whatever a plugin does wrong can be asked for."""
+"""One export of every kind, so that every case can be triggered."""
 
 
 def _nexo_manifest(entry: Entry) -> str:
@@ -282,7 +282,7 @@ KAGED_PLUGIN: dict[str, Any] = {
     "roles": ["observer", "compactor"],
     "tools": [{"name": "bad_tool", "description": "does it wrong", "parameters_schema": {"type": "object"}}],
 }
-"""Everything a plugin can offer and ask for, so that whatever it does wrong can be brought about."""
+"""Every export and capability of the contract, so that every case can be triggered."""
 
 
 def _kaged_manifest(entry: Entry) -> str:
@@ -301,7 +301,7 @@ AINB_PLUGIN: dict[str, dict[str, Any]] = {
     "provides": {"screens": ["main"], "cli_namespaces": ["bad"], "snapshots": ["bad.out"]},
     "subscribes": {"snapshots": ["bad.in"]},
 }
-"""A bit of everything a plugin can offer and ask for."""
+"""One of each export and capability of the contract."""
 
 
 def _ainb_manifest(entry: Entry) -> str:
@@ -312,7 +312,7 @@ def _ainb_manifest(entry: Entry) -> str:
 # vai
 
 VAI_WORKER = {"display_name": "Bad", "execution_class": "worker", "max_concurrency": 4}
-"""One process for all calls, so that what a plugin does to the next call can be seen."""
+"""One process for all calls, so that the next call shows the effect of a case."""
 
 VAI_EXPORTS: tuple[dict[str, Any], ...] = (
     {
@@ -326,7 +326,7 @@ VAI_EXPORTS: tuple[dict[str, Any], ...] = (
     {"id": "bad_compactor", "kind": "compactor", **VAI_WORKER, "compactor": {"target_context": "coding"}},
     {"id": "bad_harness", "kind": "harness", **VAI_WORKER, "harness": {"fidelity": "checkpoint"}},
 )
-"""One export of every kind. What the tool does is unknown, so it is never tried again."""
+"""One export of every kind. The effect of the tool is unknown, so the host never retries it."""
 
 
 def _vai_manifest(entry: Entry) -> str:

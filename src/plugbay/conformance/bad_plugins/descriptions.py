@@ -36,7 +36,7 @@ MEANINGS = {
     "not_found": "nothing has that name",
     "internal": "nobody's fault but the host's",
 }
-"""What a failure code says, whatever the host under test calls it."""
+"""The meaning of each failure code, whatever the host under test calls it."""
 
 OUTCOMES = {
     "succeeded": "the call succeeds",
@@ -77,7 +77,7 @@ class BadPlugin(NamedTuple):
         return f"{self.contract}/{self.entry.name}"
 
     def command(self) -> tuple[list[str], dict[str, str]] | None:
-        """Arguments and variables with which it runs; None when nothing does, because its manifest is what is wrong."""
+        """Arguments and environment of its process; None when only its manifest is wrong."""
         entry = self.entry
         if entry.file is None or "process" in entry.manifest:
             return None
@@ -89,13 +89,13 @@ class BadPlugin(NamedTuple):
         return argv, {**self._environment(), **entry.manifest.get("env", {})}
 
     def _environment(self) -> dict[str, str]:
-        """The facts that a program would find in its own folder."""
+        """Facts that the program otherwise reads from its plugin folder."""
         if self.contract == "ainb":
             return {"PLUGIN_NAME": self.entry.plugin_id}
         return {"PLUGIN_MANIFEST": SETUPS["vai"].manifest(self.entry)} if self.contract == "vai" else {}
 
     def asked(self) -> list[str]:
-        """How a host brings it about."""
+        """How a host triggers the case."""
         return list(_describe_request(self.entry))
 
     def duties(self) -> list[str]:

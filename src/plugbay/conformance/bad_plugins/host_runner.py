@@ -37,26 +37,26 @@ VERDICTS = frozenset(
 """The nine codes with which a host judges a plugin process."""
 
 CALL_SECONDS = 60.0
-"""After which a host that does not come back has failed the entry."""
+"""Seconds for one call; a host that takes longer fails the entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """How a call ended as the host's caller saw it. `code` is None when there was a result."""
+    """The outcome of a call as its caller saw it. `code` is None when there was a result."""
 
     code: str | None
     output: Any = None
     message: str = ""
     left_running: tuple[str, ...] = field(default=())
-    """What was still there afterwards, if the port can tell."""
+    """Processes that were left running, if the port can tell."""
     failure: Mapping[str, Any] | None = None
-    """The failure in its public form. This and what follows is filled in by `ResidentPort.visit` alone."""
+    """The failure in its public form. Only `ResidentPort.visit` fills in this and the following fields."""
     chunks: tuple[Any, ...] = ()
     published: tuple[Any, ...] = ()
     """Events of the plugin that reached the bus, in their public form."""
     counts: Mapping[str, int] = field(default_factory=dict)
     next: str = ""
-    """`is_equal`, `new` or `refused`; empty when it was not tried."""
+    """`same`, `new` or `refused`; empty when no second call was made."""
     parting: str = ""
     """`ok` or a failure code."""
 
@@ -77,7 +77,7 @@ class HostPort(Protocol):
 
 @runtime_checkable
 class SituationPort(HostPort, Protocol):
-    """A host that can also be brought into the situations a call alone cannot bring about."""
+    """A host for which the test can also create situations that a plain call cannot."""
 
     async def call_in(
         self,
@@ -92,12 +92,12 @@ class SituationPort(HostPort, Protocol):
 
 @runtime_checkable
 class ResidentPort(HostPort, Protocol):
-    """A host of plugins that stay, of which more can be seen than how a call ends."""
+    """A host of resident plugins: it can report more than the outcome of a call."""
 
     async def visit(self, folder: Path, entry: Entry) -> Observed:
-        """Host the plugin in `folder`, do what the entry says, call once more if it says what that must meet, stop.
+        """Host the plugin in `folder`, do what the entry says, call again if the entry expects something of that, stop.
 
-        Whatever is counted, and whatever reaches the bus, is looked at until what the entry expects is there.
+        Counters and the bus are polled until they show what the entry expects.
         """
 
 
@@ -147,7 +147,7 @@ async def observe(port: HostPort, entry: Entry, root: Path) -> Observed:
 
 
 def verdict(expected: Expected, observed: Observed) -> str:
-    """What is wrong with what was observed; empty when nothing is."""
+    """Describe how the observation differs from the expectation; empty when it does not."""
     got = observed.code or f"succeeded with {format_value(observed.output)}"
     words = f"expected {expected}, got {got}" + (f": {observed.message}" if observed.message else "")
     if not _as_expected(expected, observed):
@@ -172,7 +172,7 @@ def _as_expected(expected: Expected, observed: Observed) -> bool:
 
 
 def _differences(expected: Expected, observed: Observed) -> list[str]:
-    """What is not as it should be about everything but the call's end."""
+    """List differences in everything except the outcome of the call."""
     parts = [
         ("its failure", expected.failure, observed.failure),
         ("its pieces", expected.chunks, list(observed.chunks)),

@@ -44,22 +44,22 @@ from plugbay.conformance.engine.template import Generator, at, fill
 from plugbay.process.command import LaunchFailed
 
 GONE_SECONDS = 0.5
-"""For the exit status of a process whose output has just ended; on a busy machine it takes a while to be known."""
+"""How long to wait for the exit status after the end of the output; on a busy machine it comes late."""
 
 LINGER_SECONDS = 0.15
-"""How long `every` looks on after its end: what a plugin does because of an event, it does a moment later."""
+"""How long `every` goes on after its end: a plugin reacts to an event a moment later."""
 
 ASTRAY_SECONDS = 1.0
-"""For an answer to what was asked, after one to something else."""
+"""How long to wait for the right answer after an answer with another id."""
 
 STDERR_LINES = 50
-"""Of a plugin's stderr, that are looked at for words."""
+"""Lines of stderr that are searched."""
 
 MISMATCHES = 5
 """Differences that a report names; a picture of 12,000 wrong cells has as many."""
 
 LOOK_SECONDS = 0.01
-"""Between two looks at stderr, which tells nobody that it has grown."""
+"""Poll interval for stderr, which has no notification."""
 
 
 Start = Callable[[], Awaitable[Subject]]
@@ -67,7 +67,7 @@ Start = Callable[[], Awaitable[Subject]]
 
 
 class Conversation:
-    """One process at a time, one set of named values, a host that stands by, and the last line the plugin said."""
+    """One process at a time, its named values, the host that answers its requests, and its last frame."""
 
     def __init__(
         self,
@@ -85,12 +85,12 @@ class Conversation:
         self._results: set[int] = set()
         """The requests of the last tour that were answered with a result."""
         self.last: Frame | None = None
-        """The line that was looked at last."""
+        """The frame that was read last."""
         self.at = 0
         """How many steps have begun."""
 
     async def carry_out(self, steps: Sequence[Step]) -> None:
-        """Do one step after the other; raises `RuleBroken` or `NotTried`."""
+        """Carry out the steps in order; raises `RuleBroken` or `NotTried`."""
         last_words = good_bye_of(steps)
         for step in steps:
             self.at += 1
@@ -175,7 +175,7 @@ class Conversation:
             seen.append(frame)
 
     async def _look_on(self, step: Tour, seen: list[Frame]) -> None:
-        """For a moment, and for longer if what has come is not all."""
+        """Go on reading for a moment, and longer if something expected is missing."""
         until = Until(LINGER_SECONDS)
         patience = Until(step.patience)
         while True:
@@ -282,12 +282,12 @@ class Conversation:
         if left:
             raise RuleBroken(f"it left, but not what it started: {', '.join(left)}")
 
-    # The plugin's lines.
+    # Frames of the plugin.
 
     async def _next(self, until: Until, aside: bool = True) -> Frame:
-        """The next line, answered if the host that stands by has an answer; raises `NoAnswer` when none comes.
+        """The next frame; the scenario's host reacts to it first. Raises `NoAnswer` when none comes.
 
-        A line for which it has one is an `aside`: no answer to what a scenario asked.
+        A frame to which the host reacts is an `aside`: it is no answer to a request of the scenario.
         """
         while True:
             frame = await self.subject.next_frame(until.left())
@@ -302,10 +302,9 @@ class Conversation:
     async def _answer(
         self, id: int, until: Until, passing: Callable[[Frame], None] = lambda frame: None, *, strict: bool = True
     ) -> Frame:
-        """The answer to the only request that is open; whatever comes is shown to `passing`.
+        """The answer to the only open request; every frame before it is passed to `passing`.
 
-        If `strict`, no other answer may come. If not, the right one has to follow it soon: who answers under another id
-        has answered.
+        If `strict`, no other answer may come. If not, the right one must follow an answer with another id soon.
         """
         while True:
             frame = await self._next(until)
@@ -319,7 +318,7 @@ class Conversation:
                 until = Until(min(until.left(), ASTRAY_SECONDS))
 
     def _react(self, frame: Frame) -> bool:
-        """Say what the host says to this line; False when it has nothing to do with it."""
+        """Send the host's reaction to this frame; False when it has none."""
         reaction = self._reaction(frame)
         if reaction is None:
             return False
@@ -345,7 +344,7 @@ class Conversation:
         return f" ({status.describe()})" if status is not None else ""
 
     def _seconds(self, within: float | str) -> float:
-        """As many as a step says, or as the manifest does in its place."""
+        """The seconds of a step, or of the manifest that it refers to."""
         return float(self._named[within[1:]]) if isinstance(within, str) else within
 
     def _fill(self, template: Any) -> Any:

@@ -1,6 +1,6 @@
-"""What differs between contracts when their scenarios are carried out.
+"""The differences between contracts when their scenarios run.
 
-Owns the list of contracts with scenarios, and three files beside the scenarios of each that has them:
+Lists the contracts that have scenarios, and reads up to three files beside the scenarios of each:
 
     shared/hosts.json       {"answering": [{"when": pattern, "says": [template, …]}, …], …}
     shared/questions.json   {"tool": [template, …], …}
@@ -9,7 +9,7 @@ Owns the list of contracts with scenarios, and three files beside the scenarios 
 A host of the first answers what a plugin asks or tells on its own; `$asked` is the id of what was asked, `$asked_with`
 its params, and `{"$stored": [method, params]}` what a storage of kaged answers. The name of another host stands for all
 it does. The second is what a plugin can be asked, by kind of export. The third is for contracts that name their axes
-themselves: the scenarios are the checks they are made of. Refuses to know any message: those are in the files.
+themselves: the scenarios are their checks. Messages are in the files, not here.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ TEXTS = {
     "vai": "VAI Plugin System, vai.rpc.v1",
     "mcp": "Model Context Protocol specification, 2025-11-25",
 }
-"""What each contract is called by those who published it."""
+"""The published title of each contract."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What a host says to a line of the plugin that fits `when`. The line is then no answer to anything we asked."""
+    """The frames that a host sends when a frame of the plugin matches `when`. Such a frame answers no request."""
 
     when: Any
     says: tuple[Any, ...]
@@ -52,36 +52,36 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What the scenario files of a contract leave to be filled in."""
+    """The facts of one contract that its scenario files leave open."""
 
     text: str
-    """What the contract is called, so that a reader finds it."""
+    """The published title of the contract."""
     protocol: str | int
     max_line: int
     host: str = ""
-    """The usual host of its scenarios; empty: every line of the plugin has to be expected."""
+    """The default host of its scenarios; empty: no host, so a scenario must expect every frame."""
     hosts: Mapping[str, tuple[Reaction, ...]] = field(default_factory=dict)
     questions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     cut_by: Callable[[int], Framing] = Lines
-    """How its messages are told apart; made for each conversation with `max_line`."""
+    """Makes the framing of one conversation from `max_line`."""
     axes: Mapping[str, str] = field(default_factory=dict)
     """Id and title of each axis, in order; empty: every scenario is an axis."""
     facts: Callable[[PluginSpec], Mapping[str, Any]] = lambda spec: {}
-    """What the manifest of a plugin implies beside its spec."""
+    """Named values from the manifest that the spec does not have."""
     about: Callable[[Export | None, str], Mapping[str, Any]] = lambda export, place: {}
-    """What is said beside the question when an export is asked, which may use the folder `place`."""
+    """Named values for a call of an export, which may use the folder `place`."""
     is_introduced: bool = False
-    """The manifest says nothing of what a plugin offers: it is greeted before anything is tried, and says it itself."""
+    """The manifest lists no exports: the plugin is greeted once before the run and lists them."""
     request_id: Callable[[int], Any] = lambda number: number
     """How the number of a request is written."""
 
     def reactions(self, host: str | None) -> tuple[Reaction, ...]:
-        """How this host, or the usual one, reacts."""
+        """The reactions of this host, or of the default one."""
         name = self.host if host is None else host
         return self.hosts[name] if name else ()
 
     def framing(self) -> Framing:
-        """For one conversation."""
+        """The framing for one conversation."""
         return self.cut_by(self.max_line)
 
 
@@ -105,7 +105,7 @@ def _questions(contract: str) -> dict[str, tuple[Any, ...]]:
 
 
 def dialect(contract: str) -> Dialect | None:
-    """How to speak this contract; None when there are no scenarios for it."""
+    """The dialect of this contract; None when it has no scenarios."""
     make = _MAKES.get(contract)
     return None if make is None else make()
 

@@ -1,10 +1,9 @@
-"""The scenarios for an SDK, against a program made with it: the fixture, which is told in words what to do.
+"""Runs the scenarios for an SDK against its fixture: a program made with the SDK that does what a configuration says.
 
-    FIXTURE --print-capabilities      prints a JSON array of names and leaves
+    FIXTURE --print-capabilities      prints a JSON array of names and exits
     FIXTURE --config JSON             is a plugin with this manifest and these handlers
 
-Owns how a fixture is asked and started, and what a missing capability means. Refuses to know the words of a
-configuration: those are in the scenario files of `scenarios/<contract>/fixture`.
+The configurations are in the scenario files of `scenarios/<contract>/fixture`.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ async def _axis(
 
 
 def _result_of_capabilities(contract: str, spoken: Dialect, problem: str) -> AxisResult:
-    """The result on the first question to a fixture; `problem` is empty when it was answered."""
+    """The result of `--print-capabilities`; `problem` is empty when it was answered."""
     id, title = f"{contract}.fixture.capabilities", "names what the SDK can do"
     if not problem:
         return AxisResult(id, title, Status.PASSED)
@@ -91,7 +90,7 @@ def _result_of_capabilities(contract: str, spoken: Dialect, problem: str) -> Axi
 
 
 def _set_up(program: PluginSpec, fixture: Fixture) -> PluginSpec:
-    """The fixture as the plugin that a scenario wants."""
+    """The fixture, configured as the plugin of a scenario."""
     plugin = tomllib.loads(fixture.manifest)["plugin"]
     config = json.dumps({**fixture.config, "manifest": fixture.manifest})
     command = (*program.command, "--config", config)
@@ -99,7 +98,7 @@ def _set_up(program: PluginSpec, fixture: Fixture) -> PluginSpec:
 
 
 async def _ask_capabilities(program: PluginSpec, spoken: Dialect, spawner: Spawner) -> tuple[frozenset[str], str]:
-    """What the fixture says it has, or what is wrong with how it says it."""
+    """The capabilities of the fixture, or the problem with its answer."""
     asking = replace(program, command=(*program.command, "--print-capabilities"))
     try:
         child = await spawner.spawn(build_launch(asking), program.timeouts.launch)

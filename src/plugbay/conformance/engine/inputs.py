@@ -24,7 +24,7 @@ FORMATS = {
 }
 
 RESTRICTIONS = ("enum", "const", "pattern", "format", "maxLength")
-"""What makes a string property unfit for a text of our own."""
+"""Keywords that keep a string property from taking any text."""
 
 ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 
@@ -35,12 +35,12 @@ READ_ONLY = "read_only"
 
 
 def input_for(export: Export) -> Any:
-    """What to call this tool with."""
+    """The input to call this tool with."""
     return value_for(export.input_schema)
 
 
 def value_for(schema: Any) -> Any:
-    """What a schema gives as an example, or the least it asks for."""
+    """The example of a schema, or the smallest value that it asks for."""
     return _value(schema, schema, 0)
 
 

@@ -31,16 +31,16 @@ from plugbay.process.child import Spawner
 from plugbay.process.command import LaunchFailed
 
 ANSWER_SECONDS = 20.0
-"""For the first answer: some programs are compiled first, and whether it comes in time is a rule to be tried later."""
+"""Time for the first answer: some programs are compiled first, and a scenario checks the real limit later."""
 
 MCP = "mcp"
 
 NAME = "conformance"
-"""What a program is called that is told its name."""
+"""The plugin name, for contracts whose greeting passes one."""
 
 
 class Greeting(NamedTuple):
-    """How programs of a contract are greeted, and the manifest of one that answered so."""
+    """The greeting of a contract, and how an answer becomes a manifest."""
 
     greeting: Mapping[str, Any]
     manifest: Callable[[Mapping[str, Any], list[str]], str]
@@ -49,12 +49,12 @@ class Greeting(NamedTuple):
 
 
 class GreetingFailed(PlugbayError):
-    """A program did not say who it is."""
+    """The program did not answer the greeting properly."""
 
 
 def spec_from_greeting(contract: str, command: tuple[str, ...], folder: Path) -> PluginSpec:
-    """The plugin that this command is, by its own words; blocks, in an event loop of its own."""
-    if contract == MCP:  # it is greeted, and taken at its word, whenever it is tried
+    """Start the command, greet it, and build its spec from the answer; blocks, in an event loop of its own."""
+    if contract == MCP:  # the run greets it and reads its exports
         return PluginSpec(NAME, "0", MCP, folder, command)
     way = GREETINGS.get(contract)
     if way is None:

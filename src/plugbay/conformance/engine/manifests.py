@@ -13,7 +13,7 @@ from plugbay.contracts.vai.messages import PROTOCOL
 from plugbay.contracts.vai.rules import API_VERSION
 
 LIGHT_JSON = Path(__file__).parents[1] / "bad_plugins" / "programs" / "light_json.py"
-"""What every such file needs beside it."""
+"""Every program of the kit imports it from its own folder."""
 
 
 def install(root: Path, name: str, file: str, kind: str = "") -> None:

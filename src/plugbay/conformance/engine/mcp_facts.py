@@ -50,7 +50,7 @@ GREETINGS: dict[str, Any] = {
 
 
 def facts(spec: PluginSpec) -> Mapping[str, Any]:
-    """Named values of every conversation with this server; until it has said otherwise, it wants to be greeted."""
+    """Named values of every conversation with this server; assumes the handshake until its hello is known."""
     return {
         **GREETINGS,
         "handshake": [HANDSHAKE],
@@ -59,7 +59,7 @@ def facts(spec: PluginSpec) -> Mapping[str, Any]:
 
 
 def apply_hello(spec: PluginSpec, hello: Mapping[str, Any]) -> tuple[PluginSpec, dict[str, Any]]:
-    """The server as its own words describe it, and what they imply."""
+    """The spec with the exports that the server listed, and the named values that follow from its hello."""
     exports, _ = exports_of(hello["offer"])
     known = replace(
         spec, exports=tuple(_export(export) for export in exports if "uriTemplate" not in _definition(export))
@@ -72,7 +72,7 @@ def apply_hello(spec: PluginSpec, hello: Mapping[str, Any]) -> tuple[PluginSpec,
 
 
 def _export(export: Export) -> Export:
-    """With what decides whether it may be called: a tool that does not say that it only reads may do anything."""
+    """Add the effect class, which decides whether a tool may be called: without `readOnlyHint` it is unknown."""
     annotations = _definition(export).get("annotations")
     reads = isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
     effect = {"effect_class": inputs.READ_ONLY if reads else "unknown"} if export.kind == "tool" else {}

@@ -29,7 +29,7 @@ from plugbay.contracts.schemas import compile_schema, schema_problem
 
 
 class Undecodable(Exception):
-    """A payload that is nothing we can read."""
+    """A payload that is neither JSON nor MessagePack."""
 
 
 # Topics and paths.
@@ -218,7 +218,7 @@ def event_fault(frames: Sequence[Any]) -> str:
 
 
 def is_growing(reports: Sequence[Any]) -> bool:
-    """Whether each of these notifications says more progress than the one before."""
+    """Whether each of these notifications reports more progress than the one before."""
     said = [report["params"]["progress"] for report in reports]
     return all(before < after for before, after in pairwise(said))
 
@@ -275,7 +275,7 @@ WORDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "$answer_last": ("every notification before the answer", is_answered_last),
     "$unique": ("an array without repeated items", _is_unique),
 }
-"""What each word wants, in words, and whether a value is that."""
+"""For each word, its description and its test."""
 
 
 SHOWN = 120
@@ -304,7 +304,7 @@ def match(pattern: Any, value: Any, named: Named | None = None) -> list[Mismatch
 
 
 def pattern_problems(pattern: Any, names: Collection[str]) -> list[str]:
-    """What is wrong with a pattern itself: unknown words, operators with the wrong argument."""
+    """List the problems of a pattern itself: unknown words, operators with the wrong argument."""
     if isinstance(pattern, str):
         return _word_problems(pattern, names)
     if isinstance(pattern, list):

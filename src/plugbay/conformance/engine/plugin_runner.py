@@ -42,7 +42,7 @@ def axis_of(check_id: str) -> str:
 
 
 class Axes:
-    """The axes of one run; each is told when all of its checks, and all axes before it, are known."""
+    """The axes of one run. An axis is reported when all of its checks, and all axes before it, have a result."""
 
     def __init__(self, titles: Mapping[str, str], check_ids: Iterable[str], on_axis: OnAxis | None) -> None:
         self._open = {axis: {id for id in check_ids if axis_of(id) == axis} for axis in titles}
@@ -81,15 +81,15 @@ def _findings(check: AxisResult) -> tuple[Finding, ...]:
 
 
 AT_ONCE = min(8, max(4, os.cpu_count() or 1))
-"""Trials at a time: one for each core, because starting a program is work for one. Four on the smallest machines, where
-others wait meanwhile; eight on large ones, of which we may have been given a part."""
+"""Trials at a time: one per core, because starting a program keeps one busy. At least four, because trials mostly wait;
+at most eight, because a container may own only a part of the cores."""
 
 Attempt = Callable[[Scenario, Mapping[str, AxisResult]], Awaitable[Verdict]]
-"""Try a scenario, with the results of those it comes after at hand."""
+"""Tries a scenario, given the results so far."""
 
 
 class Schedule:
-    """The scenarios of one run, and what is known of them."""
+    """Decides when each scenario of a run is tried, and keeps the results."""
 
     def __init__(self, scenarios: Sequence[Scenario], attempt: Attempt, on_axis: OnAxis | None) -> None:
         self._scenarios = scenarios
@@ -101,7 +101,7 @@ class Schedule:
         self._reported = 0
 
     async def run(self) -> tuple[AxisResult, ...]:
-        """Every result, in the order of the scenarios; each is told when it and all before it are certain."""
+        """Every result, in the order of the scenarios. A result is reported when it and all before it are final."""
         await self._run_together()
         if any(result.status is Status.FAILED for result in self._results.values()):
             await self._run_alone()
@@ -128,7 +128,7 @@ class Schedule:
             await self._try(scenario)
 
     def _split(self) -> tuple[list[Scenario], list[Scenario]]:
-        """Those that may have company, and the others: looking for orphans lets nothing else happen meanwhile."""
+        """Scenarios that may run together, and the others: a check for orphans blocks the event loop."""
         crowd: list[Scenario] = []
         others: dict[str, Scenario] = {}
         for scenario in self._scenarios:
@@ -139,7 +139,7 @@ class Schedule:
         return crowd, list(others.values())
 
     async def _run_alone(self) -> None:
-        """The second round. A failure that had no company is certain, and so is what passed."""
+        """Try again, alone, what failed beside others. A failure that ran alone is final, and so is a pass."""
         for position, scenario in enumerate(self._scenarios):
             status, crowded = self._results[scenario.id].status, scenario.id in self._overlapped
             if status is Status.SKIPPED or (status is Status.FAILED and crowded):
@@ -166,7 +166,7 @@ class Schedule:
         return result is not None and result.status is Status.PASSED
 
     def _report(self, until: int) -> None:
-        """The results that have not been told yet, up to a position."""
+        """Report the results up to a position that were not reported yet."""
         for scenario in self._scenarios[self._reported : until]:
             self._reported += 1
             if self._on_axis is not None:
@@ -174,7 +174,7 @@ class Schedule:
 
 
 def _find_predecessors(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
-    """For each scenario those that it waits for: what it comes after, and whatever was learned before."""
+    """For each scenario those that it waits for: its `after`, and earlier scenarios that learn exports."""
     first: dict[str, list[str]] = {}
     teachers: list[str] = []
     for scenario in scenarios:
@@ -184,19 +184,19 @@ def _find_predecessors(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
 
 
 def _sum_waits(scenario: Scenario) -> float:
-    """Seconds it watches a plugin do nothing. The longest go first: begun last, one of them holds up the whole run."""
+    """Seconds that a scenario spends waiting. The longest start first: started last, one would delay the run."""
     return sum(step.expect_running for step in scenario.steps if isinstance(step, ExpectRunning))
 
 
 MAX_NOISE = 8
-"""Lines that are no message, after which nothing else is expected: what prints a banner is heard out, nothing more."""
+"""Lines that are no message, after which the greeting fails: enough for a program that prints a banner."""
 
 ANSWER_SECONDS = 20.0
 """For each answer: some programs are installed or compiled first."""
 
 
 async def fetch_hello(spec: PluginSpec, dialect: Dialect, spawner: Spawner) -> Mapping[str, Any] | None:
-    """What the plugin says of itself; None when it does not get that far."""
+    """The plugin's answer to the greeting; None when the greeting fails."""
     try:
         child = await spawner.spawn(build_launch(spec), spec.timeouts.launch)
     except LaunchFailed:
@@ -228,7 +228,7 @@ __all__ = ["AxisResult", "Report", "Status", "run_conformance"]
 T = TypeVar("T")
 
 _scenarios = cache(load_all)
-"""They lie in the package, and reading those of a contract takes 20 ms: a tenth of a run of one check."""
+"""Cached: reading the scenarios of a contract takes 20 ms, a tenth of a run of one check."""
 
 
 def run_conformance(spec: PluginSpec, on_axis: OnAxis | None = None, *, only: Iterable[str] | None = None) -> Report:
@@ -245,10 +245,10 @@ def run_conformance(spec: PluginSpec, on_axis: OnAxis | None = None, *, only: It
 
 
 def run_in_own_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; refuses to do so inside a loop that runs already.
+    """Run a coroutine in an event loop of its own; raises RuntimeError inside a running loop.
 
-    A SIGTERM that comes meanwhile cancels it. Once nothing of it is left, the signal goes to whoever dealt with it
-    before: a handler that raises would do so wherever the loop is, also in a finalizer, where nobody hears of it.
+    A SIGTERM cancels it. After the clean-up, the signal is raised again for the previous handler: a handler that
+    raises inside the loop might do so in a finalizer, where the exception is lost.
     """
     try:
         asyncio.get_running_loop()
@@ -332,14 +332,14 @@ async def _axis(scenario: Scenario, surface: Surface, spawner: Spawner, earlier:
 
 
 def _why_not(scenario: Scenario, surface: Surface, earlier: Mapping[str, AxisResult]) -> str:
-    """Why the rule does not concern this plugin or cannot be tried on it; empty when it can."""
+    """Why the rule does not apply to this plugin or cannot be tried; empty when it can."""
     reason = next((reason for need in scenario.needs if (reason := surface.unmet(need))), "")
     missing = [name for name in scenario.after if earlier[name].status is not Status.PASSED]
     return reason or (f"{NOT_TRIED}{missing[0]} did not pass" if missing else "")
 
 
 def _learn(surface: Surface, scenario: Scenario, verdict: Verdict) -> Surface:
-    """The surface after what the plugin said in this scenario."""
+    """The surface with the exports that the plugin listed in this scenario."""
     if verdict.last is None:
         return surface
     for kind, path in scenario.learn.items():

@@ -20,7 +20,7 @@ from plugbay.contracts.validation import suggestion, validate
 from plugbay.model.errors import PlugbayError, Problem
 
 Seconds = Annotated[float, Field(gt=0, le=30, strict=False)]
-"""No scenario waits longer than this for one thing; a run has to stay a coffee's length."""
+"""The longest time a scenario may wait for one thing, so that a run takes minutes."""
 
 OF_THE_MANIFEST = ("$shutdown_timeout", "$hook_timeout")
 """Named values that a step can wait for in place of seconds."""
@@ -53,7 +53,7 @@ class Send(Strict):
 
 
 class SendRaw(Strict):
-    """Write this very text, or the text of a named value; no newline is added."""
+    """Write this text, or the text of a named value, exactly; no newline is added."""
 
     send_raw: Text
 
@@ -90,7 +90,7 @@ class Expect(Strict):
 class Find(Strict):
     """Some line in time must match, whatever comes before it; otherwise the rule is untried if `or_skip` says so.
 
-    A moment after the line `until`, nobody waits any more.
+    Waiting stops a moment after the line `until`.
     """
 
     find: Any
@@ -167,7 +167,7 @@ class AtMost(Strict):
 
 
 class ExpectSilence(Strict):
-    """Nothing may be written for so many seconds, or until the output ends."""
+    """The plugin must write nothing for so many seconds, or until its output ends."""
 
     expect_silence: Seconds
 
@@ -196,7 +196,7 @@ class ExpectRunning(Strict):
 
 
 class CloseStdin(Strict):
-    """Say good-bye: no more input will come."""
+    """Close the plugin's stdin."""
 
     close_stdin: Literal[True]
 
@@ -333,7 +333,7 @@ def patterns_of(step: Step) -> list[Any]:
 
 
 def good_bye_of(steps: Sequence[Step]) -> Step | None:
-    """The step after which the process may leave while somebody wants to see what it leaves behind."""
+    """The step after which the process may exit while a later step checks for orphans."""
     if not any(isinstance(step, ExpectNoOrphans) for step in steps):
         return None
     return next((step for step in reversed(steps) if isinstance(step, Send)), None)
@@ -392,7 +392,7 @@ Need = Literal[
     "prompt",
     "logging",
 ]
-"""Parts of a plugin's surface without which a rule does not concern it."""
+"""Needs of a rule: without one of them, the rule does not apply to a plugin."""
 
 Each = Literal[
     "tool",
@@ -421,7 +421,7 @@ class Fixture(Strict):
     """The text of the manifest it is given."""
     config: dict[str, Any] = {}
     capabilities: list[Text] = []
-    """What the SDK must have, or the rule does not concern it."""
+    """Capabilities that the SDK must have, or the rule does not apply to it."""
 
 
 class _File(Strict):

@@ -24,7 +24,7 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Malformed
 
 UNREAD = 256
-"""Messages of a plugin that wait to be looked at; one that writes more waits until they have been."""
+"""Unread messages of a plugin; reading pauses above this limit."""
 
 RECORDED = 64
 """Frames kept of a conversation, the newest last."""
@@ -33,10 +33,10 @@ KEPT = 2000
 """Bytes of each frame that is recorded."""
 
 LOOK_SECONDS = 0.002
-"""Between two looks at a process whose end must be noticed before anybody else acts on it."""
+"""Poll interval for a process whose exit must be seen before its owner acts on it."""
 
 STATUS_SECONDS = 0.2
-"""For the exit status to follow the end of the output, so that a report can name it."""
+"""How long to wait for the exit status after the end of the output, so that a report can name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class Frame:
 
 
 class Ended:
-    """Nothing more will come: the plugin closed its output, or left."""
+    """The end of the output: the plugin closed it, or exited."""
 
 
 class Late:
-    """Nothing came in time."""
+    """No frame within the time limit."""
 
 
 class Until:
-    """A moment, so many seconds from now."""
+    """A deadline, so many seconds from now."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -68,14 +68,14 @@ class Until:
 
 
 class Subject:
-    """A running plugin and everything said so far. A listener of its own stream."""
+    """A running plugin and the transcript of its conversation. It is the listener of its own stream."""
 
     def __init__(self, child: Child, framing: Framing) -> None:
         self.child = child
         self.transcript: deque[tuple[str, bytes]] = deque(maxlen=RECORDED)
         """(direction, the first bytes of the frame)."""
         self.left: ExitStatus | None = None
-        """How it left by itself; None when `close` had to end it."""
+        """The exit status if it exited by itself; None when `close` had to end it."""
         self.framing = framing
         self._codec = MsgspecCodec()
         self._frames: deque[Frame] = deque()
@@ -86,7 +86,7 @@ class Subject:
         self._stream.open(self)
         child.on_exit(lambda _: self._gone())
 
-    # What the plugin does: the stream calls these.
+    # Callbacks of the stream.
 
     def data_received(self, data: bytes) -> None:
         for piece in self.framing.feed(data):
@@ -103,10 +103,10 @@ class Subject:
         self._changed.set()
 
     def write_drained(self) -> None:
-        """Nobody here waits for that."""
+        """Not used here."""
 
     def _gone(self) -> None:
-        """The process has left; whoever else holds its output open has no say in this conversation."""
+        """The process has exited. Another process that holds its output open does not prolong the conversation."""
         self._stream.read_available()
         if not self._ended:
             self._stream.pause()
@@ -127,7 +127,7 @@ class Subject:
             return Frame(body, problem=str(error) if body else self.framing.empty)
         return Frame(body, value, "" if isinstance(value, dict) else "JSON, but not an object")
 
-    # What we do.
+    # Operations of the kit.
 
     def send(self, data: bytes) -> None:
         self.transcript.append((SENT, data[:KEPT]))
@@ -143,7 +143,7 @@ class Subject:
         self._stream.close_write()
 
     async def next_frame(self, seconds: float) -> Frame | Ended | Late:
-        """The next line, as soon as there is one."""
+        """The next frame, as soon as there is one."""
         if not await self._until(lambda: bool(self._frames) or self._ended, seconds):
             return Late()
         if not self._frames:
@@ -153,36 +153,36 @@ class Subject:
         return self._frames.popleft()
 
     async def exited(self, seconds: float) -> ExitStatus | None:
-        """How the process left; None when it is still there after so many seconds."""
+        """The exit status; None when the process still runs after so many seconds."""
         return await self.child.wait(seconds)
 
     def hold(self) -> None:
-        """From now on nothing but this conversation happens in the loop.
+        """Stop everything else in the event loop from now on.
 
-        The owner of a process kills its group the moment the loop learns of its end. So whoever wants to see what it
-        left running holds the loop before it can leave, until the look is over.
+        The owner of a process kills its group as soon as the loop learns of its exit. To see what the process left
+        running, hold the loop before it can exit, and until the check is over.
         """
         self._held = True
 
     async def exited_with_leftovers(self, seconds: float) -> list[str] | None:
-        """The programs it left running; None when it did not leave in time. To be asked while the loop is held."""
+        """The programs it left running; None when it did not exit in time. Call it while the loop is held."""
         if not self._wait_held(self.child.has_ended, seconds):
             return None
         return [_program(pid) for pid in marked(self.child.token)]
 
     @property
     def is_over(self) -> bool:
-        """Whether everything that it will ever say has been looked at."""
+        """Whether the output has ended and every frame was read."""
         return self._ended and not self._frames
 
     def unread(self) -> list[Frame]:
-        """Lines that nobody has looked at."""
+        """Frames that were not read."""
         if not self._ended:
             self._stream.read_available()
         return list(self._frames)
 
     async def close(self) -> None:
-        """End it, whatever state it is in, and let go of its pipes."""
+        """End the process in any state and close its pipes."""
         if self._ended and self.child.exit is None:
             await self.child.wait(STATUS_SECONDS)
         self.left = self.child.exit
@@ -202,7 +202,7 @@ class Subject:
         return True
 
     def _wait_held(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """What the loop would do meanwhile is done here: whatever the plugin writes is read."""
+        """Wait without the loop: read the plugin's output here."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() >= deadline:
@@ -231,7 +231,7 @@ def _program(pid: int) -> str:
 class RuleBroken(Exception):
     """The plugin did not do what the step expects.
 
-    `frame` is the line that shows it, if one does; `late` says that it was waited for as long as it may take.
+    `frame` is the frame that shows it, if there is one; `late`: the time limit passed.
     """
 
     def __init__(self, what: str, frame: Frame | None = None, *, late: bool = False) -> None:
@@ -241,7 +241,7 @@ class RuleBroken(Exception):
 
 
 class NoAnswer(RuleBroken):
-    """No line came."""
+    """No frame came."""
 
 
 class NotTried(Exception):

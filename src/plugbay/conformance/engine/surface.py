@@ -20,7 +20,7 @@ from plugbay.contracts.kaged.messages import on_wire, topic
 from plugbay.model.spec import Export, PluginSpec
 
 HOOKS = ("on_session_start", "on_session_idle", "pre_compact", "post_compact")
-"""The hooks of kaged: each is told something else, so each is a need of its own."""
+"""The hooks of kaged: each has its own input, so each is a need of its own."""
 
 UNMET = {
     "tool": "the manifest declares no tool",
@@ -50,7 +50,7 @@ UNMET = {
     "prompt": "the server offers no prompt",
     "logging": "the server declares no logging",
 }
-"""Why a rule does not concern a plugin that lacks something of this kind."""
+"""Why a rule does not apply to a plugin without exports of this kind."""
 
 ANY_OF = {"action": ("cli_namespace", "command"), "pub_sub": ("bus", "publication", "snapshot")}
 """Needs that one of several kinds meets."""
@@ -85,7 +85,7 @@ TURN_STEP = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One thing a scenario is carried out for: its kind and name, and the tool that is called, if one is."""
+    """The export that a turn is about: its kind and name, and the tool that is called, if any."""
 
     kind: str = ""
     name: str = ""
@@ -97,7 +97,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """A plugin as far as it is known: by its manifest, and by what it has said about itself since."""
+    """The exports of a plugin: from its manifest, and as the plugin described them since."""
 
     spec: PluginSpec
     dialect: Dialect
@@ -130,7 +130,7 @@ class Surface:
         return sorted(tools, key=lambda tool: not inputs.has_example(tool))
 
     def names(self, kind: str) -> list[str]:
-        """What of this kind can be tried."""
+        """Names of the exports of this kind that can be tried."""
         if kind == "topic":
             return [pattern for pattern in self.spec.subscribes if not _is_wild(pattern)]
         if kind in ("snapshot", "command"):
@@ -143,7 +143,7 @@ class Surface:
         return [export.name for export in exports]
 
     def targets(self, scenario: Scenario) -> list[Target]:
-        """What a scenario is repeated for; one target without a name when it is not repeated."""
+        """The targets of a scenario; one target without a name when it is not repeated."""
         if scenario.for_each is None:
             return [Target(tool=self._tool("string_input" in scenario.needs))]
         kinds = tuple(self.dialect.questions) if scenario.for_each == "question" else (scenario.for_each,)
@@ -161,7 +161,7 @@ class Surface:
         return next((tool for tool in tools if not with_string or inputs.free_string(tool) is not None), None)
 
     def unmet(self, need: str) -> str:
-        """Why a rule with this need does not concern the plugin; empty when it does."""
+        """Why a rule with this need does not apply to the plugin; empty when it does."""
         if need == "capabilities":
             return "" if self.spec.capabilities else "the manifest requests no capabilities"
         if need in ("tool", "no_tool"):
@@ -190,7 +190,7 @@ class Surface:
         return ""
 
     def tour(self) -> list[Any]:
-        """Everything the plugin can be asked, one after the other."""
+        """Every request that the plugin can answer, in order."""
         targets = self._targets(tuple(self.dialect.questions))
         messages = [message for target in targets for message in self.named(target)["question"]]
         return [
@@ -229,7 +229,7 @@ class Surface:
         return {**named, "question": messages, **self._request(messages, export)}
 
     def _request(self, messages: Sequence[Any], export: Export | None) -> dict[str, Any]:
-        """The first message of a question, taken apart, and as often as it may be asked at once."""
+        """The parts of a request's first message, and as many copies as may be open at once."""
         request = dict(messages[0]) if messages else {}
         count = min(SEVERAL, export.facts.get("max_concurrency", 1) if export is not None else 1)
         ids = [self._id(TOUR_BEGINS + number) for number in range(count)]

@@ -67,37 +67,37 @@ class InputFiles:
 
 
 USUAL_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR")
-"""Taken from our own environment, so that a plugin that needs one of them fails the one rule about that."""
+"""Taken from our own environment, so that a plugin that needs one of them fails only the rule about that."""
 
 PROJECT = "conformance"
-"""The id of the project for which a plugin works that is told one."""
+"""The project id, for contracts that pass one."""
 
 STDERR_LINES = 10
-"""Of a plugin's stderr, in the report of a failure."""
+"""Last lines of stderr in the report of a failure."""
 
 FRAME_BYTES = 4096
-"""Of the message that broke a rule; the whole of most, and enough of a picture to see what is wrong with it."""
+"""Bytes of the message that broke a rule in its report: most messages whole, and enough of a picture."""
 
 TALK = 10
 """Messages before a failure that its report keeps."""
 
 
 ENOUGH = 3
-"""Targets that broke a rule, after which no other is tried: a report has to be read. One that had to be waited for is
-enough, because the next may take as long, up to 30 s."""
+"""Targets that broke a rule, after which no other is tried, so that the report stays readable. One that ran into its
+time limit is enough, because the next may take as long, up to 30 s."""
 
 NAMED = 5
-"""Of the targets that were not tried then, in the report."""
+"""Untried targets that the report names."""
 
 
 class Verdict(NamedTuple):
-    """How a trial ended, and the line the plugin said last."""
+    """The result of a trial, and the last frame of the plugin."""
 
     status: Status
     detail: str = ""
     last: Frame | None = None
     findings: tuple[Finding, ...] = ()
-    """For each target that broke the rule, how."""
+    """One for each target that broke the rule."""
 
 
 def failed(*findings: Finding) -> Verdict:
@@ -105,7 +105,7 @@ def failed(*findings: Finding) -> Verdict:
 
 
 class Turn(NamedTuple):
-    """What the steps of a scenario are carried out for."""
+    """One run of the steps of a scenario: for one target and one case."""
 
     target: Target
     case: Mapping[str, Any]
@@ -118,7 +118,7 @@ class Turn(NamedTuple):
 
 
 async def try_scenario(scenario: Scenario, surface: Surface, spawner: Spawner) -> Verdict:
-    """Every turn of a scenario; a target that broke the rule has no more of them."""
+    """Try every turn of a scenario; a target that broke the rule gets no further turn."""
     targets = surface.targets(scenario)
     turns = [Turn(target, case) for target in targets for case in scenario.cases]
     every, untried, findings, last, enough = len(turns), list[str](), list[Finding](), None, False
@@ -142,7 +142,7 @@ async def try_scenario(scenario: Scenario, surface: Surface, spawner: Spawner) -
 
 
 class _Process:
-    """One process of the plugin, and what came of its turns."""
+    """One process of the plugin, and the results of its turns."""
 
     def __init__(self, scenario: Scenario, surface: Surface, spawner: Spawner, place: Path) -> None:
         self._scenario = scenario
@@ -153,18 +153,18 @@ class _Process:
         self._generators = {**PURE, "stored": KagedStorage(), "filed": InputFiles(place)}
         self._opened = False
         self.had = 0
-        """The turns it has had that did not break the rule."""
+        """Turns so far that did not break the rule."""
         self.untried: list[str] = []
-        """Why some of these could not be had to the end."""
+        """Why some of these could not be completed."""
         self.last: Frame | None = None
-        """The line that was looked at last in the last turn, if that was had to the end."""
+        """The last frame of the last turn, if that was completed."""
         self.finding: Finding | None = None
         """How the first turn broke the rule."""
         self.is_hopeless = False
-        """Whether other turns would hardly do better, or take as long to find out."""
+        """Whether further turns would fail as well, or take too long."""
 
     async def have(self, turns: Sequence[Turn]) -> None:
-        """Have one or more of these turns, in their order."""
+        """Run one or more of these turns, in order."""
         try:
             subject = await self._start()
         except LaunchFailed as error:
@@ -202,7 +202,7 @@ class _Process:
         return Conversation(subject, named, generators, reactions, self._start)
 
     async def _carry_out(self, conversation: Conversation) -> RuleBroken | None:
-        """Carry out a turn, after the opening if it is the first one; gives how it broke the rule."""
+        """Carry out a turn, after the opening if it is the first; returns how it broke the rule."""
         self.last = None
         try:
             if not self._opened:
@@ -222,7 +222,7 @@ class _Process:
 
 
 def build_launch(spec: PluginSpec, environment: str = "usual", place: Path | None = None) -> Launch:
-    """How the plugin's process is started. Where it is told to work, and its place for temporary files, is `place`."""
+    """How the plugin's process starts. `place` is its project folder and its folder for temporary files."""
     usual = USUAL_VARIABLES if environment == "usual" else ()
     search = host_search_path(os.environ)
     argv = resolve(spec.command, spec.root, search)
@@ -234,11 +234,11 @@ def build_launch(spec: PluginSpec, environment: str = "usual", place: Path | Non
     return Launch(argv=argv, cwd=spec.cwd or spec.root, env=env, label=spec.id)
 
 
-# What is said of a failure.
+# Reports of failures.
 
 
 def build_finding(scenario: Scenario, text: str, what: str) -> Finding:
-    """A finding that names the rule, and so far nothing that shows it; `text` is what the contract is called."""
+    """A finding that names the rule, without evidence yet; `text` is the title of the contract."""
     return Finding(what, rule=scenario.clause, clause=f"{text}, {scenario.section}", check=scenario.id)
 
 
@@ -258,7 +258,7 @@ def _add_evidence(
 
 
 def _add_untried_targets(found: Finding, turns: Sequence[Turn]) -> Finding:
-    """The last finding, with the targets that nobody tried after it."""
+    """The last finding, with the names of the targets that were not tried after it."""
     names = list(dict.fromkeys(turn.target.name for turn in turns))
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     others = f"after that, not tried: {', '.join(names[:NAMED])}{more}" if names else ""

@@ -43,7 +43,7 @@ ODD: dict[str, dict[str, Any]] = {
     },
     "harness": {"mode": "resume", "checkpoint": {"kind": "plugbay_conformance", "data": None}},
 }
-"""By kind, what a handler can hardly do anything with: an input without sense, a file that is not there."""
+"""By kind, an input that a handler can hardly use: a meaningless value, a missing file."""
 
 
 def facts(spec: PluginSpec) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ def about(export: Export | None, place: str) -> Mapping[str, Any]:
         "output_schema": {} if export.output_schema is None else export.output_schema,
         "statuses": [*acknowledged, *_OUTCOMES],
         "other_op": "tool.invoke" if export.kind != "tool" else "hook.handle",
-        # What changes things is asked for nothing that its author did not write down.
+        # An export that changes state is called only with inputs that its author wrote down.
         "odd": ODD[export.kind] if inputs.is_harmless(export) else {},
     }
 

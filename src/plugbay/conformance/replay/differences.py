@@ -18,7 +18,7 @@ ANEW = frozenset(
     "timestamp timestamp_ms ts created_at updated_at started_at published_ns pid duration_ms elapsed_ms uptime_ms "
     "trace_id".split()
 )
-"""Keys of answers under which something new stands every time."""
+"""Keys whose values change in every run."""
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -27,7 +27,7 @@ _ABSENT = object()
 
 
 class Difference(NamedTuple):
-    """One place: what was recorded there, and what came. Either may be absent."""
+    """One difference: the recorded value and the new one. Either may be absent."""
 
     path: str
     recorded: Any
@@ -43,17 +43,17 @@ class Difference(NamedTuple):
 
     @property
     def gone(self) -> str | None:
-        """What was recorded, in words; None when nothing was."""
+        """The recorded value as text; None when there was none."""
         return None if self.recorded is _ABSENT else shown(self.recorded)
 
     @property
     def new(self) -> str | None:
-        """What came, in words; None when nothing did."""
+        """The new value as text; None when there is none."""
         return None if self.came is _ABSENT else shown(self.came)
 
 
 class IgnoredPaths:
-    """The places that are not compared."""
+    """The JSON pointers that are not compared."""
 
     def __init__(self, pointers: Iterable[str] = (), *, shapes: bool = False) -> None:
         """Pointers in which `*` is any step; `shapes`: also pass over what looks like a time or an id."""
@@ -71,7 +71,7 @@ class IgnoredPaths:
 
 
 def differences(recorded: Any, came: Any, passed: IgnoredPaths, path: str = "") -> list[Difference]:
-    """Every place where `came` is not what was recorded."""
+    """Every difference between the recorded value and `came`."""
     if passed.over(path, recorded, came):
         return []
     if isinstance(recorded, dict) and isinstance(came, dict):

@@ -18,7 +18,7 @@ ALLOW = "--allow-redacted goes on with placeholders"
 
 
 class UnusableFrame(Exception):
-    """Going on would pass something off as what was said; the text says what and where."""
+    """A recorded frame cannot be sent or compared, because a part of it is missing; the text says which and where."""
 
 
 def check(said: RecordedFrame, allow_redacted: bool, complain: Callable[[str], None]) -> None:
@@ -35,12 +35,12 @@ def check(said: RecordedFrame, allow_redacted: bool, complain: Callable[[str], N
 
 
 KILLED = (9, 15)
-"""Signals by which a host ends a plugin: that is no ending of the plugin's own."""
+"""Signals by which a host ends a plugin; such an exit is not the plugin's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedFrame:
-    """A frame, where it stands in the file, and what it is."""
+    """A recorded frame, its line in the file, and its role in the conversation."""
 
     line: int
     frame: Frame
@@ -49,21 +49,21 @@ class RecordedFrame:
 
 @dataclass(frozen=True, slots=True)
 class SendFrame:
-    """The plugin said this."""
+    """The plugin sends this frame."""
 
     said: RecordedFrame
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitFrame:
-    """The plugin had its answer from the host."""
+    """The plugin waits for this answer of the host."""
 
     said: RecordedFrame
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """The host did not want the answer any more."""
+    """The host cancelled the request."""
 
     t: float
 
@@ -78,7 +78,7 @@ class WriteStderr:
 
 @dataclass(frozen=True, slots=True)
 class ExitProcess:
-    """The plugin left without an answer."""
+    """The plugin exits without an answer."""
 
     t: float
     code: int
@@ -89,7 +89,7 @@ Reaction = SendFrame | AwaitFrame | CancelRequest | WriteStderr | ExitProcess
 
 @dataclass(slots=True)
 class Exchange:
-    """What the host said, and everything that followed from it. `cause` is None for what came before any word."""
+    """A frame of the host and the reactions of the plugin. `cause` is None for reactions before the first frame."""
 
     cause: RecordedFrame | None
     reactions: list[Reaction] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Exchange:
 
 
 def exchanges(recording: Recording) -> list[Exchange]:
-    """All of them, conversation after conversation."""
+    """Every exchange, conversation after conversation."""
     found: list[Exchange] = []
     for number in dict.fromkeys(item.link for item in recording.items):
         talk = _Talk(FRAME_RULES[recording.header.contract])
@@ -120,7 +120,7 @@ class _Talk:
         self._speech = speech
         self._open: dict[object, Exchange] = {}
         self._asked: dict[object, Exchange] = {}
-        """Whose question of the plugin waits for the host, by its id."""
+        """The exchange of each open request of the plugin, by its id."""
         self._last = Exchange(None)
         self.found = [self._last]
 
@@ -135,7 +135,7 @@ class _Talk:
             self._host_says(said) if item.direction == Role.HOST else self._plugin_says(said, owner)
 
     def _owner(self) -> Exchange:
-        """The latest question that is open, or the last word of the host."""
+        """The exchange of the latest open request, else of the host's last frame."""
         return next(reversed(self._open.values()), self._last)
 
     def _take_event(self, item: Happening, owner: Exchange) -> None:

@@ -32,30 +32,30 @@ class Turn(NamedTuple):
     """One frame, as a part of a conversation."""
 
     kind: str
-    """A `request` wants an `answer`; a `piece` comes before one, and a `cancel` calls it off; a `notice` wants
+    """A `request` expects an `answer`; a `piece` comes before one; a `cancel` cancels the request; a `notice` expects
     nothing."""
     name: str
-    """What is asked or told; empty where an id says it."""
+    """The method or export; empty where the id tells it."""
     id: Any = None
-    """Of the question that it asks, answers or calls off. Each end counts its own."""
+    """The id of the request that it makes, answers or cancels. Each side counts its own."""
     failed: str = ""
     """The message of an error."""
 
 
 class FrameRules(NamedTuple):
-    """How one contract talks."""
+    """How the frames of one contract are read and written."""
 
     read: Callable[[str, dict[str, Any]], Turn]
-    """(who says it, the frame) → what it is."""
+    """(the sender's role, the frame) → its role in the conversation."""
     with_id: Callable[[dict[str, Any], Any], dict[str, Any]]
-    """The same frame about another question."""
+    """The same frame with another request id."""
     refusal: Callable[[Turn, str], dict[str, Any]]
     """A plugin's error as the answer to a request of its host."""
     volatile: tuple[str, ...] = ()
-    """What a host says anew every time: pointers in which `*` is any step."""
+    """Values that a host changes in every run: JSON pointers in which `*` is any step."""
 
     def turn(self, speaker: str, frame: Any) -> Turn:
-        """What a frame is; one that fits nothing is a notice without a name."""
+        """The role of a frame; one that fits no rule is a notice without a name."""
         turn = self.read(speaker, frame) if isinstance(frame, dict) else Turn(NOTICE, "")
         return turn._replace(name=turn.name[:MAX_NAME])
 
@@ -84,7 +84,7 @@ def _rpc(code: int, *volatile: str) -> FrameRules:
     return FrameRules(_read_rpc, _rpc_with_id, refusal, ("/id", "/params/request_id", *volatile))
 
 
-# MCP: what is called off and reported is told in notifications.
+# MCP: cancellations and progress are notifications.
 
 
 def _read_mcp(speaker: str, frame: dict[str, Any]) -> Turn:
@@ -174,7 +174,7 @@ _VAI_ANEW = (
 
 
 def _message(error: Any) -> str:
-    """What an error says, in one line."""
+    """The message of an error, in one line."""
     said = error if isinstance(error, dict) else {}
     text = said.get("message")
     return str(text if isinstance(text, str) and text.strip() else said.get("code", "an error"))

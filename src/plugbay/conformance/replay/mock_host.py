@@ -38,18 +38,18 @@ _Talk = list[tuple[int, Item]]
 """The items of one conversation with their lines."""
 
 FRAME_SECONDS = 10.0
-"""How long a recorded frame is waited for: longer than any plugin takes that was not slow when it was recorded."""
+"""How long to wait for a recorded frame."""
 
 EXIT_SECONDS = 5.0
-"""For a process to leave after the end of its input."""
+"""How long to wait for the exit of the process after the end of its input."""
 
 STDERR_LINES = 5
-"""Of the plugin's last words, in what is told of a frame that did not come."""
+"""Last lines of stderr in the report of a missing frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it was recorded."""
+    """A difference from the recording."""
 
     line: int
     what: str
@@ -61,7 +61,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it."""
+    """The result of a replay."""
 
     conversations: int = 0
     sent: int = 0
@@ -154,7 +154,7 @@ async def _play_one(
 
 
 class _ConversationEnded(Exception):
-    """Nothing that was recorded after this can be tried."""
+    """The rest of the conversation cannot be played."""
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(what)
@@ -174,11 +174,11 @@ class _Player:
         self._outcome = outcome
         self._codec = MsgspecCodec()
         self._came: list[tuple[Turn, Frame]] = []
-        """What the plugin said that has not been expected yet."""
+        """Frames of the plugin that were not expected yet."""
         self._awaited: Counter[str] = Counter()
-        """How often the plugin asked each thing when it was recorded, and has not asked again yet."""
+        """Recorded requests of the plugin, by name, that it has not repeated yet."""
         self._ids: dict[Any, Any] = {}
-        """The ids of the plugin's own questions, by those they had."""
+        """The new ids of the plugin's own requests, by their recorded ids."""
         self._swaps: dict[str, str] = {}
         self._at: float | None = None
 
@@ -204,7 +204,7 @@ class _Player:
             await asyncio.sleep(max(0.0, t - self._at) / self._manner.speed)
         self._at = t
 
-    # What the host said.
+    # Frames of the host.
 
     def _send(self, said: RecordedFrame) -> None:
         if said.frame.raw is not None:
@@ -216,7 +216,7 @@ class _Player:
         self._subject.send(self._subject.framing.marked(self._codec.encode(value)))
         self._outcome.sent += 1
 
-    # What the plugin says.
+    # Frames of the plugin.
 
     async def _next_like(self, said: RecordedFrame) -> Frame:
         until = Until(self._manner.seconds)
@@ -277,7 +277,7 @@ class _Player:
 
 
 def _is_alike(turn: Turn, frame: Frame, said: RecordedFrame) -> bool:
-    """Whether this is the frame that was recorded, whatever is in it."""
+    """Whether this frame corresponds to the recorded one, whatever its values."""
     if said.frame.raw is not None or frame.problem:
         return said.frame.raw is not None and bool(frame.problem)
     if turn.kind != said.turn.kind:

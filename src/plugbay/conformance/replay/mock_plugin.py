@@ -59,7 +59,7 @@ class _Playing:
 
 
 class MockPlugin:
-    """Feed it what the host writes, send what is `outgoing`, and `tick` when something is due."""
+    """Feed it the bytes of the host, send `outgoing`, and call `tick` at `due`."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class MockPlugin:
         self._asked: dict[Any, tuple[_Playing, RecordedFrame]] = {}
         self._playing: dict[Any, _Playing] = {}
         self.left: int | None = None
-        """The status to leave with, once it has to."""
+        """The exit status, once the recording ends the process."""
 
-    # For whoever moves the bytes.
+    # For `serve`.
 
     def start(self, now: float) -> None:
-        """Say what the plugin said before it was asked anything."""
+        """Send the frames that the plugin sent before the first request."""
         for first in self._exchanges[:1]:
             try:
                 self._check(first)
@@ -120,7 +120,7 @@ class MockPlugin:
 
     @property
     def due(self) -> float | None:
-        """When there is something to do; None when that depends on the host."""
+        """When the next reaction is due; None when it depends on the host."""
         return self._due[0][0] if self._due else None
 
     def outgoing(self) -> bytes:
@@ -131,7 +131,7 @@ class MockPlugin:
     def _note(self, text: str) -> None:
         self._complain(f"replay: {text}")
 
-    # What the host says.
+    # Frames of the host.
 
     def _take(self, frame: Any, now: float) -> None:
         turn = self._speech.turn(Role.HOST, frame)
@@ -175,18 +175,18 @@ class MockPlugin:
             playing.called_off = True
             self._go_on(playing, now)
 
-    # Which question it is.
+    # Matching a live request with a recorded one.
 
     def _recorded(self, turn: Turn, frame: Any) -> Exchange:
         causes = [each.cause for each in self._exchanges if each.cause is not None]
-        is_equal = [
+        same_name = [
             (at, each.cause)
             for at, each in enumerate(self._exchanges)
             if each.cause is not None and (each.cause.turn.kind, each.cause.turn.name) == (turn.kind, turn.name)
         ]
-        fitting = is_equal if self._loose else [(at, cause) for at, cause in is_equal if self._fits(cause, frame)]
+        fitting = same_name if self._loose else [(at, cause) for at, cause in same_name if self._fits(cause, frame)]
         if not fitting:
-            raise UnusableFrame(self._why_not(turn, frame, [cause for _, cause in is_equal], causes))
+            raise UnusableFrame(self._why_not(turn, frame, [cause for _, cause in same_name], causes))
         at = next((at for at, _ in fitting if at not in self._used), fitting[-1][0])
         self._used.add(at)
         return self._exchanges[at]
@@ -196,15 +196,15 @@ class MockPlugin:
             return False
         return not differences(cause.frame.value, frame, IgnoredPaths((*self._speech.volatile, *cause.frame.redacted)))
 
-    def _why_not(self, turn: Turn, frame: Any, is_equal: list[RecordedFrame], causes: list[RecordedFrame]) -> str:
-        if not is_equal:
+    def _why_not(self, turn: Turn, frame: Any, same_name: list[RecordedFrame], causes: list[RecordedFrame]) -> str:
+        if not same_name:
             names = list(dict.fromkeys(cause.turn.name for cause in causes if cause.turn.kind == turn.kind))
             near = difflib.get_close_matches(turn.name, names, n=1)
             nearest = f"the nearest is {near[0]}" if near else f"there is {', '.join(names) or 'nothing'}"
             return f"{turn.name} was not recorded; {nearest}"
         passed = IgnoredPaths(self._speech.volatile)
-        gaps = [differences(cause.frame.value, frame, passed) for cause in is_equal]
-        found, cause = min(zip(gaps, is_equal, strict=True), key=lambda pair: len(pair[0]))
+        gaps = [differences(cause.frame.value, frame, passed) for cause in same_name]
+        found, cause = min(zip(gaps, same_name, strict=True), key=lambda pair: len(pair[0]))
         if cause.frame.cut:
             return f"{turn.name} in line {cause.line} was cut, so it cannot be compared"
         places = [place for place in cause.frame.redacted if any(each.path.startswith(place) for each in found)]
@@ -227,7 +227,7 @@ class MockPlugin:
         else:
             self._send(self._speech.refusal(turn, f"replay: {why}"))
 
-    # What follows.
+    # Reactions.
 
     def _go_on(self, playing: _Playing, now: float, *, waited: bool = False) -> None:
         reactions = playing.exchange.reactions
@@ -274,7 +274,7 @@ class MockPlugin:
 
 
 def _may(reaction: Reaction, playing: _Playing) -> bool:
-    """Whether what a reaction waits for has happened."""
+    """Whether the condition of a reaction is met."""
     if isinstance(reaction, AwaitFrame):
         return reaction.said.turn.id in playing.heard
     return playing.called_off or not isinstance(reaction, CancelRequest)
@@ -294,7 +294,7 @@ READ_SIZE = 65_536
 
 
 def serve(mock: MockPlugin, source: int = 0, sink: int = 1) -> int:
-    """Play until the host has nothing more to say; the status to leave with."""
+    """Answer the host until its output ends; returns the exit status."""
     mock.start(time.monotonic())
     while _send(mock.outgoing(), sink) and mock.left is None:
         wait = None if mock.due is None else max(0.0, mock.due - time.monotonic())
@@ -308,7 +308,7 @@ def serve(mock: MockPlugin, source: int = 0, sink: int = 1) -> int:
 
 
 def _send(data: bytes, sink: int) -> bool:
-    """False when nobody reads any more."""
+    """Write all bytes; False when the reader is gone."""
     view = memoryview(data)
     try:
         while view:

@@ -13,7 +13,7 @@ from plugbay.link.recording import Frame, Recording
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One thing that was asked, by the host or by the plugin."""
+    """One kind of request, of the host or of the plugin."""
 
     asker: str
     name: str
@@ -25,14 +25,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a recording holds."""
+    """The contents of a recording."""
 
     conversations: int
     frames: int
     seconds: float
     questions: tuple[Question, ...]
     missing: tuple[str, ...]
-    """What a replay would have to make up: `line 4: redacted at /params/token`."""
+    """Missing parts: `line 4: redacted at /params/token`."""
     finished: bool
 
     def to_json(self) -> dict[str, Any]:

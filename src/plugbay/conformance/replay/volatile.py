@@ -21,7 +21,7 @@ class PlayContext:
     manifest: str = ""
     """The path of the plugin's manifest; empty when there is none."""
     place: str = ""
-    """A folder for what the plugin leaves."""
+    """A folder for the plugin's files."""
     pid: int = 0
     began: datetime | None = None
     """When the recording began."""
@@ -29,7 +29,7 @@ class PlayContext:
     """When it begins now."""
 
     def later(self, moment: str) -> str:
-        """A moment of the recording, as far from now as it was from then; as it is when it is no moment."""
+        """A recorded time, shifted by the age of the recording; unchanged when it is not a time."""
         try:
             at = datetime.fromisoformat(moment)
         except ValueError:
@@ -46,11 +46,11 @@ RENEWALS: dict[str, Callable[[PlayContext, Any], Any]] = {
     "/body/context/scratch_dir": lambda setting, old: old and setting.place,
     "/body/context/deadline_at": lambda setting, old: setting.later(str(old)),
 }
-"""What takes the place of what was said, by where it stands."""
+"""The replacement for each volatile value, by its JSON pointer."""
 
 
 def renew_frame(frame: Any, setting: PlayContext) -> Any:
-    """A frame of a host as it is sent again."""
+    """A recorded frame of the host with its volatile values replaced."""
     for place, renew in RENEWALS.items():
         old = _at(frame, place)
         if old is not None:
@@ -63,7 +63,7 @@ def _with(value: Any, steps: list[str], new: Any) -> Any:
 
 
 def find_swaps(recorded: Any, live: Any, volatile: tuple[str, ...]) -> dict[str, str]:
-    """What is said anew, by what was said when it was recorded."""
+    """The live value of each recorded volatile value."""
     pairs = ((_at(recorded, place), _at(live, place)) for place in volatile)
     return {
         one: two
@@ -73,7 +73,7 @@ def find_swaps(recorded: Any, live: Any, volatile: tuple[str, ...]) -> dict[str,
 
 
 def apply_swaps(value: Any, swaps: dict[str, str]) -> Any:
-    """An answer as it would be today."""
+    """A recorded answer with the live values in place of the recorded ones."""
     if not swaps:
         return value
     if isinstance(value, str):

@@ -21,10 +21,10 @@ from plugbay.model.text import printable
 STYLE = Path(__file__).with_name("page.css")
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""For whoever opens the page: it is text and style, and nothing else."""
+"""The content security policy: text and style only."""
 
 FRAME_LINES = 80
-"""Of a message laid out; whoever needs more of it reproduces the failure."""
+"""Characters of a formatted message; the rest is in a reproduced failure."""
 
 TALK_BYTES = 600
 """Of each message before a failure."""
@@ -41,12 +41,12 @@ _JSON = re.compile(r'("(?:\\.|[^"\\])*")(\s*:)?|\b(true|false|null)\b|(-?\d[\d.e
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a report is of, as its reader should know it."""
+    """Facts about the run for the reader of the page."""
 
     name: str
     version: str
     command: tuple[str, ...]
-    """With which anybody can see the same."""
+    """The command that reproduces the run."""
     program: tuple[str, ...]
     """What stands behind the options of the command, after `--`."""
     date: str
@@ -118,7 +118,7 @@ def _broken(report: Report, about: About) -> str:
 
 
 def _findings(axis: AxisResult) -> list[tuple[str, Finding]]:
-    """What is known of a failure, each with the name of its card; of an axis that only has words, those."""
+    """The findings of a failed axis, each with the anchor of its card; an axis without findings gives its detail."""
     number: Counter[str] = Counter()
     named: list[tuple[str, Finding]] = []
     for found in axis.findings or (Finding(axis.detail),):
@@ -254,7 +254,7 @@ def _lines(text: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text of anybody, as one line of HTML that is nothing but text."""
+    """Untrusted text as one line of escaped HTML."""
     return escape(printable(text.encode("utf-8", "backslashreplace")))
 
 

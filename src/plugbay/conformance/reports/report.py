@@ -23,7 +23,7 @@ EXCERPT = 400
 """Bytes of a frame that the words for a finding show."""
 
 LABELS = ("check", "rule", "clause", "step", "case", "sent", "line", "exit", "stderr", "hint")
-"""How the lines begin that say more about a failure, in their order."""
+"""Labels of the lines with details about a failure, in order."""
 
 
 class Status(StrEnum):
@@ -47,16 +47,16 @@ class Finding:
     step: str = ""
     case: str = ""
     frame: bytes | None = None
-    """The first bytes of the message that broke the rule; None when none did, because it is one that did not come."""
+    """The first bytes of the message that broke the rule; None when the message is missing."""
     talk: tuple[tuple[str, bytes], ...] = ()
-    """What was said last, (direction, the first bytes of the message), the newest last."""
+    """The last messages, (direction, first bytes), the newest last."""
     exit: str = ""
     stderr: tuple[str, ...] = ()
     hint: str = ""
 
     @property
     def sent(self) -> bytes | None:
-        """What the plugin was told last."""
+        """The last message to the plugin."""
         return next((body for direction, body in reversed(self.talk) if direction == SENT), None)
 
     def words(self) -> str:
@@ -87,7 +87,7 @@ def excerpt(body: bytes | None, most: int = EXCERPT) -> str:
 
 
 NOT_TRIED = "not tried, because "
-"""How the reason begins of a rule that comes after one that did not pass."""
+"""Prefix of the reason when a rule depends on one that did not pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +100,14 @@ class AxisResult:
     detail: str = ""
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()
-    """What `detail` says of a failure, taken apart."""
+    """The findings behind `detail`."""
 
     def to_json(self) -> dict[str, Any]:
         return {"id": self.id, "title": self.title, "status": str(self.status), "detail": self.detail}
 
 
 OnAxis = Callable[[AxisResult], None]
-"""Told each result as soon as it is known."""
+"""Called with each result as soon as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
