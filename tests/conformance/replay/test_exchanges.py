@@ -58,7 +58,7 @@ def told(exchange: Exchange) -> tuple[str, list[str]]:
 def _short(reaction: Reaction) -> str:
     if isinstance(reaction, SendFrame | AwaitFrame):
         turn = reaction.said.turn
-        return f"{type(reaction).__name__.lower()} {turn.name or turn.kind}"
+        return f"{'send' if isinstance(reaction, SendFrame) else 'await'} {turn.name or turn.kind}"
     return {CancelRequest: "called off", WriteStderr: "complain", ExitProcess: "leave"}[type(reaction)]
 
 
@@ -73,7 +73,7 @@ def test_answers_find_their_questions_in_whatever_order_they_come() -> None:
         (">", call(2, "b")),
         ("<", result(2, "b")),
         ("<", error(1, "no")),
-    ) == [("", []), ("a", ["say answer"]), ("b", ["say answer"])]
+    ) == [("", []), ("a", ["send answer"]), ("b", ["send answer"])]
 
 
 def test_what_a_plugin_asks_belongs_to_the_question_that_is_open() -> None:
@@ -84,13 +84,13 @@ def test_what_a_plugin_asks_belongs_to_the_question_that_is_open() -> None:
         (">", result(1, None)),
         ("<", result(1, "a")),
         ("<", tell("changed")),
-    ) == [("", []), ("a", ["say storage.get", "hear answer", "say answer", "say changed"])]
+    ) == [("", []), ("a", ["send storage.get", "await answer", "send answer", "send changed"])]
 
 
 def test_what_comes_before_any_word_and_after_a_notice_has_a_place_too() -> None:
     assert all_of("kaged", ("<", tell("early")), (">", tell("initialized")), ("<", tell("late")), ("!", "oops")) == [
-        ("", ["say early"]),
-        ("initialized", ["say late", "complain"]),
+        ("", ["send early"]),
+        ("initialized", ["send late", "complain"]),
     ]
 
 
@@ -102,7 +102,7 @@ def test_pieces_and_a_calling_off_belong_to_the_question_they_name() -> None:
         ("<", {"type": "event", "request_id": "req_1", "event": {}}),
         (">", {"type": "cancel", "request_id": "req_1"}),
         ("<", {"type": "response", "id": "req_1", "ok": True, "body": {}}),
-    ) == [("", []), ("harness.run h", ["say event", "called off", "say answer"])]
+    ) == [("", []), ("harness.run h", ["send event", "called off", "send answer"])]
 
 
 def test_a_plugin_that_leaves_without_an_answer_leaves() -> None:
@@ -114,7 +114,7 @@ def test_a_plugin_that_is_killed_by_its_host_or_leaves_after_all_does_not() -> N
     killed = [(">", call(1, "a")), (".", {"event": "exit", "code": None, "signal": 9})]
     done = [(">", call(1, "a")), ("<", result(1, 1)), (".", {"event": "exit", "code": 0, "signal": None})]
     assert all_of("kaged", *killed) == [("", []), ("a", [])]
-    assert all_of("kaged", *done) == [("", []), ("a", ["say answer"])]
+    assert all_of("kaged", *done) == [("", []), ("a", ["send answer"])]
 
 
 def test_conversations_are_kept_apart() -> None:
