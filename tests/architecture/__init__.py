@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "plugbay"
 TESTS = ROOT / "tests"
 
 # Python files in these folders are data: plugins that misbehave on purpose, scripted conversations.
-DATA_FOLDERS = ("conformance/badplugins", "conformance/scenarios")
+DATA_FOLDERS = ("conformance/bad_plugins/programs", "conformance/scenarios")
 
 
 def python_files(package: Path) -> list[Path]:

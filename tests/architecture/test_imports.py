@@ -29,8 +29,9 @@ PURE = "Host decisions are pure"
 ROOMS = "The rooms of the host have an order"
 SDK_ROOMS = "The rooms of the SDK have an order"
 SERVER_ROOMS = "The rooms of the server have an order"
+KIT_ROOMS = "The rooms of the conformance kit have an order"
 ACYCLIC = "No cycles between siblings, at any depth"
-STRUCTURE = {LAYERS, CONTRACTS, ROOMS, SDK_ROOMS, SERVER_ROOMS, ACYCLIC}
+STRUCTURE = {LAYERS, CONTRACTS, ROOMS, SDK_ROOMS, SERVER_ROOMS, KIT_ROOMS, ACYCLIC}
 
 IO_NAMES = set("asyncio subprocess socket threading signal sqlite3 logging time random".split())
 HEAVY_NAMES = set("asyncio dataclasses inspect logging msgspec pydantic typing".split())
@@ -87,7 +88,8 @@ SKELETON = (
     "sdk.testing.core sdk.declared sdk.manifests sdk.contract_support sdk.attach sdk.serving sdk.contracts.nexo "
     "sdk.screens.canvas sdk.runtime.reader sdk.invocation sdk.results sdk.context sdk.work sdk.services.logs "
     "sdk.errors sdk.io.stdio sdk.types.shapes sdk.events sdk.payloads sdk.settings sdk.hooks "
-    "sdk.declaring conformance.scenario "
+    "sdk.declaring conformance.bad_plugins.catalogue conformance.replay.mock_host conformance.engine.trial "
+    "conformance.reports.report "
     "link.link process.child contracts.registry contracts.base contracts.rune.machine contracts.nexo.machine "
     "contracts.kaged.machine contracts.ainb.machine contracts.vai.machine contracts.mcp.machine "
     "wire.lines wire.fast_json model.ids model.spec"
@@ -135,7 +137,7 @@ def test_a_clean_skeleton_keeps_every_rule(skeleton: Path) -> None:
         (LAYERS, "brokers.nats", "plugbay.server.domain.bindings"),
         (LAYERS, "host.host", "plugbay.store.memory"),
         (LAYERS, "sdk.plugin", "plugbay.host.host"),
-        (LAYERS, "conformance.scenario", "plugbay.host.host"),
+        (LAYERS, "conformance.engine.trial", "plugbay.host.host"),
         (LAYERS, "link.link", "plugbay.process.child"),
         (LAYERS, "contracts.base", "plugbay.link.link"),
         (LAYERS, "wire.lines", "plugbay.contracts.base"),
@@ -155,6 +157,9 @@ def test_a_clean_skeleton_keeps_every_rule(skeleton: Path) -> None:
         (ROOMS, "host.attic.trunk", "json"),
         (SDK_ROOMS, "sdk.runtime.reader", "plugbay.sdk.contracts.nexo"),
         (SDK_ROOMS, "sdk.attic.trunk", "json"),
+        (KIT_ROOMS, "conformance.reports.report", "plugbay.conformance.engine.trial"),
+        (KIT_ROOMS, "conformance.replay.mock_host", "plugbay.conformance.bad_plugins.catalogue"),
+        (KIT_ROOMS, "conformance.attic.trunk", "json"),
         (PURE, "host.authorization.policy", "plugbay.link.link"),
         (PURE, "host.supervision.restart", "plugbay.process.child"),
         (LIGHT, "contracts.nexo.machine", "plugbay.wire.fast_json"),

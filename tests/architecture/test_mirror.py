@@ -57,7 +57,7 @@ def trees(tmp_path: Path) -> tuple[Path, Path]:
             "__main__.py": "",
             "contracts/rune/__init__.py": "",
             "contracts/rune/machine.py": "",
-            "conformance/badplugins/crash.py": "",
+            "conformance/bad_plugins/programs/crash.py": "",
             "conformance/scenarios/rune/greeting.py": "",
         },
     )

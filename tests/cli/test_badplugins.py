@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from plugbay.conformance.handouts import CONTRACTS, handouts
+from plugbay.conformance.bad_plugins.descriptions import CONTRACTS, load_bad_plugins
 from plugbay.host.discovery.folders import discover
 from tests.cli.conftest import Run
 
@@ -16,7 +16,7 @@ def test_the_list_counts_the_plugins_of_each_contract(run: Run) -> None:
     done = run("badplugins", "list")
     assert done.code == 0
     for contract in CONTRACTS:
-        assert f"{contract:<10}{len(handouts(contract)):3} plugins" in done.out
+        assert f"{contract:<10}{len(load_bad_plugins(contract)):3} plugins" in done.out
 
 
 def test_the_list_of_a_contract_names_each_with_what_it_does(run: Run) -> None:
@@ -26,7 +26,7 @@ def test_the_list_of_a_contract_names_each_with_what_it_does(run: Run) -> None:
         line.split() == ["nexo/initialize_never", "never", "answers", "initialize"] for line in done.out.splitlines()
     )
     rows = run("badplugins", "list", "nexo", "--json").json
-    assert {row["name"] for row in rows} == {each.name for each in handouts("nexo")}
+    assert {row["name"] for row in rows} == {each.name for each in load_bad_plugins("nexo")}
     assert set(rows[0]) == {"name", "contract", "about", "does"}
 
 
@@ -70,7 +70,7 @@ def test_folders_are_written_for_hosts_that_load_those(run: Run, cwd: Path) -> N
     assert again.code == 1
     assert "is there already" in again.err
     all_of_them = run("badplugins", "write", "vai", "every", "--json").json
-    assert len(all_of_them) == len(handouts("vai"))
+    assert len(all_of_them) == len(load_bad_plugins("vai"))
     assert all(Path(cwd / folder / "vai-plugin.toml").is_file() for folder in all_of_them.values())
 
 

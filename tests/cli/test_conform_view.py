@@ -9,7 +9,7 @@ import pytest
 
 from plugbay.cli import output
 from plugbay.cli.conform_view import Files, conclude, show_axis
-from plugbay.conformance.report import AxisResult, Report, Status
+from plugbay.conformance.reports.report import AxisResult, Report, Status
 from plugbay.model.spec import PluginSpec
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli import declarations, drift, folders, manifest
-from plugbay.conformance.report import Status
+from plugbay.conformance.reports.report import Status
 
 SOURCE = """\
 from plugbay.sdk import Plugin

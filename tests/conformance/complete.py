@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from plugbay.conformance.dialects import TEXTS
-from plugbay.conformance.report import AxisResult, Finding
-from plugbay.conformance.scenario import Scenario, load_all
+from plugbay.conformance.engine.dialects import TEXTS
+from plugbay.conformance.engine.scenario import Scenario, load_all
+from plugbay.conformance.reports.report import AxisResult, Finding
 
 WITHOUT_A_FRAME = (
     "nothing came within",

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from plugbay import CallFailed, Failure, Host
-from plugbay.conformance.catalogue import FOLDER, Entry, load_catalog, prepare
-from plugbay.conformance.host_runner import Observed
+from plugbay.conformance.bad_plugins.catalogue import FOLDER, Entry, load_catalog, prepare
+from plugbay.conformance.bad_plugins.host_runner import Observed
 from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery.folders import Found, discover
 from plugbay.host.screens.keys import parse_key

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from plugbay import Failure, Host
-from plugbay.conformance.host_runner import Entry, Observed, Situation, load_catalog, prepare
+from plugbay.conformance.bad_plugins.host_runner import Entry, Observed, Situation, load_catalog, prepare
 from plugbay.host.calls.call_log import MemoryCallLog
 from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides
 from plugbay.host.discovery.folders import discover

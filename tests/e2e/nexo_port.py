@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from plugbay import Host
-from plugbay.conformance.catalogue import FOLDER, Entry, load_catalog, prepare
-from plugbay.conformance.host_runner import Observed
+from plugbay.conformance.bad_plugins.catalogue import FOLDER, Entry, load_catalog, prepare
+from plugbay.conformance.bad_plugins.host_runner import Observed
 from plugbay.host.admin import operating
 from plugbay.host.calls.calls import CallResult
 from plugbay.host.config.config import Config, PluginConfig, TimeoutOverrides

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.canaries import Canary, load_canaries, prepare_canary
-from plugbay.conformance.dialects import shared
-from plugbay.conformance.plugin_runner import Report, Status, run_conformance
+from plugbay.conformance.engine.dialects import shared
+from plugbay.conformance.engine.plugin_runner import Report, Status, run_conformance
 from plugbay.contracts.ainb.manifest import FILE_NAME, parse
 from plugbay.sdk.manifests import write_ainb
 from tests.conformance.company import together
 from tests.conformance.complete import assert_complete
 from tests.support.ainb import write_ainb_plugin
+from tests.support.canaries import Canary, load_canaries, prepare_canary
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive, first_alone
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from plugbay import CallFailed, Host
-from plugbay.conformance.canaries import load_canaries, prepare_canary
-from plugbay.conformance.catalogue import FOLDER, Entry, prepare
-from plugbay.conformance.host_runner import verdict
+from plugbay.conformance.bad_plugins.catalogue import FOLDER, Entry, prepare
+from plugbay.conformance.bad_plugins.host_runner import verdict
 from plugbay.host.discovery.folders import discover
 from tests.e2e.ainb_port import AinbPort, ainb_entries, good_ainb_folder, hurried
 from tests.e2e.conftest import eventually, sampled
+from tests.support.canaries import load_canaries, prepare_canary
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Host
-from plugbay.conformance.host_runner import Entry, load_catalog, observe, prepare, verdict
+from plugbay.conformance.bad_plugins.host_runner import Entry, load_catalog, observe, prepare, verdict
 from plugbay.host.discovery.folders import Found, discover, inspect
 from tests.e2e.conftest import PlugbayPort, entry_named, good_folder, left_running, sampled
 from tests.support.patience import PATIENCE

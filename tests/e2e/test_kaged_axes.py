@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from plugbay.conformance.plugin_runner import Status, run_conformance
-from plugbay.conformance.scenario import load_all
+from plugbay.conformance.engine.plugin_runner import Status, run_conformance
+from plugbay.conformance.engine.scenario import load_all
 from tests.conformance import kaged_plugins as kaged
 from tests.conformance.complete import assert_complete
 from tests.conformance.plugins import mutated

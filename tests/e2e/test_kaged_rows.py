@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.catalogue import FOLDER, Entry, prepare
-from plugbay.conformance.host_runner import verdict
+from plugbay.conformance.bad_plugins.catalogue import FOLDER, Entry, prepare
+from plugbay.conformance.bad_plugins.host_runner import verdict
 from tests.e2e.conftest import sampled
 from tests.e2e.kaged_port import KagedPort, good_kaged_folder, kaged_entries
 from tests.support.requirements import requirement

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.canaries import Canary, load_canaries, prepare_mcp_canary
-from plugbay.conformance.dialects import shared
-from plugbay.conformance.plugin_runner import Report, Status, run_conformance
+from plugbay.conformance.engine.dialects import shared
+from plugbay.conformance.engine.plugin_runner import Report, Status, run_conformance
 from plugbay.host.discovery.folders import discover
 from tests.conformance.company import together
 from tests.conformance.complete import assert_complete
+from tests.support.canaries import Canary, load_canaries, prepare_mcp_canary
 from tests.support.requirements import requirement
 from tests.support.tiers import first_alone
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plugbay import Host
-from plugbay.conformance.host_runner import Entry, Observed, load_catalog, observe, prepare, verdict
+from plugbay.conformance.bad_plugins.host_runner import Entry, Observed, load_catalog, observe, prepare, verdict
 from tests.e2e.conftest import PlugbayPort, sampled
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement

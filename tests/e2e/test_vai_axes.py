@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.canaries import VAI_EXPORTS, Canary, load_canaries, prepare_vai_canary
-from plugbay.conformance.dialects import shared
-from plugbay.conformance.plugin_runner import Report, Status, run_conformance
+from plugbay.conformance.engine.dialects import shared
+from plugbay.conformance.engine.plugin_runner import Report, Status, run_conformance
 from plugbay.host.discovery.folders import discover
 from plugbay.sdk.manifests import write_vai
 from tests.conformance.company import together
 from tests.conformance.complete import assert_complete
+from tests.support.canaries import VAI_EXPORTS, Canary, load_canaries, prepare_vai_canary
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive, first_alone
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plugbay import CallFailed, Code, Host
-from plugbay.conformance.plugin_runner import run_conformance
+from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.contracts.ainb.manifest import parse
 from plugbay.host.discovery.folders import inspect
 from plugbay.host.screens.keys import parse_key

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from plugbay import Host
-from plugbay.conformance.plugin_runner import run_conformance
+from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.host.discovery.folders import inspect
 from plugbay.host.invocations.compaction_result import token_estimate
 from plugbay.host.invocations.context import ExportBinding

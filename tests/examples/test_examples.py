@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plugbay import SyncHost
-from plugbay.conformance.plugin_runner import run_conformance
+from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.host.discovery.folders import inspect
 from tests.examples import EVERY_CONTRACT
 from tests.support.tiers import first_alone

@@ -14,7 +14,7 @@ import pytest
 
 from plugbay import Code, Host
 from plugbay.cli.exit_codes import Exit
-from plugbay.conformance.plugin_runner import run_conformance
+from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.contracts.kaged.manifest import parse
 from plugbay.host.config import settings_files
 from plugbay.host.discovery.folders import inspect

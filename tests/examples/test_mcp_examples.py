@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Host
-from plugbay.conformance.plugin_runner import Status, run_conformance
+from plugbay.conformance.engine.plugin_runner import Status, run_conformance
 from plugbay.host.discovery.folders import inspect
 from tests.examples import EVERY_CONTRACT
 from tests.support.loops import Run

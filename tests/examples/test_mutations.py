@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.conformance.acquaintance import hello_of
-from plugbay.conformance.dialects import dialect
-from plugbay.conformance.mcp_facts import introduced
-from plugbay.conformance.plugin_runner import in_its_own_loop, run_conformance
-from plugbay.conformance.report import Status
-from plugbay.conformance.surface import Surface
-from plugbay.conformance.trial import Verdict, try_scenario
+from plugbay.conformance.engine.dialects import dialect
+from plugbay.conformance.engine.mcp_facts import apply_hello
+from plugbay.conformance.engine.plugin_runner import fetch_hello, run_conformance, run_in_own_loop
+from plugbay.conformance.engine.surface import Surface
+from plugbay.conformance.engine.trial import Verdict, try_scenario
+from plugbay.conformance.reports.report import Status
 from plugbay.host.discovery.folders import contracts_in, inspect
 from plugbay.model.spec import PluginSpec
 from plugbay.process.child import Spawner
@@ -165,14 +164,14 @@ def tried(spec: PluginSpec, mutation: str, check: str) -> Verdict:
     async def trial() -> Verdict:
         spawner = Spawner()
         try:
-            hello = await hello_of(spec, spoken, spawner) if spoken.is_introduced else None
-            known, facts = (spec, spoken.facts(spec)) if hello is None else introduced(spec, hello)
+            hello = await fetch_hello(spec, spoken, spawner) if spoken.is_introduced else None
+            known, facts = (spec, spoken.facts(spec)) if hello is None else apply_hello(spec, hello)
             surface = Surface(meddled(known, mutation), spoken, facts=facts)
             return await try_scenario(scenarios_of(spec.contract)[check], surface, spawner)
         finally:
             await spawner.close()
 
-    return in_its_own_loop(trial())
+    return run_in_own_loop(trial())
 
 
 @exhaustive

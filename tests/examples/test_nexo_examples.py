@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Code, Host
-from plugbay.conformance.plugin_runner import run_conformance
+from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.host.discovery.folders import inspect
 from plugbay.host.events.bus import Stream
 from tests.examples import EVERY_CONTRACT

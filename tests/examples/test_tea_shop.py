@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plugbay import Host
-from plugbay.conformance.plugin_runner import run_conformance
+from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.host.discovery.folders import inspect
 from tests.sdk.everywhere import CONTRACTS, REACHES, Outcome, Reach, hosted, loaded
 from tests.support.commands import plugbay

@@ -33,7 +33,7 @@ PACKAGES = ("plugbay.cli", "plugbay.conformance", "plugbay.host", "plugbay.packa
 import comes with them."""
 LIBRARIES = ("difflib", "logging", "rich.console", "rich.highlighter", "rich.progress", "rich.text", "typer._adapters")
 """What commands load only when they run."""
-PROGRAMS = ("plugbay.conformance.badplugins",)
+PROGRAMS = ("plugbay.conformance.bad_plugins.programs",)
 """Not for loading."""
 
 

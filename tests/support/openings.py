@@ -6,7 +6,7 @@ process used to take 30 ms, of which 20 went into modules that most bodies never
 
 from __future__ import annotations
 
-from plugbay.conformance.programs import LIGHT_JSON
+from plugbay.conformance.engine.manifests import LIGHT_JSON
 
 FLAG = "-S"
 """For the interpreter: no plugin here needs what is installed."""

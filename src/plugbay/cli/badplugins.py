@@ -16,7 +16,7 @@ from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand, HelpGroup
 
 if TYPE_CHECKING:
-    from plugbay.conformance.handouts import Handout
+    from plugbay.conformance.bad_plugins.descriptions import BadPlugin
 
 EXAMPLES = """\
 Examples
@@ -56,10 +56,10 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List what there is: how many for each contract, or every one of a contract."""
-    from plugbay.conformance.handouts import CONTRACTS, handouts
+    from plugbay.conformance.bad_plugins.descriptions import CONTRACTS, load_bad_plugins
 
     _check(contract)
-    chosen = {name: handouts(name) for name in CONTRACTS if contract in (None, name)}
+    chosen = {name: load_bad_plugins(name) for name in CONTRACTS if contract in (None, name)}
     if as_json:
         keys = ("name", "contract", "about", "does")
         rows = [each.to_json() for several in chosen.values() for each in several]
@@ -70,7 +70,7 @@ def list_(
         _listing(chosen[contract])
 
 
-def _summary(chosen: dict[str, list[Handout]]) -> None:
+def _summary(chosen: dict[str, list[BadPlugin]]) -> None:
     page = output.out()
     for contract, several in chosen.items():
         subjects = dict.fromkeys(each.entry.row for each in several)
@@ -79,7 +79,7 @@ def _summary(chosen: dict[str, list[Handout]]) -> None:
     page.line("plugbay badplugins list CONTRACT shows each, show NAME what a host must do with it", indent=2)
 
 
-def _listing(several: list[Handout]) -> None:
+def _listing(several: list[BadPlugin]) -> None:
     page = output.out()
     width = max(len(each.name) for each in several) + 2
     for subject in dict.fromkeys(each.entry.row for each in several):
@@ -106,7 +106,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
             label = ""
 
 
-def _ways(found: Handout) -> list[str]:
+def _ways(found: BadPlugin) -> list[str]:
     run = [] if found.command() is None else [f"plugbay badplugins run {found.name}"]
     return [*run, f"plugbay badplugins write {found.name} DIR, for a host that loads folders with a manifest"]
 
@@ -133,10 +133,10 @@ def write(
     as_json: AsJson = False,
 ) -> None:
     """Write plugins as folders with a manifest, for a host that loads those."""
-    from plugbay.conformance.catalogue import FOLDER, prepare
-    from plugbay.conformance.handouts import handouts
+    from plugbay.conformance.bad_plugins.catalogue import FOLDER, prepare
+    from plugbay.conformance.bad_plugins.descriptions import load_bad_plugins
 
-    several = handouts(_check(name)) if "/" not in name else [_named(name)]
+    several = load_bad_plugins(_check(name)) if "/" not in name else [_named(name)]
     taken = [each for each in several if (folder / each.entry.name).exists()]
     if taken:
         output.problem(f"{folder / taken[0].entry.name} is there already", hint="name another DIR, or remove it")
@@ -153,7 +153,7 @@ def _first(written: dict[str, str]) -> str:
 
 
 def _check(contract: str | None) -> str:
-    from plugbay.conformance.handouts import CONTRACTS
+    from plugbay.conformance.bad_plugins.descriptions import CONTRACTS
 
     if contract is not None and contract not in CONTRACTS:
         known = ", ".join(CONTRACTS)
@@ -161,12 +161,12 @@ def _check(contract: str | None) -> str:
     return contract or ""
 
 
-def _named(name: str) -> Handout:
+def _named(name: str) -> BadPlugin:
     """The bad plugin of this name; leaves when there is none."""
-    from plugbay.conformance.handouts import CONTRACTS, handouts
+    from plugbay.conformance.bad_plugins.descriptions import CONTRACTS, load_bad_plugins
 
     contract, _, rest = name.partition("/")
-    several = [each for known in CONTRACTS if known == contract for each in handouts(known)]
+    several = [each for known in CONTRACTS if known == contract for each in load_bad_plugins(known)]
     for each in several:
         if each.entry.name == rest:
             return each
@@ -174,7 +174,7 @@ def _named(name: str) -> Handout:
     raise typer.Exit(Exit.NOT_FOUND)
 
 
-def _near(rest: str, several: list[Handout]) -> str:
+def _near(rest: str, several: list[BadPlugin]) -> str:
     from difflib import get_close_matches
 
     names = {each.entry.name: each.name for each in several}

@@ -20,7 +20,7 @@ from plugbay.cli.help import HelpCommand
 from plugbay.cli.versions import named
 
 if TYPE_CHECKING:
-    from plugbay.conformance.report import OnAxis, Report
+    from plugbay.conformance.reports.report import OnAxis, Report
     from plugbay.host.discovery.folders import Found
     from plugbay.model.spec import PluginSpec
 
@@ -127,10 +127,10 @@ def _found(path: Path | None, contract: str | None, program: list[str] | None, a
 
 
 def _introduced(contract: str, program: list[str]) -> Found:
-    from plugbay.conformance.introduction import introduced
+    from plugbay.conformance.engine.manifestless import spec_from_greeting
     from plugbay.host.discovery.folders import Found
 
-    return Found(Path.cwd(), contract, introduced(contract, _command(program), Path.cwd()))
+    return Found(Path.cwd(), contract, spec_from_greeting(contract, _command(program), Path.cwd()))
 
 
 def _command(program: list[str]) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def _spec(found: Found) -> PluginSpec:
 
 
 def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis: OnAxis | None) -> Report:
-    from plugbay.conformance.fixture_runner import run_fixture
+    from plugbay.conformance.engine.fixture_runner import run_fixture
 
     _say("an SDK's fixture", spec, on_axis)
     return run_fixture(spec, on_axis, strict=strict, only=only)
@@ -171,8 +171,8 @@ def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis
 def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Report:
     """Every axis of the contract, and one of our own where the manifest was written from a source."""
     from plugbay.cli import drift
-    from plugbay.conformance.plugin_runner import run_conformance
-    from plugbay.conformance.report import Report
+    from plugbay.conformance.engine.plugin_runner import run_conformance
+    from plugbay.conformance.reports.report import Report
 
     spec = _spec(found)
     _say(named(spec.id, spec.version), spec, on_axis)
@@ -193,7 +193,7 @@ def _say(words: str, spec: PluginSpec, on_axis: OnAxis | None) -> None:
 
 def _merged(reports: list[Report]) -> Report:
     """One report on a plugin of several contracts; the ids of its axes begin with theirs."""
-    from plugbay.conformance.report import Report
+    from plugbay.conformance.reports.report import Report
 
     if len(reports) == 1:
         return reports[0]

@@ -14,7 +14,7 @@ from plugbay.cli import output
 from plugbay.cli.versions import known
 
 if TYPE_CHECKING:
-    from plugbay.conformance.report import AxisResult, Report
+    from plugbay.conformance.reports.report import AxisResult, Report
     from plugbay.model.spec import PluginSpec
 
 MARKS = {
@@ -38,7 +38,7 @@ class Files(NamedTuple):
         if self.html is not None:
             self.html.write_text(_page(report, spec, command, program), "utf-8")
         if self.badge is not None:
-            from plugbay.conformance.badge import badge
+            from plugbay.conformance.reports.badge import badge
 
             self.badge.write_text(badge(report), "utf-8")
 
@@ -47,7 +47,7 @@ def _page(report: Report, spec: PluginSpec, command: Sequence[str], program: Seq
     import time
 
     from plugbay import __version__
-    from plugbay.conformance.page import About, page
+    from plugbay.conformance.reports.page import About, page
 
     version = known(spec.version) or output.SKIP
     day = time.strftime("%Y-%m-%d", time.gmtime())
@@ -56,7 +56,7 @@ def _page(report: Report, spec: PluginSpec, command: Sequence[str], program: Seq
 
 def show_axis(axis: AxisResult) -> None:
     """One axis: a line, and below it what went wrong. Those that were not tried for it are summed up at the end."""
-    from plugbay.conformance.report import LABELS, NOT_TRIED
+    from plugbay.conformance.reports.report import LABELS, NOT_TRIED
 
     if axis.detail.startswith(NOT_TRIED):
         return
@@ -76,7 +76,7 @@ def show_axis(axis: AxisResult) -> None:
 
 def conclude(report: Report) -> None:
     """How many were not tried and why, and the last line, which says it all."""
-    from plugbay.conformance.report import NOT_TRIED
+    from plugbay.conformance.reports.report import NOT_TRIED
 
     page = output.out()
     mark, dim = MARKS["skipped"]

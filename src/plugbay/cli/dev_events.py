@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 if TYPE_CHECKING:
-    from plugbay.conformance.differences import Difference
+    from plugbay.conformance.replay.differences import Difference
     from plugbay.host.discovery.folders import Found
     from plugbay.host.ports import CallRecord
     from plugbay.model.errors import Failure

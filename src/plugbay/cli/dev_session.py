@@ -18,7 +18,7 @@ from plugbay.cli import dev_events as events
 from plugbay.cli import drift, exit_codes, folders
 from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
-from plugbay.conformance.differences import Passed, differences
+from plugbay.conformance.replay.differences import IgnoredPaths, differences
 from plugbay.host.admin.dev import warm
 from plugbay.host.journal import OWN_LINE
 from plugbay.host.supervision.resident import TROUBLE
@@ -246,7 +246,7 @@ class Session:
         if result.failure is None:
             value = result.value()
             if ask.key in self._answers:
-                changes = differences(self._answers[ask.key], value, Passed())
+                changes = differences(self._answers[ask.key], value, IgnoredPaths())
             self._answers[ask.key] = value
         else:
             self.status = self.status or exit_codes.for_failure(result.failure)

@@ -21,7 +21,7 @@ from plugbay.cli.versions import known
 from plugbay.model.errors import Failure
 
 if TYPE_CHECKING:
-    from plugbay.conformance.differences import Difference
+    from plugbay.conformance.replay.differences import Difference
     from plugbay.model.spec import Export
 
 RESULT_LINES = 40
@@ -229,6 +229,6 @@ def _list_differences(differences: Sequence[Difference]) -> None:
 
 
 def _shown(item: Any) -> str:
-    from plugbay.conformance.differences import shown
+    from plugbay.conformance.replay.differences import shown
 
     return shown(msgspec.json.decode(output.json_bytes(item)))

@@ -20,7 +20,7 @@ from plugbay.cli.declarations import Unusable
 from plugbay.cli.generated import Mark, Plan
 
 if TYPE_CHECKING:
-    from plugbay.conformance.report import AxisResult
+    from plugbay.conformance.reports.report import AxisResult
     from plugbay.host.discovery.folders import Found
     from plugbay.model.errors import Problem
     from plugbay.model.spec import PluginSpec
@@ -98,7 +98,7 @@ def _mark(found: Found) -> Mark | None:
 
 def axis(found: Found) -> AxisResult | None:
     """The verdict of a conformance run on the manifest, for which the source is loaded; None when it has no mark."""
-    from plugbay.conformance.report import AxisResult, Status
+    from plugbay.conformance.reports.report import AxisResult, Status
 
     mark = _mark(found)
     if mark is None:

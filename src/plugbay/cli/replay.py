@@ -19,7 +19,7 @@ from plugbay.cli.versions import named
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
-    from plugbay.conformance.mock_host import Finding, Outcome
+    from plugbay.conformance.replay.mock_host import Finding, Outcome
     from plugbay.link.recording import Recording
     from plugbay.model.spec import PluginSpec
 
@@ -108,8 +108,7 @@ def _read(file: Path) -> Recording:
 
 
 def _as_plugin(recording: Recording, loose: bool, allow_redacted: bool, speed: float) -> int:
-    from plugbay.conformance.mock_plugin import MockPlugin
-    from plugbay.conformance.stdio_replay import serve
+    from plugbay.conformance.replay.mock_plugin import MockPlugin, serve
 
     mock = MockPlugin(recording, _to_stderr, loose=loose, allow_redacted=allow_redacted, speed=speed)
     return serve(mock)
@@ -133,15 +132,15 @@ def _as_host(
     allow_redacted: bool,
     as_json: bool,
 ) -> None:
-    from plugbay.conformance.mock_host import FRAME_SECONDS, Manner, play
-    from plugbay.conformance.plugin_runner import in_its_own_loop
-    from plugbay.conformance.truth import Lie
+    from plugbay.conformance.engine.plugin_runner import run_in_own_loop
+    from plugbay.conformance.replay.exchanges import UnusableFrame
+    from plugbay.conformance.replay.mock_host import FRAME_SECONDS, PlayOptions, play
 
     spec = _plugin(recording, words)
-    manner = Manner(timeout or FRAME_SECONDS, speed or 0.0, tuple(ignore), allow_redacted, output.note)
+    manner = PlayOptions(timeout or FRAME_SECONDS, speed or 0.0, tuple(ignore), allow_redacted, output.note)
     try:
-        outcome = in_its_own_loop(play(recording, spec, manner))
-    except Lie as lie:
+        outcome = run_in_own_loop(play(recording, spec, manner))
+    except UnusableFrame as lie:
         output.problem(f"{file}: {lie}")
         raise typer.Exit(Exit.INVALID) from None
     if as_json:
@@ -211,9 +210,9 @@ def _show_finding(finding: Finding) -> None:
 
 
 def _show_contents(file: Path, recording: Recording, as_json: bool) -> None:
-    from plugbay.conformance.contents import contents
+    from plugbay.conformance.replay.summary import summarize
 
-    held = contents(recording)
+    held = summarize(recording)
     if as_json:
         output.print_json(held.to_json())
         return

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugbay.conformance.catalogue import BENCHES, FOLDER, Entry, load_catalog, prepare
+from plugbay.conformance.bad_plugins.catalogue import FOLDER, SETUPS, Entry, load_catalog, prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class BadPlugin:
 def bad_plugin(name: str, folder: Path) -> BadPlugin:
     """The bad plugin called `contract/name`, in a new folder below `folder`."""
     contract, _, called = name.partition("/")
-    if contract not in BENCHES:
-        raise ValueError(f"{name!r} is no bad plugin: write contract/name, with one of {', '.join(BENCHES)}")
+    if contract not in SETUPS:
+        raise ValueError(f"{name!r} is no bad plugin: write contract/name, with one of {', '.join(SETUPS)}")
     entries = {entry.name: entry for entry in load_catalog(contract)}
     if called not in entries:
         near = difflib.get_close_matches(called, entries, n=3) or list(entries)[:12]

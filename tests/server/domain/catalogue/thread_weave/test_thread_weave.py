@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plugbay.server.domain
-from plugbay.conformance.plugin_runner import run_conformance
+from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.host.discovery.folders import inspect
 from plugbay.host.invocations import compaction_result
 from plugbay.sdk import ToolError

@@ -1,9 +1,0 @@
-#!/bin/sh
-# Writes its handshake before it reads the host's.
-# The host's line is not waited for: accepted.
-printf '%s\n' '{"type":"handshake","manifest":{"plugin_id":"bad.plugin","plugin_version":"1.0.0","protocol_version":"rterm.plugin.v1","exposed_tools":["bad.tool"],"capabilities":[]}}'
-read -r greeting
-read -r request
-id=${request#*'"request_id":"'}; id=${id%%'"'*}
-printf '{"type":"response","request_id":"%s","status":"ok","output":{"said":"hello"}}\n' "$id"
-while read -r rest; do :; done

@@ -1,0 +1,179 @@
+"""Builds the spec of a program without a manifest: greets it once and writes the manifest that its answer describes.
+
+Works only for contracts in which the answer to the greeting lists the exports. Errors in the answer are not reported
+here: the scenarios find them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from plugbay.conformance.engine import manifests
+from plugbay.conformance.engine.conversation import encode
+from plugbay.conformance.engine.dialects import dialect
+from plugbay.conformance.engine.plugin_runner import run_in_own_loop
+from plugbay.conformance.engine.subject import Ended, Frame, Subject
+from plugbay.conformance.engine.template import at
+from plugbay.conformance.engine.trial import build_launch
+from plugbay.conformance.reports.report import excerpt
+from plugbay.contracts.kaged import manifest as kaged_manifest
+from plugbay.contracts.kaged.messages import API_VERSION
+from plugbay.contracts.nexo import manifest as nexo_manifest
+from plugbay.contracts.nexo.messages import NEXO_VERSION
+from plugbay.contracts.rune import manifest as rune_manifest
+from plugbay.contracts.rune.messages import PROTOCOL
+from plugbay.model.errors import PlugbayError, Problem
+from plugbay.model.spec import PluginSpec
+from plugbay.process.child import Spawner
+from plugbay.process.command import LaunchFailed
+
+ANSWER_SECONDS = 20.0
+"""Time for the first answer: some programs are compiled first, and a scenario checks the real limit later."""
+
+MCP = "mcp"
+
+NAME = "conformance"
+"""The plugin name, for contracts whose greeting passes one."""
+
+
+class Greeting(NamedTuple):
+    """The greeting of a contract, and how an answer becomes a manifest."""
+
+    greeting: Mapping[str, Any]
+    manifest: Callable[[Mapping[str, Any], list[str]], str]
+    """(its answer, its command) → the text."""
+    parse: Callable[[str, Path, Mapping[str, str]], tuple[PluginSpec | None, list[Problem]]]
+
+
+class GreetingFailed(PlugbayError):
+    """The program did not answer the greeting properly."""
+
+
+def spec_from_greeting(contract: str, command: tuple[str, ...], folder: Path) -> PluginSpec:
+    """Start the command, greet it, and build its spec from the answer; blocks, in an event loop of its own."""
+    if contract == MCP:  # the run greets it and reads its exports
+        return PluginSpec(NAME, "0", MCP, folder, command)
+    way = GREETINGS.get(contract)
+    if way is None:
+        raise GreetingFailed(
+            f"a plugin of {contract} is known by its manifest alone; name its folder: plugbay conform PATH -- COMMAND"
+        )
+    answer = run_in_own_loop(_ask(PluginSpec(NAME, "0", contract, folder, command), way))
+    try:
+        spec, problems = way.parse(way.manifest(answer, list(command)), folder, {})
+    except (AttributeError, KeyError, TypeError) as error:
+        spec, problems = None, [Problem("invalid_value", "", f"no manifest can be made of it ({error!r})")]
+    if spec is None:
+        said, words = excerpt(json.dumps(answer).encode()), "; ".join(map(str, problems))
+        raise GreetingFailed(f"{command[0]} answered the greeting of {contract} with {said}: {words}")
+    return spec
+
+
+async def _ask(program: PluginSpec, way: Greeting) -> Mapping[str, Any]:
+    """The first message of the program."""
+    spoken, spawner = dialect(program.contract), Spawner()
+    assert spoken is not None
+    try:
+        child = await spawner.spawn(build_launch(program), program.timeouts.launch)
+        subject = Subject(child, spoken.framing())
+        try:
+            subject.send(subject.framing.marked(encode(way.greeting)))
+            frame = await subject.next_frame(ANSWER_SECONDS)
+        finally:
+            await subject.close()
+            await child.wait(program.timeouts.kill)
+        return _message(frame, program, subject)
+    except LaunchFailed as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        raise GreetingFailed(f"{program.command[0]} cannot be started: {error.message}{hint}") from None
+    finally:
+        await spawner.close()
+
+
+def _message(frame: object, program: PluginSpec, subject: Subject) -> Mapping[str, Any]:
+    if isinstance(frame, Frame) and not frame.problem:
+        message: Mapping[str, Any] = frame.value
+        return message
+    if isinstance(frame, Frame):
+        words = f"wrote something that is {frame.problem}"
+    else:
+        words = "left without a word" if isinstance(frame, Ended) else f"said nothing within {ANSWER_SECONDS:g} s"
+    last = next(iter(subject.child.stderr.tail(1)), "")
+    stderr = f"; its last word on stderr: {last}" if last else ""
+    raise GreetingFailed(f"{program.command[0]} {words} when it was greeted as {program.contract} does{stderr}")
+
+
+def _rune(answer: Mapping[str, Any], command: list[str]) -> str:
+    said = answer["manifest"]
+    manifest = {
+        "plugin_id": said["plugin_id"],
+        "plugin_version": said["plugin_version"],
+        "protocol_version": PROTOCOL,
+        "capabilities": said.get("capabilities") or [],
+        "process": {"command": command[0], "args": command[1:]},
+        "tools": [{"name": name} for name in said["exposed_tools"]],
+    }
+    return json.dumps(manifest)
+
+
+def _nexo(answer: Mapping[str, Any], command: list[str]) -> str:
+    said = at(answer, "result.manifest.plugin")
+    tools = [tool["name"] for tool in answer["result"].get("tools") or ()]
+    plugin = {
+        "id": said["id"],
+        "version": said.get("version", "0.0.0"),
+        "name": said.get("name", said["id"]),
+        "description": said.get("description") or "without a manifest",
+        "min_nexo_version": said.get("min_nexo_version", ">=0.1.0"),
+        "entrypoint": {"command": command[0], "args": command[1:]},
+        "extends": {"tools": tools},
+    }
+    return "[plugin]\n" + "".join(f"{key} = {manifests.toml(value)}\n" for key, value in plugin.items())
+
+
+def _kaged(answer: Mapping[str, Any], command: list[str]) -> str:
+    said = answer["result"]
+    own = f"{said['name']}."
+    names = said.get("methods") or []
+    tools = [name.removeprefix(own) for name in names if name.startswith(own) and "." not in name.removeprefix(own)]
+    manifest = {
+        "name": said["name"],
+        "version": said["version"],
+        "kaged_api": API_VERSION,
+        "description": "without a manifest",
+        "command": command,
+        "capabilities": said.get("capabilities_used") or [],
+        "notifications": said.get("notifications") or [],
+        "methods": [name for name in names if name.removeprefix(own) not in tools],
+        "tools": [{"name": name, "description": name, "parameters_schema": {"type": "object"}} for name in tools],
+    }
+    return json.dumps(manifest)
+
+
+GREETINGS = {
+    "rune": Greeting({"type": "handshake", "protocol_version": PROTOCOL}, _rune, rune_manifest.parse),
+    "nexo": Greeting(
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"nexo_version": NEXO_VERSION}},
+        _nexo,
+        nexo_manifest.parse,
+    ),
+    "kaged": Greeting(
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "daemon_version": "0.1.0",
+                "api_version": API_VERSION,
+                "plugin_name": NAME,
+                "storage_available": True,
+                "projects": ["conformance"],
+            },
+        },
+        _kaged,
+        kaged_manifest.parse,
+    ),
+}
