@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from plugbay.host.config.broker import BrokerConfig, is_own, topic_problem
+from plugbay.host.config.sections import BrokerConfig, is_own, topic_problem
 from plugbay.host.events.bus import Bus, BusEvent, Subscription
 from plugbay.host.events.subjects import matches
 from plugbay.host.inbound.handler import MAX_EVENT

@@ -16,9 +16,9 @@ import msgspec
 
 from plugbay.host.authorization import policy
 from plugbay.host.authorization.policy import Decision
-from plugbay.host.config import settings, settings_files
+from plugbay.host.config import settings
 from plugbay.host.config.config import Config
-from plugbay.host.config.sandbox import PluginSandbox
+from plugbay.host.config.sections import PluginSandbox
 from plugbay.host.confinement import notes
 from plugbay.host.confinement.policy import Confinement, Operator, Places, confine, make_covered, make_own, own_folder
 from plugbay.host.confinement.protection import Protection
@@ -227,12 +227,12 @@ class Bindings:
 
     def config_of(self, spec: PluginSpec) -> dict[str, Any]:
         """Defaults, then plugbay.toml, then what was set by command; raises `ConfigInvalid`."""
-        saved = {} if self._state_dir is None else settings_files.load_config(self._state_dir, spec.id)
+        saved = {} if self._state_dir is None else settings.load_config(self._state_dir, spec.id)
         return {**settings.defaults(settings_of(spec)), **self._config.plugin(spec.id).config, **saved}
 
     def secrets_of(self, spec: PluginSpec) -> dict[str, Any]:
         """Raises `ConfigInvalid`, also when anybody else could read them."""
-        return {} if self._state_dir is None else settings_files.load_secrets(self._state_dir, spec.id)
+        return {} if self._state_dir is None else settings.load_secrets(self._state_dir, spec.id)
 
 
 def log_folder(config: Config) -> Path | None:

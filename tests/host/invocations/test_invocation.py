@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from plugbay import Host
-from plugbay.host.config import settings_files
+from plugbay.host.config import settings
 from plugbay.host.invocations.context import ExportBinding, Policy
 from plugbay.host.invocations.invocation import EARLY, USER, is_over
 from plugbay.host.invocations.means import Gateway
@@ -394,7 +394,7 @@ def test_secrets_and_config_come_over_the_pipe_and_no_other_way(run: Run, tmp_pa
     schema = {"type": "object", "required": ["base_url"], "properties": {"base_url": {"type": "string"}}}
     exports = [export(permissions=EVERYTHING, config_schema="schemas/config.json")]
     root = write_vai_plugin(tmp_path, body, exports, schemas={"config": schema})
-    settings_files.save_secrets(tmp_path / "state", "acme/p", {"key": SECRET})
+    settings.save_secrets(tmp_path / "state", "acme/p", {"key": SECRET})
 
     async def main(host: Host) -> None:
         said = (await host.call("t", {}))["structured_output"]

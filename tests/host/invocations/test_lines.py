@@ -6,7 +6,7 @@ import asyncio
 
 from plugbay.host.invocations import lines as module
 from plugbay.host.invocations.lines import Lines
-from plugbay.host.turns import Turns
+from plugbay.host.limits import Turns
 from plugbay.model.errors import Code, Failure
 from tests.support.loops import Run
 from tests.support.patience import until

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 
 from plugbay import Host
-from plugbay.host.config import settings_files
-from plugbay.host.recording.redaction import HIDDEN, PASSING, Discretion
+from plugbay.host.config import settings
+from plugbay.host.recording.redaction import HIDDEN, PASSING, Discretion, forms
 from plugbay.model.errors import Code, Failure
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
@@ -117,7 +119,7 @@ def test_a_plugin_that_prints_its_key_does_not_make_the_host_repeat_it(
 ) -> None:
     schema = {"type": "object", "properties": {"key": {"type": "string"}}}
     root = write_kaged_plugin(tmp_path, body=LEAKS, system_config_schema=schema)
-    settings_files.save_secrets(tmp_path / "state", "p", {"key": KEY})
+    settings.save_secrets(tmp_path / "state", "p", {"key": KEY})
     heard: list[Any] = []
 
     async def main() -> None:
@@ -139,3 +141,50 @@ def test_a_plugin_that_prints_its_key_does_not_make_the_host_repeat_it(
         run(main)
     assert HIDDEN in str(heard) and HIDDEN in caplog.text
     assert KEY not in str(heard) + caplog.text + json.dumps([str(item) for item in heard])
+
+
+SECRET = "s3cr3t/+ü key"
+BYTES = SECRET.encode()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        SECRET,
+        base64.b64encode(BYTES).decode(),
+        base64.urlsafe_b64encode(BYTES).decode().rstrip("="),
+        base64.b64encode(b"user:" + BYTES).decode(),
+        base64.b64encode(b"u:" + BYTES + b":tail").decode(),
+        base64.b64encode(b"me:" + BYTES).decode(),
+        quote(SECRET),
+        quote(SECRET, safe="").lower(),
+        quote_plus(SECRET),
+        urlencode({"q": SECRET}),
+        json.dumps({"key": SECRET}),
+        json.dumps({"key": SECRET}).replace("/", "\\/"),
+        json.dumps({"key": SECRET}).replace("\\u00fc", "\\u00FC"),
+        BYTES.hex(),
+        BYTES.hex().upper(),
+        repr(ValueError(BYTES)),
+        repr({"key": SECRET}),
+    ],
+)
+def test_every_usual_form_holds_one_of_the_forms(said: str) -> None:
+    assert any(form in said for form in forms(SECRET))
+
+
+@pytest.mark.parametrize("secret", ["abcdef", "abcdefg", "abcdefgh"])
+@pytest.mark.parametrize("before", [b"", b"a", b"ab", b"abc"])
+def test_at_the_end_of_what_is_encoded_nothing_of_it_is_left_over(secret: str, before: bytes) -> None:
+    said = base64.b64encode(before + secret.encode()).decode()
+    longest = max((form for form in forms(secret) if form in said), key=len)
+    assert said.endswith(longest)
+
+
+def test_what_is_something_else_is_left_alone() -> None:
+    others = ("s3cr3t", base64.b64encode(b"another thing").decode(), quote("ü/ü"), "s3cr3t/+u key")
+    assert not any(form in other for form in forms(SECRET) for other in others)
+
+
+def test_the_shortest_secret_that_is_looked_for_has_no_form_that_is_part_of_every_text() -> None:
+    assert min(map(len, forms("abcdef"))) >= 6

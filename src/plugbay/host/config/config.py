@@ -67,11 +67,16 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 from plugbay.contracts.document import parse_toml
 from plugbay.contracts.validation import validate
 from plugbay.host.authorization.policy import Decision
-from plugbay.host.config.broker import BrokerConfig
-from plugbay.host.config.llm import ProviderConfig
-from plugbay.host.config.retention import RetentionConfig
-from plugbay.host.config.sandbox import PluginSandbox, ProcessLimits, SandboxConfig
-from plugbay.host.config.servers import ServerConfig, names_problem
+from plugbay.host.config.sections import (
+    BrokerConfig,
+    PluginSandbox,
+    ProcessLimits,
+    ProviderConfig,
+    RetentionConfig,
+    SandboxConfig,
+    ServerConfig,
+    names_problem,
+)
 from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.model.addresses import pair_problem
 from plugbay.model.errors import ConfigInvalid, PlugbayError, Problem

@@ -14,7 +14,7 @@ from pathlib import Path
 from plugbay.contracts.mcp.manifest import parse_servers
 from plugbay.contracts.registry import CONTRACTS
 from plugbay.host.config.config import FILE_NAME, Config
-from plugbay.host.config.servers import ServerConfig
+from plugbay.host.config.sections import ServerConfig
 from plugbay.host.discovery.folders import Found, inspect, judged
 from plugbay.model.errors import Problem
 

@@ -12,16 +12,17 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from plugbay.host.authorization import gates, policy
+import msgspec
+
+from plugbay.host.authorization import policy
+from plugbay.host.authorization.policy import covers_topic, refused
 from plugbay.host.events.bus import Bus, BusEvent, Subscription
-from plugbay.host.events.snapshots import Snapshots
+from plugbay.host.events.snapshots import UI_STATE, Snapshot, Snapshots, SnapshotSubscription, topic_problem
 from plugbay.host.events.subjects import matches, subject_problem
-from plugbay.host.inbound.log_lines import LogDesk
 from plugbay.host.inbound.questions import Question, Questions, answer
-from plugbay.host.inbound.snapshots import SnapshotDesk
-from plugbay.host.journal import Journal
+from plugbay.host.journal import LEVELS, OWN_LINE, Journal
 from plugbay.host.rate import Bucket
 from plugbay.host.recording.redaction import Discretion
 from plugbay.host.services.actions import Actions
@@ -58,7 +59,10 @@ from plugbay.model.operations import (
     WriteLog,
 )
 from plugbay.model.protected import Protected
-from plugbay.model.spec import PluginSpec
+from plugbay.model.spec import Access, PluginSpec
+from plugbay.model.topics import HOST_ONLY
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.strict_json import Unencodable
 
 if TYPE_CHECKING:
     from plugbay.model.operations import Operation
@@ -293,7 +297,7 @@ class Reception:
         return self._unread() or self._snapshots.get(op.topic)
 
     async def _invoke(self, op: InvokeAction) -> bytes:
-        actions, may_spawn = self._services.actions, gates.may_spawn(self._access)
+        actions, may_spawn = self._services.actions, policy.may_spawn(self._access)
         return await actions.invoke(self._spec.id, op.action, op.data, op.timeout_ms, may_spawn=may_spawn)
 
     async def _fetch(self, op: FetchUrl) -> Any:
@@ -305,7 +309,7 @@ class Reception:
         look = files.read if isinstance(op, ReadFile) else files.entries
         try:
             async with self._reading:
-                return self._unread() or await look(op.path, gates.read_roots(self._access), self._protected)
+                return self._unread() or await look(op.path, policy.read_roots(self._access), self._protected)
         except Outside as error:
             return self._outside(op.path, error)
 
@@ -316,11 +320,11 @@ class Reception:
         return Failure(Code.OVERLOADED, "the plugin has not read the answers it was given yet", retryable=True)
 
     def _outside(self, path: str, error: Outside) -> Failure:
-        missing = gates.closing(self._spec.access, path, os.path.expanduser("~"))
+        missing = policy.closing(self._spec.access, path, os.path.expanduser("~"))
         if error.entry is not None:
             where = f"{path} is" if error.entry.path == path else f"{path} lies in"
-            return gates.refused(missing, f"{where} {error.entry.what}, which no grant opens")
-        return gates.refused(missing, f"{path} is outside of what is granted to {self._spec.id}")
+            return policy.refused(missing, f"{where} {error.entry.what}, which no grant opens")
+        return policy.refused(missing, f"{path} is outside of what is granted to {self._spec.id}")
 
     async def _stored(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:
         kind = "storage_write" if isinstance(op, SetStored | DeleteStored) else "storage_read"
@@ -393,3 +397,139 @@ class Reception:
 
     def _note(self, kind: str, text: str, times: int = 1, *, level: str = "warn") -> None:
         self._services.journal.note(self._spec.id, kind, self._discretion.text(text), times, level=level)
+
+
+LINES_PER_SECOND = 200.0
+LINE_BURST = 1000.0
+"""Lines of one process; what comes faster is counted and dropped."""
+
+_CODEC = MsgspecCodec()
+
+
+class Write(Protocol):
+    """Keeps one line."""
+
+    def __call__(self, kind: str, text: str, *, level: str) -> object: ...
+
+
+class LogDesk:
+    """The log as one process sees it."""
+
+    def __init__(self, level: str, write: Write, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lowest = LEVELS.index(level)
+        self._write = write
+        self._clock = clock
+        self._bucket = Bucket(LINES_PER_SECOND, LINE_BURST)
+
+    def write(self, op: WriteLog) -> None:
+        """Keep a line, unless its level is too low or there are too many. A level nobody knows is `info`."""
+        level = op.level if op.level in LEVELS else "info"
+        if LEVELS.index(level) < self._lowest:
+            return
+        if not self._bucket.take(self._clock()):
+            self._write("log_dropped", f"more than {LINES_PER_SECOND:g} lines a second", level="warn")
+            return
+        self._write(f"{OWN_LINE}{level}", op.message + _shown(op.fields), level=level)
+
+
+def _shown(fields: Any) -> str:
+    """What a line says beside its text, as JSON; nothing when it is nothing."""
+    if fields is None or fields == {} or fields == []:
+        return ""
+    try:
+        raw = fields if isinstance(fields, msgspec.Raw) else _CODEC.dump(fields)
+    except Unencodable:
+        return ""
+    return " " + bytes(raw).decode("utf-8", "backslashreplace")
+
+
+CAPABILITY = "event_bus"
+"""What has to be granted, whichever topic it is about."""
+
+MAX_SUBSCRIPTIONS = 256
+"""Topics one process can ask to hear of."""
+
+Deliver = Callable[[str, bytes], object]
+"""Sends a topic and its data to the process."""
+
+
+class SnapshotDesk:
+    """One process's share of the snapshots. Refusals are values, except from `publish`, whose caller drops them."""
+
+    def __init__(self, spec: PluginSpec, access: tuple[Access, ...], snapshots: Snapshots) -> None:
+        self._spec = spec
+        self._access = access
+        self._snapshots = snapshots
+        self._own = f"{UI_STATE}/{spec.id}"
+        self._subscription: SnapshotSubscription | None = None
+
+    def open(self, deliver: Deliver) -> None:
+        """The process is there, and may ask to hear of topics before its greeting is over."""
+
+        def tell(topic: str, snapshot: Snapshot) -> None:
+            deliver(topic, snapshot.data)
+
+        self._subscription = self._snapshots.listen((), tell, name=self._spec.id)
+
+    def arm(self) -> list[str]:
+        """Its greeting is over: it hears of the topics of its manifest. Those that were not granted are returned."""
+        ungranted = [topic for topic in self._spec.snapshots if not covers_topic(self._access, topic)]
+        if self._subscription is not None:
+            for topic in set(self._spec.snapshots).difference(ungranted):
+                self._subscription.add(self._place(topic))
+        return ungranted
+
+    def close(self) -> None:
+        """The process goes, and with it what it asked for and what it said of its screens. May be called twice."""
+        if self._subscription is not None:
+            self._subscription.cancel()
+            self._subscription = None
+            self._snapshots.erase(self._own)
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether it waits for publishes, so that it is not idle although nobody asks it anything."""
+        heard = set() if self._subscription is None else self._subscription.topics
+        return bool(heard - {self._place(topic) for topic in self._spec.latest_state})
+
+    def get(self, topic: str) -> dict[str, Any] | Failure:
+        """What is kept under the topic."""
+        refusal = self._closed_to(topic)
+        if refusal is not None:
+            return refusal
+        found = self._snapshots.get(self._place(topic))
+        return {"data": None, "version": 0} if found is None else {"data": found.data, "version": found.version}
+
+    def subscribe(self, topic: str) -> Failure | None:
+        """Hear of the topic, from the next publish on."""
+        problem = topic_problem(topic)
+        refusal = self._closed_to(topic) if problem is None else Failure(Code.INVALID_INPUT, problem)
+        if refusal is not None:
+            return refusal
+        if self._subscription is None:
+            return Failure(Code.CANCELLED, "the plugin is about to leave and hears of nothing more")
+        if len(self._subscription.topics | {topic}) > MAX_SUBSCRIPTIONS:
+            return Failure(Code.OVERLOADED, f"it hears of {MAX_SUBSCRIPTIONS} topics already")
+        self._subscription.add(self._place(topic))
+        return None
+
+    def publish(self, topic: str, data: bytes) -> None:
+        """Keep and tell; raises `CallFailed` when that is refused."""
+        refusal = self._closed_to(topic)
+        place = self._place(topic)
+        if refusal is None and topic.startswith(HOST_ONLY):
+            refusal = refused(CAPABILITY, f"only the host publishes under {topic}")
+        if refusal is None and place.startswith(f"{UI_STATE}/") and (place != self._own or self._subscription is None):
+            refusal = refused(CAPABILITY, f"{topic} belongs to another plugin, or to a process that is gone")
+        if refusal is not None:
+            raise CallFailed(refusal)
+        self._snapshots.publish(place, data, publisher=self._spec.id)
+
+    def _place(self, topic: str) -> str:
+        """Where a topic is kept: each plugin has a place of its own for what it says of its screens."""
+        return self._own if topic == UI_STATE else topic
+
+    def _closed_to(self, topic: str) -> Failure | None:
+        if covers_topic(self._access, topic):
+            return None
+        return refused(CAPABILITY, f"{CAPABILITY} is not granted to {self._spec.id} for the topic {topic[:100]!r}")

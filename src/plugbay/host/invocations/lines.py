@@ -5,7 +5,7 @@ A line is there for as long as anybody is in it or at work; one that is free for
 
 from __future__ import annotations
 
-from plugbay.host.turns import Turns
+from plugbay.host.limits import Turns
 from plugbay.model.errors import Code, Failure
 
 MAX_FREE = 1_024

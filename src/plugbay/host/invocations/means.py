@@ -15,10 +15,10 @@ from plugbay.host.invocations.context import ExportBinding
 from plugbay.host.invocations.kinds import Kit
 from plugbay.host.invocations.lines import Lines
 from plugbay.host.journal import Journal
+from plugbay.host.limits import Turns
 from plugbay.host.ports import InvocationLog, TokenIssuer
 from plugbay.host.recording.redaction import SHORTEST
 from plugbay.host.supervision.instance import Deadline
-from plugbay.host.turns import Turns
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import Export
 

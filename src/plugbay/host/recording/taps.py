@@ -7,23 +7,28 @@ for each of its processes. How bytes become frames is `wiretap`'s, how they wait
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
-from plugbay.host.recording.frames import Redactor
+from plugbay.contracts.base import Role
+from plugbay.host.recording.frame_redaction import Redactor
 from plugbay.host.recording.recordings import Recorder, record_file, record_in
 from plugbay.host.recording.redaction import Discretion
-from plugbay.host.recording.tap_stream import TapStream
-from plugbay.host.recording.wiretap import Wiretap
+from plugbay.link.framings import Piece, framing_of
 from plugbay.link.link import Link
-from plugbay.link.recording import EXIT, JOINED, SPAWN, Frame, Happening, Item
+from plugbay.link.recording import EXIT, JOINED, SPAWN, Frame, Happening, Item, StderrLine
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 from plugbay.model.spec import PluginSpec
+from plugbay.model.text import printable
 from plugbay.process.child import Child
 from plugbay.process.status import ExitStatus
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.strict_json import Malformed
 
 Note = Callable[[str, str, str], None]
 """(plugin, kind, text): for the journal."""
@@ -167,3 +172,162 @@ class Taps:
     def _tell(self, plugin_id: str, item: Item) -> None:
         for listener in self._listeners.get(plugin_id, ()):
             listener.take(item.shortened(listener.largest) if isinstance(item, Frame) else item)
+
+
+SHOWN_BYTES = 64 << 10
+"""A longer frame is shown by its beginning, its length and its digest: pictures and files are not read on a screen."""
+
+WAITING_ITEMS = 1024
+WAITING_BYTES = 4 << 20
+"""What waits to be taken: some screens full, and at least sixty of the longest frames."""
+
+LINE_WEIGHT = 256
+"""Bytes that everything but a frame counts as."""
+
+
+class TapStream:
+    """Iterate over it on the host's own loop, and close it: `with host.tap("weather") as frames:`."""
+
+    largest = SHOWN_BYTES
+
+    def __init__(
+        self, left: Callable[[TapStream], None], items: int = WAITING_ITEMS, most: int = WAITING_BYTES
+    ) -> None:
+        """`left`: told when nobody wants more; `items` and `most` bytes may wait."""
+        self.dropped = 0
+        """Items that were lost because nobody took them in time."""
+        self._left = left
+        self._items = items
+        self._most = most
+        self._waiting: deque[Item] = deque()
+        self._weight = 0
+        self._over = False
+        self._changed = asyncio.Event()
+
+    def take(self, item: Item) -> None:
+        self._waiting.append(item)
+        self._weight += _weight(item)
+        while len(self._waiting) > self._items or self._weight > self._most:
+            self._weight -= _weight(self._waiting.popleft())
+            self.dropped += 1
+        self._changed.set()
+
+    def close(self) -> None:
+        """Nothing more comes; what waits can still be taken. May be called twice."""
+        if not self._over:
+            self._over = True
+            self._left(self)
+            self._changed.set()
+
+    def rest(self) -> list[Item]:
+        """Take everything that waits, without waiting for more."""
+        items, self._weight = list(self._waiting), 0
+        self._waiting.clear()
+        return items
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> AsyncIterator[Item]:
+        return self
+
+    async def __anext__(self) -> Item:
+        while not self._waiting:
+            if self._over:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        item = self._waiting.popleft()
+        self._weight -= _weight(item)
+        return item
+
+
+def _weight(item: Item) -> int:
+    return LINE_WEIGHT + (item.size if isinstance(item, Frame) and not item.cut else 0)
+
+
+class Wiretap:
+    """Taps one link from now on: a `link.tap.Tap`, and what its process writes to stderr."""
+
+    __slots__ = tuple("_backlog _clock _codec _emit _framings _in_step _link _loop _redactor _scheduled".split())
+
+    def __init__(
+        self,
+        contract: str,
+        link: int,
+        redactor: Redactor,
+        clock: Callable[[], float],
+        emit: Callable[[Item], None],
+    ) -> None:
+        """`link`: the number of the conversation."""
+        self._link = link
+        self._redactor = redactor
+        self._clock = clock
+        self._emit = emit
+        self._codec = MsgspecCodec()
+        self._loop = asyncio.get_running_loop()
+        self._framings = {role: framing_of(contract, role) for role in (Role.HOST, Role.PLUGIN)}
+        self._backlog: list[tuple[float, str, bytes]] = []
+        self._scheduled = False
+        self._in_step = False
+        """Whether what is read begins where a message begins; a link may be tapped in the middle of one."""
+
+    def attach(self, link: Link, child: Child) -> None:
+        link.tap(self)
+        child.stderr.clean = self.line
+
+    # Where the bytes pass.
+
+    def sent(self, data: bytes) -> None:
+        self._keep(Role.HOST, data)
+
+    def received(self, data: bytes, pending: int) -> None:
+        self._in_step = self._in_step or not pending
+        if self._in_step:
+            self._keep(Role.PLUGIN, data)
+
+    def _keep(self, direction: str, data: bytes) -> None:
+        self._backlog.append((self._clock(), direction, data))
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.flush)
+
+    # A moment later.
+
+    def flush(self) -> None:
+        """Cut, redact and pass on what was kept."""
+        self._scheduled = False
+        backlog, self._backlog = self._backlog, []
+        for t, direction, data in backlog:
+            for piece in self._framings[direction].feed(data):
+                self._pass(t, direction, piece)
+
+    def ended(self) -> None:
+        """The process is gone: no more bytes will come."""
+        self.flush()
+        rest = self._framings[Role.PLUGIN].eof()
+        if rest is not None:
+            self._pass(self._clock(), Role.PLUGIN, rest)
+
+    def line(self, said: bytes) -> bytes:
+        """A line of stderr as it may be kept, after everything that was said before it."""
+        self.flush()
+        told = self._redactor.line(said)
+        self._emit(StderrLine(self._clock(), self._link, printable(told)))
+        return told
+
+    def _pass(self, t: float, direction: str, piece: Piece) -> None:
+        body, problem = piece
+        if not problem:
+            try:
+                value, redacted = self._redactor.value(self._codec.decode(body))
+            except Malformed as error:
+                problem = str(error)
+            else:
+                self._emit(Frame(t, self._link, direction, len(body), value, redacted=redacted))
+                return
+        raw = self._redactor.line(body)
+        self._emit(Frame(t, self._link, direction, len(body), None, raw, ("",) if raw != body else (), problem))

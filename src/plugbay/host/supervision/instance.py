@@ -17,17 +17,15 @@ from typing import Any
 from plugbay.contracts.registry import CONTRACTS, HostSide
 from plugbay.host.config.references import resolved
 from plugbay.host.confinement import notes
-from plugbay.host.confinement.memory_watch import MemoryWatch
 from plugbay.host.confinement.policy import Confinement, proxies, seen_inside
 from plugbay.host.confinement.scratch import Scratch
-from plugbay.host.confinement.state_watch import StateWatch
-from plugbay.host.confinement.watch import Watch
+from plugbay.host.confinement.watch import MemoryWatch, StateWatch, Watch
 from plugbay.host.disk import tree
 from plugbay.host.inbound.handler import Reception, Services
+from plugbay.host.limits import Arrivals
 from plugbay.host.ports import Trace
 from plugbay.host.recording.redaction import Discretion
 from plugbay.host.recording.taps import Taps
-from plugbay.host.supervision.arrivals import Arrivals
 from plugbay.host.supervision.protocol_cache import Eras
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.hooks import Hooks

@@ -17,11 +17,11 @@ from collections import Counter, OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from plugbay.host.limits import Turns
 from plugbay.host.ports import DEFAULT_ORG
 from plugbay.host.supervision.instance import Binding, Deadline, Runtime
 from plugbay.host.supervision.per_call import PerCallLease, PerCallSupervisor
 from plugbay.host.supervision.resident import ResidentSupervisor
-from plugbay.host.turns import Turns
 from plugbay.model.errors import Failure
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Export, PluginSpec

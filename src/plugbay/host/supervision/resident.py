@@ -13,12 +13,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from plugbay.host.journal import in_words
-from plugbay.host.supervision.health import HealthWatch, rule_of
+from plugbay.host.limits import Turns
+from plugbay.host.supervision.health import HealthWatch, IdleWatch, rule_of
 from plugbay.host.supervision.hung import Facts, Hung
-from plugbay.host.supervision.idle import IdleWatch
 from plugbay.host.supervision.instance import Binding, Deadline, Runtime, Seat, open_seat
 from plugbay.host.supervision.restart import Quarantine, next_action, remembered
-from plugbay.host.turns import Turns
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State, Trigger, step

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.recording.encodings import forms
-from plugbay.host.recording.frames import Redactor, names_a_secret, pointer
-from plugbay.host.recording.redaction import HIDDEN, SHORTEST, Discretion
+from plugbay.host.recording.frame_redaction import Redactor, names_a_secret, pointer
+from plugbay.host.recording.redaction import HIDDEN, SHORTEST, Discretion, forms
 
 KEY = "correct/horse battery+staple"
 PLAIN = Redactor(Discretion())
