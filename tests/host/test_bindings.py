@@ -129,7 +129,7 @@ def test_settings_that_do_not_fit_keep_the_plugin_from_starting(
 
 
 @requirement("kaged:secrets-never-told")
-def test_a_secret_that_does_not_fit_is_refused_without_being_told(run: Run, tmp_path: Path) -> None:
+def test_an_invalid_secret_is_refused_without_showing_it(run: Run, tmp_path: Path) -> None:
     root = write_kaged_plugin(tmp_path, body=SHOWS, **SETTINGS)
     state = tmp_path / "state"
     settings.save_secrets(state, "p", {"key": "s3"})
@@ -145,7 +145,7 @@ def test_a_secret_that_does_not_fit_is_refused_without_being_told(run: Run, tmp_
 
 
 @requirement("kaged:environment")
-def test_the_plugin_is_told_where_it_works(run: Run, tmp_path: Path) -> None:
+def test_the_plugin_gets_the_project_in_its_environment(run: Run, tmp_path: Path) -> None:
     body = 'def tool(name, params, m):\n    reply(m, {k: v for k, v in os.environ.items() if k.startswith("KAGED_")})\n'
     root = write_kaged_plugin(tmp_path, body=body)
     config = tmp_path / "plugbay.toml"
@@ -179,7 +179,7 @@ def test_settings_larger_than_a_greeting_are_refused(tmp_path: Path) -> None:
 
 
 @requirement("kaged:config-secrets-apart")
-def test_a_secret_in_the_config_keeps_the_plugin_from_starting_and_is_told_to_nobody(tmp_path: Path) -> None:
+def test_a_secret_in_the_config_keeps_the_plugin_from_starting_and_is_not_shown(tmp_path: Path) -> None:
     spec = inspect(write_kaged_plugin(tmp_path, **{**SETTINGS, "config_schema": {"type": "object"}})).spec
     assert spec is not None
     binding = bindings('[plugins.p]\nconfig = { key = "open sesame" }\n').bind(spec)

@@ -1,7 +1,7 @@
 """`plugbay config show|set|secret`: the settings of one plugin, checked as a whole before they are kept.
 
 Owns the words on the command line and the page a person reads. What is allowed is `host.settings`' to say, where it is
-kept `host.settings_files`'. A secret is never an argument, never shown and never echoed.
+kept there too. A secret is never an argument, never shown and never echoed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""`Turns`: how many calls of one plugin may run at once; more wait in line, each no longer than its own deadline.
+"""How much may happen at once: concurrent calls of one plugin, and concurrent starts of all plugins of a host.
 
-Taking a turn that is free costs no await, because that is every call of a plugin that keeps up.
+Acquiring a free slot costs no await, because that is every call of a plugin that keeps up. How often something may
+happen is `rate`'s.
 """
 
 from __future__ import annotations
@@ -12,106 +13,111 @@ from collections import deque
 from plugbay.model.errors import Code, Failure
 
 
-class Turns:
-    """A fair, bounded number of turns."""
+class ConcurrencyLimit:
+    """A fair, bounded number of concurrent calls of one plugin. Further calls queue until their own deadlines."""
 
-    __slots__ = ("_line", "limit", "taken")
+    __slots__ = ("_waiters", "in_use", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.taken = 0
-        """Calls that run now."""
-        self._line: deque[asyncio.Future[None]] = deque()
+        self.in_use = 0
+        """Slots taken by running calls."""
+        self._waiters: deque[asyncio.Future[None]] = deque()
 
-    def take(self) -> bool:
-        """Take a turn if one is free and nobody waits for it."""
-        if self.taken >= self.limit or self._line:
+    def try_acquire(self) -> bool:
+        """Take a slot if one is free and no call is queued for it."""
+        if self.in_use >= self.limit or self._waiters:
             return False
-        self.taken += 1
+        self.in_use += 1
         return True
 
-    async def wait(self, seconds: float | None) -> Failure | None:
-        """Take a turn when one is free; a `Failure` when that is not in time."""
-        if self.take():
+    async def acquire(self, seconds: float | None) -> Failure | None:
+        """Take a slot as soon as one is free; return a `Failure` if none is free within `seconds`."""
+        if self.try_acquire():
             return None
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append(turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
-            await asyncio.wait({turn}, timeout=seconds)
+            await asyncio.wait({waiter}, timeout=seconds)
         except BaseException:
-            self._leave(turn)
+            self._withdraw(waiter)
             raise
-        if turn.done():
+        if waiter.done():
             return None
-        self._leave(turn)
+        self._withdraw(waiter)
         text = f"{self.limit} calls of this plugin run already, and none ended in time"
         hint = "raise concurrency in plugbay.toml, or ask less at once"
         return Failure(Code.OVERLOADED, text, detail={"hint": hint}, retryable=True)
 
-    def give(self) -> None:
-        """A call is over: whoever waits longest is next."""
-        while self._line:
-            turn = self._line.popleft()
-            if not turn.done():
-                turn.set_result(None)
+    def release(self) -> None:
+        """End a call: its slot goes to the call that has waited longest."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
-        self.taken -= 1
+        self.in_use -= 1
 
     async def drain(self) -> None:
-        """Take every turn, after whoever is in line now; nobody gets one afterwards."""
+        """Take every slot, after the calls that are queued now. Later calls never get one."""
         for _ in range(self.limit):
-            await self.wait(None)
+            await self.acquire(None)
 
-    def _leave(self, turn: asyncio.Future[None]) -> None:
-        """Out of the line; a turn that was given in the same moment goes on to the next."""
-        if turn.done() and not turn.cancelled():
-            self.give()
-        elif turn in self._line:
-            self._line.remove(turn)
-
-
-AT_LEAST = 4
-"""However few processors there are: a program also waits for its files."""
-
-PER_CORE = 2
-
-LONGEST = 2.0
-"""Seconds that a place is taken: a program that hangs must not keep the others from starting."""
+    def _withdraw(self, waiter: asyncio.Future[None]) -> None:
+        """Leave the queue; a slot that was granted at the same moment goes on to the next call."""
+        if waiter.done() and not waiter.cancelled():
+            self.release()
+        elif waiter in self._waiters:
+            self._waiters.remove(waiter)
 
 
-def usual_places() -> int:
-    """For the processors that this process may use."""
+MIN_STARTS = 4
+"""Concurrent starts on a machine with few processors: a starting program also waits for the disk."""
+
+STARTS_PER_CORE = 2
+
+MAX_START_SECONDS = 2.0
+"""How long one start holds its slot: a program that hangs must not keep others from starting."""
+
+
+def default_start_slots() -> int:
+    """The number of concurrent starts for the processors that this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(AT_LEAST, PER_CORE * cores)
+    return max(MIN_STARTS, STARTS_PER_CORE * cores)
 
 
-class Place:
-    """One of the places, taken until it is freed or was taken for long enough."""
+class StartSlot:
+    """One slot of a `StartLimit`, held until it is released or its time is over."""
 
-    __slots__ = ("_places", "_timer")
+    __slots__ = ("_slots", "_timer")
 
-    def __init__(self, places: asyncio.Semaphore, seconds: float) -> None:
-        self._places: asyncio.Semaphore | None = places
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.free)
+    def __init__(self, slots: asyncio.Semaphore, seconds: float) -> None:
+        self._slots: asyncio.Semaphore | None = slots
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.release)
 
-    def free(self) -> None:
-        """Whoever waits longest is next; only the first time counts."""
+    def release(self) -> None:
+        """Let the next start go ahead. May be called twice."""
         self._timer.cancel()
-        if self._places is not None:
-            self._places.release()
-            self._places = None
+        if self._slots is not None:
+            self._slots.release()
+            self._slots = None
 
 
-class Arrivals:
-    """The places of one host, given in the order in which they are asked for."""
+class StartLimit:
+    """Limits how many plugins of one host start at a time, from the spawn to the end of the greeting; first come, first
+    served.
 
-    __slots__ = ("_longest", "_places")
+    A starting program needs more processor time than ever afterwards. If two hundred started at once, many would miss
+    the timeout of their greeting; a few at a time, the last one is ready just as early.
+    """
 
-    def __init__(self, places: int | None = None, longest: float = LONGEST) -> None:
-        self._places = asyncio.Semaphore(usual_places() if places is None else places)
-        self._longest = longest
+    __slots__ = ("_seconds", "_slots")
 
-    async def place(self) -> Place:
-        """Wait for one."""
-        await self._places.acquire()
-        return Place(self._places, self._longest)
+    def __init__(self, slots: int | None = None, seconds: float = MAX_START_SECONDS) -> None:
+        self._slots = asyncio.Semaphore(default_start_slots() if slots is None else slots)
+        self._seconds = seconds
+
+    async def acquire(self) -> StartSlot:
+        """Wait for a free slot."""
+        await self._slots.acquire()
+        return StartSlot(self._slots, self._seconds)

@@ -14,12 +14,12 @@ from plugbay.host.authorization.policy import (
     access,
     admit,
     authorize,
-    closing,
+    capability_for_path,
     covers_topic,
     effective,
     may_spawn,
     read_roots,
-    refused,
+    refuse_capability,
 )
 from plugbay.model.errors import Code, Origin
 from plugbay.model.spec import Access, Export, PluginSpec
@@ -85,7 +85,7 @@ def test_what_a_plugin_does_without_is_not_asked_for_and_needs_no_grant() -> Non
     assert effective(plugin, Decision(grants=frozenset())) == ("net:[]",)
 
 
-def test_a_pending_plugin_is_told_how_it_could_be_granted() -> None:
+def test_a_pending_plugin_fails_with_a_hint_how_to_grant() -> None:
     failure = authorize(spec("a", "b"), TOOL, Decision())
     assert failure is not None
     assert failure.detail["hint"].startswith("grant it for this run with --grant a --grant b")
@@ -131,7 +131,7 @@ def test_a_grant_covers_the_narrower_requests_of_its_name_and_never_a_wider_one(
 
 
 @requirement("mcp:host-approval")
-def test_what_nobody_approved_may_not_run_unless_everything_is_granted_for_this_run() -> None:
+def test_unapproved_exports_do_not_run_unless_everything_is_granted_for_this_run() -> None:
     refusal = admit(spec(), Decision(approved=False))
     assert refusal is not None
     assert (refusal.code, refusal.origin) == (Code.CAPABILITY_NOT_ALLOWED, Origin.POLICY)
@@ -182,10 +182,10 @@ def test_a_path_that_is_closed_names_what_would_open_it(path: str, capability: s
         Access("read_path", "~/.claude/projects", capability="read_claude_logs"),
         Access("read_path", "/notes", capability="read_paths=/notes"),
     ]
-    assert closing(requested, path, "/home/u") == capability
+    assert capability_for_path(requested, path, "/home/u") == capability
 
 
 def test_a_refusal_is_a_matter_of_policy_and_names_its_capability() -> None:
-    failure = refused("event_bus", "no")
+    failure = refuse_capability("event_bus", "no")
     assert (failure.code, failure.origin, failure.message) == (Code.CAPABILITY_NOT_ALLOWED, Origin.POLICY, "no")
     assert failure.detail == {"capability": "event_bus"}

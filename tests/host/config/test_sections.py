@@ -1,4 +1,4 @@
-"""What plugbay.toml may say about confinement: every mistake has its line, and nothing is opened by a typo."""
+"""Sections of plugbay.toml: every mistake is reported with its line, and a typo allows nothing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from plugbay.host.config.sections import (
     SandboxConfig,
     ServerConfig,
     days,
-    door,
     is_own,
     names_problem,
+    parse_door,
     pattern_problem,
     size,
     topic_problem,
@@ -87,7 +87,7 @@ def test_without_a_word_nothing_is_required_opened_or_changed() -> None:
         ("[plugins.p.sandbox]\noff = true", 2, "string"),
         ('[plugins.p.sandbox]\noff = "ours"\nread = ["/x"]', 1, "no use for read"),
         ("[plugins.p.sandbox]\non = false", 2, "True"),
-        ("[plugins.p.sandbox]", 1, "an empty section confines nobody"),
+        ("[plugins.p.sandbox]", 1, "an empty section has no effect"),
         ('[plugins.p.sandbox]\nreads = ["/x"]', 2, "did you mean 'read'?"),
         ('[plugins.p.sandbox]\nread = ["/x/../y"]', 2, "must not contain '..'"),
         ('[plugins.p.sandbox]\nwrite = [""]', 2, "is no path"),
@@ -112,7 +112,7 @@ def test_without_a_word_nothing_is_required_opened_or_changed() -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said_with_its_line(text: str, line: int, words: str) -> None:
+def test_a_problem_is_reported_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         parse(text)
     (problem,) = caught.value.problems
@@ -149,7 +149,7 @@ def test_the_words_for_the_network(entry: str, network: Network) -> None:
 @pytest.mark.parametrize("text", ["", "a", "a:", ":1", "a:0", "a:65536", "a:x", "::1:80", "[::1]", "127.1:80", "a b:1"])
 def test_what_is_no_host_and_port_opens_nothing(text: str) -> None:
     with pytest.raises(ValueError, match="a host and a port"):
-        door(text)
+        parse_door(text)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_server_is_a_command_with_what_belongs_to_it(tmp_path: Path) -> None:
     loaded = load(file)
     server = loaded.mcp["x"]
     assert (server.command, server.env, server.cwd) == (["run", "-v"], {"A": "b"}, str(tmp_path / "sub"))
-    assert (loaded.eras, loaded.folder) == ({"x": "modern"}, tmp_path)
+    assert (loaded.declared_eras, loaded.folder) == ({"x": "modern"}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_each_kind_has_its_own_time_and_what_is_not_named_keeps_its_own() -> Non
     }
 
 
-def test_what_is_kept_where_nothing_is_said_is_what_the_docs_say() -> None:
+def test_the_default_retention_is_the_documented_one() -> None:
     assert RetentionConfig() == parse("").retention
     in_days = {kind: kept and kept / days(1) for kind, kept in RetentionConfig().model_dump().items()}
     assert in_days == {
@@ -242,7 +242,7 @@ def test_what_is_no_time_is_refused_with_an_example(value: str) -> None:
         parse(f"[retention]\ncalls = {value}")
 
 
-def test_a_kind_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ConfigInvalid, match="invocations"):
         parse('[retention]\ninvocation = "30 days"')
 
@@ -303,7 +303,7 @@ def test_files_are_beside_the_file_that_names_them(tmp_path: Path) -> None:
         (f'{URL}\nca_file = "ca.pem"', "for servers at tls://"),
     ],
 )
-def test_what_cannot_be_meant_is_said(text: str, words: str) -> None:
+def test_an_impossible_value_is_reported(text: str, words: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         parse(f"[broker]\n{text}")
     assert words in str(caught.value)
@@ -417,7 +417,7 @@ def test_the_key_is_read_from_the_environment_and_trimmed(run: Run) -> None:
         ({"EXAMPLE_KEY": f"{KEY}\nx"}, "EXAMPLE_KEY is not printable ASCII"),
     ],
 )
-def test_a_key_that_is_not_to_be_had_is_said_at_once_and_never_shown(environ: dict[str, str], words: str) -> None:
+def test_a_missing_key_is_reported_at_once_and_never_shown(environ: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         provider_config(api_key_env="EXAMPLE_KEY").build("example", environ)
     (problem,) = caught.value.problems

@@ -1,4 +1,4 @@
-"""Settings: what fits, what is refused and why, and that no secret is ever told."""
+"""Settings: validation, changes and files; no message shows a secret."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ SECRET = "sesame-sesame"
         ({SECRET: SECRET}, "additionalProperties", ""),
     ],
 )
-def test_a_secret_that_does_not_fit_is_named_and_not_told(secrets: dict[str, Any], rule: str, path: str) -> None:
+def test_an_invalid_secret_is_named_and_not_shown(secrets: dict[str, Any], rule: str, path: str) -> None:
     found = [problem for problem in check_secrets(SPEC, secrets) if problem.code != "required"]
     assert [(problem.code, problem.path) for problem in found] == [(rule, path)]
     assert SECRET not in str(found)
@@ -131,7 +131,7 @@ def test_a_secret_that_does_not_fit_is_named_and_not_told(secrets: dict[str, Any
 
 
 @requirement("kaged:host-secrets-untold")
-def test_a_number_that_is_secret_is_not_told_either() -> None:
+def test_a_secret_number_is_not_shown_either() -> None:
     (found,) = check_secrets(SPEC, {"key": "k" * 40, "pin": 12345})
     assert (found.code, found.path, found.message) == ("maximum", "pin", "breaks the rule maximum: 9999")
 
@@ -205,7 +205,7 @@ LINKED = SettingsSpec(
 
 
 @requirement("kaged:host-knob-schema")
-def test_the_config_is_judged_as_a_whole_with_its_defaults() -> None:
+def test_the_config_is_validated_as_a_whole_with_its_defaults() -> None:
     failure = refusal({"c": 1}, "a", "true", LINKED)
     assert (failure.code, failure.detail["rule"]) == (Code.INVALID_INPUT, "schema.not")
     assert set_knob(LINKED, {"c": 1, "b": False}, "a", "true") == {"c": 1, "b": False, "a": True}
@@ -319,7 +319,7 @@ def test_a_field_that_is_not_there_is_not_found_and_the_nearest_is_named() -> No
 
 
 @requirement("kaged:config-secrets-apart")
-def test_a_secret_in_the_config_is_refused_without_being_told() -> None:
+def test_a_secret_in_the_config_is_refused_without_showing_it() -> None:
     open_ = SettingsSpec(config_schema={"properties": {"a": {"type": "integer"}}}, secrets_schema=SPEC.secrets_schema)
     problems = check_config(open_, {"key": "open sesame", "a": "no"})
     assert [(problem.code, problem.path) for problem in problems] == [("misplaced", "key"), ("type", "a")]
@@ -329,7 +329,7 @@ def test_a_secret_in_the_config_is_refused_without_being_told() -> None:
 
 
 @requirement("kaged:config-secrets-apart")
-def test_a_setting_among_the_secrets_is_refused_without_being_told() -> None:
+def test_a_setting_among_the_secrets_is_refused_without_showing_it() -> None:
     open_ = SettingsSpec(config_schema={"properties": {"level": True}}, secrets_schema={"type": "object"})
     problems = check_secrets(open_, {"level": "open sesame", "other": "x"})
     assert [(problem.code, problem.path) for problem in problems] == [("misplaced", "level")]
@@ -343,7 +343,7 @@ def test_a_value_that_json_cannot_say_is_a_problem_of_its_field(value: Any) -> N
     assert [(problem.code, problem.path) for problem in problems] == [("not_json", "tags"), ("maximum", "level")]
 
 
-def test_a_date_is_judged_as_the_text_the_plugin_gets() -> None:
+def test_a_date_is_validated_as_the_text_the_plugin_gets() -> None:
     assert check_config(SPEC, {"title": datetime.date(2026, 1, 2)}) == []
     assert [problem.code for problem in check_config(SPEC, {"level": datetime.date(2026, 1, 2)})] == ["type"]
 
@@ -413,7 +413,7 @@ def test_config_and_secrets_do_not_mix(tmp_path: Path) -> None:
 
 @requirement("kaged:host-secrets-private")
 @pytest.mark.usefixtures("usual_umask")
-def test_secrets_are_for_nobody_elses_eyes(tmp_path: Path) -> None:
+def test_secrets_files_are_private(tmp_path: Path) -> None:
     save_secrets(tmp_path, "p", VALUE)
     save_config(tmp_path, "p", VALUE)
     assert (mode(tmp_path / "secrets"), mode(tmp_path / "secrets" / "p.json")) == (0o700, 0o600)
@@ -484,7 +484,7 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, kind: str, save: Sav
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_pipe_in_the_place_of_a_file_blocks_nobody(tmp_path: Path, kind: str, load: Load) -> None:
+def test_a_pipe_in_place_of_a_file_does_not_block(tmp_path: Path, kind: str, load: Load) -> None:
     put(tmp_path, kind, b"").unlink()
     os.mkfifo(tmp_path / kind / "p.json", 0o600)
     with pytest.raises(ConfigInvalid, match="ordinary file"):

@@ -1,4 +1,4 @@
-"""Rooms of one host, and what is left of others."""
+"""Scratch folders of one host, and the removal of those of others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from plugbay.host.confinement.scratch import Scratch
 
 async def main():
     scratch = Scratch(Path(sys.argv[1]))
-    room = await scratch.open(await scratch.lodge("acme/p"), "inv_1")
+    room = await scratch.open(await scratch.make_instance_folder("acme/p"), "inv_1")
     (room / "half").write_text("work")
     os.kill(os.getpid(), 9)
 
@@ -34,15 +34,15 @@ asyncio.run(main())
 
 
 async def a_room(scratch: Scratch, plugin: str = "acme/p") -> Path:
-    lodging = await scratch.lodge(plugin)
-    assert isinstance(lodging, Path)
-    room = await scratch.open(lodging, "inv_1")
+    scratch_folder = await scratch.make_instance_folder(plugin)
+    assert isinstance(scratch_folder, Path)
+    room = await scratch.open(scratch_folder, "inv_1")
     assert isinstance(room, Path)
     return room
 
 
 @requirement("vai:host-scratch")
-def test_a_room_is_private_empty_and_named_after_its_invocation(run: Run, tmp_path: Path) -> None:
+def test_a_scratch_folder_is_private_empty_and_named_after_its_invocation(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path)
         room = await a_room(scratch)
@@ -57,7 +57,7 @@ def test_a_room_is_private_empty_and_named_after_its_invocation(run: Run, tmp_pa
     run(main)
 
 
-def test_a_lodging_and_its_rooms_are_their_plugins_users(run: Run, tmp_path: Path) -> None:
+def test_an_instance_folder_and_its_scratch_folders_belong_to_the_plugins_user(run: Run, tmp_path: Path) -> None:
     users = {"acme/p": 2_000_000_001, "acme/q": 2_000_000_002}
 
     async def main() -> None:
@@ -73,14 +73,16 @@ def test_a_lodging_and_its_rooms_are_their_plugins_users(run: Run, tmp_path: Pat
     run(main)
 
 
-def test_a_lodging_goes_with_its_child_but_not_before_the_last_of_its_rooms(run: Run, tmp_path: Path) -> None:
+def test_an_instance_folder_goes_with_its_process_but_not_before_its_last_scratch_folder(
+    run: Run, tmp_path: Path
+) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path)
         rooms = [await a_room(scratch), await a_room(scratch)]
-        empty = await scratch.lodge("acme/p")
+        empty = await scratch.make_instance_folder("acme/p")
         assert isinstance(empty, Path)
-        for lodging in (rooms[0].parent, empty):
-            scratch.vacated(lodging)
+        for scratch_folder in (rooms[0].parent, empty):
+            scratch.release(scratch_folder)
         await until(lambda: not empty.exists())
         assert rooms[0].exists()
         for room in rooms:
@@ -91,22 +93,22 @@ def test_a_lodging_goes_with_its_child_but_not_before_the_last_of_its_rooms(run:
     run(main)
 
 
-def test_what_a_child_puts_beside_its_rooms_counts_and_goes_with_the_last_of_them(run: Run, tmp_path: Path) -> None:
+def test_other_files_in_an_instance_folder_count_and_go_with_the_last_scratch_folder(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path, quota=100_000)
         room = await a_room(scratch)
-        lodging = room.parent
-        assert await scratch.overfull(room) is None
-        (lodging / "beside").write_bytes(os.urandom(200_000))
-        assert "100,000" in str(await scratch.overfull(room))
+        scratch_folder = room.parent
+        assert await scratch.quota_problem(room) is None
+        (scratch_folder / "beside").write_bytes(os.urandom(200_000))
+        assert "100,000" in str(await scratch.quota_problem(room))
         await scratch.remove(room)
-        assert list(lodging.iterdir()) == []
+        assert list(scratch_folder.iterdir()) == []
         await scratch.close()
 
     run(main)
 
 
-def test_a_room_that_is_made_while_the_last_one_goes_stays(run: Run, tmp_path: Path) -> None:
+def test_a_scratch_folder_made_while_the_last_one_goes_stays(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path)
         room = await a_room(scratch)
@@ -123,9 +125,7 @@ def test_a_room_that_is_made_while_the_last_one_goes_stays(run: Run, tmp_path: P
 
 
 @requirement("vai:host-scratch-swept")
-def test_rooms_of_a_host_that_was_killed_are_swept_and_those_of_one_that_lives_are_not(
-    run: Run, tmp_path: Path
-) -> None:
+def test_folders_of_a_killed_host_are_swept_and_those_of_a_running_one_are_not(run: Run, tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", CRASHES, str(tmp_path)], check=False)
     assert killed.returncode == -9
     left = list((tmp_path / FOLDER).glob("*/rooms/*/inv_1/half"))
@@ -142,23 +142,23 @@ def test_rooms_of_a_host_that_was_killed_are_swept_and_those_of_one_that_lives_a
     run(main)
 
 
-def test_a_room_that_nobody_waits_for_any_more_is_not_left(run: Run, tmp_path: Path) -> None:
+def test_a_cancelled_open_leaves_no_scratch_folder(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path)
-        lodging = await scratch.lodge("acme/p")
-        assert isinstance(lodging, Path)
-        opening = asyncio.ensure_future(scratch.open(lodging, "inv_1"))
+        scratch_folder = await scratch.make_instance_folder("acme/p")
+        assert isinstance(scratch_folder, Path)
+        opening = asyncio.ensure_future(scratch.open(scratch_folder, "inv_1"))
         await asyncio.sleep(0)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-        assert list(lodging.iterdir()) == []
+        assert list(scratch_folder.iterdir()) == []
         await scratch.close()
 
     run(main)
 
 
-def test_without_a_state_directory_rooms_are_in_a_private_place(
+def test_without_a_state_directory_scratch_folders_are_in_a_private_place(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -172,7 +172,7 @@ def test_without_a_state_directory_rooms_are_in_a_private_place(
     run(main)
 
 
-def test_a_place_that_somebody_else_prepared_is_not_used(
+def test_a_folder_that_another_user_prepared_is_not_used(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -190,12 +190,12 @@ def test_a_place_that_somebody_else_prepared_is_not_used(
     run(main)
 
 
-def test_where_no_room_can_be_made_there_is_a_failure(run: Run, tmp_path: Path) -> None:
+def test_a_scratch_folder_that_cannot_be_made_is_a_failure(run: Run, tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("a file in the way")
 
     async def main() -> None:
         scratch = Scratch(tmp_path)
-        failure = await scratch.lodge("acme/p")
+        failure = await scratch.make_instance_folder("acme/p")
         assert isinstance(failure, Failure) and failure.code == Code.UNAVAILABLE
         assert await scratch.sweep() == 0 and await scratch.close()
 
@@ -203,13 +203,13 @@ def test_where_no_room_can_be_made_there_is_a_failure(run: Run, tmp_path: Path) 
 
 
 @requirement("vai:host-scratch-quota")
-def test_a_room_that_is_too_full_is_seen(run: Run, tmp_path: Path) -> None:
+def test_a_scratch_folder_over_its_quota_is_noticed(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path, quota=100_000)
         room = await a_room(scratch)
-        assert await scratch.overfull(room) is None
+        assert await scratch.quota_problem(room) is None
         (room / "data").write_bytes(os.urandom(200_000))
-        assert "100,000" in await scratch.overfilled(room)
+        assert "100,000" in await scratch.wait_over_quota(room)
         await scratch.close()
 
     run(main)

@@ -1,4 +1,4 @@
-"""Children are looked at until they end, and whoever asked hears once what was found. Real children."""
+"""Processes are checked until they end, and a problem is reported once. Real processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from plugbay import CallFailed, Host
 from plugbay.host.confinement import watch as watch_module
-from plugbay.host.confinement.watch import Watch, overfull
+from plugbay.host.confinement.watch import Watch, state_problem
 from plugbay.model.errors import Code
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch
@@ -26,7 +26,7 @@ async def waiting(spawner: Spawner) -> Child:
     return await spawner.spawn(Launch((sys.executable, "-c", "input()"), Path.cwd(), label="p"), 20)
 
 
-def test_what_is_found_is_told_once_and_nobody_looks_when_nobody_is_left(run: Run) -> None:
+def test_a_problem_is_reported_once_and_checks_end_with_the_last_process(run: Run) -> None:
     async def main() -> None:
         spawner, watch, told = Spawner(), Watch(0.01), list[str]()
         before = asyncio.all_tasks()
@@ -95,7 +95,7 @@ def loaded(root: Path, toml: str = CONFIG) -> Host:
 
 
 @pytest.mark.parametrize("how", ["large", "nameless"])
-def test_a_plugin_that_keeps_too_much_is_killed_and_told_why(run: Run, tmp_path: Path, how: str) -> None:
+def test_a_plugin_that_keeps_too_much_is_killed_with_the_reason(run: Run, tmp_path: Path, how: str) -> None:
     root = write_kaged_plugin(tmp_path / "plugins", body=KEEPS)
 
     async def main() -> None:
@@ -146,7 +146,7 @@ def test_a_larger_limit_leaves_room_for_more(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    assert overfull(1 << 30, tmp_path / "never", 1) is None
+    assert state_problem(1 << 30, tmp_path / "never", 1) is None
 
 
 USES = """
@@ -212,7 +212,7 @@ def no_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_groups")
 @pytest.mark.parametrize("how", ["parts", "shared", "file", "sockets"])
-def test_without_control_groups_a_plugin_that_uses_too_much_is_killed_and_told_why(tmp_path: Path, how: str) -> None:
+def test_without_control_groups_a_plugin_that_uses_too_much_is_killed_with_the_reason(tmp_path: Path, how: str) -> None:
     async def main() -> None:
         async with load_host_with_memory(tmp_path, "64 MiB") as host:
             with pytest.raises(CallFailed) as caught:
@@ -249,7 +249,7 @@ IN_SOCKETS = {"how": "sockets", "mib": 24}
     [("64 MiB", 0.05, True), ("64 MiB", 3600.0, False), ("1 GiB", 0.05, False)],
     ids=["looked at", "not looked at", "allowed"],
 )
-def test_data_in_connections_that_nobody_accepts_is_found_although_control_groups_miss_it(
+def test_data_in_unaccepted_connections_is_found_although_control_groups_miss_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str, seconds: float, killed: bool
 ) -> None:
     monkeypatch.setattr(watch_module, "MEMORY_SECONDS", seconds)

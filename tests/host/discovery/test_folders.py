@@ -90,7 +90,7 @@ def test_a_manifest_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
         ("no-such-program-anywhere", "no-such-program-anywhere"),
     ],
 )
-def test_a_command_that_cannot_start_is_warned_about_before_anybody_calls(
+def test_a_command_that_cannot_start_is_warned_about_before_the_first_call(
     tmp_path: Path, command: str, words: str
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -213,7 +213,7 @@ def test_a_plugin_of_several_contracts_is_hosted_under_the_one_that_is_preferred
 
 
 @pytest.mark.parametrize("contract", ["rune", "ainb"])
-def test_which_of_several_contracts_is_meant_can_be_said(tmp_path: Path, contract: str) -> None:
+def test_one_of_several_contracts_can_be_selected(tmp_path: Path, contract: str) -> None:
     found = inspect(write_both(tmp_path), contract)
     assert (found.contract, found.problems) == (contract, ())
     assert inspect(tmp_path / "p", "vai").problems[0].code == "not_found"
@@ -411,7 +411,7 @@ def test_a_folder_that_is_reached_through_a_link_is_the_folder_itself(root: Path
     assert PluginFiles(tmp_path / "link").read("data", 100) == b"0123456789"
 
 
-def test_what_is_no_regular_file_is_missing_and_holds_nobody_up(root: Path) -> None:
+def test_a_file_that_is_not_regular_is_missing_and_does_not_block(root: Path) -> None:
     os.mkfifo(root / "pipe")
     files = PluginFiles(root)
     for path in ("pipe", "bin", "gone", "data/below", "a" * 300):

@@ -1,4 +1,4 @@
-"""Folders that somebody hostile filled: measured, removed, and nothing outside of them touched."""
+"""Folders with hostile content: measured and removed without touching anything outside."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_links_are_removed_and_never_followed(room: Path, outside: Path) -> None
     assert not room.exists()
 
 
-def test_a_room_that_became_a_link_is_removed_and_its_target_is_not(room: Path, outside: Path) -> None:
+def test_a_folder_that_became_a_link_is_removed_and_its_target_is_not(room: Path, outside: Path) -> None:
     room.rmdir()
     room.symlink_to(outside)
     assert tree.remove(room)
@@ -102,7 +102,7 @@ def test_folders_that_their_owner_closed_to_itself_are_removed(room: Path) -> No
 def test_what_is_not_there_is_gone(tmp_path: Path) -> None:
     assert tree.remove(tmp_path / "never")
     assert tree.remove(tmp_path / "no" / "parent")
-    assert tree.overfull(tmp_path / "never", 1) is None
+    assert tree.quota_problem(tmp_path / "never", 1) is None
 
 
 @requirement("vai:host-scratch-quota")
@@ -110,32 +110,32 @@ def test_what_files_take_on_the_disk_is_measured(room: Path, outside: Path) -> N
     (room / "a").mkdir()
     (room / "a" / "data").write_bytes(os.urandom(64 * KIB))
     (room / "link").symlink_to(outside)
-    assert tree.overfull(room, 256 * KIB) is None
-    assert "more than 32,768 bytes" in str(tree.overfull(room, 32 * KIB))
+    assert tree.quota_problem(room, 256 * KIB) is None
+    assert "more than 32,768 bytes" in str(tree.quota_problem(room, 32 * KIB))
 
 
-def test_a_file_of_nothing_but_holes_takes_no_room(room: Path) -> None:
+def test_a_sparse_file_takes_no_space(room: Path) -> None:
     with (room / "sparse").open("wb") as file:
         file.truncate(1 << 40)
-    assert tree.overfull(room, KIB * KIB) is None
+    assert tree.quota_problem(room, KIB * KIB) is None
 
 
 def test_too_many_levels_and_too_many_entries_are_too_much(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dig(room, tree.MAX_DEPTH - 2)
-    assert tree.overfull(room, 1 << 30) is None
+    assert tree.quota_problem(room, 1 << 30) is None
     monkeypatch.setattr(tree, "MAX_ENTRIES", 10)
-    assert "more than 10 entries" in str(tree.overfull(room, 1 << 30))
+    assert "more than 10 entries" in str(tree.quota_problem(room, 1 << 30))
     monkeypatch.undo()
     tree.remove(room)
     room.mkdir()
     dig(room, tree.MAX_DEPTH + 1)
-    assert "deeper than" in str(tree.overfull(room, 1 << 30))
+    assert "deeper than" in str(tree.quota_problem(room, 1 << 30))
 
 
-def test_a_room_that_is_a_link_is_not_measured_but_refused(room: Path, outside: Path) -> None:
+def test_a_folder_that_is_a_link_is_not_measured_but_refused(room: Path, outside: Path) -> None:
     room.rmdir()
     room.symlink_to(outside)
-    assert "cannot be measured" in str(tree.overfull(room, 1 << 30))
+    assert "cannot be measured" in str(tree.quota_problem(room, 1 << 30))
 
 
 @requirement("vai:host-scratch-removal")
@@ -145,7 +145,7 @@ def test_a_folder_that_becomes_a_link_while_it_is_removed_is_removed_as_one(
     """Between the look at a name and its opening, somebody swaps it; the rest of the room goes all the same."""
     for name in "abc":
         (room / name / "inner").mkdir(parents=True)
-    look = tree._unlinked
+    look = tree._try_unlink
 
     def look_and_swap(at: int, name: str) -> bool:
         gone = look(at, name)
@@ -154,6 +154,6 @@ def test_a_folder_that_becomes_a_link_while_it_is_removed_is_removed_as_one(
             (room / name).symlink_to(outside)
         return gone
 
-    monkeypatch.setattr(tree, "_unlinked", look_and_swap)
+    monkeypatch.setattr(tree, "_try_unlink", look_and_swap)
     assert tree.remove(room)
     assert not room.exists()

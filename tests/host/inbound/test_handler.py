@@ -1,4 +1,4 @@
-"""What a plugin may ask and tell, and what it is told. Real children, both loops."""
+"""Requests and notifications of plugins, their gates, and events for plugins. Real processes, both loops."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from plugbay.host.inbound.handler import (
     MAX_SUBSCRIPTIONS,
     OFFER_BURST,
     SNAPSHOT_BURST,
-    LogDesk,
-    Reception,
+    InboundHandler,
+    LogWriter,
     Services,
-    SnapshotDesk,
+    SnapshotAccess,
 )
 from plugbay.host.journal import LEVELS
 from plugbay.host.supervision.resident import ResidentSupervisor
@@ -123,7 +123,7 @@ def test_a_publish_outside_it_is_dropped_and_counted(run: Run, tmp_path: Path, t
 
 
 @requirement("nexo:host-publish-too-large")
-def test_a_publish_of_ten_megabytes_is_dropped_and_the_child_lives(run: Run, tmp_path: Path) -> None:
+def test_a_publish_of_ten_megabytes_is_dropped_and_the_instance_lives(run: Run, tmp_path: Path) -> None:
     body = """
     def tool_invoke(m):
         publish("plugin.inbound.k", fill="x" * m["params"]["args"]["bytes"])
@@ -292,7 +292,7 @@ def test_before_the_greeting_is_accepted_no_service_is_open(run: Run, tmp_path: 
 
 
 @requirement("nexo:host-unknown-method")
-def test_a_method_nobody_knows_is_minus_32601(run: Run, tmp_path: Path) -> None:
+def test_an_unknown_method_is_minus_32601(run: Run, tmp_path: Path) -> None:
     write_nexo_plugin(tmp_path, body=ASKS, tools=["ask"])
 
     async def main() -> None:
@@ -500,7 +500,7 @@ def test_a_snapshot_of_one_plugin_reaches_the_others_that_want_it(run: Run, tmp_
 
 
 @requirement("ainb:host-declared-subscriptions", "ainb:host-snapshot-once", "ainb:host-subscriptions-end")
-def test_what_a_manifest_subscribes_to_is_told_after_every_start_and_what_it_asks_for_until_the_end_of_it(
+def test_declared_topics_are_delivered_after_every_start_and_requested_ones_until_the_instance_ends(
     run: Run, tmp_path: Path
 ) -> None:
     talker(tmp_path, capabilities=EVENT_BUS, subscribes={"snapshots": ["declared"]})
@@ -603,7 +603,7 @@ def test_what_the_operator_has_not_granted_is_denied_although_the_manifest_asks_
 
 
 @requirement("ainb:host-snapshot-bounds")
-def test_a_publish_too_large_to_be_delivered_is_dropped_and_costs_nobody_anything(run: Run, tmp_path: Path) -> None:
+def test_a_publish_too_large_to_be_delivered_is_dropped_without_other_effects(run: Run, tmp_path: Path) -> None:
     body = """
     talks = cli_dispatch
     def cli_dispatch(params, m):
@@ -700,8 +700,8 @@ def test_a_process_with_subscriptions_counts_as_needed(
             if asked is not None:
                 assert await asks(host, "p", "snapshot/subscribe", topic=asked) == {}
             supervisor = host.calls.supervisors["p"]
-            assert isinstance(supervisor, ResidentSupervisor) and supervisor._seat is not None
-            assert supervisor._seat.keeps_alive is kept
+            assert isinstance(supervisor, ResidentSupervisor) and supervisor._instance is not None
+            assert supervisor._instance.keeps_alive is kept
 
     run(main)
 
@@ -899,15 +899,15 @@ def test_the_newest_offer_is_never_lost_however_often_it_changes(run: Run, tmp_p
 
     async def main() -> None:
         services = Services(offered=lambda plugin_id, offer: heard.append(offer["n"]))
-        reception = Reception(resident("srv", ("run",), tmp_path), (), services)
+        handler = InboundHandler(resident("srv", ("run",), tmp_path), (), services)
         for number in range(300):
-            reception.notified(ChangeResource("a://b"))
-            reception.notified(OfferExports({"n": number}))
+            handler.handle_notification(ChangeResource("a://b"))
+            handler.handle_notification(OfferExports({"n": number}))
         assert len(heard) == OFFER_BURST
         await until(lambda: heard[-1] == 299)
         assert len(heard) == OFFER_BURST + 1
-        reception.notified(OfferExports({"n": 300}))
-        reception.detach()  # and with its process goes what it said last
+        handler.handle_notification(OfferExports({"n": 300}))
+        handler.detach()  # and with its process goes what it said last
         assert heard[-1] == 299
 
     run(main)
@@ -916,9 +916,9 @@ def test_the_newest_offer_is_never_lost_however_often_it_changes(run: Run, tmp_p
 Lines = list[tuple[str, str, str]]
 
 
-def desk(level: str) -> tuple[LogDesk, Lines]:
+def desk(level: str) -> tuple[LogWriter, Lines]:
     lines: Lines = []
-    return LogDesk(level, lambda kind, text, *, level: lines.append((kind, text, level)), lambda: 0.0), lines
+    return LogWriter(level, lambda kind, text, *, level: lines.append((kind, text, level)), lambda: 0.0), lines
 
 
 @requirement("ainb:host-log-levels")
@@ -931,7 +931,7 @@ def test_what_is_below_the_level_is_dropped(lowest: str) -> None:
     assert all((kind, level) == (f"log.{text}", text) for kind, text, level in lines)
 
 
-def test_a_level_nobody_knows_is_information() -> None:
+def test_an_unknown_level_is_info() -> None:
     log, lines = desk("info")
     log.write(WriteLog("notice", "x"))
     assert lines == [("log.info", "x", "info")]
@@ -972,7 +972,7 @@ class Process:
     """A desk and what it delivered."""
 
     snapshots: Snapshots
-    desk: SnapshotDesk
+    desk: SnapshotAccess
     heard: list[tuple[str, bytes]] = field(default_factory=list)
 
 
@@ -982,9 +982,9 @@ def process(
     """A process that may use these topics, greeted already."""
     store = Snapshots() if snapshots is None else snapshots
     plugin = PluginSpec(id, "1.0.0", "ainb", Path("/nowhere"), ("x",), **(spec or {}))
-    made = Process(store, SnapshotDesk(plugin, tuple(Access("topic", topic) for topic in topics), store))
+    made = Process(store, SnapshotAccess(plugin, tuple(Access("topic", topic) for topic in topics), store))
     made.desk.open(lambda topic, data: made.heard.append((topic, data)))
-    made.desk.arm()
+    made.desk.subscribe_declared()
     return made
 
 
@@ -992,7 +992,7 @@ def code_of(answer: object) -> object:
     return (answer.code, answer.detail.get("capability")) if isinstance(answer, Failure) else answer
 
 
-def published(desk: SnapshotDesk, topic: str, data: bytes = b"x") -> object:
+def published(desk: SnapshotAccess, topic: str, data: bytes = b"x") -> object:
     try:
         desk.publish(topic, data)
     except CallFailed as error:
@@ -1025,7 +1025,7 @@ def test_with_the_grant_it_is_and_the_publisher_is_who_it_is() -> None:
 
 
 @requirement("ainb:host-fleet-reserved")
-def test_nobody_but_the_host_publishes_for_the_fleet_and_only_a_full_name_reads_it() -> None:
+def test_only_the_host_publishes_for_the_fleet_and_only_a_full_name_reads_it() -> None:
     everything, named = process(""), process("fleet.x")
     for p in (everything, named):
         assert published(p.desk, "fleet.x") == Code.CAPABILITY_NOT_ALLOWED
@@ -1036,15 +1036,15 @@ def test_nobody_but_the_host_publishes_for_the_fleet_and_only_a_full_name_reads_
 
 
 @requirement("ainb:host-declared-subscriptions")
-def test_declared_topics_are_heard_of_from_the_greeting_on_where_they_are_granted() -> None:
+def test_declared_and_granted_topics_are_delivered_from_the_greeting_on() -> None:
     snapshots = Snapshots()
     spec = PluginSpec("p", "1.0.0", "ainb", Path("/nowhere"), ("x",), snapshots=("a", "b"))
-    desk = SnapshotDesk(spec, (Access("topic", "a"),), snapshots)
+    desk = SnapshotAccess(spec, (Access("topic", "a"),), snapshots)
     heard: list[str] = []
     desk.open(lambda topic, data: heard.append(topic))
     snapshots.publish("a", b"before the greeting")
     assert heard == []
-    assert desk.arm() == ["b"]
+    assert desk.subscribe_declared() == ["b"]
     for topic in ("a", "b"):
         snapshots.publish(topic, b"after it")
     assert heard == ["a"]
@@ -1062,7 +1062,7 @@ def test_a_topic_that_is_declared_and_asked_for_is_delivered_once_and_never_to_i
 def test_what_it_asks_for_in_its_greeting_counts_at_once() -> None:
     snapshots = Snapshots()
     spec = PluginSpec("p", "1.0.0", "ainb", Path("/nowhere"), ("x",))
-    desk = SnapshotDesk(spec, (Access("topic"),), snapshots)
+    desk = SnapshotAccess(spec, (Access("topic"),), snapshots)
     heard: list[str] = []
     desk.open(lambda topic, data: heard.append(topic))
     assert desk.subscribe("a") is None
@@ -1082,7 +1082,7 @@ def test_subscriptions_end_with_the_process_and_what_it_published_stays() -> Non
     assert p.heard == []
     assert p.snapshots.get("b") == Snapshot(b"kept", 1, "p")
     assert code_of(p.desk.subscribe("a")) == (Code.CANCELLED, None)
-    assert p.desk.arm() == []
+    assert p.desk.subscribe_declared() == []
     assert not p.snapshots._listeners
 
 
@@ -1103,7 +1103,7 @@ def test_each_plugin_says_of_its_screens_in_a_place_of_its_own_and_it_goes_with_
 
 
 @requirement("ainb:host-idle-subscribers")
-def test_whoever_waits_for_publishes_is_kept_alive_except_for_the_latest_state_only() -> None:
+def test_a_subscription_keeps_an_instance_alive_unless_it_is_for_the_latest_state_only() -> None:
     assert not process("").desk.keeps_alive
     assert process("", spec={"snapshots": ("a",)}).desk.keeps_alive
     assert not process(spec={"snapshots": ("a",)}).desk.keeps_alive, "what was not granted is not waited for"

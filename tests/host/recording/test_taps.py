@@ -1,4 +1,4 @@
-"""Who taps a plugin sees its wire: from the first byte, from the middle, for as long as wanted, live or recorded."""
+"""A tap shows the frames of a plugin: from the first byte or from the middle, live or recorded."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from plugbay import CallFailed, Code, Host
 from plugbay.contracts.base import Role
 from plugbay.host.config.settings import save_secrets
 from plugbay.host.recording import recordings, taps
-from plugbay.host.recording.frame_redaction import Redactor
-from plugbay.host.recording.redaction import HIDDEN, Discretion, forms
-from plugbay.host.recording.taps import LINE_WEIGHT, TapStream, Wiretap
+from plugbay.host.recording.frame_redaction import FrameRedactor
+from plugbay.host.recording.redaction import HIDDEN, Redactor, encodings
+from plugbay.host.recording.taps import LINE_WEIGHT, LinkTap, TapStream
 from plugbay.link.framings import framing_of
 from plugbay.link.recording import Frame, Happening, Item, Recording, StderrLine, read
 from tests.support.kaged import write_kaged_plugin
@@ -92,10 +92,10 @@ def test_a_process_that_lives_already_can_be_tapped_and_let_go(run: Run, tmp_pat
             await host.call("t", {"said": "before"})
             with host.tap("p") as stream:
                 await host.call("t", {"said": "during"})
-                seated = host.taps._seated["p"][0]
-                assert seated.wire is not None
+                seated = host.taps._processes["p"][0]
+                assert seated.tap is not None
                 await until(lambda: len(stream._waiting) == 3)
-            assert seated.wire is None and seated.link._tap is None
+            assert seated.tap is None and seated.link._tap is None
             await host.call("t", {"said": "after"})
             items = await everything(stream)
             assert kinds(items) == ["joined", "host", "plugin"]
@@ -104,7 +104,7 @@ def test_a_process_that_lives_already_can_be_tapped_and_let_go(run: Run, tmp_pat
     run(main)
 
 
-def test_nobody_sees_the_wire_of_another_plugin(run: Run, tmp_path: Path) -> None:
+def test_a_tap_shows_only_its_own_plugin(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path, "one")
     write_plugin(tmp_path, "two")
 
@@ -162,7 +162,7 @@ def test_every_plugin_that_starts_is_recorded(run: Run, tmp_path: Path) -> None:
     run(main)
 
 
-def test_no_secret_is_in_what_is_shown_or_written_in_any_disguise(run: Run, tmp_path: Path) -> None:
+def test_no_secret_is_shown_or_recorded_in_any_encoding(run: Run, tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"key": {"type": "string"}}}
     write_kaged_plugin(tmp_path / "plugins", "p", TELLS, tools=["t"], system_config_schema=schema)
     save_secrets(tmp_path / "state", "p", {"key": KEY})
@@ -176,7 +176,7 @@ def test_no_secret_is_in_what_is_shown_or_written_in_any_disguise(run: Run, tmp_
         written = (tmp_path / "rec" / "p.jsonl").read_text()
         assert {"stderr", "plugin", "host"} <= set(kinds(shown))
         told = written + "".join(json.dumps(item.to_json(), ensure_ascii=False) for item in shown)
-        assert [form for form in forms(KEY) if form in told] == []
+        assert [form for form in encodings(KEY) if form in told] == []
         places = [path for _, _, path in load(tmp_path / "rec" / "p.jsonl").redactions]
         assert "/params/system_config/key" in places and "/params/text" in places and "/result/basic" in places
 
@@ -234,25 +234,25 @@ def test_a_plugin_that_dies_is_seen_dying(run: Run, tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_host_that_nobody_taps_keeps_nothing_of_a_process_that_is_gone(run: Run, tmp_path: Path) -> None:
+def test_a_host_without_taps_keeps_nothing_of_a_process_that_is_gone(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path)
 
     async def main() -> None:
         async with Host.load(tmp_path) as host:
             await host.call("t", {})
-            await until(lambda: host.taps._seated["p"] == [])
+            await until(lambda: host.taps._processes["p"] == [])
 
     run(main)
 
 
-def test_whoever_stops_watching_still_gets_what_has_passed(run: Run, tmp_path: Path) -> None:
+def test_a_closed_tap_still_yields_the_items_before(run: Run, tmp_path: Path) -> None:
     write_kaged_plugin(tmp_path, "p", tools=["t"])
 
     async def main() -> None:
         async with Host.load(tmp_path, grant_all=True, unconfined=True) as host:
             await host.call("t", {})
             stream, other = host.tap("p"), host.tap("p")
-            link = host.taps._seated["p"][0].link
+            link = host.taps._processes["p"][0].link
             link._sender.tap.sent(b'{"n":1}\n')  # type: ignore[union-attr]
             stream.close()
             assert [item.to_json().get("frame") for item in stream.rest()] == [None, {"n": 1}]
@@ -332,13 +332,13 @@ bodies = st.lists(
 
 
 class Tapped:
-    """A wiretap, and what it passed on."""
+    """A link tap and the items that it emitted."""
 
     def __init__(self, contract: str = "kaged", secrets: dict[str, Any] | None = None) -> None:
         self.items: list[Item] = []
         self.now = 0.0
-        redactor = Redactor(Discretion(secrets))
-        self.tap = Wiretap(contract, 7, redactor, lambda: self.now, self.items.append)
+        redactor = FrameRedactor(Redactor(secrets))
+        self.tap = LinkTap(contract, 7, redactor, lambda: self.now, self.items.append)
 
     def frames(self, direction: str) -> list[Any]:
         return [item.value for item in self.items if isinstance(item, Frame) and item.direction == direction]
@@ -361,7 +361,7 @@ def test_the_frames_are_those_that_were_sent(
             tapped.tap.sent(chunk)
         for chunk in cut(wire(contract, Role.PLUGIN, answered), at):
             tapped.tap.received(chunk, 0)
-        tapped.tap.ended()
+        tapped.tap.finish()
         assert tapped.frames(Role.HOST) == asked
         assert tapped.frames(Role.PLUGIN) == answered
 
@@ -400,7 +400,7 @@ def test_secrets_are_gone_and_their_places_are_marked(run: Run) -> None:
         tapped = Tapped(secrets={"key": PASSPHRASE})
         tapped.tap.sent(json.dumps({"params": {"text": f"my {PASSPHRASE}"}}).encode() + b"\n")
         tapped.tap.received(f"noise {PASSPHRASE}\n".encode(), 0)
-        assert tapped.tap.line(f"using {PASSPHRASE}".encode()) == b"using ***"
+        assert tapped.tap.redact_stderr(f"using {PASSPHRASE}".encode()) == b"using ***"
         tapped.tap.flush()
         frame, noise, line = tapped.items
         assert line == StderrLine(0.0, 7, f"using {HIDDEN}")
@@ -418,7 +418,7 @@ def test_what_is_no_message_is_shown_as_what_it_is(run: Run) -> None:
     async def main() -> None:
         tapped = Tapped()
         tapped.tap.received(b"\xff\xfe hello\nrest", 0)
-        tapped.tap.ended()
+        tapped.tap.finish()
         noise, rest = tapped.items
         assert isinstance(noise, Frame) and (noise.raw, noise.size, noise.redacted) == (b"\xff\xfe hello", 8, ())
         assert isinstance(rest, Frame) and rest.raw == b"rest"
@@ -426,7 +426,7 @@ def test_what_is_no_message_is_shown_as_what_it_is(run: Run) -> None:
     run(main)
 
 
-def test_a_broken_header_is_told_with_its_reason(run: Run) -> None:
+def test_a_broken_header_is_shown_with_its_reason(run: Run) -> None:
     async def main() -> None:
         tapped = Tapped("ainb")
         tapped.tap.received(b"hello world\r\n\r\n", 0)

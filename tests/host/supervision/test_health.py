@@ -1,4 +1,4 @@
-"""A child that stays is looked after: probes are sent in time, a hung one is replaced, and a busy one is left alone.
+"""A resident instance is watched: probes are sent in time, a hung one is replaced, a busy one is left alone.
 
 The watch alone on a link that is set by hand, then real processes. Times that matter come from settings.
 """
@@ -17,9 +17,9 @@ import pytest
 
 from plugbay import Host
 from plugbay.host.supervision import hung
-from plugbay.host.supervision.health import ANSWER_SECONDS, SHOWN_SECONDS, HealthWatch, IdleWatch, described, rule_of
+from plugbay.host.supervision.health import ANSWER_SECONDS, SHOWN_SECONDS, HealthWatch, IdleWatch, describe, rule_of
 from plugbay.host.supervision.hung import Facts, Hung, Rule
-from plugbay.host.supervision.instance import Seat
+from plugbay.host.supervision.instance import Instance
 from plugbay.link import incoming, sender
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.link import Link
@@ -125,10 +125,10 @@ def test_a_timeout_is_followed_by_a_probe_at_once_where_there_is_no_other_reason
     run(main)
 
 
-def test_a_stopped_process_is_noticed_by_a_look_and_one_that_was_just_heard_is_not_looked_at(
+def test_a_stopped_process_is_noticed_by_a_check_unless_it_has_just_sent_something(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hung, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(hung, "CHECK_SECONDS", 0.01)
 
     async def main() -> None:
         talking, stopped = Patient(lambda number: True), Patient(lambda number: True)
@@ -147,7 +147,7 @@ def test_a_stopped_process_is_noticed_by_a_look_and_one_that_was_just_heard_is_n
 def test_a_plugin_that_leaves_its_answers_unread_is_hung_and_one_that_takes_some_is_not(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hung, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(hung, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(hung, "UNREAD_SECONDS", 0.1)
 
     async def main() -> None:
@@ -185,9 +185,9 @@ def test_the_rule_comes_from_the_settings_of_the_plugin() -> None:
 
 
 def test_a_call_is_described_by_its_kind_and_its_name() -> None:
-    assert described(InvokeTool("t", b"")) == "InvokeTool t"
-    assert described(RunHook("pre", {})) == "RunHook pre"
-    assert described(UpsertVectors("b", "c", [])) == "UpsertVectors"
+    assert describe(InvokeTool("t", b"")) == "InvokeTool t"
+    assert describe(RunHook("pre", {})) == "RunHook pre"
+    assert describe(UpsertVectors("b", "c", [])) == "UpsertVectors"
 
 
 # Real processes.
@@ -210,7 +210,7 @@ def tool_invoke(m):
 
 def program(watched: Watched) -> int:
     """The pid of the plugin's own process, also behind a sandbox."""
-    child = watched.host.calls.supervisors["p"]._seat.child  # type: ignore[attr-defined]
+    child = watched.host.calls.supervisors["p"]._instance.child  # type: ignore[attr-defined]
     return int(child.pid if child.cell is None else child.cell.leader)
 
 
@@ -254,10 +254,10 @@ def test_a_stopped_plugin_with_two_overlapping_callers_is_replaced(run: Run, tmp
     run(main)
 
 
-def test_an_idle_stopped_worker_of_an_org_is_replaced_although_nobody_calls_it(
+def test_an_idle_stopped_worker_of_an_org_is_replaced_without_a_call(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hung, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(hung, "CHECK_SECONDS", 0.05)
     root = write_vai_plugin(tmp_path, exports=[export(execution_class="worker")])
 
     async def main(host: Host) -> None:
@@ -322,7 +322,7 @@ def test_a_call_within_its_time_protects_a_busy_plugin_from_200_kb_and_impatient
     async def main() -> None:
         (root / "go").unlink(missing_ok=True)
         async with hosting(tmp_path, config=config) as watched:
-            host, link = watched.host, watched.host.calls.supervisors["p"]._seat.link  # type: ignore[attr-defined]
+            host, link = watched.host, watched.host.calls.supervisors["p"]._instance.link  # type: ignore[attr-defined]
             busy = asyncio.ensure_future(host.call("p_pid", {}))
             await until(lambda: link.waiting == 1)
             large = asyncio.ensure_future(host.call("p_pid", {"fill": "x" * 200_000}))
@@ -374,7 +374,7 @@ def test_a_plugin_that_waits_for_the_host_is_not_hung(run: Run, tmp_path: Path) 
     async def main() -> None:
         asked, go = asyncio.Event(), asyncio.Event()
         async with hosting(tmp_path, config=config) as watched:
-            link = watched.host.calls.supervisors["p"]._seat.link  # type: ignore[attr-defined]
+            link = watched.host.calls.supervisors["p"]._instance.link  # type: ignore[attr-defined]
 
             async def slowly(op: Any, progress: Any) -> Any:
                 asked.set()
@@ -514,7 +514,7 @@ def test_its_time_runs_from_its_last_use() -> None:
     child = Child(10)
     for at in (4, 12, 13):
         child.clock.advance(at)
-        child.watch.used()
+        child.watch.touch()
     child.clock.advance(22.9)
     assert child.reaped == []
     child.clock.advance(100)
@@ -526,7 +526,7 @@ def test_what_is_needed_stays_and_has_its_whole_time_after_its_next_use() -> Non
     child.needed = True
     child.clock.advance(95)
     child.needed = False
-    child.watch.used()
+    child.watch.touch()
     child.clock.advance(104.9)
     assert child.reaped == []
     child.clock.advance(200)
@@ -536,8 +536,8 @@ def test_what_is_needed_stays_and_has_its_whole_time_after_its_next_use() -> Non
 @requirement("ainb:host-idle-shown-screen")
 def test_a_screen_that_was_shown_keeps_its_plugin_longer_than_a_short_time() -> None:
     child = Child(1)
-    child.watch.shown()
-    child.watch.used()
+    child.watch.mark_shown()
+    child.watch.touch()
     child.clock.advance(SHOWN_SECONDS - 0.1)
     assert child.reaped == []
     child.clock.advance(100)
@@ -547,7 +547,7 @@ def test_a_screen_that_was_shown_keeps_its_plugin_longer_than_a_short_time() -> 
 def test_a_screen_that_was_shown_has_at_least_the_time_of_any_use() -> None:
     child = Child(2 * SHOWN_SECONDS)
     child.clock.advance(10)
-    child.watch.shown()
+    child.watch.mark_shown()
     child.clock.advance(1000)
     assert child.reaped == [10 + 2 * SHOWN_SECONDS]
 
@@ -563,7 +563,7 @@ def test_one_timer_waits_however_often_it_is_used() -> None:
     child = Child(10)
     for at in range(1, 9):
         child.clock.advance(at)
-        child.watch.used()
+        child.watch.touch()
     assert len(child.clock.timers) == 1
 
 
@@ -585,7 +585,7 @@ def shutdown(m):
 
 
 @requirement("ainb:host-idle-reap")
-def test_an_idle_child_is_said_good_bye_to_and_the_next_call_starts_another(run: Run, tmp_path: Path) -> None:
+def test_an_idle_instance_is_shut_down_and_the_next_call_starts_another(run: Run, tmp_path: Path) -> None:
     body = PID + 'def shutdown(m):\n    open("said", "w").close()\n    reply(m, {"ok": True})\n    os._exit(0)\n'
     root = write_nexo_plugin(tmp_path, body=body, tools=["pid"])
 
@@ -605,7 +605,7 @@ def test_an_idle_child_is_said_good_bye_to_and_the_next_call_starts_another(run:
 
 
 @requirement("ainb:host-idle-no-lost-call")
-def test_a_call_while_it_is_being_reaped_waits_for_its_end_and_gets_another_child(run: Run, tmp_path: Path) -> None:
+def test_a_call_during_a_reap_waits_for_its_end_and_gets_a_new_instance(run: Run, tmp_path: Path) -> None:
     root = write_nexo_plugin(tmp_path, body=LINGERS, tools=["pid"])
 
     async def main() -> None:
@@ -624,7 +624,7 @@ def test_a_call_while_it_is_being_reaped_waits_for_its_end_and_gets_another_chil
     run(main)
 
 
-def test_a_call_with_less_time_than_the_good_bye_takes_is_told_so(run: Run, tmp_path: Path) -> None:
+def test_a_call_with_less_time_than_the_shutdown_takes_times_out(run: Run, tmp_path: Path) -> None:
     root = write_nexo_plugin(tmp_path, body=LINGERS, tools=["pid"])
 
     async def main() -> None:
@@ -661,7 +661,7 @@ def test_stopping_or_reloading_while_it_is_being_reaped_waits_for_its_end(run: R
 
 
 @requirement("ainb:host-idle-use")
-def test_a_child_that_works_is_not_idle_and_what_it_says_itself_is_no_use(run: Run, tmp_path: Path) -> None:
+def test_a_busy_instance_is_not_idle_and_its_own_messages_are_no_use(run: Run, tmp_path: Path) -> None:
     body = """
     def chatter():
         while True:
@@ -684,14 +684,14 @@ def test_a_child_that_works_is_not_idle_and_what_it_says_itself_is_no_use(run: R
 
 
 @requirement("ainb:host-idle-use")
-def test_being_told_something_or_shown_is_a_use(run: Run, tmp_path: Path) -> None:
+def test_a_notification_and_a_shown_screen_count_as_use(run: Run, tmp_path: Path) -> None:
     for name in ("told", "shown", "left"):
         write_nexo_plugin(tmp_path, name, body=PID, tools=["pid"])
 
     async def main() -> None:
         async with hosting_changed(tmp_path, idle_seconds=0.3) as watched:
             calls = watched.host.calls
-            calls.supervisors["shown"].shown()
+            calls.supervisors["shown"].mark_shown()
 
             def left_is_reaped() -> bool:
                 assert calls.tell("told", DeliverEvent("t", {}))
@@ -705,12 +705,12 @@ def test_being_told_something_or_shown_is_a_use(run: Run, tmp_path: Path) -> Non
 
 
 @requirement("ainb:host-idle-subscribers")
-def test_a_child_that_waits_for_something_stays(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_that_waits_for_events_stays(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("waits", "idles"):
         write_nexo_plugin(tmp_path, name, body=PID, tools=["pid"])
     waiting = {"waits"}
-    keeps_alive: Any = property(lambda seat: seat.binding.spec.id in waiting)
-    monkeypatch.setattr(Seat, "keeps_alive", keeps_alive)
+    keeps_alive: Any = property(lambda instance: instance.binding.spec.id in waiting)
+    monkeypatch.setattr(Instance, "keeps_alive", keeps_alive)
 
     async def main() -> None:
         waiting.add("waits")
@@ -732,6 +732,6 @@ def test_a_plugin_without_a_time_is_never_reaped(run: Run, tmp_path: Path) -> No
         async with hosting_changed(tmp_path, idle_seconds=None) as watched:
             supervisor = watched.host.calls.supervisors["p"]
             assert supervisor._idle is None  # type: ignore[attr-defined]
-            supervisor.shown()
+            supervisor.mark_shown()
 
     run(main)

@@ -143,7 +143,7 @@ class Pin:
     offer: Offer
     era: str = ""
     binary: str = ""
-    """Who offered it, as `eras.identity` names programs."""
+    """Who offered it, as `protocol_cache.identity` names programs."""
     server: Mapping[str, Any] = field(default_factory=dict)
     """What the server called itself."""
     approved_at: str = ""

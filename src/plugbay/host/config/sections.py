@@ -1,4 +1,4 @@
-"""`[sandbox]` and `[plugins."x".sandbox]` of plugbay.toml: what the operator says about confinement.
+"""The larger sections of plugbay.toml: sandbox, MCP servers, retention, broker, language models.
 
     [sandbox]
     require = true
@@ -17,8 +17,25 @@
     [plugins."y".sandbox]
     off = "it is ours, and needs the graphics card"
 
-Owns the fields, what may stand in them, and the values they become. Whether a path exists is not asked here, and who is
-confined is decided in `confinement`.
+    [mcp.files]
+    command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]
+
+    [retention]
+    invocations = "90 days"
+    audit = "forever"
+
+    [broker]
+    url = "tls://nats.example.com:4222"
+    topics = ["agent.>", "plugin.inbound.*"]
+    prefix = "plugbay.events."
+    credentials = "plugbay.creds"
+
+    [llm.providers.local]
+    kind = "openai"
+    base_url = "http://127.0.0.1:8080/v1"
+
+Validates values without touching the disk or the network. No secret is in the file: it names files, or variables of the
+host's environment.
 """
 
 from __future__ import annotations
@@ -47,19 +64,19 @@ from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.policy import Door, Limits, Network, Reach
 
 ANYWHERE, HOST = "*", "host"
-"""Words for the network: every public address; the machine's own network, past every check."""
+"""Values of `network`: every public address; or the network of the machine, without any check."""
 
 UIDS = "2000000000-2134217727"
-"""User numbers for confined plugins of a host that runs as root: outside everything distributions give out."""
+"""User ids of confined plugins if the host runs as root: outside the ranges that distributions use."""
 
 MIN_UID = 1000
-"""Below it are the system's own users."""
+"""Lower ids are system users."""
 
 MAX_UID = 2**32 - 2
-"""The last but one is "nobody in particular" to the kernel."""
+"""The kernel uses 2**32 - 1 for "no change"."""
 
 OFF_FORM = '[plugins."x".sandbox] with off = "the reason why"'
-"""How a plugin is let off; the reason is for whoever reads the file after you."""
+"""How to exempt a plugin; the reason is for later readers of the file."""
 
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SIZE = re.compile(r"([0-9]{1,15})\s*([a-z]{0,3})", re.IGNORECASE)
@@ -68,7 +85,7 @@ _UIDS = re.compile(r"([0-9]{1,10})-([0-9]{1,10})")
 
 
 def size(value: Any) -> Any:
-    """Bytes, from a number or from text like `256 MiB`; anything else is left for the reader to refuse."""
+    """Bytes, from a number or from text like `256 MiB`; other types are left to the validator."""
     if not isinstance(value, str):
         return value
     found = _SIZE.fullmatch(value.strip())
@@ -78,14 +95,14 @@ def size(value: Any) -> Any:
 
 
 Bytes = Annotated[int, BeforeValidator(size), Field(ge=1 << 20, le=1 << 50)]
-"""At least 1 MiB: with less nothing starts."""
+"""At least 1 MiB: no program starts with less."""
 
 
 T = TypeVar("T", Limits, Rlimits)
 
 
 class ProcessLimits(BaseModel):
-    """What each process of a plugin may use up, confined or not; whatever is not named keeps the value it had."""
+    """Limits of each process of a plugin, confined or not; fields that are not set keep their value."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -97,7 +114,7 @@ class ProcessLimits(BaseModel):
 
 
 class LimitOverrides(ProcessLimits):
-    """The same, and what the processes of a confined plugin may use up together."""
+    """The same, and limits of all processes of a confined plugin together."""
 
     memory: Bytes | None = None
     cpu: Annotated[float, Field(ge=0.01, le=1024, strict=False)] | None = None
@@ -117,18 +134,18 @@ def _paths(value: list[str]) -> list[str]:
 
 
 class SandboxConfig(BaseModel):
-    """For all plugins."""
+    """`[sandbox]`: for all plugins."""
 
     model_config = ConfigDict(extra="forbid")
 
     require: bool = False
-    """Every plugin is confined, whatever its manifest says; only this file itself can let one off."""
+    """Confine every plugin, whatever its manifest says; only this file can exempt one."""
     require_limits: bool = False
-    """No confined plugin is started where its limits would not hold for all its processes together."""
+    """Refuse to start a confined plugin if its limits would not cover all its processes together."""
     uids: str = UIDS
-    """Who confined plugins run as when the host is root, a number for each."""
+    """User ids of confined plugins if the host runs as root, one for each."""
     read: list[str] = []
-    """What every confined plugin may read."""
+    """Paths that every confined plugin may read."""
     limits: LimitOverrides = LimitOverrides()
 
     @field_validator("uids")
@@ -146,24 +163,24 @@ class SandboxConfig(BaseModel):
 
     @property
     def uid_range(self) -> tuple[int, int]:
-        """The first and the last."""
+        """The first and the last user id."""
         first, _, last = self.uids.partition("-")
         return int(first), int(last)
 
 
 class PluginSandbox(BaseModel):
-    """For one plugin. A section that lets nobody off confines, and opens what it names beside what is granted."""
+    """`[plugins."x".sandbox]`: confines the plugin, unless it has `off`; allows what it names beside the grants."""
 
     model_config = ConfigDict(extra="forbid")
 
     off: str | None = None
-    """Why the plugin is not confined although it should be."""
+    """Exempts the plugin; the text is the reason."""
     on: Literal[True] | None = None
-    """Confine a plugin that does not ask for it, and open nothing more."""
+    """Confine a plugin that does not ask for it, and allow nothing more."""
     read: list[str] = []
     write: list[str] = []
     run: list[str] = []
-    """Programs outside the system's folders."""
+    """Programs outside the system folders."""
     network: list[str] = []
     limits: LimitOverrides = LimitOverrides()
 
@@ -171,7 +188,7 @@ class PluginSandbox(BaseModel):
     @classmethod
     def _reason(cls, value: str | None) -> str | None:
         if value is not None and (not value.strip() or not value.isprintable()):
-            raise ValueError("say why, in one line: whoever reads this file after you will want to know")
+            raise ValueError("give the reason in one line, for later readers of this file")
         return value
 
     @field_validator("read", "write", "run")
@@ -186,7 +203,7 @@ class PluginSandbox(BaseModel):
             if text in (ANYWHERE, HOST) and len(value) > 1:
                 raise ValueError(f"{text!r} leaves nothing for other entries to open")
             if text not in (ANYWHERE, HOST):
-                door(text)
+                parse_door(text)
         return value
 
     @model_validator(mode="before")
@@ -201,32 +218,32 @@ class PluginSandbox(BaseModel):
         if self.off is not None and self.model_fields_set != {"off"}:
             others = ", ".join(sorted(self.model_fields_set - {"off"}))
             raise ValueError(
-                f"a plugin that is let off has no use for {others}; open_files and file_size can be in limits of "
+                f"a plugin that is not confined has no use for {others}; open_files and file_size can be in limits of "
                 '[plugins."x"]'
             )
         return self
 
     @property
     def wanted(self) -> bool:
-        """Whether the operator has the plugin confined, be it by asking for it or by saying how."""
+        """Whether this section confines the plugin."""
         return self.off is None and bool(self.model_fields_set)
 
     def reach(self) -> Network:
-        """What of the network the operator opens beside grants."""
+        """Network access that the operator allows beside the grants."""
         if self.network in ([ANYWHERE], [HOST]):
             return Network(Reach.ANY if self.network == [ANYWHERE] else Reach.HOST)
-        return Network(Reach.LISTED, tuple(map(door, self.network))) if self.network else Network()
+        return Network(Reach.LISTED, tuple(map(parse_door, self.network))) if self.network else Network()
 
     def move(self, to: Callable[[str], str]) -> None:
-        """Give every path another form. What was not named stays so: naming something confines."""
+        """Apply `to` to every path. Fields that are not set stay unset, because setting one confines the plugin."""
         for name in self.model_fields_set & {"read", "write", "run"}:
-            # A program without a slash is a name, to be looked up as any other.
+            # A program without a slash is a name on the search path.
             moved = [path if name == "run" and "/" not in path else to(path) for path in getattr(self, name)]
             setattr(self, name, moved)
 
 
-def door(text: str) -> Door:
-    """`api.example.com:443`, `[::1]:443`, or `*` for the port; raises ValueError with words."""
+def parse_door(text: str) -> Door:
+    """Parse `api.example.com:443`, `[::1]:443`, or `*` for the port; raises ValueError with a message."""
     name, colon, port = text.rpartition(":")
     host = clean_host(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
     bare_ipv6 = ":" in name and not name.startswith("[")
@@ -236,7 +253,7 @@ def door(text: str) -> Door:
 
 
 class ServerConfig(BaseModel):
-    """One server: a command, or the folder of an unpacked bundle."""
+    """`[mcp.NAME]`: an MCP server, by a command or by the folder of an unpacked bundle."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -244,10 +261,10 @@ class ServerConfig(BaseModel):
     bundle: str | None = None
     env: dict[str, str] = {}
     inherit_env: list[str] = []
-    """Variables of the host's that the server gets beside the usual ones."""
+    """Variables of the host's environment that the server gets beside the usual ones."""
     cwd: str | None = None
     era: Literal["handshake", "modern"] | None = None
-    """How it is greeted; where it is not named, what came out the last time."""
+    """The protocol era of its greeting; default: the one that worked last time."""
 
     @field_validator("env", "inherit_env")
     @classmethod
@@ -267,7 +284,7 @@ class ServerConfig(BaseModel):
 
 
 def names_problem(names: object) -> str | None:
-    """Why one of these cannot be the name of a server."""
+    """Why one of these names is no valid server name."""
     found = [(name, id_problem(name)) for name in names] if isinstance(names, dict) else []
     return next((f"{name!r} {why}" for name, why in found if why is not None), None)
 
@@ -277,15 +294,15 @@ FOREVER = "forever"
 UNITS = {"hour": 3600, "day": 24 * 3600}
 
 LONGEST = 36_500
-"""Of either unit: a hundred years are for ever."""
+"""Maximum number of either unit."""
 
 _AGE = re.compile(r"([1-9][0-9]{0,4}) ?(hour|day)s?")
 
 
 def seconds_of(value: object) -> float | None:
-    """How long `"90 days"` or `"12 hours"` is; None: for ever. Raises `ValueError`.
+    """Parse `"90 days"` or `"12 hours"`; None for `"forever"`. Raises `ValueError`.
 
-    An hour is the least: who means less has forgotten a unit, and what was removed does not come back.
+    There is no unit below an hour: a shorter age is probably a mistake, and removed records do not come back.
     """
     if value == FOREVER:
         return None
@@ -299,50 +316,50 @@ Age = Annotated[float | None, BeforeValidator(seconds_of)]
 
 
 def days(number: int) -> float:
-    """So many days, in seconds."""
+    """Days in seconds."""
     return float(number * UNITS["day"])
 
 
 class RetentionConfig(BaseModel):
-    """Seconds for which each kind of record is kept once it is over; None: for ever."""
+    """`[retention]`: seconds for which finished records of each kind are kept; None: for ever."""
 
     model_config = ConfigDict(extra="forbid")
 
     calls: Age = days(30)
-    """Calls of the plugins in the host's folders; of these the last 100,000 at most."""
+    """Calls of plugins in the host's folders; at most the last 100,000."""
     invocations: Age = days(90)
-    """Of exports of packages: the record that grows fastest, one for each attempt."""
+    """Invocations of exports of packages, one record for each attempt: these grow fastest."""
     deliveries: Age = days(90)
-    """Of events to hooks that were acknowledged, refused or dropped, with their attempts."""
+    """Deliveries of events to hooks that were acknowledged, refused or dropped, with their attempts."""
     dead_letters: Age = None
-    """Deliveries that were tried often enough: somebody may still want to have them told again."""
+    """Deliveries that failed for good: an operator may still want to repeat them."""
     events: Age = days(90)
-    """What hooks were told of; not before the last of its deliveries is gone."""
+    """Events for hooks; each is kept at least as long as its last delivery."""
     audit: Age = None
-    """Who changed what: how long that must be known is not for us to say."""
+    """The audit log: its age limit depends on the operator's obligations."""
 
 
 SCHEMES = ("nats", "tls")
 
 OWN_TOPICS = ("plugin.lifecycle.>", "plugin.resource.changed")
-"""What a host says about its own plugins. Never shared: another host's plugin of the same id is another plugin."""
+"""Topics about the host's own plugins. Never shared: a plugin of the same id on another host is another plugin."""
 
 MAX_TOPIC_BYTES = 2_048
-"""Of a topic as UTF-8. A line of NATS has at most 4 KiB by default, and the prefix and four numbers are in it too."""
+"""Bytes of a shared topic. A NATS line has at most 4 KiB by default, including the prefix and four numbers."""
 
 MAX_PREFIX = 128
-"""Characters; enough to keep any number of installations apart."""
+"""Characters of the subject prefix."""
 
 URL_FORM = "must be a URL like nats://127.0.0.1:4222 or tls://nats.example.com:4222"
 
 
 def is_own(topic: str) -> bool:
-    """Whether a host says this about its own plugins."""
+    """Whether the topic is about the host's own plugins."""
     return any(matches(pattern, topic) for pattern in OWN_TOPICS)
 
 
 def topic_problem(topic: str) -> str | None:
-    """Why an event of this topic cannot be shared, though it can be published here; None when it can."""
+    """Why events of this topic cannot be shared through a broker; None if they can."""
     if is_own(topic):
         return "is about the plugins of one host"
     problem = subject_problem(topic)
@@ -356,31 +373,31 @@ def topic_problem(topic: str) -> str | None:
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Why nothing can be shared under this pattern."""
+    """Why this pattern cannot be shared; None if it can."""
     segments = pattern.split(".")
     if REST in segments[:-1]:
         return f"goes on after {REST}, which stands for everything that follows"
-    # Wildcards stand for segments, so what holds with letters in their places holds for the pattern.
+    # A wildcard stands for a segment, so the pattern is valid if it is valid with a letter in its place.
     return topic_problem(".".join("x" if segment in (ANY, REST) else segment for segment in segments))
 
 
 class BrokerConfig(BaseModel):
-    """The broker, and who this host is to it. Without credentials it is asked without any."""
+    """`[broker]`: the NATS server that joins the buses of several hosts, and the login. Only `topics` are shared."""
 
     model_config = ConfigDict(extra="forbid")
 
     url: str
     topics: list[str] = []
-    """Patterns of the topics that leave this host, and that it takes from others."""
+    """Patterns of the topics that are sent to and accepted from other hosts."""
     prefix: str = "plugbay.events."
-    """What subjects begin with at the broker; hosts with another prefix do not hear each other."""
+    """Prefix of subjects at the broker; hosts with different prefixes share nothing."""
     credentials: str | None = None
-    """A file with a JWT and a seed, as NATS's own tools write it."""
+    """A NATS credentials file with a JWT and a seed."""
     user: str | None = None
     password_env: str | None = None
     token_env: str | None = None
     ca_file: str | None = None
-    """Who may vouch for the server, where that is nobody whom this machine knows."""
+    """CA certificates for the server, if the machine's own do not cover it."""
 
     @field_validator("url")
     @classmethod
@@ -420,22 +437,22 @@ class BrokerConfig(BaseModel):
             raise ValueError("ca_file is for servers at tls://")
         return self
 
-    def move(self, beside: Callable[[str], str]) -> None:
-        """Have the files that are named be where `beside` says."""
-        self.credentials = None if self.credentials is None else beside(self.credentials)
-        self.ca_file = None if self.ca_file is None else beside(self.ca_file)
+    def move(self, to: Callable[[str], str]) -> None:
+        """Apply `to` to every path."""
+        self.credentials = None if self.credentials is None else to(self.credentials)
+        self.ca_file = None if self.ca_file is None else to(self.ca_file)
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether nothing may be said before the server has proved who it is."""
+        """Whether the connection must use TLS from the start."""
         return urlsplit(self.url).scheme == "tls"
 
 
 def url_problem(url: str) -> str | None:
-    """Why a URL cannot be used, if so. Never repeats it: it might hold a password."""
+    """Why a broker URL cannot be used, or None. Never quotes it: it might contain a password."""
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises when it is no number
+        parts.port  # noqa: B018 - raises if it is no number
     except ValueError:
         return URL_FORM
     if parts.scheme not in SCHEMES or not parts.hostname or not url.isascii() or not url.isprintable() or " " in url:
@@ -449,7 +466,7 @@ Seconds = Annotated[float, Field(gt=0, le=3600, strict=False)]
 
 
 class ProviderConfig(BaseModel):
-    """One provider. Without `api_key_env` it is asked without a key, as a server on the same machine may be."""
+    """`[llm.providers.NAME]`: a provider over HTTP. Without `api_key_env` no key is sent."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -457,7 +474,7 @@ class ProviderConfig(BaseModel):
     base_url: str
     api_key_env: str | None = None
     models: list[str] | None = None
-    """The models that may be asked for; whatever the server has, when this is absent."""
+    """The models that may be used; default: all of the server."""
     timeout: Seconds = CHAT_SECONDS
     stream_timeout: Seconds = STREAM_SECONDS
     idle_timeout: Seconds = IDLE_SECONDS
@@ -473,7 +490,7 @@ class ProviderConfig(BaseModel):
         return value
 
     def build(self, name: str, environ: Mapping[str, str], source: str = "plugbay.toml") -> OpenAiProvider:
-        """The provider; raises `ConfigInvalid` when its key is not to be had."""
+        """Create the provider; raises `ConfigInvalid` if its key is missing."""
         return OpenAiProvider(
             name,
             self.base_url,

@@ -1,9 +1,8 @@
-"""`Redactor`: takes out of a frame what nobody who reads a recording may know, and says where it was.
+"""`FrameRedactor`: redacts frames before they are shown or recorded, and reports where.
 
-Three ways, all of them before anything is shown or written: the plugin's own secrets in every disguise (`discretion`),
-whatever stands under a key that names a secret, and texts that look like a key or a token. Rather too much than too
-little: what is taken out is marked, so whoever replays knows what is missing. A secret that a plugin cuts in pieces,
-one for each frame, is not found.
+Redacts the secrets of the plugin in every encoding (`redaction`), values under keys that name a secret, and texts that
+look like a key or a token. Prefers to redact too much: redactions are marked, so a replay knows what is missing. Does
+not find a secret that a plugin splits over several frames.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from plugbay.host.recording.redaction import HIDDEN, Discretion
+from plugbay.host.recording.redaction import HIDDEN, Redactor
 
 NAMES = (
     "authorization",
@@ -30,22 +29,22 @@ NAMES = (
     "credentials",
     "cookie",
 )
-"""How keys end that stand before a secret, in small letters and without signs: `X-Api-Key`, `delegation_token`."""
+"""Endings of keys with a secret value, in lower case and without punctuation: `X-Api-Key`, `delegation_token`."""
 
 SECRET_SETTINGS = frozenset({"systemconfig"})
-"""What contracts call the object with a plugin's secrets when its name does not say so: kaged's `initialize`."""
+"""Keys with the object of a plugin's secrets whose names do not say so: in kaged's `initialize`."""
 
 NOT_SECRET = frozenset({"progresstoken"})
-"""Keys that end like those and are no secret: the number by which MCP tells whose progress it is."""
+"""Keys with such an ending that are no secret: the number to which MCP's progress notifications refer."""
 
 SCHEMA_KEYS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keys of JSON Schema below which names are declared, not used."""
+"""Keys of JSON Schema whose children are names of properties, not values."""
 
 _SIGNS = re.compile(r"[^a-z0-9]")
 
 
 class _Shape(NamedTuple):
-    """What a secret looks like. Searched for only where one of the `signs` is: frames may have megabytes."""
+    """A pattern of a secret. Matched only if one of the `signs` occurs, because frames may have megabytes."""
 
     signs: tuple[str, ...]
     pattern: re.Pattern[str]
@@ -75,12 +74,12 @@ SHAPES = (
     _shape(rf"(?i)({_NAMES}=)[^\s&\"']{{6,}}", "d=", "n=", "t=", "y=", "D=", "N=", "T=", "Y="),
     _shape(_QUOTED, "oken", "assw", "ecret", "ey", "uthor", "OKEN", "ASSW", "ECRET", "EY", "UTHOR"),
 )
-"""The first group of each pattern stays: it says what was taken out behind it. None looks far back, so a frame of
+"""The first group of each pattern is kept, to show what was redacted after it. None backtracks far, so a frame of
 megabytes takes milliseconds."""
 
 
 def names_a_secret(key: str) -> bool:
-    """Whether what stands under this key is nobody's business."""
+    """Whether the value under this key is a secret."""
     plain = _SIGNS.sub("", key.lower())
     return (plain.endswith(NAMES) and plain not in NOT_SECRET) or plain in SECRET_SETTINGS
 
@@ -90,90 +89,90 @@ def pointer(*steps: str | int) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
-class Redactor:
-    """Redacts for one plugin; learns of new secrets when its `Discretion` does."""
+class FrameRedactor:
+    """Redacts the frames of one plugin, with the secrets that its `Redactor` knows at that time."""
 
-    __slots__ = ("_discretion",)
+    __slots__ = ("_redactor",)
 
-    def __init__(self, discretion: Discretion) -> None:
-        self._discretion = discretion
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
 
-    def value(self, said: Any) -> tuple[Any, tuple[str, ...]]:
-        """A JSON value as it may be shown, and pointers to what in it is not as it was said."""
+    def redact_frame(self, value: Any) -> tuple[Any, tuple[str, ...]]:
+        """A redacted JSON value, and JSON pointers to the redactions."""
         found: list[str] = []
-        return self._told(said, (), found), tuple(found)
+        return self._redact(value, (), found), tuple(found)
 
-    def line(self, said: bytes) -> bytes:
-        """Bytes that are no JSON: a line on stderr, or what a plugin should not have written."""
-        told = self._discretion.line(said)
-        text = told.decode("utf-8", "surrogateescape")
-        shaped = _shapeless(text)
-        return told if shaped is text else shaped.encode("utf-8", "surrogateescape")
+    def redact_line(self, line: bytes) -> bytes:
+        """Redact bytes that are not JSON: a line of stderr, or noise on stdout."""
+        known = self._redactor.redact_line(line)
+        text = known.decode("utf-8", "surrogateescape")
+        redacted = _redact_shapes(text)
+        return known if redacted is text else redacted.encode("utf-8", "surrogateescape")
 
-    def _told(self, said: Any, path: tuple[str | int, ...], found: list[str]) -> Any:
-        if isinstance(said, dict):
-            return self._object(said, path, found)
-        if isinstance(said, list):
-            return self._list(said, path, found)
-        return self._leaf(said, path, found)
+    def _redact(self, value: Any, path: tuple[str | int, ...], found: list[str]) -> Any:
+        if isinstance(value, dict):
+            return self._object(value, path, found)
+        if isinstance(value, list):
+            return self._list(value, path, found)
+        return self._leaf(value, path, found)
 
-    def _object(self, said: dict[str, Any], path: tuple[str | int, ...], found: list[str]) -> dict[str, Any]:
+    def _object(self, value: dict[str, Any], path: tuple[str | int, ...], found: list[str]) -> dict[str, Any]:
         declares = bool(path) and path[-1] in SCHEMA_KEYS
-        named = said.get("name", said.get("key"))
+        named = value.get("name", value.get("key"))
         labelled = isinstance(named, str) and names_a_secret(named)
-        told: dict[str, Any] = {}
-        for key, item in said.items():
+        shown_items: dict[str, Any] = {}
+        for key, item in value.items():
             shown = self._key(key, path, found)
             where = (*path, shown)
             secret = names_a_secret(key) and not (declares and isinstance(item, dict))
             if secret or (labelled and key == "value"):
-                told[shown] = self._hidden(item, where, found)
+                shown_items[shown] = self._hide(item, where, found)
             else:
-                told[shown] = self._told(item, where, found)
-        return told
+                shown_items[shown] = self._redact(item, where, found)
+        return shown_items
 
-    def _list(self, said: list[Any], path: tuple[str | int, ...], found: list[str]) -> list[Any]:
-        """Headers come as pairs, and command lines as an option with what follows it."""
-        told: list[Any] = []
-        for at, item in enumerate(said):
-            before = said[at - 1] if at else None
-            option = isinstance(before, str) and (before.startswith("-") or len(said) == 2) and names_a_secret(before)
-            told.append((self._hidden if option else self._told)(item, (*path, at), found))
-        return told
+    def _list(self, value: list[Any], path: tuple[str | int, ...], found: list[str]) -> list[Any]:
+        """Headers come as pairs, and command lines as an option followed by its value."""
+        redacted: list[Any] = []
+        for at, item in enumerate(value):
+            before = value[at - 1] if at else None
+            option = isinstance(before, str) and (before.startswith("-") or len(value) == 2) and names_a_secret(before)
+            redacted.append((self._hide if option else self._redact)(item, (*path, at), found))
+        return redacted
 
-    def _leaf(self, said: Any, path: tuple[str | int, ...], found: list[str]) -> Any:
-        if said is None or isinstance(said, bool):
-            return said
-        told = self._discretion.value(said)
-        if isinstance(told, str):
-            told = _shapeless(told)
-        if told is not said and told != said:
+    def _leaf(self, value: Any, path: tuple[str | int, ...], found: list[str]) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        redacted = self._redactor.redact_value(value)
+        if isinstance(redacted, str):
+            redacted = _redact_shapes(redacted)
+        if redacted is not value and redacted != value:
             found.append(pointer(*path))
-        return told
+        return redacted
 
-    def _hidden(self, said: Any, path: tuple[str | int, ...], found: list[str]) -> Any:
-        """Every text and number in it, whatever it is; what is empty, true, false or null tells nothing."""
-        if isinstance(said, dict):
-            shown = {self._key(key, path, found): item for key, item in said.items()}
-            return {key: self._hidden(item, (*path, key), found) for key, item in shown.items()}
-        if isinstance(said, list):
-            return [self._hidden(item, (*path, at), found) for at, item in enumerate(said)]
-        if said is None or said == "" or isinstance(said, bool):
-            return said
+    def _hide(self, value: Any, path: tuple[str | int, ...], found: list[str]) -> Any:
+        """Redact every string and number in a value; empty strings, booleans and null give nothing away."""
+        if isinstance(value, dict):
+            shown = {self._key(key, path, found): item for key, item in value.items()}
+            return {key: self._hide(item, (*path, key), found) for key, item in shown.items()}
+        if isinstance(value, list):
+            return [self._hide(item, (*path, at), found) for at, item in enumerate(value)]
+        if value is None or value == "" or isinstance(value, bool):
+            return value
         found.append(pointer(*path))
         return HIDDEN
 
     def _key(self, key: str, path: tuple[str | int, ...], found: list[str]) -> str:
-        shown = _shapeless(self._discretion.value(key))
+        shown = _redact_shapes(self._redactor.redact_value(key))
         if shown != key:
             found.append(pointer(*path, shown))
         return shown
 
 
-def _shapeless(text: str) -> str:
-    """The text without what looks like a secret; the same text when nothing does."""
-    told = text
+def _redact_shapes(text: str) -> str:
+    """The text without anything that looks like a secret; the same object if nothing does."""
+    redacted = text
     for signs, pattern in SHAPES:
-        if any(sign in told for sign in signs):
-            told = pattern.sub(rf"\g<1>{HIDDEN}", told)
-    return text if told == text else told
+        if any(sign in redacted for sign in signs):
+            redacted = pattern.sub(rf"\g<1>{HIDDEN}", redacted)
+    return text if redacted == text else redacted
