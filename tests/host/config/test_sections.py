@@ -82,7 +82,7 @@ def test_without_a_word_nothing_is_required_opened_or_changed() -> None:
     [
         ('[plugins.p]\nsandbox = "off"', 2, 'write [plugins."x".sandbox] with off = "the reason why"'),
         ("[plugins.p]\nsandbox = true", 2, "got True"),
-        ('[plugins.p.sandbox]\noff = ""', 2, "say why"),
+        ('[plugins.p.sandbox]\noff = ""', 2, "give the reason"),
         ('[plugins.p.sandbox]\noff = "a\\nb"', 2, "in one line"),
         ("[plugins.p.sandbox]\noff = true", 2, "string"),
         ('[plugins.p.sandbox]\noff = "ours"\nread = ["/x"]', 1, "no use for read"),

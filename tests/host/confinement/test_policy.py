@@ -660,7 +660,7 @@ def test_a_folder_with_a_database_in_it_is_read_and_not_written(home: Path, land
 def test_where_there_is_nothing_nothing_can_be_written(home: Path) -> None:
     with pytest.raises(PathRefused, match=r"may write .*/gone, and there is no such path") as caught:
         Paths(home).add_write(["~/notes", "~/gone"])
-    assert (caught.value.rule, "make it" in caught.value.hint) == (RESOLUTION_FAILED, True)
+    assert (caught.value.rule, "create it" in caught.value.hint) == (RESOLUTION_FAILED, True)
     control = Paths(home)
     control.add_write(["~/notes"])
     assert list(control.write) == [home / "notes"]

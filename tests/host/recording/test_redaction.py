@@ -72,7 +72,7 @@ def test_a_line_without_secrets_stays_the_same_bytes() -> None:
     assert Redactor({"key": KEY}).redact_line(line) is line
 
 
-@requirement("vai:host-redaction-encodings")
+@requirement("vai:host-redaction-forms")
 def test_a_secret_in_base64_or_in_a_url_is_a_secret_too() -> None:
     redactor = Redactor({"key": "swordfish/1+2"})
     for said in ("c3dvcmRmaXNoLzErMg==", "swordfish%2F1%2B2", "swordfish%2f1%2b2"):
@@ -93,7 +93,7 @@ def test_a_token_is_redacted_while_it_is_valid_and_forgotten_after_many_others()
     assert redactor.redact_text(tokens[1]) == tokens[1]
 
 
-@requirement("vai:host-redaction-encodings")
+@requirement("vai:host-redaction-forms")
 def test_a_secret_truncated_in_a_diagnosis_is_redacted_too() -> None:
     redactor = Redactor({"key": "swordfish/and/sharks+2"})
     for size in range(8, len("swordfish/and/sharks+2") + 1):

@@ -250,7 +250,7 @@ class Instance:
                 gone = await self.child.wait(timeouts.term)
             if gone is None and failure is None:
                 failure = Failure(
-                    Code.TIMEOUT, "it answered the shutdown, but was still running when its time was over"
+                    Code.TIMEOUT, "it was asked to shut down, but was still running when its time was over"
                 )
         finally:
             self.kill()
