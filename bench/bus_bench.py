@@ -47,7 +47,7 @@ def to_listeners(params: dict[str, Any]) -> Sample:
     events = params["events"]
     watch = Stopwatch()
     for _ in range(events):
-        services.tell("plugin.inbound.bench.a", "bench", {"text": PAYLOAD})
+        services.publish_event("plugin.inbound.bench.a", "bench", {"text": PAYLOAD})
     assert heard[0] == events * params.get("listeners", 1)
     return {"events_per_s": watch.per_second(events), "cpu_us": watch.cpu_us(events)}
 

@@ -81,7 +81,7 @@ SKELETON = (
     "server.api.errors server.mcp server.occupancy server.logs server.settings store.memory packages.verify "
     "brokers.nats mcp_server.bridge "
     "host.host host.authorization.policy host.supervision.restart host.supervision.supervisor host.services.llm "
-    "host.admin.dev host.sync host.status host.facilities host.screens.keys host.bindings host.assembly host.turns "
+    "host.admin.dev host.sync host.status host.facilities host.screens.keys host.bindings host.assembly host.limits "
     "host.providers.agents host.calls.calls host.invocations.retry host.catalog.catalog host.inbound.handler "
     "host.confinement.policy host.broker host.discovery.folders host.recording.taps host.events.bus host.config.config "
     "host.journal host.disk.tree host.rate host.ports host.stamps sdk.plugin "

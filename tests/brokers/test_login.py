@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.brokers.login import MAX_FILE, login_options
-from plugbay.host.config.broker import BrokerConfig
+from plugbay.host.config.sections import BrokerConfig
 from plugbay.model.errors import ConfigInvalid
 from tests.support.nats_identities import USER, Identity, write_certificate, write_credentials
 

@@ -12,8 +12,8 @@ import nats
 import pytest
 
 from plugbay.brokers import nats as module
-from plugbay.host.config.broker import BrokerConfig
 from plugbay.host.config.config import Config
+from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import BusEvent, Stream
 from plugbay.host.host import Host
 from tests.brokers.test_nats_client import say

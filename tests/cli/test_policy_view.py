@@ -30,7 +30,7 @@ def shown(confinement: Confinement, capsys: pytest.CaptureFixture[str]) -> list[
 
 
 def test_everything_a_policy_opens_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(Confinement(OPEN, notes=("it may read /x, and there is no such path",), rooms=True), capsys) == [
+    assert shown(Confinement(OPEN, notes=("it may read /x, and there is no such path",), has_scratch=True), capsys) == [
         "sandbox confined",
         "reads /a",
         "/b",

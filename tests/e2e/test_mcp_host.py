@@ -15,9 +15,9 @@ import pytest
 
 from plugbay import CallFailed, Host
 from plugbay.host.catalog.approvals import Pins
-from plugbay.host.config import settings_files
+from plugbay.host.config import settings
 from plugbay.host.config.config import Config, LlmConfig, PluginConfig, SamplingConfig
-from plugbay.host.config.sandbox import PluginSandbox
+from plugbay.host.config.sections import PluginSandbox
 from plugbay.host.discovery.folders import discover
 from plugbay.host.inbound.questions import Question
 from plugbay.host.services.llm.chat import ChatReply, ChatRequest
@@ -544,7 +544,7 @@ def test_a_secret_reaches_the_servers_environment_and_nothing_else(run: Run, tmp
             failure = (await host.attempt("srv/echo")).failure
             assert failure is not None and failure.code == Code.LAUNCH_FAILED
             assert "api_key" in failure.message
-        settings_files.save_secrets(tmp_path / "state", "srv", {"api_key": "hunter2-hunter2"})
+        settings.save_secrets(tmp_path / "state", "srv", {"api_key": "hunter2-hunter2"})
         async with host_of(tmp_path, grant_all=True) as host:
             first, _, other = said(await host.call("srv/echo"))
             assert (first, other) == ("hunt", "x")

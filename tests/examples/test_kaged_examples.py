@@ -16,7 +16,7 @@ from plugbay import Code, Host
 from plugbay.cli.exit_codes import Exit
 from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.contracts.kaged.manifest import parse
-from plugbay.host.config import settings_files
+from plugbay.host.config.settings import load_secrets
 from plugbay.host.discovery.folders import inspect
 from plugbay.host.events.bus import Stream
 from plugbay.sdk.manifests import kaged_manifest
@@ -359,7 +359,7 @@ def test_a_secret_signs_notifications_and_is_said_nowhere(run: Run, tmp_path: Pa
         plugbay("config", "show", str(NOTIFIER), folder=tmp_path),
         plugbay("config", "show", str(NOTIFIER), "--json", folder=tmp_path),
     ]
-    assert settings_files.load_secrets(tmp_path / "state", "price-notifier") == {"signing_key": KEY}
+    assert load_secrets(tmp_path / "state", "price-notifier") == {"signing_key": KEY}
 
     async def main() -> None:
         logs = tmp_path / "logs"

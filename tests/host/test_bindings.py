@@ -12,7 +12,7 @@ import pytest
 from plugbay import Code, Host
 from plugbay.host.authorization.policy import Decision
 from plugbay.host.bindings import MAX_SETTINGS, Bindings, Options
-from plugbay.host.config import settings_files
+from plugbay.host.config import settings
 from plugbay.host.config.config import Config, parse
 from plugbay.host.discovery.folders import inspect
 from plugbay.host.invocations.context import ExportBinding
@@ -65,8 +65,8 @@ def test_grants_of_the_host_are_added_to_those_of_the_file() -> None:
 def test_config_and_secrets_reach_the_plugin_apart_from_each_other(run: Run, tmp_path: Path) -> None:
     root = write_kaged_plugin(tmp_path, body=SHOWS, **SETTINGS)
     state = tmp_path / "state"
-    settings_files.save_config(state, "p", {"mode": "b"})
-    settings_files.save_secrets(state, "p", {"key": "s3cret"})
+    settings.save_config(state, "p", {"mode": "b"})
+    settings.save_secrets(state, "p", {"key": "s3cret"})
     config = tmp_path / "plugbay.toml"
     config.write_text('[project]\nid = "shop"\n[host]\nstate_dir = "state"\n[plugins.p]\nconfig = { limit = 5 }\n')
 
@@ -89,7 +89,7 @@ def test_a_reload_takes_over_what_was_set_meanwhile(run: Run, tmp_path: Path) ->
     async def main() -> None:
         async with Host.load(root, state_dir=state) as host:
             assert (await host.call("echo", {}))["config"] == {"limit": 3}
-            settings_files.save_config(state, "p", {"limit": 7})
+            settings.save_config(state, "p", {"limit": 7})
             assert (await host.call("echo", {}))["config"] == {"limit": 3}
             await host.reload("p")
             assert (await host.call("echo", {}))["config"] == {"limit": 7}
@@ -129,10 +129,10 @@ def test_settings_that_do_not_fit_keep_the_plugin_from_starting(
 
 
 @requirement("kaged:secrets-never-told")
-def test_a_secret_that_does_not_fit_is_refused_without_being_told(run: Run, tmp_path: Path) -> None:
+def test_an_invalid_secret_is_refused_without_showing_it(run: Run, tmp_path: Path) -> None:
     root = write_kaged_plugin(tmp_path, body=SHOWS, **SETTINGS)
     state = tmp_path / "state"
-    settings_files.save_secrets(state, "p", {"key": "s3"})
+    settings.save_secrets(state, "p", {"key": "s3"})
 
     async def main() -> None:
         async with Host.load(root, state_dir=state) as host:
@@ -145,7 +145,7 @@ def test_a_secret_that_does_not_fit_is_refused_without_being_told(run: Run, tmp_
 
 
 @requirement("kaged:environment")
-def test_the_plugin_is_told_where_it_works(run: Run, tmp_path: Path) -> None:
+def test_the_plugin_gets_the_project_in_its_environment(run: Run, tmp_path: Path) -> None:
     body = 'def tool(name, params, m):\n    reply(m, {k: v for k, v in os.environ.items() if k.startswith("KAGED_")})\n'
     root = write_kaged_plugin(tmp_path, body=body)
     config = tmp_path / "plugbay.toml"
@@ -179,7 +179,7 @@ def test_settings_larger_than_a_greeting_are_refused(tmp_path: Path) -> None:
 
 
 @requirement("kaged:config-secrets-apart")
-def test_a_secret_in_the_config_keeps_the_plugin_from_starting_and_is_told_to_nobody(tmp_path: Path) -> None:
+def test_a_secret_in_the_config_keeps_the_plugin_from_starting_and_is_not_shown(tmp_path: Path) -> None:
     spec = inspect(write_kaged_plugin(tmp_path, **{**SETTINGS, "config_schema": {"type": "object"}})).spec
     assert spec is not None
     binding = bindings('[plugins.p]\nconfig = { key = "open sesame" }\n').bind(spec)
@@ -224,7 +224,7 @@ def test_an_export_is_bound_with_its_part_of_the_config_the_secrets_and_what_the
     ]
     spec = inspect(write_vai_plugin(tmp_path, exports=exports, schemas={"config": schema})).spec
     assert spec is not None
-    settings_files.save_secrets(tmp_path, "acme/p", {"key": "0123456"})
+    settings.save_secrets(tmp_path, "acme/p", {"key": "0123456"})
     text = """
     [project]
     id = "shop"

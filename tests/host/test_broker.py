@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from plugbay.host.broker import broker_for
-from plugbay.host.config.broker import BrokerConfig
+from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import Bus
 from plugbay.host.journal import Journal
 from plugbay.model.errors import ConfigInvalid

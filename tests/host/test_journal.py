@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.host.journal import KEPT, MAX_TEXT, REMARKS_PER_SECOND, Journal, Note, in_words
+from plugbay.host.journal import KEPT, MAX_TEXT, NOTES_PER_SECOND, Journal, Note, describe_facts
 from tests.support.requirements import requirement
 
 
@@ -31,7 +31,7 @@ def test_the_first_of_a_kind_is_a_warning_and_a_flood_is_not(caplog: pytest.LogC
     assert levels == ["WARNING", "DEBUG", "DEBUG", "WARNING"]
 
 
-def test_of_a_flood_every_remark_is_counted_and_a_few_a_second_are_told() -> None:
+def test_a_flood_of_notes_is_counted_and_a_few_a_second_are_logged() -> None:
     now, told = [0.0], []
     journal = Journal(lambda: now[0])
     journal.listener = lambda plugin_id, note: told.append((plugin_id, note.kind))
@@ -50,7 +50,7 @@ def test_of_a_flood_every_remark_is_counted_and_a_few_a_second_are_told() -> Non
     now[0] = 1.0
     for _ in range(KEPT):
         journal.note("a", "noise", "x")
-    assert len(told) == REMARKS_PER_SECOND
+    assert len(told) == NOTES_PER_SECOND
 
 
 def test_text_of_a_plugin_cannot_forge_a_line_or_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -124,5 +124,5 @@ def test_a_listener_hears_every_note_as_it_is_kept() -> None:
         ({"missed_probes": 3}, "missed probes 3"),
     ],
 )
-def test_the_facts_of_an_event_are_told_in_words(facts: dict[str, Any], line: str) -> None:
-    assert in_words(facts) == line
+def test_the_facts_of_an_event_become_one_line(facts: dict[str, Any], line: str) -> None:
+    assert describe_facts(facts) == line

@@ -17,7 +17,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from plugbay.host.config.broker import BrokerConfig
+from plugbay.host.config.sections import BrokerConfig
 from plugbay.model.errors import ConfigInvalid, Problem
 
 MAX_FILE = 64 << 10

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from plugbay.brokers.login import login_options
 from plugbay.brokers.nats_client import NatsClient
 from plugbay.brokers.relay import HOST, Relay
-from plugbay.host.config.broker import BrokerConfig
+from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import Bus
 from plugbay.host.events.subjects import matches
 from plugbay.host.journal import Journal

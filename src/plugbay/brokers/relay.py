@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from plugbay.host.config.broker import BrokerConfig, is_own, topic_problem
+from plugbay.host.config.sections import BrokerConfig, is_own, topic_problem
 from plugbay.host.events.bus import Bus, BusEvent, Subscription
 from plugbay.host.events.subjects import matches
 from plugbay.host.inbound.handler import MAX_EVENT
 from plugbay.host.journal import Journal
-from plugbay.host.rate import Bucket
+from plugbay.host.rate import TokenBucket
 from plugbay.host.stamps import new_uuid, utc_now
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed
@@ -65,7 +65,7 @@ class Relay:
         self._bytes = 0
         self._arriving: BusEvent | None = None
         """What is being told here now. It is the same object for every listener, so we know it when it comes to us."""
-        self._bucket = Bucket(EVENTS_PER_SECOND, EVENT_BURST)
+        self._bucket = TokenBucket(EVENTS_PER_SECOND, EVENT_BURST)
         self.wake: Callable[[], object] = lambda: None
         """Called when there is something to send."""
         self.sent = self.received = self.dropped = self.refused = 0

@@ -1,7 +1,7 @@
 """`plugbay config show|set|secret`: the settings of one plugin, checked as a whole before they are kept.
 
 Owns the words on the command line and the page a person reads. What is allowed is `host.settings`' to say, where it is
-kept `host.settings_files`'. A secret is never an argument, never shown and never echoed.
+kept there too. A secret is never an argument, never shown and never echoed.
 """
 
 from __future__ import annotations
@@ -138,11 +138,11 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Change one setting. The config as a whole must fit the plugin's schema; it applies with the next reload."""
-    from plugbay.host.config import settings, settings_files
+    from plugbay.host.config import settings
 
     bench = Bench(plugin, plugins, config_file)
     field = next((known.binds_to for known in bench.settings.knobs if known.name == knob), None)
-    with settings_files.changing(bench.state):
+    with settings.changing(bench.state):
         before = bench.bindings.config_of(bench.spec)
         if field is not None:
             after = settings.set_knob(bench.settings, before, knob, value)
@@ -152,8 +152,8 @@ def set_(
             known = {"hint": f"plugbay config show {plugin} shows what can be set"}
             raise CallFailed(after.with_detail(bench.spec.id, **(known if after.code == Code.NOT_FOUND else {})))
         kept = after[field or knob]
-        saved = settings_files.load_config(bench.state, bench.spec.id)
-        settings_files.save_config(bench.state, bench.spec.id, {**saved, field or knob: kept})
+        saved = settings.load_config(bench.state, bench.spec.id)
+        settings.save_config(bench.state, bench.spec.id, {**saved, field or knob: kept})
     if as_json:
         output.print_json(bench.describe())
     else:
@@ -169,19 +169,19 @@ def secret(
     config_file: ConfigFile = None,
 ) -> None:
     """Set one secret; its value is read from the terminal without showing it, or from standard input."""
-    from plugbay.host.config import settings, settings_files
+    from plugbay.host.config import settings
 
     bench = Bench(plugin, plugins, config_file)
     typed = {} if remove else {name: _hidden(bench, name)}
-    with settings_files.changing(bench.state):
-        others = settings_files.load_secrets(bench.state, bench.spec.id)
+    with settings.changing(bench.state):
+        others = settings.load_secrets(bench.state, bench.spec.id)
         others.pop(name, None)
         known = settings.check_secrets(bench.settings, others)
         kept = {**others, **typed}
         new = [problem for problem in settings.check_secrets(bench.settings, kept) if problem not in known]
         if new:
             raise CallFailed(Failure(Code.INVALID_INPUT, f"{name} cannot be kept: {new[0]}", plugin=bench.spec.id))
-        settings_files.save_secrets(bench.state, bench.spec.id, kept)
+        settings.save_secrets(bench.state, bench.spec.id, kept)
     output.note(f"{bench.spec.id}: {name} is {'forgotten' if remove else 'kept'}")
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.journal import Note
-    from plugbay.host.recording.tap_stream import TapStream
+    from plugbay.host.recording.taps import TapStream
     from plugbay.model.spec import Export, PluginSpec
 
     MakeHost = Callable[[Found], Host]

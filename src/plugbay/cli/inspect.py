@@ -76,13 +76,13 @@ class _View:
         from plugbay.cli import drift
         from plugbay.host.catalog.approvals import Pins
         from plugbay.host.catalog.runtime_exports import Offers, tells
-        from plugbay.host.supervision.protocol_cache import Eras
+        from plugbay.host.supervision.protocol_cache import ProtocolCache
 
         self.left_out = drift.left_out(found)
         self.approval = ""
         self.confinement: Confinement | None = None
         if found.spec is not None:
-            offers = Offers(Pins(ephemeral.state_dir(config)), Eras(), lambda plugin_id: False)
+            offers = Offers(Pins(ephemeral.state_dir(config)), ProtocolCache(), lambda plugin_id: False)
             spec = offers.learn([found.spec])[found.spec.id]
             pin = offers.pin(spec.id)
             if tells(spec):

@@ -209,7 +209,7 @@ def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> No
     """Take a server out of plugbay.toml, with its approval, its secrets and its unpacked bundle."""
     from plugbay.cli import mcp_bundle
     from plugbay.host.catalog.approvals import Pins
-    from plugbay.host.config import settings_files
+    from plugbay.host.config import settings
 
     state = State(config)
     known = {} if state.config is None else state.config.mcp
@@ -217,10 +217,10 @@ def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> No
         raise CallFailed(mcp_approval.unknown(name, list(known), f"{state.file} declares no server {name!r}"))
     mcp_file.withdraw(state.file, name)
     was_approved = Pins(state.folder).forget(name)
-    with settings_files.changing(state.folder):
-        had_secrets = sorted(settings_files.load_secrets(state.folder, name))
+    with settings.changing(state.folder):
+        had_secrets = sorted(settings.load_secrets(state.folder, name))
         if had_secrets:
-            settings_files.save_secrets(state.folder, name, {})
+            settings.save_secrets(state.folder, name, {})
     bundle = known[name].bundle
     others = [server.bundle for other, server in known.items() if other != name]
     if bundle is not None and bundle not in others:
@@ -315,10 +315,10 @@ def _ask_for_secrets(name: str, env: dict[str, str], state: Path) -> None:
     import getpass
     import sys
 
-    from plugbay.host.config import settings_files
+    from plugbay.host.config import settings
 
     wanted = [value.removeprefix(SECRET) for value in env.values() if value.startswith(SECRET)]
-    missing = [key for key in wanted if key not in settings_files.load_secrets(state, name)]
+    missing = [key for key in wanted if key not in settings.load_secrets(state, name)]
     if missing and sys.stdin is not None and sys.stdin.isatty():
         _keep_secrets(name, {key: getpass.getpass(f"{key}: ") for key in missing}, state)
     elif missing:
@@ -327,12 +327,12 @@ def _ask_for_secrets(name: str, env: dict[str, str], state: Path) -> None:
 
 
 def _keep_secrets(name: str, secrets: dict[str, str], state: Path) -> None:
-    from plugbay.host.config import settings_files
+    from plugbay.host.config import settings
 
     if secrets:
-        with settings_files.changing(state):
-            kept = settings_files.load_secrets(state, name)
-            settings_files.save_secrets(state, name, {**kept, **secrets})
+        with settings.changing(state):
+            kept = settings.load_secrets(state, name)
+            settings.save_secrets(state, name, {**kept, **secrets})
 
 
 def _show_import(file: Path, taken: list[Taken], left: list[Left], as_json: bool) -> None:

@@ -64,7 +64,7 @@ def withdraw(path: Path, name: str) -> bool:
 
 def _changing(path: Path) -> AbstractContextManager[None]:
     """Two commands at once must not lose what the other one writes."""
-    from plugbay.host.config.settings_files import changing
+    from plugbay.host.config.settings import changing
 
     return changing(path.resolve().parent)
 
@@ -98,7 +98,7 @@ def _write(path: Path, document: TOMLDocument) -> None:
     import tomlkit
 
     from plugbay.host.config import config
-    from plugbay.host.config.settings_files import replace_at
+    from plugbay.host.config.settings import replace_at
 
     text = tomlkit.dumps(document)
     config.parse(text, str(path))

@@ -157,7 +157,7 @@ async def _greet(spec: PluginSpec, config: Config) -> tuple[Failure | None, Mapp
     import asyncio
 
     from plugbay.host.journal import Journal
-    from plugbay.host.supervision.instance import Deadline, Runtime, Seat, open_seat
+    from plugbay.host.supervision.instance import Deadline, Instance, Runtime, open_instance
     from plugbay.link.deadlines import Deadlines
     from plugbay.wire.fast_json import MsgspecCodec
 
@@ -166,17 +166,17 @@ async def _greet(spec: PluginSpec, config: Config) -> tuple[Failure | None, Mapp
     spawner, deadlines = bindings.spawner(None, Journal()), Deadlines(asyncio.get_running_loop())
     began = time.perf_counter()
     try:
-        seat = await open_seat(
+        instance = await open_instance(
             binding, Runtime(spawner, deadlines, MsgspecCodec()), Deadline(binding.spec.timeouts.call)
         )
         took = time.perf_counter() - began
-        if not isinstance(seat, Seat):
-            return seat, {}, took
-        said = seat.link.hello.hello if seat.link.hello is not None else {}
+        if not isinstance(instance, Instance):
+            return instance, {}, took
+        said = instance.link.hello.hello if instance.link.hello is not None else {}
         if spec.lifetime == "resident":
-            await seat.farewell()
+            await instance.shut_down()
         else:
-            seat.leave()
+            instance.kill()
         return None, said, took
     finally:
         await spawner.close()

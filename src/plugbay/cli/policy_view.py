@@ -59,18 +59,18 @@ def _headline(confinement: Confinement) -> list[output.Part]:
 
 def _rows(confinement: Confinement) -> list[tuple[str, str]]:
     policy = confinement.policy
-    rows = [] if policy is None else _policy_rows(policy, confinement.rooms)
+    rows = [] if policy is None else _policy_rows(policy, confinement.has_scratch)
     rows += [("missing", note) for note in confinement.notes]
     if confinement.refusal is not None and confinement.refusal.detail.get("hint"):
         rows.append(("hint", str(confinement.refusal.detail["hint"])))
     return rows
 
 
-def _policy_rows(policy: Policy, rooms: bool) -> list[tuple[str, str]]:
+def _policy_rows(policy: Policy, has_scratch: bool) -> list[tuple[str, str]]:
     listed = [("reads", policy.read), ("writes", policy.write), ("runs", policy.run)]
     rows = [(label, "\n".join(map(str, paths))) for label, paths in listed if paths]
     rows += [("keeps", f"{policy.state}, up to {size(policy.limits.state)}")] if policy.state is not None else []
-    rows += [("scratch", "a folder for each invocation")] if rooms else []
+    rows += [("scratch", "a folder for each invocation")] if has_scratch else []
     rows.append(("network", str(policy.network)))
     # Without a way out nothing is reached, however private.
     rows += (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
     from plugbay.host.recording.recordings import Recorder
-    from plugbay.host.recording.tap_stream import TapStream
+    from plugbay.host.recording.taps import TapStream
 
 CALL = "--call"
 

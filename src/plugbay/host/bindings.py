@@ -1,7 +1,6 @@
-"""`Bindings`: plugins as the operator bound them — decisions, times, environment, settings and secrets in one place.
+"""`Bindings`: combines plugbay.toml, saved settings and the options of a host into the `Binding` of each plugin.
 
-Owns how plugbay.toml, saved settings and the options of a host become what a supervisor is given. Reads the settings
-files each time a plugin is bound, so a reload takes over what was changed.
+Reads the settings files each time a plugin is bound, so that a reload takes over changes.
 """
 
 from __future__ import annotations
@@ -16,11 +15,19 @@ import msgspec
 
 from plugbay.host.authorization import policy
 from plugbay.host.authorization.policy import Decision
-from plugbay.host.config import settings, settings_files
+from plugbay.host.config import settings
 from plugbay.host.config.config import Config
-from plugbay.host.config.sandbox import PluginSandbox
+from plugbay.host.config.sections import PluginSandbox
 from plugbay.host.confinement import notes
-from plugbay.host.confinement.policy import Confinement, Operator, Places, confine, make_covered, make_own, own_folder
+from plugbay.host.confinement.policy import (
+    Confinement,
+    Operator,
+    Places,
+    confine,
+    make_cover_target,
+    make_own_folder,
+    own_folder,
+)
 from plugbay.host.confinement.protection import Protection
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.invocations.context import ExportBinding, execution_class
@@ -37,7 +44,7 @@ from plugbay.process.sandbox.settings import SandboxSettings
 from plugbay.process.sandbox.users import uid_of
 
 CONCURRENCY = {Lifetime.PER_CALL: 32, Lifetime.RESIDENT: 256}
-"""Calls of one plugin at the same time where the operator does not say: a process each, or a message each."""
+"""Default of `concurrency`: a call costs a process, or only a message."""
 
 MAX_SETTINGS = 1 << 20
 """Bytes of a plugin's config, and of its secrets, as JSON."""
@@ -45,22 +52,22 @@ MAX_SETTINGS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What whoever makes a host decides for all its plugins."""
+    """Options of a host for all its plugins."""
 
     grants: frozenset[str] = frozenset()
     grant_all: bool = False
     unconfined: bool = False
-    """Nobody is confined, just this once."""
+    """Exempt all plugins from confinement for this run."""
     trusted: frozenset[str] = frozenset()
-    """Plugins that may offer what they like, just this once."""
+    """Plugins whose run-time exports count as approved for this run."""
 
     def trusts(self, plugin_id: str) -> bool:
-        """Whether everything that the plugin offers counts as approved."""
+        """Whether all run-time exports of the plugin count as approved."""
         return self.grant_all or plugin_id in self.trusted
 
 
 class Bindings:
-    """The operator's word about every plugin."""
+    """The operator's decisions and settings for every plugin."""
 
     def __init__(
         self,
@@ -70,9 +77,7 @@ class Bindings:
         approved: Callable[[str], bool] = lambda plugin_id: True,
         protection: Protection | None = None,
     ) -> None:
-        """`approved` says whether what a plugin offers has been approved, where that is needed; `protection` what is
-        out of reach for every plugin.
-        """
+        """`approved`: whether the run-time exports of a plugin are approved; `protection`: protected paths."""
         self._config = config
         self._approved = approved
         self._options = options
@@ -81,14 +86,14 @@ class Bindings:
         self._project = Project(config.project.id, Path(config.project.root).absolute(), shown=config.project.shown)
         self.sandbox = SandboxSettings(config.sandbox.uid_range, require_limits=config.sandbox.require_limits)
         self.scratch = Scratch(state_dir, owner=self._user)
-        """Rooms for the work of plugins, each of which is its plugin's user's."""
+        """Scratch folders of invocations, owned by the users of their plugins."""
 
     def spawner(self, log_dir: Path | None, journal: Journal) -> Spawner:
-        """Who starts all children, and confines those that are to be."""
-        return Spawner(log_dir, clean_up=True, sandbox=self.sandbox, egress_told=notes.connections(journal))
+        """The spawner of all processes, confined or not."""
+        return Spawner(log_dir, clean_up=True, sandbox=self.sandbox, egress_told=notes.egress_listener(journal))
 
     def decide(self, plugin_id: str) -> Decision:
-        """What may happen with this plugin."""
+        """The operator's decision about this plugin."""
         decision = replace(self._config.plugin(plugin_id).decision(), approved=self._approved(plugin_id))
         if self._options.grant_all:
             return replace(decision, grant_all=True)
@@ -97,20 +102,20 @@ class Bindings:
         return decision
 
     def bind(self, spec: PluginSpec, *, make: bool = True) -> Binding:
-        """Everything a supervisor needs to know; settings that cannot be used are a refusal to start.
+        """The binding of a plugin, for its supervisor. Unusable settings become a refusal to start.
 
-        The plugin's own folders are made, unless it is only to be looked at.
+        Creates the plugin's own folders, unless `make` is False.
         """
         ours = self._config.plugin(spec.id)
         config, secrets, refusal = self._settings(spec)
         granted = policy.effective(spec, self.decide(spec.id))
         project = replace(self._project, config_root=self._own_folder(spec))
         self.protection.refresh()
-        confinement = self._confined(spec) if make else self.confinement(spec)
+        confinement = self._prepare_confinement(spec) if make else self.confinement(spec)
         return Binding(
             spec=replace(
                 spec,
-                exports=tuple(_apart(export, ours.execution_class) for export in spec.exports),
+                exports=tuple(_with_isolation(export, ours.execution_class) for export in spec.exports),
                 timeouts=ours.timeouts.over(spec.timeouts),
                 patience=spec.patience if ours.timeouts.call is None else {},
             ),
@@ -132,18 +137,18 @@ class Bindings:
         )
 
     def _narrowed(self, spec: PluginSpec) -> dict[frozenset[str], Confinement]:
-        """The confinement of each share of the exports; none where all exports ask for the same.
+        """The confinement of each share of the exports; empty if all exports have the same.
 
-        Only plugins whose exports are invoked have shares: the calls of all others go to one process.
+        Only plugins with execution classes have shares: the calls of all others go to one process.
         """
         held = frozenset(item.capability for item in spec.access)
         shares = {held.intersection(export.capabilities) for export in spec.exports if _is_invoked(export)}
         if shares <= {held}:
             return {}
-        return {share: self._confined(_asking_for(spec, share)) for share in shares}
+        return {share: self._prepare_confinement(_limit_access(spec, share)) for share in shares}
 
-    def _confined(self, spec: PluginSpec) -> Confinement:
-        """How the plugin is confined, with the folders made that are its own if it may start at all."""
+    def _prepare_confinement(self, spec: PluginSpec) -> Confinement:
+        """The confinement of the plugin; creates its own folders if it may start."""
         if policy.admit(spec, self.decide(spec.id)) is not None:
             return self.confinement(spec)
         found = self.confinement(spec)
@@ -155,18 +160,18 @@ class Bindings:
         return found
 
     def make_folders(self, spec: PluginSpec, confinement: Confinement) -> None:
-        """Make what is the plugin's alone, by its confinement or because it is told of it. Raises OSError."""
-        told = self._own_folder(spec) if any(fact == "config.root" for _, fact in spec.env_facts) else None
-        folders = (*(() if told is None else (told,)), *confinement.own)
+        """Create the plugin's own folders, and missing paths to cover. Raises OSError."""
+        config_root = self._own_folder(spec) if any(fact == "config.root" for _, fact in spec.env_facts) else None
+        folders = (*(() if config_root is None else (config_root,)), *confinement.own)
         for folder in folders:
             top = next(other for other in folders if folder.is_relative_to(other))
             inner = folder.relative_to(top).parts
-            make_own(top, None if confinement.policy is None else self._user(spec.id), inner)
+            make_own_folder(top, None if confinement.policy is None else self._user(spec.id), inner)
         for covered in confinement.covered:
-            make_covered(covered)
+            make_cover_target(covered)
 
     def confinement(self, spec: PluginSpec, *, certainly: bool = False) -> Confinement:
-        """How the plugin is confined with what is granted now, or would be if it `certainly` were; nothing is made."""
+        """The confinement of the plugin with the current grants, or as if `certainly` confined. Creates nothing."""
         granted = policy.effective(spec, self.decide(spec.id))
         project = self._project.root if self._config.project.shown else None
         state, protected = self._own_folder(spec), self._protected(spec)
@@ -179,7 +184,7 @@ class Bindings:
         return confine(spec, policy.access(spec, granted), operator, places)
 
     def _protected(self, spec: PluginSpec) -> Protected:
-        """What is out of reach for the plugin; its own folder for state is not, though it lies in the host's."""
+        """The paths that the plugin must not reach; not its own state folder, although that lies in the host's."""
         found, state = self.protection.of(spec), self._own_folder(spec)
         return found if state is None else replace(found, own=(*found.own, os.path.realpath(state)))
 
@@ -187,11 +192,11 @@ class Bindings:
         return None if self._state_dir is None else own_folder(self._state_dir, spec.id)
 
     def _user(self, plugin_id: str) -> int | None:
-        """Who the plugin runs as when it is confined; None: as the host does."""
+        """The user id of the plugin if it is confined; None: that of the host."""
         return uid_of(plugin_id, self.sandbox)
 
     def _settings(self, spec: PluginSpec) -> tuple[dict[str, Any] | None, dict[str, Any] | None, Failure | None]:
-        """Config and secrets as the plugin gets them, None where it has no such thing; and why it may not start so."""
+        """Config and secrets for the plugin, None if it declares none; and a refusal if they are invalid."""
         try:
             config = self.config_of(spec)
             secrets = self.secrets_of(spec)
@@ -210,7 +215,7 @@ class Bindings:
         )
 
     def for_export(self, spec: PluginSpec, export: Export) -> ExportBinding | Failure:
-        """One export as plugbay.toml binds it, for invocations: its part of the config, the secrets, the policy."""
+        """The binding of one export for invocations: its part of the config, the secrets, the policy."""
         _, secrets, refusal = self._settings(spec)
         if refusal is not None:
             return refusal
@@ -226,17 +231,17 @@ class Bindings:
         )
 
     def config_of(self, spec: PluginSpec) -> dict[str, Any]:
-        """Defaults, then plugbay.toml, then what was set by command; raises `ConfigInvalid`."""
-        saved = {} if self._state_dir is None else settings_files.load_config(self._state_dir, spec.id)
+        """Defaults, then plugbay.toml, then saved settings; raises `ConfigInvalid`."""
+        saved = {} if self._state_dir is None else settings.load_config(self._state_dir, spec.id)
         return {**settings.defaults(settings_of(spec)), **self._config.plugin(spec.id).config, **saved}
 
     def secrets_of(self, spec: PluginSpec) -> dict[str, Any]:
-        """Raises `ConfigInvalid`, also when anybody else could read them."""
-        return {} if self._state_dir is None else settings_files.load_secrets(self._state_dir, spec.id)
+        """The saved secrets; raises `ConfigInvalid`, also if other users could read them."""
+        return {} if self._state_dir is None else settings.load_secrets(self._state_dir, spec.id)
 
 
 def log_folder(config: Config) -> Path | None:
-    """Where plugbay.toml has logs kept, if it says so."""
+    """The log folder in plugbay.toml, if it has one."""
     return None if config.host.log_dir is None else Path(config.host.log_dir)
 
 
@@ -244,13 +249,13 @@ def _is_invoked(export: Export) -> bool:
     return "execution_class" in export.facts
 
 
-def _asking_for(spec: PluginSpec, share: frozenset[str]) -> PluginSpec:
-    """The plugin as if it asked for no more of what the operating system knows than this."""
+def _limit_access(spec: PluginSpec, share: frozenset[str]) -> PluginSpec:
+    """The plugin with only the access of this share."""
     return replace(spec, access=tuple(item for item in spec.access if item.capability in share))
 
 
-def _apart(export: Export, least: str | None) -> Export:
-    """The export with the isolation that the operator wants at least, if it has a word for that."""
+def _with_isolation(export: Export, least: str | None) -> Export:
+    """The export with at least the isolation that the operator sets."""
     declared = export.facts.get("execution_class")
     if declared is None or least is None:
         return export
@@ -258,7 +263,7 @@ def _apart(export: Export, least: str | None) -> Export:
 
 
 def _size_problem(value: dict[str, Any]) -> list[Problem]:
-    """Settings travel in the greeting, and a greeting has the size of one message."""
+    """Settings are part of the greeting, which must fit into one message."""
     size = len(msgspec.json.encode(value))
     if size <= MAX_SETTINGS:
         return []

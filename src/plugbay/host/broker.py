@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
-from plugbay.host.config.broker import BrokerConfig
+from plugbay.host.config.sections import BrokerConfig
 from plugbay.host.events.bus import Bus
 from plugbay.host.journal import Journal
 from plugbay.host.ports import Broker

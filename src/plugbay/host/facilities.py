@@ -33,7 +33,7 @@ class Facilities:
         problem = subject_problem(topic)
         if problem is not None:
             raise ValueError(f"cannot publish to {topic!r}: {problem}")
-        self._backends.services.tell(topic, source, payload)
+        self._backends.services.publish_event(topic, source, payload)
 
     def subscribe(self, *patterns: str, depth: int = 64) -> Stream:
         """Events of these topics as an async iterator, on the host's own loop. Try `plugin.lifecycle.>`."""

@@ -30,7 +30,7 @@ from plugbay.host.catalog.probe import Strangers
 from plugbay.host.catalog.runtime_exports import Offers, update
 from plugbay.host.config import config as configuration
 from plugbay.host.confinement.protection import Protection
-from plugbay.host.discovery.folders import Found, discover, without_twins
+from plugbay.host.discovery.folders import Found, discover, reject_duplicates
 from plugbay.host.discovery.servers import declared
 from plugbay.host.facilities import Facilities
 from plugbay.host.inbound.questions import Questions
@@ -45,8 +45,8 @@ from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
 from plugbay.host.status import PluginStatus, statuses
 from plugbay.host.supervision.instance import Runtime
-from plugbay.host.supervision.per_org import has_classes
-from plugbay.host.supervision.protocol_cache import Eras
+from plugbay.host.supervision.per_org import has_execution_classes
+from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.host.supervision.supervisor import Supervisor, supervise
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
@@ -93,7 +93,7 @@ class Host(Facilities):
         OpenTelemetry's each call is a span. `protected` is out of every plugin's reach, like the host's own files.
         """
         self.config = config or configuration.Config()
-        self.found = without_twins([*found, *declared(self.config)])
+        self.found = reject_duplicates([*found, *declared(self.config)])
         self.call_log: CallLog = call_log or MemoryCallLog()
         self._eager = eager
         self._trace = trace
@@ -103,8 +103,8 @@ class Host(Facilities):
         granted, trusts = (frozenset([one] if isinstance(one, str) else one) for one in (grants, trusted))
         options = Options(granted, grant_all, unconfined, trusts)
         state = _absolute(state_dir or self.config.host.state_dir)
-        self._eras = Eras(state, self.config.eras)
-        self.offers = Offers(Pins(state or user_state()), self._eras, options.trusts)
+        self._protocol_cache = ProtocolCache(state, self.config.declared_eras)
+        self.offers = Offers(Pins(state or user_state()), self._protocol_cache, options.trusts)
         self._specs = self.offers.learn(item.spec for item in self.found if item.spec)
         self.protection = Protection(self.config, state, self._log_dir, protected, self.found)
         self._bindings = Bindings(self.config, options, state, self.offers.approved, self.protection)
@@ -167,11 +167,11 @@ class Host(Facilities):
             self._backends.services,
             self._greeted,
             self.taps,
-            self._eras,
+            self._protocol_cache,
         )
         try:
             await self._backends.open()
-            if any(map(has_classes, self._specs.values())):
+            if any(map(has_execution_classes, self._specs.values())):
                 await self.invocations.open()
         except BaseException:
             self._runtime = None

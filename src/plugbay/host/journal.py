@@ -1,8 +1,7 @@
-"""`Journal`: what an operator should know although no call failed of it. Counted per plugin, logged, kept for a while.
+"""`Journal`: incidents and log lines of plugins, for operators: counted, logged, and the latest ones kept.
 
-The first of its kind of each plugin is a warning, the ones after it are debug lines, so a plugin that misbehaves a
-thousand times a second is visible and cannot flood the log; after a while it is counted and not told any more. Text
-that came from a plugin is made printable here.
+The first note of a kind and plugin is logged as a warning, later ones at debug level, and a flood is only counted. So a
+misbehaving plugin is visible and cannot flood the log. Text of plugins is made printable here.
 """
 
 from __future__ import annotations
@@ -13,30 +12,30 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from plugbay.host.rate import Bucket
+from plugbay.host.rate import TokenBucket
 from plugbay.model.text import printable
 
 LOG = logging.getLogger("plugbay.host")
 
 MAX_TEXT = 500
-"""Bytes of one note; whoever needs more looks at the wire."""
+"""Maximum bytes of one note."""
 
 KEPT = 200
-"""Notes of each plugin that are kept for whoever looks: a few screens full, and at most 400 KiB."""
+"""Notes kept for each plugin: a few screens full, at most 400 KiB."""
 
-REMARKS_PER_SECOND = 20.0
-"""Of the host's on one plugin, once there were as many as are kept: what comes faster nobody reads, and each costs what
-a call does."""
+NOTES_PER_SECOND = 20.0
+"""Notes of the host about one plugin, after a burst of `KEPT`. Excess notes are only counted: a note costs as much time
+as a call."""
 
 OWN_LINE = "log."
-"""How the kind begins of what a plugin wrote itself; every other note is a remark of the host's."""
+"""Prefix of the kind of a plugin's own log lines; all other notes are the host's."""
 
 LEVELS = ("trace", "debug", "info", "warn", "error")
 """From the least to the most important."""
 
 
 class Note(NamedTuple):
-    """One thing that happened, ready to be shown."""
+    """One note, printable."""
 
     at: float
     """Seconds since the epoch, UTC."""
@@ -47,18 +46,18 @@ class Note(NamedTuple):
 
 
 class Journal:
-    """Notes about plugins."""
+    """The notes about all plugins of a host."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._counts: dict[str, Counter[str]] = {}
         self._recent: dict[str, deque[Note]] = {}
-        self._buckets: dict[str, Bucket] = {}
+        self._buckets: dict[str, TokenBucket] = {}
         self.listener: Callable[[str, Note], object] | None = None
-        """Told the plugin's id and each note, as it is made."""
+        """Called with the plugin's id and each new note."""
 
     def note(self, plugin_id: str, kind: str, text: str, times: int = 1, *, level: str = "warn") -> None:
-        """Something happened `times` times; `kind` is one of the few words an operator looks for."""
+        """Add a note about something that happened `times` times. `kind` is the name of its counter."""
         counts = self._counts.setdefault(plugin_id, Counter())
         severity = logging.DEBUG if counts[kind] else logging.WARNING
         counts[kind] += times
@@ -73,23 +72,23 @@ class Journal:
         LOG.log(severity, "%s: %s: %s", plugin_id, kind, shown, extra={"kind": kind})
 
     def _is_flood(self, plugin_id: str, kind: str, now: float) -> bool:
-        """Whether so much was remarked on this plugin that once more is only counted."""
+        """Whether there are so many notes about this plugin that this one is only counted."""
         if kind.startswith(OWN_LINE):
             return False
         bucket = self._buckets.get(plugin_id)
         if bucket is None:
-            bucket = self._buckets[plugin_id] = Bucket(REMARKS_PER_SECOND, KEPT)
+            bucket = self._buckets[plugin_id] = TokenBucket(NOTES_PER_SECOND, KEPT)
         return not bucket.take(now)
 
     def _keep(self, plugin_id: str, note: Note) -> None:
-        """A remark that says what the last one says takes its place: no flood pushes out what came before it."""
+        """Keep a note. It replaces an equal note before it, so that repetitions do not push out older notes."""
         recent = self._recent.setdefault(plugin_id, deque(maxlen=KEPT))
         if recent and recent[-1][1:] == note[1:] and not note.kind.startswith(OWN_LINE):
             recent.pop()
         recent.append(note)
 
     def counts(self, plugin_id: str) -> dict[str, int]:
-        """How often each kind of thing has happened to this plugin."""
+        """The counters of this plugin, by kind."""
         return dict(self._counts.get(plugin_id, {}))
 
     def recent(self, plugin_id: str) -> list[Note]:
@@ -97,8 +96,8 @@ class Journal:
         return list(self._recent.get(plugin_id, ()))
 
 
-def in_words(facts: Mapping[str, Any]) -> str:
-    """The facts of an event as a line for people: `code timeout: no answer`, `exit code 1: the last lines it wrote`."""
-    said = facts["message"] if "message" in facts else " / ".join(facts.get("stderr_tail", ()))
+def describe_facts(facts: Mapping[str, Any]) -> str:
+    """The facts of an event as one line: `code timeout: no answer`, `exit code 1: the last lines of stderr`."""
+    message = facts["message"] if "message" in facts else " / ".join(facts.get("stderr_tail", ()))
     others = [f"{key.replace('_', ' ')} {facts[key]}" for key in facts if key not in ("message", "stderr_tail")]
-    return ": ".join(filter(None, (", ".join(others), said)))
+    return ": ".join(filter(None, (", ".join(others), message)))

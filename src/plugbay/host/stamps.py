@@ -1,7 +1,4 @@
-"""Ids and timestamps as services write them: UUIDs, and RFC 3339 in UTC.
-
-Owns the two default sources that services take when they are given none, and the checks of what others wrote.
-"""
+"""Ids and timestamps of services: UUIDs, and RFC 3339 in UTC; their default sources and their validation."""
 
 from __future__ import annotations
 
@@ -32,12 +29,12 @@ def rfc3339(moment: datetime) -> str:
 
 
 def is_uuid(value: object) -> TypeGuard[str]:
-    """Whether a value is the text of a UUID in its usual form."""
+    """Whether a value is a UUID in its usual text form."""
     return isinstance(value, str) and _UUID.fullmatch(value) is not None
 
 
 def as_utc(value: object) -> str | None:
-    """RFC 3339 text in UTC, unchanged when it already is; None when the value is no such text."""
+    """An RFC 3339 text converted to UTC, unchanged if it is in UTC; None if the value is no such text."""
     if not isinstance(value, str) or not _RFC_3339.fullmatch(value):
         return None
     try:

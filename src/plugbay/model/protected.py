@@ -47,7 +47,7 @@ class Protected:
     entries: tuple[Entry, ...] = ()
     own: tuple[str, ...] = ()
     """What is the plugin's all the same, wherever it lies; without links."""
-    shelves: tuple[str, ...] = ()
+    plugin_folders: tuple[str, ...] = ()
     """Folders in which the host looks for plugins: never written, or whoever may could add a plugin."""
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from plugbay.host.config.settings_files import replace_at
+from plugbay.host.config.settings import replace_at
 
 EDITED_AFTER = 10.0
 """Seconds after its journal at which a change of a file was not the rewrite itself."""

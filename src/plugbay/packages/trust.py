@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, RootModel
 
-from plugbay.host.config.settings_files import changing
+from plugbay.host.config.settings import changing
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.packages import documents, durable, keys
 from plugbay.packages.errors import PackageRefused, Reason

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.authorization.policy import Decision, access, admit, authorize, effective
+from plugbay.host.authorization.policy import (
+    Decision,
+    access,
+    admit,
+    authorize,
+    capability_for_path,
+    covers_topic,
+    effective,
+    may_spawn,
+    read_roots,
+    refuse_capability,
+)
 from plugbay.model.errors import Code, Origin
 from plugbay.model.spec import Access, Export, PluginSpec
 from tests.support.requirements import requirement
@@ -74,7 +85,7 @@ def test_what_a_plugin_does_without_is_not_asked_for_and_needs_no_grant() -> Non
     assert effective(plugin, Decision(grants=frozenset())) == ("net:[]",)
 
 
-def test_a_pending_plugin_is_told_how_it_could_be_granted() -> None:
+def test_a_pending_plugin_fails_with_a_hint_how_to_grant() -> None:
     failure = authorize(spec("a", "b"), TOOL, Decision())
     assert failure is not None
     assert failure.detail["hint"].startswith("grant it for this run with --grant a --grant b")
@@ -120,10 +131,61 @@ def test_a_grant_covers_the_narrower_requests_of_its_name_and_never_a_wider_one(
 
 
 @requirement("mcp:host-approval")
-def test_what_nobody_approved_may_not_run_unless_everything_is_granted_for_this_run() -> None:
+def test_unapproved_exports_do_not_run_unless_everything_is_granted_for_this_run() -> None:
     refusal = admit(spec(), Decision(approved=False))
     assert refusal is not None
     assert (refusal.code, refusal.origin) == (Code.CAPABILITY_NOT_ALLOWED, Origin.POLICY)
     assert "plugbay mcp approve p" in refusal.detail["hint"]
     assert admit(spec(), Decision(approved=False, grant_all=True)) is None
     assert admit(spec(), Decision(approved=True)) is None
+
+
+@requirement("ainb:host-topics-gated")
+def test_a_topic_is_covered_by_any_of_its_grants() -> None:
+    access = [Access("topic", "a"), Access("topic", "b.*")]
+    assert [covers_topic(access, topic) for topic in ("a", "b.c", "b", "fleet.x")] == [True, True, False, False]
+    assert not covers_topic([], "a")
+
+
+def test_other_access_covers_no_topic() -> None:
+    assert not covers_topic([Access("network"), Access("run"), Access("read_path", "x")], "x")
+
+
+def test_roots_are_the_paths_that_may_be_read() -> None:
+    access = [Access("read_path", "~/a"), Access("write_path", "~/b"), Access("read_path", "/c"), Access("topic", "/d")]
+    assert read_roots(access) == ["~/a", "/c"]
+
+
+@pytest.mark.parametrize(
+    ("access", "may"),
+    [([], False), ([Access("network")], False), ([Access("run")], True), ([Access("run", "git")], True)],
+)
+def test_processes_are_started_for_who_may_have_them_started(access: list[Access], may: bool) -> None:
+    assert may_spawn(access) is may
+
+
+@requirement("ainb:host-files-denied")
+@pytest.mark.parametrize(
+    ("path", "capability"),
+    [
+        ("/home/u/.claude/projects/x/y.jsonl", "read_claude_logs"),
+        ("/home/u/.claude/projects", "read_claude_logs"),
+        ("/home/u/.claude/projectsx", "read_paths"),
+        ("/home/u/.claude/projects/../../secret", "read_paths"),
+        ("/notes/a", "read_paths"),
+        ("/etc/passwd", "read_paths"),
+    ],
+)
+def test_a_path_that_is_closed_names_what_would_open_it(path: str, capability: str) -> None:
+    requested = [
+        Access("write_path", "/etc", capability="write_plugin_data"),
+        Access("read_path", "~/.claude/projects", capability="read_claude_logs"),
+        Access("read_path", "/notes", capability="read_paths=/notes"),
+    ]
+    assert capability_for_path(requested, path, "/home/u") == capability
+
+
+def test_a_refusal_is_a_matter_of_policy_and_names_its_capability() -> None:
+    failure = refuse_capability("event_bus", "no")
+    assert (failure.code, failure.origin, failure.message) == (Code.CAPABILITY_NOT_ALLOWED, Origin.POLICY, "no")
+    assert failure.detail == {"capability": "event_bus"}

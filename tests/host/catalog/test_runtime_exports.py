@@ -10,7 +10,7 @@ from plugbay.host.catalog.approvals import Pin, Pins
 from plugbay.host.catalog.catalog import Catalog
 from plugbay.host.catalog.runtime_exports import CHANGED, Offers, tells, update
 from plugbay.host.inbound.handler import Services
-from plugbay.host.supervision.protocol_cache import Eras
+from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import PluginSpec
 from tests.support.requirements import requirement
@@ -19,7 +19,7 @@ TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 
 
 def offers_in(state: Path, *trusted: str) -> Offers:
-    return Offers(Pins(state), Eras(), lambda plugin_id: plugin_id in trusted)
+    return Offers(Pins(state), ProtocolCache(), lambda plugin_id: plugin_id in trusted)
 
 
 def hello(*tools: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def test_a_whole_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plugin.timeouts.over(Timeouts(handshake=7)) == Timeouts(launch=0.5, handshake=7, call=10)
 
 
-def test_a_plugin_nobody_mentions_is_undecided() -> None:
+def test_a_plugin_without_a_section_is_undecided() -> None:
     assert Config().plugin("x").decision() == Decision(True, None)
 
 
@@ -64,7 +64,7 @@ def test_a_plugin_nobody_mentions_is_undecided() -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said_with_its_line(text: str, line: int, words: str) -> None:
+def test_a_problem_is_reported_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         parse(text)
     (problem,) = caught.value.problems
@@ -87,7 +87,7 @@ def test_a_log_folder_is_relative_to_its_config_and_may_be_in_the_home_folder(
         assert load(tmp_path / "plugbay.toml").host.log_dir == meant
 
 
-def test_the_home_of_nobody_is_an_error_and_a_program_without_a_slash_is_a_name(tmp_path: Path) -> None:
+def test_the_home_of_an_unknown_user_is_an_error_and_a_program_without_a_slash_is_a_name(tmp_path: Path) -> None:
     file = tmp_path / "plugbay.toml"
     file.write_text('[plugins.p.sandbox]\nread = ["~no-such-user/x"]\n')
     with pytest.raises(ConfigInvalid, match="home of a user"):
@@ -110,7 +110,7 @@ def test_the_network_is_closed_to_private_addresses_except_for_single_ones() -> 
     assert parse(f"[network]\nallow_private = {pairs}\n").network.allow_private == pairs
 
 
-def test_the_level_of_the_log_is_information_where_nobody_says_otherwise() -> None:
+def test_the_default_log_level_is_info() -> None:
     assert (Config().host.log_level, Config().plugin("p").log_level) == ("info", None)
     config = parse('[host]\nlog_level = "error"\n[plugins.p]\nlog_level = "trace"\n')
     assert (config.host.log_level, config.plugin("p").log_level) == ("error", "trace")
@@ -126,7 +126,7 @@ def test_on_a_slow_machine_a_contract_gives_more_time_and_the_operator_what_he_w
 
 
 @pytest.mark.parametrize("factor", ["", "fast", "0.5", "101", "nan"])
-def test_a_factor_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch, factor: str) -> None:
+def test_an_invalid_time_factor_is_reported(monkeypatch: pytest.MonkeyPatch, factor: str) -> None:
     monkeypatch.setenv(TIME_FACTOR, factor)
     with pytest.raises(PlugbayError, match="is no number from 1 to 100"):
         TimeoutOverrides().over(Timeouts())

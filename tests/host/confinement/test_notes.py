@@ -1,4 +1,4 @@
-"""A downgrade is loud, a refused connection is counted, an end for want of memory has its name. Real children."""
+"""Notes about confinement: a downgrade, a refused connection, an out-of-memory kill. Real processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from plugbay import CallFailed, Host
 from plugbay.host.confinement import notes as module
-from plugbay.host.confinement.notes import connections, out_of_memory, too_much_state
+from plugbay.host.confinement.notes import describe_oom, describe_state_excess, egress_listener
 from plugbay.host.journal import Journal
 from plugbay.process.sandbox.egress.verdict import Verdict
 from plugbay.process.status import ExitStatus
@@ -151,7 +151,7 @@ def test_fewer_open_files_than_a_plugin_was_to_have_are_noted(
 
 def test_a_connection_that_was_allowed_is_nothing_to_note() -> None:
     journal = Journal()
-    told = connections(journal)
+    told = egress_listener(journal)
     told(Verdict("p", "a.example", 443, True, address="192.0.2.1"))
     assert journal.counts("p") == {}
     told(Verdict("p", "", 0, False, "the request cannot be read"))
@@ -165,13 +165,13 @@ def test_a_connection_that_was_allowed_is_nothing_to_note() -> None:
 @pytest.mark.parametrize(
     ("status", "who"), [(ExitStatus(signal=9), "it was killed"), (ExitStatus(code=1), "a process of it was killed")]
 )
-def test_who_used_up_its_memory_is_told_how_much_it_had(status: ExitStatus, who: str) -> None:
-    said, advice = out_of_memory(status, 256 << 20)
+def test_an_out_of_memory_kill_names_the_limit(status: ExitStatus, who: str) -> None:
+    said, advice = describe_oom(status, 256 << 20)
     assert said == f"{who} because it used more than its 256 MiB of memory"
     assert "limits = { memory" in advice
 
 
-def test_who_kept_too_much_is_told_where_and_what_to_do() -> None:
-    said, advice = too_much_state("/var/p", "it has more than 5 bytes")
+def test_a_kill_for_too_much_state_names_the_folder_and_a_remedy() -> None:
+    said, advice = describe_state_excess("/var/p", "it has more than 5 bytes")
     assert said == "it was killed because its own folder /var/p is too full: it has more than 5 bytes"
     assert "remove" in advice and "limits = { state" in advice

@@ -1,4 +1,4 @@
-"""From manifests, grants and the operator's words to one policy; who is let off, how loudly; what it comes to."""
+"""From manifest, grants and plugbay.toml to a sandbox policy: confined, exempt or refused; which paths are shown."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from typing import Any
 import pytest
 
 from plugbay import Host
-from plugbay.host.config.sandbox import PluginSandbox, ProcessLimits, SandboxConfig
+from plugbay.host.config.sections import PluginSandbox, ProcessLimits, SandboxConfig
 from plugbay.host.confinement.policy import (
+    HITS_DENYLIST,
     ONE_RUN,
+    RESOLUTION_FAILED,
     Confinement,
     Operator,
+    PathRefused,
+    Paths,
     Places,
+    change_owner,
     confine,
-    give,
-    make_covered,
-    make_own,
+    make_cover_target,
+    make_own_folder,
     own_folder,
-    proxies,
-    seen_inside,
+    proxy_variables,
+    sandbox_environ,
 )
 from plugbay.model.errors import Code, Origin
-from plugbay.model.protected import SETTINGS, Entry, Protected
+from plugbay.model.protected import DATABASE, SETTINGS, Entry, Protected
 from plugbay.model.spec import Access, PluginSpec, SandboxRequest
 from plugbay.process.sandbox.policy import MIB, Door, Limits, Network, Policy, Reach
 from tests.support.ainb import write_ainb_plugin
@@ -80,7 +84,7 @@ def test_who_is_confined(sandbox: SandboxRequest | None, said: Operator, shown: 
     assert (str(found), found.downgrade, found.refusal) == (shown, downgrade, None)
 
 
-def test_where_confinement_is_required_nobody_is_let_off_for_one_run() -> None:
+def test_where_confinement_is_required_no_plugin_is_exempt_for_one_run() -> None:
     refusal = confine(spec(), (), operator(require=True, one_run=True), Places()).refusal
     assert refusal is not None and "[sandbox] require = true" in refusal.message
     assert (refusal.code, refusal.origin) == (Code.SANDBOX_UNAVAILABLE, Origin.POLICY)
@@ -89,7 +93,7 @@ def test_where_confinement_is_required_nobody_is_let_off_for_one_run() -> None:
 
 @requirement("nexo:manifest-sandbox-require")
 @pytest.mark.parametrize("said", [operator(off="it is ours"), operator(one_run=True)])
-def test_where_the_environment_insists_nobody_is_let_off_at_all(said: Operator) -> None:
+def test_where_the_environment_insists_no_plugin_is_exempt(said: Operator) -> None:
     refused = confine(spec(SandboxRequest(insists=True)), (), said, Places())
     assert refused.refusal is not None and str(refused).startswith("refused: the environment of this host requires")
     assert confine(spec(), (), said, Places()).refusal is None
@@ -129,7 +133,7 @@ def test_the_operator_shows_more_to_one_and_to_all(tmp_path: Path) -> None:
 
 @requirement("nexo:manifest-sandbox-denylist")
 @pytest.mark.parametrize("kind", ["read_path", "write_path", "run"])
-def test_a_grant_of_what_nobody_may_see_is_a_refusal(kind: str) -> None:
+def test_a_grant_on_the_deny_list_is_a_refusal(kind: str) -> None:
     found = confine(spec(), [Access(kind, "/etc")], operator(), Places())
     assert found.refusal is not None and found.policy is None
     assert (found.refusal.code, found.refusal.origin) == (Code.SANDBOX_UNAVAILABLE, Origin.POLICY)
@@ -173,7 +177,7 @@ def test_two_plugins_never_share_a_folder_whatever_they_are_called(tmp_path: Pat
     assert all(os.path.normpath(folder) == str(folder) for folder in folders)
 
 
-def test_who_is_told_of_a_folder_for_its_configuration_can_write_it(tmp_path: Path) -> None:
+def test_a_plugin_with_a_config_root_can_write_it(tmp_path: Path) -> None:
     told = (("KAGED_CONFIG_ROOT", "config.root"), ("KAGED_PROJECT_ROOT", "project.root"))
     project = tmp_path / "project"
     project.mkdir()
@@ -326,20 +330,22 @@ LOOKS_AROUND = """
 def tool(body, m):
     room = body["context"]["scratch_dir"]
     open(room + "/mine", "w").close()
-    succeed(m, output({"rooms": sorted(os.listdir(os.path.dirname(os.path.dirname(room))))}))
+    succeed(m, output({"has_scratch": sorted(os.listdir(os.path.dirname(os.path.dirname(room))))}))
 """
 
 
 @pytest.mark.parametrize("confined", [True, False])
-def test_a_child_that_serves_one_org_sees_no_room_of_another(run: Run, tmp_path: Path, confined: bool) -> None:
+def test_an_instance_that_serves_one_org_sees_no_scratch_folder_of_another(
+    run: Run, tmp_path: Path, confined: bool
+) -> None:
     exports = [export(permissions={"filesystem": "scratch"}, execution_class="worker")]
     root = write_vai_plugin(tmp_path, LOOKS_AROUND, exports)
 
     async def main(host: Host) -> None:
         for org in ("one", "two"):
             seen = await host.invoke("t", {}, org_id=org)
-        rooms = seen.value_or_raise()["structured_output"]["rooms"]
-        assert len(rooms) == (1 if confined else 2)
+        has_scratch = seen.value_or_raise()["structured_output"]["has_scratch"]
+        assert len(has_scratch) == (1 if confined else 2)
 
     with_host(run, (host_of if confined else raw_host_of)(root), main)
 
@@ -349,13 +355,13 @@ def test_a_child_that_serves_one_org_sees_no_room_of_another(run: Run, tmp_path:
 
 def test_folders_are_made_for_the_plugins_user_alone(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    make_own(folder, 2_000_000_001)
+    make_own_folder(folder, 2_000_000_001)
     facts = folder.stat()
     assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o777) == (2_000_000_001, 2_000_000_001, 0o700)
     assert folder.parent.stat().st_uid == os.geteuid()
-    give(folder, 2_000_000_002)
+    change_owner(folder, 2_000_000_002)
     assert folder.stat().st_uid == 2_000_000_001  # somebody's already
-    make_own(tmp_path / "c", None)
+    make_own_folder(tmp_path / "c", None)
     assert (tmp_path / "c").stat().st_uid == os.geteuid()
 
 
@@ -363,7 +369,7 @@ def test_a_link_is_never_given_away(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(OSError, match="link"):
-        make_own(tmp_path / "link", 2_000_000_001)
+        make_own_folder(tmp_path / "link", 2_000_000_001)
     assert (tmp_path / "real").stat().st_uid == os.geteuid()
 
 
@@ -381,8 +387,8 @@ ENVIRON = {"HOME": "/home/ada", "TMPDIR": "/var/tmp/x", "PATH": "/usr/bin"}
     ],
 )
 def test_what_a_plugin_inherits_points_to_what_it_can_see(policy: Policy | None, home: str, tmp: str) -> None:
-    assert seen_inside(policy, ENVIRON, Path("/home/ada")) == {"HOME": home, "TMPDIR": tmp, "PATH": "/usr/bin"}
-    assert "TMPDIR" not in seen_inside(policy, {"HOME": "/home/ada"}, Path("/home/ada"))
+    assert sandbox_environ(policy, ENVIRON, Path("/home/ada")) == {"HOME": home, "TMPDIR": tmp, "PATH": "/usr/bin"}
+    assert "TMPDIR" not in sandbox_environ(policy, {"HOME": "/home/ada"}, Path("/home/ada"))
 
 
 @pytest.mark.parametrize(
@@ -395,9 +401,9 @@ def test_what_a_plugin_inherits_points_to_what_it_can_see(policy: Policy | None,
     ],
 )
 def test_the_way_out_is_in_the_environment_of_those_who_have_one(network: Network, there: bool) -> None:
-    variables = dict(proxies(Policy(Path("/p"), network=network)))
+    variables = dict(proxy_variables(Policy(Path("/p"), network=network)))
     assert ("HTTPS_PROXY" in variables) is there
-    assert proxies(None) == ()
+    assert proxy_variables(None) == ()
 
 
 def test_how_it_is_shown() -> None:
@@ -409,12 +415,12 @@ def test_how_it_is_shown() -> None:
     }
     policy = Policy(Path("/p"))
     shown = {"confined": "confined", "policy": policy.to_json(), "scratch": True, "notes": []}
-    assert Confinement(policy, rooms=True).to_json() == shown
+    assert Confinement(policy, has_scratch=True).to_json() == shown
 
 
 @pytest.mark.parametrize("kinds", [(), ("scratch",), ("network", "scratch")])
-def test_rooms_are_for_those_who_were_granted_some(kinds: tuple[str, ...]) -> None:
-    assert confine(spec(), map(Access, kinds), operator(), Places()).rooms is ("scratch" in kinds)
+def test_only_plugins_with_a_scratch_grant_get_scratch_folders(kinds: tuple[str, ...]) -> None:
+    assert confine(spec(), map(Access, kinds), operator(), Places()).has_scratch is ("scratch" in kinds)
 
 
 # What a plugin may have put into its own folders, and what belongs to the host.
@@ -423,11 +429,11 @@ def test_rooms_are_for_those_who_were_granted_some(kinds: tuple[str, ...]) -> No
 def test_no_link_in_a_plugins_own_folder_makes_the_host_give_something_away(tmp_path: Path) -> None:
     victim, own = tmp_path / "victim", tmp_path / "own"
     (victim / "inner").mkdir(parents=True)
-    make_own(own, 2_000_000_001)
+    make_own_folder(own, 2_000_000_001)
     (own / "way").symlink_to(victim)
     for name in ("inner", "new"):
         with pytest.raises(OSError, match="way"):
-            make_own(own, 2_000_000_001, ("way", name))
+            make_own_folder(own, 2_000_000_001, ("way", name))
     assert (os.stat(victim / "inner").st_uid, os.listdir(victim)) == (os.geteuid(), ["inner"])
     # What a path would have led to.
     (own / "way" / "new").mkdir()
@@ -436,7 +442,7 @@ def test_no_link_in_a_plugins_own_folder_makes_the_host_give_something_away(tmp_
 
 def test_folders_within_a_plugins_own_are_its_users_on_the_whole_way(tmp_path: Path) -> None:
     for _ in range(2):
-        make_own(tmp_path / "own", 2_000_000_001, ("a", "b"))
+        make_own_folder(tmp_path / "own", 2_000_000_001, ("a", "b"))
     for name in ("own", "own/a", "own/a/b"):
         facts = os.stat(tmp_path / name)
         assert (facts.st_uid, facts.st_mode & 0o777) == (2_000_000_001, 0o700)
@@ -466,7 +472,7 @@ def test_a_protected_folder_that_is_not_there_yet_is_made_where_it_would_be_seen
     found = confine(spec(), [Access("read_path", str(tmp_path / "project"))], operator(), kept)
     assert [entry.path for entry in found.covered] == [str(missing[0])]
     for entry in found.covered:
-        make_covered(entry)
+        make_cover_target(entry)
     assert [path.is_dir() for path in missing] == [True, False]
     assert missing[0].stat().st_mode & 0o777 == 0o700
 
@@ -477,8 +483,8 @@ def test_missing_settings_are_made_where_a_plugin_could_write_its_own(kind: str,
     kept = Places(protected=Protected((Entry(str(file), "plugbay.toml", SETTINGS),)))
     found = confine(spec(), [Access(kind, str(tmp_path))], operator(), kept)
     for entry in found.covered:
-        make_covered(entry)
-        make_covered(entry)  # a second plugin may need it too
+        make_cover_target(entry)
+        make_cover_target(entry)  # a second plugin may need it too
     assert file.exists() is made
     assert not made or (file.read_bytes(), file.stat().st_mode & 0o777) == (b"", 0o600)
 
@@ -487,7 +493,7 @@ def test_no_link_that_a_plugin_left_has_a_protected_folder_made_elsewhere(tmp_pa
     (tmp_path / "target").mkdir()
     (tmp_path / "way").symlink_to(tmp_path / "target")
     with pytest.raises(OSError):
-        make_covered(Entry(str(tmp_path / "way" / "data"), "data"))
+        make_cover_target(Entry(str(tmp_path / "way" / "data"), "data"))
     assert list((tmp_path / "target").iterdir()) == []
 
 
@@ -500,3 +506,190 @@ def test_a_plugin_does_not_write_its_own_program(tmp_path: Path) -> None:
     assert "is its program" in told.notes[0]
     assert confine(plugin, [Access("write_path", str(package))], operator(), Places()).refusal is not None
     assert policy_of(spec(), (Access("write_path", str(package)),)).write == (package,)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "ada"
+    (folder / "notes").mkdir(parents=True)
+    (folder / ".ssh").mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def land(tmp_path: Path) -> Path:
+    """A folder without a home in it."""
+    folder = tmp_path / "land"
+    folder.mkdir()
+    return folder
+
+
+def test_what_is_there_may_be_read_by_the_name_it_was_granted_by(home: Path, tmp_path: Path) -> None:
+    paths = Paths(home)
+    paths.add_read(["~/notes", str(tmp_path / "." / "ada" / "notes"), "/usr/share"])
+    assert (list(paths.read), paths.notes) == ([home / "notes", Path("/usr/share")], [])
+
+
+def test_a_missing_path_is_left_out_with_a_note(home: Path) -> None:
+    paths = Paths(home)
+    paths.add_read(["~/gone", "~/notes"])
+    assert list(paths.read) == [home / "notes"]
+    assert paths.notes == [f"it may read {home}/gone, and there is no such path"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "is_shown"),
+    [
+        (0o755, 0, True),
+        (0o700, 0, False),
+        (0o754, 0, False),
+        (0o700, 2_000_000_007, True),
+        (0o077, 2_000_000_007, False),
+    ],
+)
+def test_a_path_that_the_plugins_own_user_cannot_read_is_left_out_with_a_note(
+    home: Path, mode: int, owner: int, is_shown: bool
+) -> None:
+    folder = home / "notes"
+    os.chown(folder, owner, owner)
+    folder.chmod(mode)
+    paths = Paths(home, user=2_000_000_007)
+    paths.add_read(["~/notes"])
+    assert list(paths.read) == ([folder] if is_shown else [])
+    said = f"it may read {folder}, and its user 2000000007 cannot: chmod o+rX it, or setfacl"
+    assert paths.notes == ([] if is_shown else [said])
+    plain = Paths(home)
+    plain.add_read(["~/notes"])
+    assert (list(plain.read), plain.notes) == ([folder], [])
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "~",
+        "~/.ssh",
+        "~/.ssh/id_rsa",
+        "/",
+        "/etc",
+        "/etc/shadow",
+        "/etc/",
+        "/proc/1",
+        "/home/bob/.aws",
+        "/home",
+        "/dev/sda",
+    ],
+)
+def test_nothing_that_gives_the_machine_or_its_user_away_may_be_written(home: Path, named: str) -> None:
+    with pytest.raises(PathRefused, match="must not be shown to a plugin") as caught:
+        Paths(home).add_write([named])
+    assert caught.value.rule == HITS_DENYLIST
+
+
+@pytest.mark.parametrize("named", ["~", "~/.ssh", "/", "/etc", "/proc", "/sys/kernel"])
+def test_nor_read(home: Path, named: str) -> None:
+    with pytest.raises(PathRefused, match="must not be shown to a plugin"):
+        Paths(home).add_read([named])
+
+
+def test_a_link_does_not_make_it_another_path(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "innocent").symlink_to(home / ".ssh")
+    (tmp_path / "harmless").symlink_to(home / "notes")
+    (home / ".ssh" / "keys").mkdir()
+    for named in ("innocent", "innocent/keys"):
+        with pytest.raises(PathRefused, match=f"{named}, which is {home}/.ssh") as caught:
+            Paths(home).add_read([str(tmp_path / named)])
+        assert caught.value.rule == HITS_DENYLIST
+    control = Paths(home)
+    control.add_read([str(tmp_path / "harmless")])
+    assert list(control.read) == [tmp_path / "harmless"]
+
+
+def test_a_contract_may_extend_the_deny_list(home: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "bank" / "vault"
+    (secret / "a").mkdir(parents=True)
+    (tmp_path / "way").symlink_to(secret / "a")
+    Paths(home).add_read([str(secret / "a")])
+    for named in (secret, secret / "a", tmp_path / "way", tmp_path / "bank"):
+        with pytest.raises(PathRefused, match=f"lies within {secret}"):
+            Paths(home, (str(secret),)).add_read([str(named)])
+
+
+def test_nothing_protected_is_shown_or_written_but_for_the_plugins_own(home: Path, land: Path) -> None:
+    data = land / "data"
+    (data / "packages" / "mine").mkdir(parents=True)
+    (data / "key").touch()
+    (land / "link").symlink_to(data / "key")
+    entry = Entry(str(data), "the server's data folder")
+    known = Protected((entry,), own=(str(data / "packages" / "mine"),))
+    for named in (data, data / "key", land / "link", data / "packages"):
+        for asks in (Paths.add_read, Paths.add_write):
+            with pytest.raises(PathRefused, match="the server's data folder"):
+                asks(Paths(home, protected=known), [str(named)])
+        Paths(home).add_read([str(named)])
+    paths = Paths(home, protected=known)
+    paths.add_read([str(data / "packages" / "mine"), str(land)])
+    assert list(paths.read) == [data / "packages" / "mine", land]
+
+
+def test_a_folder_of_plugins_is_read_and_never_written(home: Path, land: Path) -> None:
+    plugins_folder = land / "plugins"
+    (plugins_folder / "notes").mkdir(parents=True)
+    paths = Paths(home, protected=Protected(plugin_folders=(str(plugins_folder),)))
+    paths.add_read([str(plugins_folder)])
+    for named in (plugins_folder, plugins_folder / "notes"):
+        with pytest.raises(PathRefused, match="the host looks for plugins in"):
+            paths.add_write([str(named)])
+    around = Paths(home, protected=Protected(plugin_folders=(str(plugins_folder),)))
+    around.add_write([str(land)])
+    assert (list(around.write), list(around.read)) == ([land], [plugins_folder])
+
+
+def test_a_folder_with_a_database_in_it_is_read_and_not_written(home: Path, land: Path) -> None:
+    (land / "a").mkdir()
+    memory = Entry(str(land / "a" / "memory.db"), "the memory of all agents", DATABASE)
+    paths = Paths(home, protected=Protected((memory,)))
+    paths.add_read([str(land)])
+    with pytest.raises(PathRefused, match="writing beside a database can change it"):
+        paths.add_write([str(land)])
+    covered = Paths(home, protected=Protected((memory, Entry(str(land / "a"), "data"))))
+    covered.add_write([str(land)])
+    assert list(covered.write) == [land]
+
+
+def test_where_there_is_nothing_nothing_can_be_written(home: Path) -> None:
+    with pytest.raises(PathRefused, match=r"may write .*/gone, and there is no such path") as caught:
+        Paths(home).add_write(["~/notes", "~/gone"])
+    assert (caught.value.rule, "create it" in caught.value.hint) == (RESOLUTION_FAILED, True)
+    control = Paths(home)
+    control.add_write(["~/notes"])
+    assert list(control.write) == [home / "notes"]
+
+
+def test_programs_are_shown_unless_everybody_sees_them(home: Path, tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "tool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    paths = Paths(home)
+    paths.add_run(["tool", "/usr/bin/env", "", "no-such-tool", "/opt/no/such"], f"{tool.parent}:/usr/bin")
+    assert list(paths.run) == [tool]
+    assert paths.notes == [
+        "it may run no-such-tool, and there is no such program",
+        "it may run /opt/no/such, and there is no such path",
+    ]
+
+
+def test_what_the_host_only_tells_of_is_left_out_where_it_may_not_be_shown(home: Path) -> None:
+    paths = Paths(home)
+    paths.add_optional_read(home)
+    paths.add_optional_read(home / "notes")
+    assert list(paths.read) == [home / "notes"]
+    assert "must not be shown" in paths.notes[0]
+
+
+def test_a_folder_of_its_own_is_written_and_made(home: Path) -> None:
+    paths = Paths(home)
+    paths.add_own(home / "new")
+    assert (list(paths.write), list(paths.own)) == ([home / "new"], [home / "new"])
+    assert not (home / "new").exists()

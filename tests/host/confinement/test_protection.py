@@ -1,4 +1,4 @@
-"""What a host protects, and that no plugin of any contract gets at it: real hosts, as root and as somebody else."""
+"""Protected paths, which no plugin of any contract reaches: real hosts, as root and as another user."""
 
 from __future__ import annotations
 
@@ -159,15 +159,15 @@ def test_every_other_plugin_is_on_it_named_or_not_and_its_own_folder_is_not(tmp_
         assert not {roots["mine"], str(plugins / "notes"), str(plugins)} & set(entries)
 
 
-def test_only_a_folder_in_which_the_host_looks_for_plugins_is_a_shelf(tmp_path: Path) -> None:
+def test_only_a_folder_in_which_the_host_looks_for_plugins_is_a_plugins_folder(tmp_path: Path) -> None:
     plugins = tmp_path / "plugins"
     spec = inspect(write_kaged_plugin(plugins, "mine")).spec
     assert spec is not None
-    for found, shelves in ((discover([plugins]), (str(plugins),)), (discover([plugins / "mine"]), ())):
-        assert Protection(load(_config(tmp_path)), found=found).of(spec).shelves == shelves
+    for found, plugin_folders in ((discover([plugins]), (str(plugins),)), (discover([plugins / "mine"]), ())):
+        assert Protection(load(_config(tmp_path)), found=found).of(spec).plugin_folders == plugin_folders
 
 
-def test_a_server_that_a_file_declares_owns_no_folder_and_its_file_is_nobodys(tmp_path: Path) -> None:
+def test_a_server_declared_in_a_file_owns_no_folder_and_no_plugin_reads_the_file(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"files": {"command": "cat"}}}')
     mine = write_kaged_plugin(tmp_path, "mine")
     entries = paths_of(Protection(load(_config(tmp_path)), found=discover([tmp_path])), mine)

@@ -1,4 +1,4 @@
-"""Rooms of one host, and what is left of others."""
+"""Scratch folders of one host, and the removal of those of others."""
 
 from __future__ import annotations
 
@@ -25,107 +25,111 @@ from plugbay.host.confinement.scratch import Scratch
 
 async def main():
     scratch = Scratch(Path(sys.argv[1]))
-    room = await scratch.open(await scratch.lodge("acme/p"), "inv_1")
-    (room / "half").write_text("work")
+    folder = await scratch.open(await scratch.make_instance_folder("acme/p"), "inv_1")
+    (folder / "half").write_text("work")
     os.kill(os.getpid(), 9)
 
 asyncio.run(main())
 """
 
 
-async def a_room(scratch: Scratch, plugin: str = "acme/p") -> Path:
-    lodging = await scratch.lodge(plugin)
-    assert isinstance(lodging, Path)
-    room = await scratch.open(lodging, "inv_1")
-    assert isinstance(room, Path)
-    return room
+async def open_scratch_folder(scratch: Scratch, plugin: str = "acme/p") -> Path:
+    instance_folder = await scratch.make_instance_folder(plugin)
+    assert isinstance(instance_folder, Path)
+    folder = await scratch.open(instance_folder, "inv_1")
+    assert isinstance(folder, Path)
+    return folder
 
 
 @requirement("vai:host-scratch")
-def test_a_room_is_private_empty_and_named_after_its_invocation(run: Run, tmp_path: Path) -> None:
+def test_a_scratch_folder_is_private_empty_and_named_after_its_invocation(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path)
-        room = await a_room(scratch)
-        assert room.name == "inv_1" and room.is_relative_to(tmp_path)
-        assert stat.S_IMODE(room.stat().st_mode) == 0o700 and list(room.iterdir()) == []
-        assert stat.S_IMODE(room.parent.stat().st_mode) == 0o700
+        folder = await open_scratch_folder(scratch)
+        assert folder.name == "inv_1" and folder.is_relative_to(tmp_path)
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and list(folder.iterdir()) == []
+        assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
         assert stat.S_IMODE(scratch.home().stat().st_mode) == 0o700
-        (room / "file").write_text("x")
-        assert await scratch.remove(room) and not room.exists()
+        (folder / "file").write_text("x")
+        assert await scratch.remove(folder) and not folder.exists()
         assert await scratch.close() and list((tmp_path / FOLDER).iterdir()) == []
 
     run(main)
 
 
-def test_a_lodging_and_its_rooms_are_their_plugins_users(run: Run, tmp_path: Path) -> None:
+def test_an_instance_folder_and_its_scratch_folders_belong_to_the_plugins_user(run: Run, tmp_path: Path) -> None:
     users = {"acme/p": 2_000_000_001, "acme/q": 2_000_000_002}
 
     async def main() -> None:
         scratch = Scratch(tmp_path, owner=users.get)
-        rooms = [await a_room(scratch, plugin) for plugin in (*users, "acme/p", "acme/host")]
+        folders = [await open_scratch_folder(scratch, plugin) for plugin in (*users, "acme/p", "acme/host")]
         owners = [*users.values(), 2_000_000_001, os.geteuid()]
-        assert [room.stat().st_uid for room in rooms] == [room.parent.stat().st_uid for room in rooms] == owners
-        assert len({room.parent for room in rooms}) == len(rooms)
-        assert {stat.S_IMODE(room.parent.stat().st_mode) for room in rooms} == {0o700}
+        assert (
+            [folder.stat().st_uid for folder in folders]
+            == [folder.parent.stat().st_uid for folder in folders]
+            == owners
+        )
+        assert len({folder.parent for folder in folders}) == len(folders)
+        assert {stat.S_IMODE(folder.parent.stat().st_mode) for folder in folders} == {0o700}
         assert scratch.home().stat().st_uid == os.geteuid()
         await scratch.close()
 
     run(main)
 
 
-def test_a_lodging_goes_with_its_child_but_not_before_the_last_of_its_rooms(run: Run, tmp_path: Path) -> None:
+def test_an_instance_folder_goes_with_its_process_but_not_before_its_last_scratch_folder(
+    run: Run, tmp_path: Path
+) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path)
-        rooms = [await a_room(scratch), await a_room(scratch)]
-        empty = await scratch.lodge("acme/p")
+        folders = [await open_scratch_folder(scratch), await open_scratch_folder(scratch)]
+        empty = await scratch.make_instance_folder("acme/p")
         assert isinstance(empty, Path)
-        for lodging in (rooms[0].parent, empty):
-            scratch.vacated(lodging)
+        for instance_folder in (folders[0].parent, empty):
+            scratch.release(instance_folder)
         await until(lambda: not empty.exists())
-        assert rooms[0].exists()
-        for room in rooms:
-            assert await scratch.remove(room)
-        assert not rooms[0].parent.exists() and rooms[1].parent.exists()
+        assert folders[0].exists()
+        for folder in folders:
+            assert await scratch.remove(folder)
+        assert not folders[0].parent.exists() and folders[1].parent.exists()
         await scratch.close()
 
     run(main)
 
 
-def test_what_a_child_puts_beside_its_rooms_counts_and_goes_with_the_last_of_them(run: Run, tmp_path: Path) -> None:
+def test_other_files_in_an_instance_folder_count_and_go_with_the_last_scratch_folder(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path, quota=100_000)
-        room = await a_room(scratch)
-        lodging = room.parent
-        assert await scratch.overfull(room) is None
-        (lodging / "beside").write_bytes(os.urandom(200_000))
-        assert "100,000" in str(await scratch.overfull(room))
-        await scratch.remove(room)
-        assert list(lodging.iterdir()) == []
+        folder = await open_scratch_folder(scratch)
+        instance_folder = folder.parent
+        assert await scratch.quota_problem(folder) is None
+        (instance_folder / "beside").write_bytes(os.urandom(200_000))
+        assert "100,000" in str(await scratch.quota_problem(folder))
+        await scratch.remove(folder)
+        assert list(instance_folder.iterdir()) == []
         await scratch.close()
 
     run(main)
 
 
-def test_a_room_that_is_made_while_the_last_one_goes_stays(run: Run, tmp_path: Path) -> None:
+def test_a_scratch_folder_made_while_the_last_one_goes_stays(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path)
-        room = await a_room(scratch)
+        folder = await open_scratch_folder(scratch)
         for number in range(2, 100):
-            (room.parent / "beside").write_bytes(b"")
-            _, after = await asyncio.gather(scratch.remove(room), scratch.open(room.parent, f"inv_{number}"))
-            assert isinstance(after, Path) and after.is_dir() and not room.exists()
-            room = after
-        await scratch.remove(room)
-        assert list(room.parent.iterdir()) == []
+            (folder.parent / "beside").write_bytes(b"")
+            _, after = await asyncio.gather(scratch.remove(folder), scratch.open(folder.parent, f"inv_{number}"))
+            assert isinstance(after, Path) and after.is_dir() and not folder.exists()
+            folder = after
+        await scratch.remove(folder)
+        assert list(folder.parent.iterdir()) == []
         await scratch.close()
 
     run(main)
 
 
 @requirement("vai:host-scratch-swept")
-def test_rooms_of_a_host_that_was_killed_are_swept_and_those_of_one_that_lives_are_not(
-    run: Run, tmp_path: Path
-) -> None:
+def test_folders_of_a_killed_host_are_swept_and_those_of_a_running_one_are_not(run: Run, tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", CRASHES, str(tmp_path)], check=False)
     assert killed.returncode == -9
     left = list((tmp_path / FOLDER).glob("*/rooms/*/inv_1/half"))
@@ -133,46 +137,46 @@ def test_rooms_of_a_host_that_was_killed_are_swept_and_those_of_one_that_lives_a
 
     async def main() -> None:
         living, fresh = Scratch(tmp_path), Scratch(tmp_path)
-        room = await a_room(living)
+        folder = await open_scratch_folder(living)
         assert await fresh.sweep() == 1
-        assert room.exists() and not left[0].exists()
+        assert folder.exists() and not left[0].exists()
         assert await fresh.sweep() == 0
         await living.close()
 
     run(main)
 
 
-def test_a_room_that_nobody_waits_for_any_more_is_not_left(run: Run, tmp_path: Path) -> None:
+def test_a_cancelled_open_leaves_no_scratch_folder(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path)
-        lodging = await scratch.lodge("acme/p")
-        assert isinstance(lodging, Path)
-        opening = asyncio.ensure_future(scratch.open(lodging, "inv_1"))
+        instance_folder = await scratch.make_instance_folder("acme/p")
+        assert isinstance(instance_folder, Path)
+        opening = asyncio.ensure_future(scratch.open(instance_folder, "inv_1"))
         await asyncio.sleep(0)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-        assert list(lodging.iterdir()) == []
+        assert list(instance_folder.iterdir()) == []
         await scratch.close()
 
     run(main)
 
 
-def test_without_a_state_directory_rooms_are_in_a_private_place(
+def test_without_a_state_directory_scratch_folders_are_in_a_private_place(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     async def main() -> None:
         scratch = Scratch()
-        room = await a_room(scratch)
-        assert room.parents[3] == tmp_path / f"plugbay-scratch-{os.getuid()}"
+        folder = await open_scratch_folder(scratch)
+        assert folder.parents[3] == tmp_path / f"plugbay-scratch-{os.getuid()}"
         await scratch.close()
 
     run(main)
 
 
-def test_a_place_that_somebody_else_prepared_is_not_used(
+def test_a_folder_that_another_user_prepared_is_not_used(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -182,20 +186,20 @@ def test_a_place_that_somebody_else_prepared_is_not_used(
 
     async def main() -> None:
         scratch = Scratch()
-        room = await a_room(scratch)
-        assert not room.is_relative_to(trap)
+        folder = await open_scratch_folder(scratch)
+        assert not folder.is_relative_to(trap)
         assert list((tmp_path / "elsewhere").iterdir()) == []
         await scratch.close()
 
     run(main)
 
 
-def test_where_no_room_can_be_made_there_is_a_failure(run: Run, tmp_path: Path) -> None:
+def test_a_scratch_folder_that_cannot_be_made_is_a_failure(run: Run, tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("a file in the way")
 
     async def main() -> None:
         scratch = Scratch(tmp_path)
-        failure = await scratch.lodge("acme/p")
+        failure = await scratch.make_instance_folder("acme/p")
         assert isinstance(failure, Failure) and failure.code == Code.UNAVAILABLE
         assert await scratch.sweep() == 0 and await scratch.close()
 
@@ -203,13 +207,13 @@ def test_where_no_room_can_be_made_there_is_a_failure(run: Run, tmp_path: Path) 
 
 
 @requirement("vai:host-scratch-quota")
-def test_a_room_that_is_too_full_is_seen(run: Run, tmp_path: Path) -> None:
+def test_a_scratch_folder_over_its_quota_is_noticed(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         scratch = Scratch(tmp_path, quota=100_000)
-        room = await a_room(scratch)
-        assert await scratch.overfull(room) is None
-        (room / "data").write_bytes(os.urandom(200_000))
-        assert "100,000" in await scratch.overfilled(room)
+        folder = await open_scratch_folder(scratch)
+        assert await scratch.quota_problem(folder) is None
+        (folder / "data").write_bytes(os.urandom(200_000))
+        assert "100,000" in await scratch.wait_over_quota(folder)
         await scratch.close()
 
     run(main)

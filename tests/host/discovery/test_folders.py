@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pytest import MonkeyPatch
 
+from plugbay.contracts.vai.platforms import named
 from plugbay.host.catalog.catalog import Catalog, Entry
-from plugbay.host.config import settings_files
-from plugbay.host.discovery.folders import MAX_MANIFEST, contracts_in, discover, inspect, inspect_all
-from plugbay.host.discovery.plugin_files import PluginFiles
+from plugbay.host.config import settings
+from plugbay.host.discovery.folders import MAX_MANIFEST, PluginFiles, contracts_in, discover, inspect, inspect_all
 from plugbay.host.events.subjects import subject_problem
+from plugbay.model.errors import Problem
 from plugbay.packages.package import folder_name
 from plugbay.process.stderr import log_name
 from tests.contracts.vai.manifests import EXAMPLE, EXAMPLE_SCHEMAS, OBJECT
@@ -86,7 +90,7 @@ def test_a_manifest_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
         ("no-such-program-anywhere", "no-such-program-anywhere"),
     ],
 )
-def test_a_command_that_cannot_start_is_warned_about_before_anybody_calls(
+def test_a_command_that_cannot_start_is_warned_about_before_the_first_call(
     tmp_path: Path, command: str, words: str
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -209,7 +213,7 @@ def test_a_plugin_of_several_contracts_is_hosted_under_the_one_that_is_preferred
 
 
 @pytest.mark.parametrize("contract", ["rune", "ainb"])
-def test_which_of_several_contracts_is_meant_can_be_said(tmp_path: Path, contract: str) -> None:
+def test_one_of_several_contracts_can_be_selected(tmp_path: Path, contract: str) -> None:
     found = inspect(write_both(tmp_path), contract)
     assert (found.contract, found.problems) == (contract, ())
     assert inspect(tmp_path / "p", "vai").problems[0].code == "not_found"
@@ -313,7 +317,7 @@ def test_an_id_with_a_slash_is_never_a_path(tmp_path: Path) -> None:
     (found,) = discover([write_vai_package(tmp_path / "devkit")])
     assert found.spec is not None
     id = found.spec.id
-    names = {log_name(id), settings_files.file_name(id), folder_name(id)}
+    names = {log_name(id), settings.file_name(id), folder_name(id)}
     assert names == {"acme%2Fdevkit.log", "acme%2Fdevkit.json", "acme%2Fdevkit"}
     assert folder_name("acme%2Fdevkit") != folder_name(id)
     assert subject_problem(f"plugin.lifecycle.{id}.started") is None
@@ -361,3 +365,67 @@ def test_beside_the_manifest_of_another_contract_a_list_of_servers_has_to_be_nam
     (found,) = discover([folder])
     assert (found.contract, found.problems[-1].code) == ("rune", "several_manifests")
     assert [item.contract for item in discover([folder], prefer="mcp")] == ["mcp"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    folder = tmp_path / "plugin"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "run").write_text("#!/bin/sh\n")
+    (folder / "bin" / "run").chmod(0o755)
+    (folder / "data").write_bytes(b"0123456789")
+    return folder
+
+
+def code(found: bytes | Problem) -> str:
+    assert isinstance(found, Problem)
+    return found.code
+
+
+def test_a_file_is_read_up_to_its_limit(root: Path) -> None:
+    files = PluginFiles(root)
+    assert files.read("data", 10) == b"0123456789"
+    assert files.read("./bin/../data", 11) == b"0123456789"
+    assert code(files.read("data", 9)) == "too_large"
+
+
+@requirement("vai:manifest-schema-paths")
+def test_links_are_followed_inside_and_never_out(root: Path) -> None:
+    (root / "inside").symlink_to("bin/../data")
+    (root / "out").symlink_to("../outside/secret")
+    (root / "folder").symlink_to("../outside")
+    (root / "absolute").symlink_to(root.parent / "outside" / "secret")
+    (root / "loop").symlink_to("loop")
+    files = PluginFiles(root)
+    assert files.read("inside", 100) == b"0123456789"
+    for path in ("out", "folder/secret", "absolute", "../outside/secret"):
+        assert code(files.read(path, 100)) == "path_escape"
+        assert "leads out" in (files.program_problem(path) or "")
+    assert code(files.read("loop", 100)) == "file_missing"
+
+
+def test_a_folder_that_is_reached_through_a_link_is_the_folder_itself(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(root)
+    assert PluginFiles(tmp_path / "link").read("data", 100) == b"0123456789"
+
+
+def test_a_file_that_is_not_regular_is_missing_and_does_not_block(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    files = PluginFiles(root)
+    for path in ("pipe", "bin", "gone", "data/below", "a" * 300):
+        assert code(files.read(path, 100)) == "file_missing"
+
+
+@requirement("vai:manifest-entrypoint")
+def test_a_program_must_be_there_and_executable(root: Path) -> None:
+    files = PluginFiles(root)
+    assert files.program_problem("./bin/run") is None
+    assert "does not exist" in (files.program_problem("./bin/gone") or "")
+    assert "not executable" in (files.program_problem("./data") or "")
+    assert "is a directory" in (files.program_problem("./bin") or "")
+
+
+def test_this_machine_is_named_as_python_names_it(root: Path) -> None:
+    assert PluginFiles(root).platform == named(sys.platform, platform.machine())

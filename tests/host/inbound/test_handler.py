@@ -1,4 +1,4 @@
-"""What a plugin may ask and tell, and what it is told. Real children, both loops."""
+"""Requests and notifications of plugins, their gates, and events for plugins. Real processes, both loops."""
 
 from __future__ import annotations
 
@@ -9,17 +9,32 @@ import textwrap
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from plugbay import CallFailed, Host
+from plugbay import Host
 from plugbay.contracts.mcp.spec import resident
-from plugbay.host.events.snapshots import Snapshot
-from plugbay.host.inbound.handler import MAX_EVENT, OFFER_BURST, SNAPSHOT_BURST, Reception, Services
+from plugbay.host.events.snapshots import Snapshot, Snapshots
+from plugbay.host.inbound.handler import (
+    LINE_BURST,
+    MAX_EVENT,
+    MAX_SUBSCRIPTIONS,
+    OFFER_BURST,
+    SNAPSHOT_BURST,
+    InboundHandler,
+    LogWriter,
+    Services,
+    SnapshotAccess,
+)
+from plugbay.host.journal import LEVELS
 from plugbay.host.supervision.resident import ResidentSupervisor
-from plugbay.model.operations import ChangeResource, OfferExports
+from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.operations import ChangeResource, OfferExports, WriteLog
+from plugbay.model.spec import Access, PluginSpec
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
@@ -108,7 +123,7 @@ def test_a_publish_outside_it_is_dropped_and_counted(run: Run, tmp_path: Path, t
 
 
 @requirement("nexo:host-publish-too-large")
-def test_a_publish_of_ten_megabytes_is_dropped_and_the_child_lives(run: Run, tmp_path: Path) -> None:
+def test_a_publish_of_ten_megabytes_is_dropped_and_the_instance_lives(run: Run, tmp_path: Path) -> None:
     body = """
     def tool_invoke(m):
         publish("plugin.inbound.k", fill="x" * m["params"]["args"]["bytes"])
@@ -277,7 +292,7 @@ def test_before_the_greeting_is_accepted_no_service_is_open(run: Run, tmp_path: 
 
 
 @requirement("nexo:host-unknown-method")
-def test_a_method_nobody_knows_is_minus_32601(run: Run, tmp_path: Path) -> None:
+def test_an_unknown_method_is_minus_32601(run: Run, tmp_path: Path) -> None:
     write_nexo_plugin(tmp_path, body=ASKS, tools=["ask"])
 
     async def main() -> None:
@@ -485,7 +500,7 @@ def test_a_snapshot_of_one_plugin_reaches_the_others_that_want_it(run: Run, tmp_
 
 
 @requirement("ainb:host-declared-subscriptions", "ainb:host-snapshot-once", "ainb:host-subscriptions-end")
-def test_what_a_manifest_subscribes_to_is_told_after_every_start_and_what_it_asks_for_until_the_end_of_it(
+def test_declared_topics_are_delivered_after_every_start_and_requested_ones_until_the_instance_ends(
     run: Run, tmp_path: Path
 ) -> None:
     talker(tmp_path, capabilities=EVENT_BUS, subscribes={"snapshots": ["declared"]})
@@ -588,7 +603,7 @@ def test_what_the_operator_has_not_granted_is_denied_although_the_manifest_asks_
 
 
 @requirement("ainb:host-snapshot-bounds")
-def test_a_publish_too_large_to_be_delivered_is_dropped_and_costs_nobody_anything(run: Run, tmp_path: Path) -> None:
+def test_a_publish_too_large_to_be_delivered_is_dropped_without_other_effects(run: Run, tmp_path: Path) -> None:
     body = """
     talks = cli_dispatch
     def cli_dispatch(params, m):
@@ -685,8 +700,8 @@ def test_a_process_with_subscriptions_counts_as_needed(
             if asked is not None:
                 assert await asks(host, "p", "snapshot/subscribe", topic=asked) == {}
             supervisor = host.calls.supervisors["p"]
-            assert isinstance(supervisor, ResidentSupervisor) and supervisor._seat is not None
-            assert supervisor._seat.keeps_alive is kept
+            assert isinstance(supervisor, ResidentSupervisor) and supervisor._instance is not None
+            assert supervisor._instance.keeps_alive is kept
 
     run(main)
 
@@ -884,15 +899,234 @@ def test_the_newest_offer_is_never_lost_however_often_it_changes(run: Run, tmp_p
 
     async def main() -> None:
         services = Services(offered=lambda plugin_id, offer: heard.append(offer["n"]))
-        reception = Reception(resident("srv", ("run",), tmp_path), (), services)
+        handler = InboundHandler(resident("srv", ("run",), tmp_path), (), services)
         for number in range(300):
-            reception.notified(ChangeResource("a://b"))
-            reception.notified(OfferExports({"n": number}))
+            handler.handle_notification(ChangeResource("a://b"))
+            handler.handle_notification(OfferExports({"n": number}))
         assert len(heard) == OFFER_BURST
         await until(lambda: heard[-1] == 299)
         assert len(heard) == OFFER_BURST + 1
-        reception.notified(OfferExports({"n": 300}))
-        reception.detach()  # and with its process goes what it said last
+        handler.handle_notification(OfferExports({"n": 300}))
+        handler.detach()  # and with its process goes what it said last
         assert heard[-1] == 299
 
     run(main)
+
+
+Lines = list[tuple[str, str, str]]
+
+
+def desk(level: str) -> tuple[LogWriter, Lines]:
+    lines: Lines = []
+    return LogWriter(level, lambda kind, text, *, level: lines.append((kind, text, level)), lambda: 0.0), lines
+
+
+@requirement("ainb:host-log-levels")
+@pytest.mark.parametrize("lowest", LEVELS)
+def test_what_is_below_the_level_is_dropped(lowest: str) -> None:
+    log, lines = desk(lowest)
+    for level in LEVELS:
+        log.write(WriteLog(level, level))
+    assert [text for _, text, _ in lines] == list(LEVELS[LEVELS.index(lowest) :])
+    assert all((kind, level) == (f"log.{text}", text) for kind, text, level in lines)
+
+
+def test_an_unknown_level_is_info() -> None:
+    log, lines = desk("info")
+    log.write(WriteLog("notice", "x"))
+    assert lines == [("log.info", "x", "info")]
+
+
+@requirement("ainb:host-log-fields")
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (None, "said"),
+        ({}, "said"),
+        ([], "said"),
+        ({"n": 1, "who": "me"}, 'said {"n":1,"who":"me"}'),
+        (msgspec.Raw(b'{"n": 1}'), 'said {"n": 1}'),
+        ("more", 'said "more"'),
+        (0, "said 0"),
+        ({"bad": float("nan")}, "said"),
+    ],
+)
+def test_fields_stand_behind_the_text(fields: Any, text: str) -> None:
+    log, lines = desk("info")
+    log.write(WriteLog("info", "said", fields))
+    assert [line for _, line, _ in lines] == [text]
+
+
+def test_a_flood_is_cut_off_and_counted_and_what_is_too_low_costs_nothing() -> None:
+    log, lines = desk("info")
+    for number in range(int(LINE_BURST) + 5):
+        log.write(WriteLog("debug", "nothing"))
+        log.write(WriteLog("info", str(number)))
+    kinds = [kind for kind, _, _ in lines]
+    assert kinds.count("log.info") == LINE_BURST
+    assert kinds[-5:] == ["log_dropped"] * 5
+
+
+@dataclass
+class Process:
+    """A desk and what it delivered."""
+
+    snapshots: Snapshots
+    desk: SnapshotAccess
+    heard: list[tuple[str, bytes]] = field(default_factory=list)
+
+
+def process(
+    *topics: str, snapshots: Snapshots | None = None, id: str = "p", spec: dict[str, Any] | None = None
+) -> Process:
+    """A process that may use these topics, greeted already."""
+    store = Snapshots() if snapshots is None else snapshots
+    plugin = PluginSpec(id, "1.0.0", "ainb", Path("/nowhere"), ("x",), **(spec or {}))
+    made = Process(store, SnapshotAccess(plugin, tuple(Access("topic", topic) for topic in topics), store))
+    made.desk.open(lambda topic, data: made.heard.append((topic, data)))
+    made.desk.subscribe_declared()
+    return made
+
+
+def code_of(answer: object) -> object:
+    return (answer.code, answer.detail.get("capability")) if isinstance(answer, Failure) else answer
+
+
+def published(desk: SnapshotAccess, topic: str, data: bytes = b"x") -> object:
+    try:
+        desk.publish(topic, data)
+    except CallFailed as error:
+        return error.code
+    return "published"
+
+
+DENIED = (Code.CAPABILITY_NOT_ALLOWED, "event_bus")
+
+
+@requirement("ainb:host-topics-gated")
+def test_without_the_grant_nothing_is_read_subscribed_to_or_published() -> None:
+    p = process()
+    p.snapshots.publish("a", b"1")
+    assert code_of(p.desk.get("a")) == DENIED
+    assert code_of(p.desk.subscribe("a")) == DENIED
+    assert published(p.desk, "a", b"2") == Code.CAPABILITY_NOT_ALLOWED
+    assert p.snapshots.get("a") == Snapshot(b"1", 1, "host")
+
+
+@requirement("ainb:host-topics-gated", "ainb:host-snapshot-get")
+def test_with_the_grant_it_is_and_the_publisher_is_who_it_is() -> None:
+    p = process("a*")
+    assert p.desk.get("a") == {"data": None, "version": 0}
+    assert p.desk.subscribe("a") is None
+    assert published(p.desk, "ab", b"2") == "published"
+    assert p.desk.get("ab") == {"data": b"2", "version": 1}
+    assert p.snapshots.get("ab") == Snapshot(b"2", 1, "p")
+    assert code_of(p.desk.get("b")) == DENIED
+
+
+@requirement("ainb:host-fleet-reserved")
+def test_only_the_host_publishes_for_the_fleet_and_only_a_full_name_reads_it() -> None:
+    everything, named = process(""), process("fleet.x")
+    for p in (everything, named):
+        assert published(p.desk, "fleet.x") == Code.CAPABILITY_NOT_ALLOWED
+        p.snapshots.publish("fleet.x", b"1")
+    assert code_of(everything.desk.get("fleet.x")) == code_of(everything.desk.subscribe("fleet.x")) == DENIED
+    assert named.desk.get("fleet.x") == {"data": b"1", "version": 1}
+    assert named.desk.subscribe("fleet.x") is None
+
+
+@requirement("ainb:host-declared-subscriptions")
+def test_declared_and_granted_topics_are_delivered_from_the_greeting_on() -> None:
+    snapshots = Snapshots()
+    spec = PluginSpec("p", "1.0.0", "ainb", Path("/nowhere"), ("x",), snapshots=("a", "b"))
+    desk = SnapshotAccess(spec, (Access("topic", "a"),), snapshots)
+    heard: list[str] = []
+    desk.open(lambda topic, data: heard.append(topic))
+    snapshots.publish("a", b"before the greeting")
+    assert heard == []
+    assert desk.subscribe_declared() == ["b"]
+    for topic in ("a", "b"):
+        snapshots.publish(topic, b"after it")
+    assert heard == ["a"]
+
+
+@requirement("ainb:host-snapshot-once", "ainb:host-snapshot-not-to-itself")
+def test_a_topic_that_is_declared_and_asked_for_is_delivered_once_and_never_to_its_publisher() -> None:
+    p = process("", spec={"snapshots": ("a",)})
+    assert p.desk.subscribe("a") is None
+    p.snapshots.publish("a", b"1")
+    p.desk.publish("a", b"2")
+    assert p.heard == [("a", b"1")]
+
+
+def test_what_it_asks_for_in_its_greeting_counts_at_once() -> None:
+    snapshots = Snapshots()
+    spec = PluginSpec("p", "1.0.0", "ainb", Path("/nowhere"), ("x",))
+    desk = SnapshotAccess(spec, (Access("topic"),), snapshots)
+    heard: list[str] = []
+    desk.open(lambda topic, data: heard.append(topic))
+    assert desk.subscribe("a") is None
+    snapshots.publish("a", b"1")
+    assert heard == ["a"]
+
+
+@requirement("ainb:host-subscriptions-end", "ainb:host-snapshot-survives")
+def test_subscriptions_end_with_the_process_and_what_it_published_stays() -> None:
+    p = process("", spec={"snapshots": ("declared",)})
+    p.desk.subscribe("a")
+    p.desk.publish("b", b"kept")
+    p.desk.close()
+    p.desk.close()
+    for topic in ("a", "declared"):
+        p.snapshots.publish(topic, b"1")
+    assert p.heard == []
+    assert p.snapshots.get("b") == Snapshot(b"kept", 1, "p")
+    assert code_of(p.desk.subscribe("a")) == (Code.CANCELLED, None)
+    assert p.desk.subscribe_declared() == []
+    assert not p.snapshots._listeners
+
+
+@requirement("ainb:host-ui-state")
+def test_each_plugin_says_of_its_screens_in_a_place_of_its_own_and_it_goes_with_the_process() -> None:
+    snapshots = Snapshots()
+    p, q = (process("", snapshots=snapshots, id=name) for name in "pq")
+    p.desk.publish("ui.state", b"p1")
+    q.desk.publish("ui.state", b"q1")
+    assert snapshots.topics() == ["ui.state/p", "ui.state/q"]
+    assert p.desk.get("ui.state") == p.desk.get("ui.state/p") == {"data": b"p1", "version": 1}
+    assert published(p.desk, "ui.state/q", b"forged") == Code.CAPABILITY_NOT_ALLOWED
+    assert published(p.desk, "ui.state/p", b"p2") == "published"
+    p.desk.close()
+    assert snapshots.topics() == ["ui.state/q"]
+    assert published(p.desk, "ui.state", b"too late") == Code.CAPABILITY_NOT_ALLOWED
+    assert published(p.desk, "last.words") == "published"
+
+
+@requirement("ainb:host-idle-subscribers")
+def test_a_subscription_keeps_an_instance_alive_unless_it_is_for_the_latest_state_only() -> None:
+    assert not process("").desk.keeps_alive
+    assert process("", spec={"snapshots": ("a",)}).desk.keeps_alive
+    assert not process(spec={"snapshots": ("a",)}).desk.keeps_alive, "what was not granted is not waited for"
+    p = process("", spec={"snapshots": ("a",), "latest_state": ("a",)})
+    assert not p.desk.keeps_alive
+    p.desk.subscribe("b")
+    assert p.desk.keeps_alive
+    p.desk.close()
+    assert not p.desk.keeps_alive
+
+
+@pytest.mark.parametrize("topic", ["", "a\0", "x" * 1000])
+def test_what_can_be_no_topic_is_not_subscribed_to(topic: str) -> None:
+    assert code_of(process("").desk.subscribe(topic)) == (Code.INVALID_INPUT, None)
+
+
+def test_one_process_subscribes_to_so_many_topics_and_no_more() -> None:
+    p = process("")
+    for number in range(MAX_SUBSCRIPTIONS):
+        assert p.desk.subscribe(f"t{number}") is None
+    assert code_of(p.desk.subscribe("more")) == (Code.OVERLOADED, None)
+    assert p.desk.subscribe("t0") is None, "the same again is no more"
+
+
+def test_what_the_store_refuses_is_refused() -> None:
+    assert published(process("").desk, "a", bytes(12_500_001)) == Code.FRAME_TOO_LARGE

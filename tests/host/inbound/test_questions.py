@@ -1,4 +1,4 @@
-"""A plugin's question, and what counts as an answer to it."""
+"""Questions of plugins to the user, and the validation of answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
-from plugbay.host.inbound.questions import Question, answer
+from plugbay.host.inbound.questions import Question, ask_user
 from plugbay.model.errors import Code, Failure
 from tests.mcp_server.houses import declare
 from tests.support.loops import Run
@@ -25,12 +25,12 @@ def said(question: Question, reply: Any) -> Any:
         assert asked is question
         return reply
 
-    return asyncio.run(answer(person, question))
+    return asyncio.run(ask_user(person, question))
 
 
 @requirement("mcp:host-elicitation")
 def test_without_a_person_every_question_is_declined() -> None:
-    assert asyncio.run(answer(None, FORM)) == {"action": "decline"}
+    assert asyncio.run(ask_user(None, FORM)) == {"action": "decline"}
 
 
 def test_an_answer_that_fits_is_passed_on() -> None:
@@ -58,12 +58,12 @@ def test_an_application_that_fails_to_ask_is_a_failure_of_the_question() -> None
     async def broken(question: Question) -> Any:
         raise RuntimeError("no terminal")
 
-    failure = asyncio.run(answer(broken, FORM))
+    failure = asyncio.run(ask_user(broken, FORM))
     assert isinstance(failure, Failure) and "no terminal" in failure.message
 
 
 @requirement("mcp:host-question-over")
-def test_nobody_is_asked_any_longer_for_a_call_that_was_called_off(run: Run, tmp_path: Path) -> None:
+def test_a_question_ends_with_the_call_that_was_cancelled(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         asked, let_go = asyncio.Event(), asyncio.Event()
 

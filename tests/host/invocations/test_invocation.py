@@ -13,13 +13,13 @@ from urllib.parse import quote
 import pytest
 
 from plugbay import Host
-from plugbay.host.config import settings_files
+from plugbay.host.config import settings
 from plugbay.host.invocations.context import ExportBinding, Policy
 from plugbay.host.invocations.invocation import EARLY, USER, is_over
 from plugbay.host.invocations.means import Gateway
 from plugbay.host.invocations.records import MemoryCheckpoints, MemoryInvocationLog, MemoryTokens
 from plugbay.host.ports import InvocationRecord, Journey
-from plugbay.host.recording.redaction import PASSING
+from plugbay.host.recording.redaction import EXPIRED_TOKENS
 from plugbay.host.supervision.instance import Deadline
 from plugbay.model.errors import Code
 from tests.support.invoking import COUNTS, SCRATCH, host_of, raw_host_of, records, rooms, with_host
@@ -244,7 +244,7 @@ def test_a_token_is_not_told_while_it_can_be_used_however_many_others_were_used_
         order: dict[str, Any] = {"binding": BOUND, "on_progress": lambda _: begun.set()}
         long = asyncio.ensure_future(host.invoke("t", {"long": True}, **order))
         await begun.wait()
-        for _ in range(PASSING + 1):
+        for _ in range(EXPIRED_TOKENS + 1):
             (await host.invoke("t", {}, binding=BOUND)).value_or_raise()
         (root / "enough").touch()
         assert (await long).value_or_raise()["structured_output"] == {"token": "***"}
@@ -394,7 +394,7 @@ def test_secrets_and_config_come_over_the_pipe_and_no_other_way(run: Run, tmp_pa
     schema = {"type": "object", "required": ["base_url"], "properties": {"base_url": {"type": "string"}}}
     exports = [export(permissions=EVERYTHING, config_schema="schemas/config.json")]
     root = write_vai_plugin(tmp_path, body, exports, schemas={"config": schema})
-    settings_files.save_secrets(tmp_path / "state", "acme/p", {"key": SECRET})
+    settings.save_secrets(tmp_path / "state", "acme/p", {"key": SECRET})
 
     async def main(host: Host) -> None:
         said = (await host.call("t", {}))["structured_output"]

@@ -378,7 +378,7 @@ def test_a_plugin_that_nobody_granted_anything_is_pending(run: Run, tmp_path: Pa
     with_host(run, raw_host_of(root, grant_all=False), main)
 
 
-# Turns.
+# ConcurrencyLimit.
 
 
 @requirement("vai:host-max-concurrency")

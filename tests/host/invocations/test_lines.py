@@ -6,15 +6,15 @@ import asyncio
 
 from plugbay.host.invocations import lines as module
 from plugbay.host.invocations.lines import Lines
-from plugbay.host.turns import Turns
+from plugbay.host.limits import ConcurrencyLimit
 from plugbay.model.errors import Code, Failure
 from tests.support.loops import Run
 from tests.support.patience import until
 
 
-async def entered(lines: Lines, *key: str, limit: int = 1, seconds: float = 5) -> Turns:
+async def entered(lines: Lines, *key: str, limit: int = 1, seconds: float = 5) -> ConcurrencyLimit:
     turn = await lines.enter(key, limit, seconds)
-    assert isinstance(turn, Turns)
+    assert isinstance(turn, ConcurrencyLimit)
     return turn
 
 
@@ -27,7 +27,7 @@ def test_only_the_same_kind_of_work_waits_for_each_other(run: Run) -> None:
         waiting = asyncio.ensure_future(entered(lines, "t", "org_1"))
         await asyncio.sleep(0)
         assert not waiting.done()
-        first.give()
+        first.release()
         assert await waiting is first
 
     run(main)
@@ -48,7 +48,7 @@ def test_a_limit_changes_when_the_line_is_free(run: Run) -> None:
         lines = Lines()
         turn = await entered(lines, "t", limit=1)
         assert isinstance(await lines.enter(("t",), 2, 0.01), Failure)
-        turn.give()
+        turn.release()
         assert (await entered(lines, "t", limit=2)).limit == 2
         await entered(lines, "t", limit=2)
 
@@ -60,11 +60,11 @@ def test_lines_that_nobody_needs_are_forgotten(run: Run) -> None:
         lines = Lines()
         busy = await entered(lines, "busy")
         for number in range(2 * module.MAX_FREE):
-            (await entered(lines, str(number))).give()
+            (await entered(lines, str(number))).release()
         assert len(lines._lines) <= module.MAX_FREE
         waiting = asyncio.ensure_future(entered(lines, "busy"))
         await asyncio.sleep(0)
-        busy.give()
+        busy.release()
         await until(waiting.done)
 
     run(main)

@@ -1,4 +1,4 @@
-"""Turns in several lines at once, and bindings that cannot be used."""
+"""ConcurrencyLimit in several lines at once, and bindings that cannot be used."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_who_gets_a_turn_in_one_line_only_gets_none(run: Run, means: Means) -> N
         spare = await means.turns({("a",): 2}, Deadline(0.01))
         assert isinstance(spare, list)
         give_all([*first, *spare])
-        assert all(line.taken == 0 for line in first)
+        assert all(line.in_use == 0 for line in first)
 
     run(main)
 

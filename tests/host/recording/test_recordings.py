@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.host.discovery.folders import inspect
-from plugbay.host.recording.recordings import END_ROOM, Recorder, header_of, moment, record_file, record_in
+from plugbay.host.recording.recordings import END_ROOM, Recorder, header_of, record_file, record_in, rfc3339_ms
 from plugbay.link.recording import Frame, Header, Recording, StderrLine, encode, read
 from plugbay.model.errors import PlugbayError
 from plugbay.model.spec import PluginSpec
@@ -48,7 +48,7 @@ def test_it_holds_what_was_taken_and_counts_it(tmp_path: Path) -> None:
     assert end is not None and {**end, "ended_at": ""} == {"ended_at": "", "frames": 1, "redactions": 1, "dropped": 0}
 
 
-def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_a_recording_is_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         Recorder(tmp_path / "r.jsonl", HEADER).close()
@@ -139,5 +139,5 @@ def test_a_place_where_nothing_can_be_written_is_an_error_at_once(tmp_path: Path
         record_file(tmp_path / "nowhere" / "r.jsonl", spec, 0.0)
 
 
-def test_a_moment_is_told_to_the_millisecond() -> None:
-    assert moment(1_000_000_000.1239) == "2001-09-09T01:46:40.123Z"
+def test_a_timestamp_has_milliseconds() -> None:
+    assert rfc3339_ms(1_000_000_000.1239) == "2001-09-09T01:46:40.123Z"

@@ -1,4 +1,4 @@
-"""A child that stays is looked after: probes are sent in time, a hung one is replaced, and a busy one is left alone.
+"""A resident instance is watched: probes are sent in time, a hung one is replaced, a busy one is left alone.
 
 The watch alone on a link that is set by hand, then real processes. Times that matter come from settings.
 """
@@ -11,20 +11,23 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from plugbay import Host
 from plugbay.host.supervision import hung
-from plugbay.host.supervision.health import ANSWER_SECONDS, HealthWatch, described, rule_of
+from plugbay.host.supervision.health import ANSWER_SECONDS, SHOWN_SECONDS, HealthWatch, IdleWatch, describe, rule_of
 from plugbay.host.supervision.hung import Facts, Hung, Rule
+from plugbay.host.supervision.instance import Instance
 from plugbay.link import incoming, sender
+from plugbay.link.deadlines import Deadlines
 from plugbay.link.link import Link
 from plugbay.link.silence import Silence
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
-from plugbay.model.operations import CheckHealth, DispatchCli, InvokeTool, RunHook, UpsertVectors
+from plugbay.model.lifecycle import State
+from plugbay.model.operations import CheckHealth, DeliverEvent, DispatchCli, InvokeTool, RunHook, UpsertVectors
 from plugbay.model.spec import PluginSpec, Timeouts
 from tests.host.supervision.test_resident import Watched, hosting, hosting_changed
 from tests.support.ainb import write_ainb_plugin
@@ -122,10 +125,10 @@ def test_a_timeout_is_followed_by_a_probe_at_once_where_there_is_no_other_reason
     run(main)
 
 
-def test_a_stopped_process_is_noticed_by_a_look_and_one_that_was_just_heard_is_not_looked_at(
+def test_a_stopped_process_is_noticed_by_a_check_unless_it_has_just_sent_something(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hung, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(hung, "CHECK_SECONDS", 0.01)
 
     async def main() -> None:
         talking, stopped = Patient(lambda number: True), Patient(lambda number: True)
@@ -144,7 +147,7 @@ def test_a_stopped_process_is_noticed_by_a_look_and_one_that_was_just_heard_is_n
 def test_a_plugin_that_leaves_its_answers_unread_is_hung_and_one_that_takes_some_is_not(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hung, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(hung, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(hung, "UNREAD_SECONDS", 0.1)
 
     async def main() -> None:
@@ -182,9 +185,9 @@ def test_the_rule_comes_from_the_settings_of_the_plugin() -> None:
 
 
 def test_a_call_is_described_by_its_kind_and_its_name() -> None:
-    assert described(InvokeTool("t", b"")) == "InvokeTool t"
-    assert described(RunHook("pre", {})) == "RunHook pre"
-    assert described(UpsertVectors("b", "c", [])) == "UpsertVectors"
+    assert describe(InvokeTool("t", b"")) == "InvokeTool t"
+    assert describe(RunHook("pre", {})) == "RunHook pre"
+    assert describe(UpsertVectors("b", "c", [])) == "UpsertVectors"
 
 
 # Real processes.
@@ -207,7 +210,7 @@ def tool_invoke(m):
 
 def program(watched: Watched) -> int:
     """The pid of the plugin's own process, also behind a sandbox."""
-    child = watched.host.calls.supervisors["p"]._seat.child  # type: ignore[attr-defined]
+    child = watched.host.calls.supervisors["p"]._instance.child  # type: ignore[attr-defined]
     return int(child.pid if child.cell is None else child.cell.leader)
 
 
@@ -251,10 +254,10 @@ def test_a_stopped_plugin_with_two_overlapping_callers_is_replaced(run: Run, tmp
     run(main)
 
 
-def test_an_idle_stopped_worker_of_an_org_is_replaced_although_nobody_calls_it(
+def test_an_idle_stopped_worker_of_an_org_is_replaced_without_a_call(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hung, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(hung, "CHECK_SECONDS", 0.05)
     root = write_vai_plugin(tmp_path, exports=[export(execution_class="worker")])
 
     async def main(host: Host) -> None:
@@ -319,7 +322,7 @@ def test_a_call_within_its_time_protects_a_busy_plugin_from_200_kb_and_impatient
     async def main() -> None:
         (root / "go").unlink(missing_ok=True)
         async with hosting(tmp_path, config=config) as watched:
-            host, link = watched.host, watched.host.calls.supervisors["p"]._seat.link  # type: ignore[attr-defined]
+            host, link = watched.host, watched.host.calls.supervisors["p"]._instance.link  # type: ignore[attr-defined]
             busy = asyncio.ensure_future(host.call("p_pid", {}))
             await until(lambda: link.waiting == 1)
             large = asyncio.ensure_future(host.call("p_pid", {"fill": "x" * 200_000}))
@@ -371,7 +374,7 @@ def test_a_plugin_that_waits_for_the_host_is_not_hung(run: Run, tmp_path: Path) 
     async def main() -> None:
         asked, go = asyncio.Event(), asyncio.Event()
         async with hosting(tmp_path, config=config) as watched:
-            link = watched.host.calls.supervisors["p"]._seat.link  # type: ignore[attr-defined]
+            link = watched.host.calls.supervisors["p"]._instance.link  # type: ignore[attr-defined]
 
             async def slowly(op: Any, progress: Any) -> Any:
                 asked.set()
@@ -453,5 +456,282 @@ def test_a_line_without_an_end_ends_at_its_limit(
             else:
                 assert (result.failure.code, "did not end a message" in result.failure.message) == (Code.TIMEOUT, True)
             await until(lambda: "crashed" in watched.names())
+
+    run(main)
+
+
+class Timer:
+    def __init__(self, at: float, callback: Callable[[], None]) -> None:
+        self.at = at
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Clock:
+    """As much of a loop as deadlines need, with a time that we set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[Timer] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, at: float, callback: Callable[[], None]) -> Timer:
+        self.timers.append(Timer(at, callback))
+        return self.timers[-1]
+
+    def advance(self, to: float) -> None:
+        while due := [timer for timer in self.timers if timer.at <= to and not timer.cancelled]:
+            timer = min(due, key=lambda timer: timer.at)
+            self.timers.remove(timer)
+            self.now = max(self.now, timer.at)
+            timer.callback()
+        self.now = to
+
+
+class Child:
+    """What a watch sees of a child: whether it is needed, and when it was reaped."""
+
+    def __init__(self, seconds: float) -> None:
+        self.clock = Clock()
+        self.needed = False
+        self.reaped: list[float] = []
+        deadlines = Deadlines(cast("asyncio.AbstractEventLoop", self.clock))
+        self.watch = IdleWatch(
+            deadlines,
+            self.clock.time,
+            seconds,
+            lambda: self.needed,
+            lambda: self.reaped.append(self.clock.now),
+        )
+
+
+def test_its_time_runs_from_its_last_use() -> None:
+    child = Child(10)
+    for at in (4, 12, 13):
+        child.clock.advance(at)
+        child.watch.touch()
+    child.clock.advance(22.9)
+    assert child.reaped == []
+    child.clock.advance(100)
+    assert child.reaped == [23]
+
+
+def test_what_is_needed_stays_and_has_its_whole_time_after_its_next_use() -> None:
+    child = Child(10)
+    child.needed = True
+    child.clock.advance(95)
+    child.needed = False
+    child.watch.touch()
+    child.clock.advance(104.9)
+    assert child.reaped == []
+    child.clock.advance(200)
+    assert child.reaped == [105]
+
+
+@requirement("ainb:host-idle-shown-screen")
+def test_a_screen_that_was_shown_keeps_its_plugin_longer_than_a_short_time() -> None:
+    child = Child(1)
+    child.watch.mark_shown()
+    child.watch.touch()
+    child.clock.advance(SHOWN_SECONDS - 0.1)
+    assert child.reaped == []
+    child.clock.advance(100)
+    assert child.reaped == [SHOWN_SECONDS]
+
+
+def test_a_screen_that_was_shown_has_at_least_the_time_of_any_use() -> None:
+    child = Child(2 * SHOWN_SECONDS)
+    child.clock.advance(10)
+    child.watch.mark_shown()
+    child.clock.advance(1000)
+    assert child.reaped == [10 + 2 * SHOWN_SECONDS]
+
+
+def test_a_stopped_watch_reaps_nothing() -> None:
+    child = Child(1)
+    child.watch.stop()
+    child.clock.advance(100)
+    assert child.reaped == []
+
+
+def test_one_timer_waits_however_often_it_is_used() -> None:
+    child = Child(10)
+    for at in range(1, 9):
+        child.clock.advance(at)
+        child.watch.touch()
+    assert len(child.clock.timers) == 1
+
+
+# Real processes.
+
+PID = "def tool_invoke(m):\n    reply(m, os.getpid())\n"
+
+LINGERS = (
+    PID
+    + """
+def shutdown(m):
+    reply(m, {"ok": True})
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    os._exit(0)
+"""
+)
+"""Says good-bye at once, and leaves when it is allowed to."""
+
+
+@requirement("ainb:host-idle-reap")
+def test_an_idle_instance_is_shut_down_and_the_next_call_starts_another(run: Run, tmp_path: Path) -> None:
+    body = PID + 'def shutdown(m):\n    open("said", "w").close()\n    reply(m, {"ok": True})\n    os._exit(0)\n'
+    root = write_nexo_plugin(tmp_path, body=body, tools=["pid"])
+
+    async def main() -> None:
+        (root / "said").unlink(missing_ok=True)
+        async with hosting_changed(root, eager=False, idle_seconds=0.05) as watched:
+            first = await watched.host.call("p_pid", {})
+            await until(lambda: "reaped" in watched.names())
+            assert (watched.state(), watched.status.pid) == (State.IDLE, None)
+            assert (root / "said").exists()
+            assert await watched.host.call("p_pid", {}) != first
+            assert watched.names()[:3] == ["started", "reaped", "started"]
+            assert watched.payload("reaped") == {"plugin_id": "p", "idle_seconds": 0.05}
+            assert watched.status.generation == 2
+
+    run(main)
+
+
+@requirement("ainb:host-idle-no-lost-call")
+def test_a_call_during_a_reap_waits_for_its_end_and_gets_a_new_instance(run: Run, tmp_path: Path) -> None:
+    root = write_nexo_plugin(tmp_path, body=LINGERS, tools=["pid"])
+
+    async def main() -> None:
+        (root / "go").unlink(missing_ok=True)
+        async with hosting_changed(root, eager=False, idle_seconds=0.05) as watched:
+            first = await watched.host.call("p_pid", {})
+            await until(lambda: watched.state() is State.SHUTTING_DOWN)
+            waiting = [asyncio.ensure_future(watched.host.call("p_pid", {})) for _ in range(3)]
+            await until(lambda: watched.status.busy == 3)
+            assert watched.status.generation == 1
+            (root / "go").touch()
+            pids = set(await asyncio.gather(*waiting))
+            assert len(pids) == 1 and first not in pids
+            assert "crashed" not in watched.names()
+
+    run(main)
+
+
+def test_a_call_with_less_time_than_the_shutdown_takes_times_out(run: Run, tmp_path: Path) -> None:
+    root = write_nexo_plugin(tmp_path, body=LINGERS, tools=["pid"])
+
+    async def main() -> None:
+        (root / "go").unlink(missing_ok=True)
+        async with hosting_changed(root, eager=False, idle_seconds=0.05) as watched:
+            await watched.host.call("p_pid", {})
+            await until(lambda: watched.state() is State.SHUTTING_DOWN)
+            result = await watched.host.attempt("p_pid", {}, timeout=0.05)
+            assert result.failure is not None and result.failure.code == Code.TIMEOUT
+            (root / "go").touch()
+
+    run(main)
+
+
+@pytest.mark.parametrize("how", ["stop", "reload"])
+def test_stopping_or_reloading_while_it_is_being_reaped_waits_for_its_end(run: Run, tmp_path: Path, how: str) -> None:
+    root = write_nexo_plugin(tmp_path, body=LINGERS, tools=["pid"])
+
+    async def main() -> None:
+        (root / "go").unlink(missing_ok=True)
+        async with hosting_changed(root, eager=False, idle_seconds=0.05) as watched:
+            supervisor = watched.host.calls.supervisors["p"]
+            await watched.host.call("p_pid", {})
+            await until(lambda: watched.state() is State.SHUTTING_DOWN)
+            ending = asyncio.ensure_future(watched.host.stop() if how == "stop" else watched.host.reload("p"))
+            await asyncio.sleep(0)
+            assert supervisor.state == "shutting_down"
+            (root / "go").touch()
+            await ending
+            assert supervisor.state == "stopped"
+            assert watched.names()[:2] == ["started", "reaped"]
+
+    run(main)
+
+
+@requirement("ainb:host-idle-use")
+def test_a_busy_instance_is_not_idle_and_its_own_messages_are_no_use(run: Run, tmp_path: Path) -> None:
+    body = """
+    def chatter():
+        while True:
+            time.sleep(0.01)
+            notify("broker.publish", topic="plugin.inbound.k", event={"topic": "t", "source": ID, "payload": {}})
+    threading.Thread(target=chatter, daemon=True).start()
+    def tool_invoke(m):
+        time.sleep(0.5)
+        reply(m, os.getpid())
+    """
+    root = write_nexo_plugin(tmp_path, body=body, tools=["slow"], channels=["k"])
+
+    async def main() -> None:
+        async with hosting_changed(root, eager=False, idle_seconds=0.05) as watched:
+            assert await watched.host.call("p_slow", {}) == watched.status.pid
+            assert watched.names() == ["started"]
+            await until(lambda: "reaped" in watched.names())
+
+    run(main)
+
+
+@requirement("ainb:host-idle-use")
+def test_a_notification_and_a_shown_screen_count_as_use(run: Run, tmp_path: Path) -> None:
+    for name in ("told", "shown", "left"):
+        write_nexo_plugin(tmp_path, name, body=PID, tools=["pid"])
+
+    async def main() -> None:
+        async with hosting_changed(tmp_path, idle_seconds=0.3) as watched:
+            calls = watched.host.calls
+            calls.supervisors["shown"].mark_shown()
+
+            def left_is_reaped() -> bool:
+                assert calls.tell("told", DeliverEvent("t", {}))
+                return "reaped" in watched.names()
+
+            await until(left_is_reaped)
+            states = {status.spec.id: status.state for status in watched.host.plugins()}
+            assert states == {"told": State.RUNNING, "shown": State.RUNNING, "left": State.IDLE}
+
+    run(main)
+
+
+@requirement("ainb:host-idle-subscribers")
+def test_an_instance_that_waits_for_events_stays(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("waits", "idles"):
+        write_nexo_plugin(tmp_path, name, body=PID, tools=["pid"])
+    waiting = {"waits"}
+    keeps_alive: Any = property(lambda instance: instance.binding.spec.id in waiting)
+    monkeypatch.setattr(Instance, "keeps_alive", keeps_alive)
+
+    async def main() -> None:
+        waiting.add("waits")
+        async with hosting_changed(tmp_path, idle_seconds=0.05) as watched:
+            supervisors = watched.host.calls.supervisors
+            await until(lambda: supervisors["idles"].state is State.IDLE)
+            assert supervisors["waits"].state is State.RUNNING
+            waiting.clear()
+            await until(lambda: supervisors["waits"].state is State.IDLE)
+
+    run(main)
+
+
+@requirement("ainb:host-idle-never")
+def test_a_plugin_without_a_time_is_never_reaped(run: Run, tmp_path: Path) -> None:
+    write_nexo_plugin(tmp_path, tools=["echo"])
+
+    async def main() -> None:
+        async with hosting_changed(tmp_path, idle_seconds=None) as watched:
+            supervisor = watched.host.calls.supervisors["p"]
+            assert supervisor._idle is None  # type: ignore[attr-defined]
+            supervisor.mark_shown()
 
     run(main)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.supervision.hung import LOOK_SECONDS, UNREAD_SECONDS, Facts, Hung, Look, Rule, TimedOut, judge
+from plugbay.host.supervision.hung import CHECK_SECONDS, UNREAD_SECONDS, CheckAgain, Facts, Hung, Rule, TimedOut, assess
 
 PROBED = Rule(has_probe=True, patience=30, call=10, interval=20, answer=5)
 ASKED_LATE = replace(PROBED, interval=None)
@@ -71,34 +71,34 @@ FIRST, SECOND = TimedOut("InvokeTool a", 100, 110), TimedOut("InvokeTool b", 105
     ],
 )
 def test_a_plugin_is_hung(rule: Rule, facts: Facts, why: str) -> None:
-    verdict = judge(rule, facts)
+    verdict = assess(rule, facts)
     assert isinstance(verdict, Hung) and why in verdict.why
 
 
 @pytest.mark.parametrize(
     ("rule", "facts", "look"),
     [
-        (UNPROBED, Facts(100, 10), Look(105)),
-        (UNPROBED, Facts(110, 99, timed_out=(FIRST,)), Look(115)),
-        (UNPROBED, Facts(115, 101, timed_out=(FIRST, SECOND)), Look(120)),
-        (UNPROBED, Facts(115, 99, timed_out=(FIRST, SECOND), working_since=90), Look(120)),
-        (UNPROBED, Facts(115, 99, timed_out=(FIRST, SECOND), owed=1), Look(120)),
-        (SLOW, Facts(115, 99, timed_out=(FIRST, SECOND)), Look(120)),
-        (SLOW, Facts(127, 99, timed_out=(FIRST, SECOND)), Look(130)),
-        (PROBED, Facts(110, 99, timed_out=(FIRST,), asked=95), Look(115, probe=True)),
-        (PROBED, Facts(139, 99, timed_out=(FIRST,), probes=(110,)), Look(140)),
-        (PROBED, Facts(150, 99, timed_out=(FIRST,), probes=(110,), working_since=109), Look(155)),
-        (PROBED, Facts(140, 111, timed_out=(FIRST,), probes=(110,), asked=135), Look(145)),
-        (PROBED, Facts(140, 99, timed_out=(FIRST,), probes=(110,), owed=1), Look(145)),
-        (PROBED, Facts(20, 9, asked=0), Look(25, probe=True)),
-        (PROBED, Facts(19, 9, asked=0), Look(20)),
-        (PROBED, Facts(20, 9, asked=0, working_since=1), Look(25)),
-        (ASKED_LATE, Facts(9000, 9), Look(9005)),
-        (PROBED, Facts(44, 9, probes=(20, 40), asked=40), Look(45)),
-        (PROBED, Facts(45, 30, probes=(20, 40), asked=40), Look(50)),
-        (PROBED, Facts(45, 9, probes=(20, 40), asked=40, working_since=15), Look(50)),
-        (replace(PROBED, interval=1), Facts(22, 9, probes=(20,), asked=20), Look(25)),
-        (UNPROBED, Facts(18, 9, unread_since=10, owed=32), Look(20)),
+        (UNPROBED, Facts(100, 10), CheckAgain(105)),
+        (UNPROBED, Facts(110, 99, timed_out=(FIRST,)), CheckAgain(115)),
+        (UNPROBED, Facts(115, 101, timed_out=(FIRST, SECOND)), CheckAgain(120)),
+        (UNPROBED, Facts(115, 99, timed_out=(FIRST, SECOND), working_since=90), CheckAgain(120)),
+        (UNPROBED, Facts(115, 99, timed_out=(FIRST, SECOND), owed=1), CheckAgain(120)),
+        (SLOW, Facts(115, 99, timed_out=(FIRST, SECOND)), CheckAgain(120)),
+        (SLOW, Facts(127, 99, timed_out=(FIRST, SECOND)), CheckAgain(130)),
+        (PROBED, Facts(110, 99, timed_out=(FIRST,), asked=95), CheckAgain(115, probe=True)),
+        (PROBED, Facts(139, 99, timed_out=(FIRST,), probes=(110,)), CheckAgain(140)),
+        (PROBED, Facts(150, 99, timed_out=(FIRST,), probes=(110,), working_since=109), CheckAgain(155)),
+        (PROBED, Facts(140, 111, timed_out=(FIRST,), probes=(110,), asked=135), CheckAgain(145)),
+        (PROBED, Facts(140, 99, timed_out=(FIRST,), probes=(110,), owed=1), CheckAgain(145)),
+        (PROBED, Facts(20, 9, asked=0), CheckAgain(25, probe=True)),
+        (PROBED, Facts(19, 9, asked=0), CheckAgain(20)),
+        (PROBED, Facts(20, 9, asked=0, working_since=1), CheckAgain(25)),
+        (ASKED_LATE, Facts(9000, 9), CheckAgain(9005)),
+        (PROBED, Facts(44, 9, probes=(20, 40), asked=40), CheckAgain(45)),
+        (PROBED, Facts(45, 30, probes=(20, 40), asked=40), CheckAgain(50)),
+        (PROBED, Facts(45, 9, probes=(20, 40), asked=40, working_since=15), CheckAgain(50)),
+        (replace(PROBED, interval=1), Facts(22, 9, probes=(20,), asked=20), CheckAgain(25)),
+        (UNPROBED, Facts(18, 9, unread_since=10, owed=32), CheckAgain(20)),
     ],
     ids=[
         "idle, and nobody has asked it anything",
@@ -124,8 +124,8 @@ def test_a_plugin_is_hung(rule: Rule, facts: Facts, why: str) -> None:
         "it asks and reads no answers, for less than the limit",
     ],
 )
-def test_a_plugin_is_not_hung_and_looked_at_again(rule: Rule, facts: Facts, look: Look) -> None:
-    assert judge(rule, facts) == look
+def test_a_plugin_is_not_hung_and_looked_at_again(rule: Rule, facts: Facts, look: CheckAgain) -> None:
+    assert assess(rule, facts) == look
 
 
 TIMES = st.floats(0, 1000)
@@ -157,38 +157,38 @@ PAST = st.builds(
 @given(RULES, PAST)
 def test_a_plugin_from_which_a_byte_has_just_come_is_not_hung(rule: Rule, facts: Facts) -> None:
     heard_now = replace(facts, heard=facts.now, stopped=False, unread_since=None)
-    assert isinstance(judge(rule, heard_now), Look)
+    assert isinstance(assess(rule, heard_now), CheckAgain)
 
 
 @given(RULES, PAST)
 def test_a_stopped_plugin_is_hung_whatever_else_is_known(rule: Rule, facts: Facts) -> None:
-    assert isinstance(judge(rule, replace(facts, stopped=True)), Hung)
+    assert isinstance(assess(rule, replace(facts, stopped=True)), Hung)
 
 
 @given(RULES, PAST)
 def test_a_call_older_than_everything_that_still_has_time_protects(rule: Rule, facts: Facts) -> None:
     busy = replace(facts, stopped=False, unread_since=None, working_since=0.0)
-    assert isinstance(judge(rule, busy), Look)
+    assert isinstance(assess(rule, busy), CheckAgain)
 
 
 @given(RULES, PAST)
 def test_a_newer_call_never_saves_a_hung_plugin(rule: Rule, facts: Facts) -> None:
     alone = replace(facts, working_since=None)
-    if isinstance(judge(rule, alone), Hung):
-        assert isinstance(judge(rule, replace(facts, working_since=facts.now)), Hung)
+    if isinstance(assess(rule, alone), Hung):
+        assert isinstance(assess(rule, replace(facts, working_since=facts.now)), Hung)
 
 
 @given(RULES, PAST, st.floats(0, 1000))
 def test_a_hung_plugin_that_stays_silent_stays_hung(rule: Rule, facts: Facts, later: float) -> None:
-    if isinstance(judge(rule, facts), Hung):
-        assert isinstance(judge(rule, replace(facts, now=facts.now + later)), Hung)
+    if isinstance(assess(rule, facts), Hung):
+        assert isinstance(assess(rule, replace(facts, now=facts.now + later)), Hung)
 
 
 @given(RULES, PAST)
 def test_the_next_look_is_ahead_and_soon(rule: Rule, facts: Facts) -> None:
-    verdict = judge(rule, facts)
-    if isinstance(verdict, Look):
-        assert facts.now < verdict.at <= facts.now + LOOK_SECONDS
+    verdict = assess(rule, facts)
+    if isinstance(verdict, CheckAgain):
+        assert facts.now < verdict.at <= facts.now + CHECK_SECONDS
 
 
 @given(RULES, PAST)
@@ -197,8 +197,8 @@ def test_silence_after_a_timeout_ends_in_a_verdict(rule: Rule, facts: Facts) -> 
     calls = tuple(TimedOut("c", facts.now, facts.now + rule.call) for _ in range(2))
     facts = replace(facts, heard=facts.now, timed_out=calls, probes=(), stopped=False, unread_since=None, owed=0)
     facts = replace(facts, working_since=None, now=facts.now + rule.call)
-    end = facts.now + max(rule.patience, rule.call) + 2 * LOOK_SECONDS
-    while isinstance(verdict := judge(rule, facts), Look):
+    end = facts.now + max(rule.patience, rule.call) + 2 * CHECK_SECONDS
+    while isinstance(verdict := assess(rule, facts), CheckAgain):
         if verdict.probe:
             facts = replace(facts, probes=(*facts.probes, facts.now), asked=facts.now)
         facts = replace(facts, now=verdict.at)
@@ -206,5 +206,5 @@ def test_silence_after_a_timeout_ends_in_a_verdict(rule: Rule, facts: Facts) -> 
 
 
 def test_the_limit_for_unread_answers_is_that_of_the_deadlock() -> None:
-    assert isinstance(judge(UNPROBED, Facts(UNREAD_SECONDS, 0, unread_since=0)), Hung)
-    assert isinstance(judge(UNPROBED, Facts(UNREAD_SECONDS - 1, 0, unread_since=0)), Look)
+    assert isinstance(assess(UNPROBED, Facts(UNREAD_SECONDS, 0, unread_since=0)), Hung)
+    assert isinstance(assess(UNPROBED, Facts(UNREAD_SECONDS - 1, 0, unread_since=0)), CheckAgain)

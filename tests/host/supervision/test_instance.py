@@ -1,4 +1,4 @@
-"""Opening one child: greeted or a failure that explains itself, and then nothing is left."""
+"""Opening an instance: it is greeted, or a failure explains why not and no process is left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from plugbay import Host
 from plugbay.host.discovery.folders import inspect
-from plugbay.host.supervision.instance import Binding, Deadline, Runtime, Seat, open_seat
+from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import Code, Failure
 from plugbay.process.child import Spawner
@@ -24,31 +24,31 @@ from tests.support.requirements import requirement
 from tests.support.supervision import CODEC
 
 
-async def opened(folder: Path, seconds: float = 5, spawner: Spawner | None = None) -> Seat | Failure:
-    """Open a seat, close everything, and be sure that nothing is left."""
+async def opened(folder: Path, seconds: float = 5, spawner: Spawner | None = None) -> Instance | Failure:
+    """Open a instance, close everything, and be sure that nothing is left."""
     spec = inspect(folder).spec
     assert spec is not None
     spawner = spawner or Spawner()
     runtime = Runtime(spawner, Deadlines(asyncio.get_running_loop()), CODEC)
-    seat = await open_seat(Binding(spec), runtime, Deadline(seconds))
-    if isinstance(seat, Seat):
-        seat.leave()
+    instance = await open_instance(Binding(spec), runtime, Deadline(seconds))
+    if isinstance(instance, Instance):
+        instance.kill()
     await spawner.close()
     assert not spawner.children
-    return seat
+    return instance
 
 
 def test_a_good_plugin_is_greeted(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        seat = await opened(write_plugin(tmp_path))
-        assert isinstance(seat, Seat)
-        assert seat.link.hello is not None
-        assert seat.link.hello.hello["plugin_id"] == "p"
+        instance = await opened(write_plugin(tmp_path))
+        assert isinstance(instance, Instance)
+        assert instance.link.hello is not None
+        assert instance.link.hello.hello["plugin_id"] == "p"
 
     run(main)
 
 
-def test_an_ainb_plugin_is_told_which_process_hosts_it(run: Run, tmp_path: Path) -> None:
+def test_an_ainb_plugin_gets_the_pid_of_its_host(run: Run, tmp_path: Path) -> None:
     tell = """
         def init(m):
             open("told.json", "w").write(json.dumps(m["params"]["host"]))
@@ -57,7 +57,7 @@ def test_an_ainb_plugin_is_told_which_process_hosts_it(run: Run, tmp_path: Path)
 
     async def main() -> None:
         folder = write_ainb_plugin(tmp_path, "p", tell)
-        assert isinstance(await opened(folder), Seat)
+        assert isinstance(await opened(folder), Instance)
         assert json.loads((folder / "told.json").read_text())["pid"] == os.getpid()
 
     run(main)
@@ -78,7 +78,7 @@ def test_the_program_of_a_plugin_finds_the_python_that_runs_the_host(run: Run, t
     run(main)
 
 
-def test_a_start_that_fails_says_how_the_child_ended_and_what_it_wrote(run: Run, tmp_path: Path) -> None:
+def test_a_failed_start_reports_the_exit_and_the_stderr_of_the_process(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         failure = await opened(write_plugin(tmp_path, script="echo no such luck >&2; kill -SEGV $$\n"))
         assert isinstance(failure, Failure)

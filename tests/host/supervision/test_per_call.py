@@ -1,8 +1,9 @@
-"""Leases and judgement of exits. Real processes, both loops."""
+"""Leases, exit checks and the pool. Real processes, both loops."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from plugbay.host.supervision.per_call import PerCallLease
 from plugbay.model.errors import Code, Failure
 from plugbay.model.lifecycle import State
 from plugbay.model.operations import DeliverEvent
+from plugbay.model.spec import RestartPolicy
 from tests.support.loops import Run
 from tests.support.patience import until
 from tests.support.plugins import write_plugin
 from tests.support.supervision import Bench, answer
 
 
-def test_a_lease_is_one_child_for_one_call_and_state_follows(run: Run, tmp_path: Path) -> None:
+def test_a_lease_is_one_instance_for_one_call_and_state_follows(run: Run, tmp_path: Path) -> None:
     folder = write_plugin(tmp_path)
 
     async def main() -> None:
@@ -35,22 +37,22 @@ def test_a_lease_is_one_child_for_one_call_and_state_follows(run: Run, tmp_path:
     run(main)
 
 
-def test_a_child_that_serves_one_call_is_told_nothing_else(run: Run, tmp_path: Path) -> None:
+def test_an_instance_that_serves_one_call_gets_no_notifications(run: Run, tmp_path: Path) -> None:
     folder = write_plugin(tmp_path)
 
     async def main() -> None:
         async with Bench(folder) as supervisor:
             lease = await supervisor.lease(Deadline(5))
             assert isinstance(lease, PerCallLease)
-            assert not supervisor.tell(DeliverEvent("t", {}))
-            supervisor.shown()
+            assert not supervisor.notify(DeliverEvent("t", {}))
+            supervisor.mark_shown()
             assert supervisor.state is State.RUNNING
             lease.release()
 
     run(main)
 
 
-def test_calls_at_the_same_time_have_children_of_their_own(run: Run, tmp_path: Path) -> None:
+def test_concurrent_calls_have_instances_of_their_own(run: Run, tmp_path: Path) -> None:
     folder = write_plugin(tmp_path)
 
     async def main() -> None:
@@ -62,7 +64,7 @@ def test_calls_at_the_same_time_have_children_of_their_own(run: Run, tmp_path: P
     run(main)
 
 
-def test_a_failed_start_leaves_the_plugin_idle_and_no_child(run: Run, tmp_path: Path) -> None:
+def test_a_failed_start_leaves_the_plugin_idle_and_no_process(run: Run, tmp_path: Path) -> None:
     folder = write_plugin(tmp_path, script="exit 3\n")
 
     async def main() -> None:
@@ -87,7 +89,7 @@ def test_a_stopped_supervisor_leases_nothing(run: Run, tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_lease_abandoned_by_cancellation_leaves_no_child(run: Run, tmp_path: Path) -> None:
+def test_a_lease_abandoned_by_cancellation_leaves_no_process(run: Run, tmp_path: Path) -> None:
     folder = write_plugin(tmp_path, script="sleep 60\n")
 
     async def main() -> None:
@@ -103,7 +105,7 @@ def test_a_lease_abandoned_by_cancellation_leaves_no_child(run: Run, tmp_path: P
     run(main)
 
 
-def test_calls_beyond_the_limit_wait_their_turn_and_never_run_at_the_same_time(run: Run, tmp_path: Path) -> None:
+def test_calls_beyond_the_limit_queue_and_never_run_at_the_same_time(run: Run, tmp_path: Path) -> None:
     folder = write_plugin(tmp_path)
 
     async def main() -> None:
@@ -125,7 +127,7 @@ def test_calls_beyond_the_limit_wait_their_turn_and_never_run_at_the_same_time(r
     run(main)
 
 
-def test_a_call_whose_turn_does_not_come_in_time_is_overloaded_and_worth_another_try(run: Run, tmp_path: Path) -> None:
+def test_a_call_without_a_slot_in_time_is_overloaded_and_retryable(run: Run, tmp_path: Path) -> None:
     folder = write_plugin(tmp_path)
 
     async def main() -> None:
@@ -137,5 +139,69 @@ def test_a_call_whose_turn_does_not_come_in_time_is_overloaded_and_worth_another
             assert (failure.code, failure.retryable) == (Code.OVERLOADED, True)
             lease.release()
             assert await answer(supervisor, "next") == "next"
+
+    run(main)
+
+
+def test_a_pool_holds_greeted_instances_and_refills(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Bench(folder, pool=3) as supervisor:
+            supervisor.pool.fill()
+            await until(lambda: len(supervisor.pool) == 3)
+            assert supervisor.state is State.IDLE
+            before = supervisor.generation
+            lease = await supervisor.lease(Deadline(5))
+            assert isinstance(lease, PerCallLease)
+            assert supervisor.generation == before
+            lease.release()
+            await until(lambda: len(supervisor.pool) == 3)
+            assert await answer(supervisor, "x") == "x"
+
+    run(main)
+
+
+def test_a_pooled_instance_that_dies_is_replaced_and_never_leased(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path)
+
+    async def main() -> None:
+        async with Bench(folder, pool=1) as supervisor:
+            supervisor.pool.fill()
+            await until(lambda: len(supervisor.pool) == 1)
+            victim = supervisor.pool._instances[0].child
+            os.kill(victim.pid, 9)
+            await until(lambda: len(supervisor.pool) == 1 and supervisor.pool._instances[0].child is not victim)
+            assert await answer(supervisor, "x") == "x"
+
+    run(main)
+
+
+def test_a_pool_whose_plugin_never_starts_gives_up_and_calls_still_say_why(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path, script="exit 1\n")
+    policy = RestartPolicy(first_delay=0.001, failures=2)
+
+    async def main() -> None:
+        async with Bench(folder, pool=2, policy=policy) as supervisor:
+            supervisor.pool.fill()
+            await until(lambda: not supervisor.pool.filling)
+            assert len(supervisor.pool._failures) == 3
+            assert await answer(supervisor, 1) == Code.CRASHED
+
+    run(main)
+
+
+def test_a_plugin_that_dies_right_after_its_greeting_is_given_up_too(run: Run, tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path, script="read -r _; printf '%s\\n' '{hello}'; exit 1\n")
+    policy = RestartPolicy(first_delay=0.001, failures=3)
+
+    async def main() -> None:
+        async with Bench(folder, pool=1, policy=policy) as supervisor:
+            supervisor.pool.fill()
+            await until(lambda: len(supervisor.pool._failures) == 4 and not supervisor.pool.filling)
+            born = supervisor.generation
+            supervisor.pool.fill()
+            await until(lambda: not supervisor.pool.filling)
+            assert supervisor.generation == born
 
     run(main)

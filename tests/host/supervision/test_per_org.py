@@ -1,4 +1,4 @@
-"""Which child serves whom: never two orgs, a fresh one where that is wanted, and none that does not answer."""
+"""Instances by org and execution class: never two orgs in one, a new one for isolated work, a hung one replaced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from plugbay import Host
 from plugbay.host.invocations.context import ExportBinding, Policy
 from plugbay.host.supervision import per_org
-from plugbay.host.supervision.per_org import Fleet, has_class, has_classes
+from plugbay.host.supervision.per_org import PerOrgSupervisor, has_execution_class, has_execution_classes
 from plugbay.model.errors import Code
 from plugbay.model.operations import Shutdown
 from plugbay.model.spec import Export, PluginSpec
@@ -30,21 +30,21 @@ async def pid(host: Host, name: str = "t", **order: Any) -> int:
     return int(result.value_or_raise()["structured_output"]["pid"])
 
 
-def fleet_of(host: Host) -> Fleet:
+def fleet_of(host: Host) -> PerOrgSupervisor:
     supervisor = host.calls.supervisors["acme/p"]
-    assert isinstance(supervisor, Fleet)
+    assert isinstance(supervisor, PerOrgSupervisor)
     return supervisor
 
 
-def test_only_exports_with_a_class_make_a_fleet() -> None:
+def test_only_exports_with_an_execution_class_need_a_per_org_supervisor() -> None:
     plain, classed = Export("tool", "t"), Export("tool", "t", facts=WORKER)
-    assert not has_class(plain) and has_class(classed)
-    assert has_classes(PluginSpec("p", "1", "vai", Path("/"), ("run",), exports=(classed,)))
-    assert not has_classes(PluginSpec("p", "1", "rune", Path("/"), ("run",), exports=(plain,)))
+    assert not has_execution_class(plain) and has_execution_class(classed)
+    assert has_execution_classes(PluginSpec("p", "1", "vai", Path("/"), ("run",), exports=(classed,)))
+    assert not has_execution_classes(PluginSpec("p", "1", "rune", Path("/"), ("run",), exports=(plain,)))
 
 
 @requirement("vai:host-org-isolation")
-def test_one_orgs_child_never_serves_another_org(run: Run, tmp_path: Path) -> None:
+def test_the_instance_of_one_org_never_serves_another(run: Run, tmp_path: Path) -> None:
     root = write_vai_plugin(tmp_path, exports=[export(**WORKER), export("u", **WORKER)])
 
     async def main(host: Host) -> None:
@@ -58,7 +58,7 @@ def test_one_orgs_child_never_serves_another_org(run: Run, tmp_path: Path) -> No
 
 
 @requirement("vai:host-isolated")
-def test_an_isolated_invocation_has_a_child_of_its_own(run: Run, tmp_path: Path) -> None:
+def test_an_isolated_invocation_has_an_instance_of_its_own(run: Run, tmp_path: Path) -> None:
     root = write_vai_plugin(tmp_path, exports=[export(execution_class="isolated")])
 
     async def main(host: Host) -> None:
@@ -171,7 +171,7 @@ def test_exports_that_ask_for_the_same_access_share_a_confined_worker(run: Run, 
 
 
 @requirement("vai:host-inline")
-def test_an_inline_child_of_the_hosts_own_org_is_ready_before_anybody_asks(run: Run, tmp_path: Path) -> None:
+def test_an_inline_instance_of_the_hosts_own_org_is_ready_before_the_first_call(run: Run, tmp_path: Path) -> None:
     root = write_vai_plugin(tmp_path, exports=[export(execution_class="inline"), export("u", **WORKER)])
 
     async def main(host: Host) -> None:
@@ -236,7 +236,7 @@ def test_workers_of_many_orgs_do_not_pile_up(run: Run, tmp_path: Path, monkeypat
     with_host(run, raw_host_of(root), main)
 
 
-def test_busy_workers_stay_and_an_org_more_has_a_child_for_its_invocation_alone_or_waits(
+def test_busy_workers_stay_and_a_further_org_gets_an_isolated_instance_or_waits(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(per_org, "MAX_WORKERS", 1)
@@ -268,7 +268,7 @@ def test_busy_workers_stay_and_an_org_more_has_a_child_for_its_invocation_alone_
 
 
 @requirement("vai:host-idle-workers")
-def test_a_worker_that_nobody_needs_goes_and_the_next_invocation_has_another(
+def test_an_idle_worker_ends_and_the_next_invocation_starts_another(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(per_org, "IDLE_SECONDS", 0.05)
@@ -282,7 +282,7 @@ def test_a_worker_that_nobody_needs_goes_and_the_next_invocation_has_another(
     with_host(run, raw_host_of(root), main)
 
 
-def test_a_reload_starts_afresh_and_loses_nobody(run: Run, tmp_path: Path) -> None:
+def test_a_reload_starts_afresh_and_loses_no_call(run: Run, tmp_path: Path) -> None:
     root = write_vai_plugin(tmp_path, exports=[export(**WORKER), export("u")])
 
     async def main(host: Host) -> None:
@@ -295,24 +295,24 @@ def test_a_reload_starts_afresh_and_loses_nobody(run: Run, tmp_path: Path) -> No
     with_host(run, raw_host_of(root), main)
 
 
-def test_a_fleet_is_a_supervisor_like_any_other(run: Run, tmp_path: Path) -> None:
+def test_a_per_org_supervisor_is_a_supervisor_like_any_other(run: Run, tmp_path: Path) -> None:
     root = write_vai_plugin(tmp_path, exports=[export(**WORKER)])
 
     async def main(host: Host) -> None:
         whole = fleet_of(host)
-        assert whole.at_once() is None and not whole.tell(Shutdown()) and whole.counters == {}
-        whole.shown()
+        assert whole.try_lease() is None and not whole.notify(Shutdown()) and whole.counters == {}
+        whole.mark_shown()
         assert whole.starting is None and whole.state == "idle"
         await host.stop()
         assert (
             whole.state == "stopped"
-            and whole.serving("worker", "org_1", whole.binding.spec.exports[0]).state == "stopped"
+            and whole.for_export("worker", "org_1", whole.binding.spec.exports[0]).state == "stopped"
         )
 
     with_host(run, raw_host_of(root), main)
 
 
-def test_a_pool_of_isolated_children_is_greeted_ahead_of_time(run: Run, tmp_path: Path) -> None:
+def test_a_pool_of_isolated_instances_is_greeted_ahead_of_time(run: Run, tmp_path: Path) -> None:
     root = write_vai_plugin(tmp_path)
 
     async def main(host: Host) -> None:
@@ -324,7 +324,7 @@ def test_a_pool_of_isolated_children_is_greeted_ahead_of_time(run: Run, tmp_path
 
 @requirement("vai:host-shutdown")
 @pytest.mark.parametrize("execution_class", ["isolated", "worker"])
-def test_a_child_that_has_answered_is_told_to_leave_and_may_clear_up(
+def test_an_instance_that_has_answered_is_shut_down_and_may_clean_up(
     run: Run, tmp_path: Path, execution_class: str
 ) -> None:
     body = """
@@ -343,7 +343,7 @@ def test_a_child_that_has_answered_is_told_to_leave_and_may_clear_up(
 
 
 @requirement("vai:host-shutdown")
-def test_a_child_that_does_not_leave_is_killed_and_keeps_its_turn_until_then(run: Run, tmp_path: Path) -> None:
+def test_an_instance_that_does_not_exit_is_killed_and_keeps_its_slot_until_then(run: Run, tmp_path: Path) -> None:
     body = """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

@@ -1,4 +1,4 @@
-"""One child that stays: shared, watched, started again, said good-bye to. Real processes, both loops."""
+"""A resident instance: shared, watched, restarted, shut down. Real processes, both loops."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def code_of(call: Any) -> str:
     return "succeeded"
 
 
-def test_an_eager_plugin_is_running_before_anybody_calls_it(run: Run, tmp_path: Path) -> None:
+def test_an_eager_plugin_runs_before_the_first_call(run: Run, tmp_path: Path) -> None:
     write_nexo_plugin(tmp_path, tools=["echo"])
 
     async def main() -> None:
@@ -116,7 +116,7 @@ def test_a_host_that_is_not_eager_starts_it_with_the_first_call(run: Run, tmp_pa
     run(main)
 
 
-def test_many_calls_share_one_child(run: Run, tmp_path: Path) -> None:
+def test_many_calls_share_one_instance(run: Run, tmp_path: Path) -> None:
     write_nexo_plugin(tmp_path, tools=["echo"])
 
     async def main() -> None:
@@ -152,7 +152,7 @@ def test_a_crash_fails_every_waiting_call_at_once_with_exit_and_stderr(run: Run,
 
 
 @requirement("nexo:host-crashed-event", "nexo:host-stderr-tail")
-def test_a_crash_is_told_on_the_bus_even_without_respawn(run: Run, tmp_path: Path) -> None:
+def test_a_crash_is_published_even_without_respawn(run: Run, tmp_path: Path) -> None:
     body = """
     def tool_invoke(m):
         sys.stderr.write("one\\n\\n  two  \\nthree\\n"); sys.stderr.flush()
@@ -191,7 +191,7 @@ def test_a_plugin_that_does_not_respawn_is_started_by_the_next_call(run: Run, tm
 
 
 @requirement("nexo:host-respawn", "nexo:host-respawn-backoff")
-def test_a_plugin_that_respawns_is_back_by_itself_and_calls_reach_the_new_child(run: Run, tmp_path: Path) -> None:
+def test_a_plugin_that_respawns_is_back_by_itself_and_calls_reach_the_new_instance(run: Run, tmp_path: Path) -> None:
     body = "def tool_invoke(m):\n    reply(m, os.getpid())\n"
     write_nexo_plugin(tmp_path, body=body, tools=["pid"], more=FAST)
 
@@ -232,7 +232,7 @@ def test_three_attempts_then_it_gives_up_and_only_a_reload_brings_it_back(run: R
 
 
 @requirement("nexo:host-clean-exit")
-def test_a_child_that_leaves_with_0_unasked_is_reported_and_not_respawned(run: Run, tmp_path: Path) -> None:
+def test_an_unasked_exit_with_0_is_reported_and_not_respawned(run: Run, tmp_path: Path) -> None:
     body = "def tool_invoke(m):\n    os._exit(0)\n"
     write_nexo_plugin(tmp_path, body=body, tools=["leave"], more=FAST)
 
@@ -247,7 +247,7 @@ def test_a_child_that_leaves_with_0_unasked_is_reported_and_not_respawned(run: R
 
 
 @requirement("nexo:host-init-timeout")
-def test_a_child_that_never_answers_initialize_is_killed(run: Run, tmp_path: Path) -> None:
+def test_an_instance_that_never_answers_initialize_is_killed(run: Run, tmp_path: Path) -> None:
     root = write_nexo_plugin(tmp_path, body="def initialize(m):\n    pass\n", tools=["echo"])
     config = tmp_path / "c.toml"
     config.write_text("[plugins.p]\ntimeouts = { handshake = 0.3 }\n")
@@ -262,7 +262,7 @@ def test_a_child_that_never_answers_initialize_is_killed(run: Run, tmp_path: Pat
 
 
 @requirement("nexo:host-identity-mismatch")
-def test_a_child_that_claims_another_id_is_refused_for_good(run: Run, tmp_path: Path) -> None:
+def test_an_instance_that_claims_another_id_is_refused_for_good(run: Run, tmp_path: Path) -> None:
     body = 'def initialize(m):\n    reply(m, {"manifest": {"plugin": {"id": "other"}}, "server_version": "1"})\n'
     write_nexo_plugin(tmp_path, body=body, tools=["echo"], more=FAST)
     write_nexo_plugin(tmp_path, "q", tools=["echo"])
@@ -299,7 +299,7 @@ def test_stopping_says_shutdown_and_waits_for_the_answer(run: Run, tmp_path: Pat
 
 
 @requirement("nexo:host-shutdown-drain")
-def test_a_call_in_flight_is_answered_before_the_good_bye(run: Run, tmp_path: Path) -> None:
+def test_a_call_in_flight_is_answered_before_the_shutdown(run: Run, tmp_path: Path) -> None:
     body = """
     def tool_invoke(m):
         globals()["waiting"] = m
@@ -314,14 +314,15 @@ def test_a_call_in_flight_is_answered_before_the_good_bye(run: Run, tmp_path: Pa
         async with hosting(tmp_path) as watched:
             call = asyncio.ensure_future(watched.host.call("p_slow", {}))
             await until(lambda: watched.status.busy == 1)
-            await until(lambda: watched.host.calls.supervisors["p"]._seat.link.waiting == 1)  # type: ignore[attr-defined]
+            supervisor: Any = watched.host.calls.supervisors["p"]
+            await until(lambda: supervisor._instance.link.waiting == 1)
         assert await call == "late but there"
 
     run(main)
 
 
 @requirement("nexo:host-shutdown-error")
-def test_an_error_in_answer_to_shutdown_is_told(run: Run, tmp_path: Path) -> None:
+def test_an_error_in_answer_to_shutdown_is_reported(run: Run, tmp_path: Path) -> None:
     body = 'def shutdown(m):\n    fail(m, -32000, "disk full")\n    os._exit(1)\n'
     write_nexo_plugin(tmp_path, body=body, tools=["echo"])
 
@@ -334,7 +335,7 @@ def test_an_error_in_answer_to_shutdown_is_told(run: Run, tmp_path: Path) -> Non
 
 
 @requirement("nexo:host-shutdown-kill")
-def test_a_child_that_never_answers_shutdown_is_killed_with_everything_it_started(run: Run, tmp_path: Path) -> None:
+def test_an_instance_that_never_answers_shutdown_is_killed_with_everything_it_started(run: Run, tmp_path: Path) -> None:
     body = """
     import subprocess
     helper = subprocess.Popen(["sleep", "1000"])
@@ -374,7 +375,7 @@ def test_a_stop_during_the_wait_before_a_respawn_starts_nothing(run: Run, tmp_pa
     run(main)
 
 
-def test_a_reload_ends_the_old_child_before_the_new_one_starts(run: Run, tmp_path: Path) -> None:
+def test_a_reload_ends_the_old_instance_before_the_new_one_starts(run: Run, tmp_path: Path) -> None:
     body = """
     try:
         os.mkdir("lock")
@@ -423,7 +424,7 @@ def test_more_calls_than_allowed_wait_for_their_turn(run: Run, tmp_path: Path) -
 
 
 @requirement("nexo:host-stalled-child-drops-events")
-def test_ten_thousand_events_at_a_stalled_child_are_dropped_and_counted_and_nobody_else_waits(
+def test_ten_thousand_events_for_a_stalled_instance_are_dropped_and_counted_and_no_other_waits(
     run: Run, tmp_path: Path
 ) -> None:
     body = "def broker_event(m):\n    time.sleep(1000)\ndef shutdown(m):\n    os._exit(0)\n"
@@ -440,7 +441,7 @@ def test_ten_thousand_events_at_a_stalled_child_are_dropped_and_counted_and_nobo
             event = await anext(aiter(answers))
             assert event.payload == {"n": 1}
             assert watched.status.counters["events_dropped"] > 5_000
-            watched.host.calls.supervisors["p"]._seat.child.kill()  # type: ignore[attr-defined]
+            watched.host.calls.supervisors["p"]._instance.child.kill()  # type: ignore[attr-defined]
 
     run(main)
 
@@ -453,7 +454,7 @@ def _alive(pid: int) -> bool:
 
 
 @requirement("kaged:health-missed")
-def test_a_child_that_answers_no_probe_is_started_again(run: Run, tmp_path: Path) -> None:
+def test_an_instance_that_answers_no_probe_is_restarted(run: Run, tmp_path: Path) -> None:
     write_kaged_plugin(tmp_path, body="def health(m):\n    pass\n")
 
     async def main() -> None:
@@ -467,7 +468,7 @@ def test_a_child_that_answers_no_probe_is_started_again(run: Run, tmp_path: Path
 
 @requirement("kaged:health-any-answer")
 @pytest.mark.parametrize("answer", ['fail(m, -32601, "no such method")', 'fail(m, -32000, "ill")', 'reply(m, "fine")'])
-def test_any_answer_to_a_probe_keeps_a_child_alive(run: Run, tmp_path: Path, answer: str) -> None:
+def test_any_answer_to_a_probe_keeps_an_instance_alive(run: Run, tmp_path: Path, answer: str) -> None:
     body = f'def health(m):\n    open("probed", "a").write(m["method"] + "\\n")\n    {answer}\n'
     root = write_kaged_plugin(tmp_path, body=body)
 
@@ -485,7 +486,7 @@ def test_any_answer_to_a_probe_keeps_a_child_alive(run: Run, tmp_path: Path, ans
 
 @requirement("kaged:shutdown-sequence")
 @pytest.mark.parametrize("ignores", ["shutdown", "the end of its input", "SIGTERM"])
-def test_a_kaged_child_leaves_by_request_by_end_of_input_by_term_or_by_kill(
+def test_a_kaged_instance_ends_by_request_by_end_of_input_by_term_or_by_kill(
     run: Run, tmp_path: Path, ignores: str
 ) -> None:
     body = "import signal\n"
@@ -534,7 +535,7 @@ def test_a_crash_report_holds_as_many_lines_as_were_asked_for(run: Run, tmp_path
     run(main)
 
 
-def test_a_call_while_a_child_with_closed_output_dies_says_why_or_reaches_the_next_one(
+def test_a_call_while_an_instance_with_closed_output_dies_says_why_or_reaches_the_next_one(
     run: Run, tmp_path: Path
 ) -> None:
     body = 'def tool_invoke(m):\n    os.close(1) if m["params"]["args"] else reply(m, "fine")\n'
@@ -551,7 +552,7 @@ def test_a_call_while_a_child_with_closed_output_dies_says_why_or_reaches_the_ne
     run(main)
 
 
-def test_a_child_that_leaves_right_after_its_greeting_is_started_once_per_call(run: Run, tmp_path: Path) -> None:
+def test_an_instance_that_exits_right_after_its_greeting_is_started_once_per_call(run: Run, tmp_path: Path) -> None:
     body = "hello = initialize\ndef initialize(m):\n    hello(m)\n    os._exit(0)\n"
     write_nexo_plugin(tmp_path, body=body, tools=["t"])
 
@@ -679,7 +680,7 @@ def test_a_plugin_passes_through_six_states_and_only_a_reload_leaves_quarantine(
 # Telling.
 
 
-def test_a_living_child_is_told_and_nothing_is_started_for_it(run: Run, tmp_path: Path) -> None:
+def test_a_notification_reaches_a_running_instance_and_starts_none(run: Run, tmp_path: Path) -> None:
     body = """
     heard = []
     def broker_event(m):
@@ -774,9 +775,7 @@ def test_a_key_overtakes_fifty_large_snapshots(run: Run, tmp_path: Path) -> None
 
 
 @requirement("ainb:host-render-watchdog")
-def test_renders_that_are_not_answered_in_time_cost_the_child_nothing_and_late_answers_are_counted(
-    run: Run, tmp_path: Path
-) -> None:
+def test_renders_that_time_out_do_not_end_the_instance_and_late_answers_are_counted(run: Run, tmp_path: Path) -> None:
     body = """
     waiting = []
     def render(params, m):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.supervision.restart import Quarantine, Restart, next_action, remembered
+from plugbay.host.supervision.restart import Quarantine, Restart, next_action, recent_failures
 from plugbay.model.spec import RestartPolicy
 from tests.support.requirements import requirement
 
@@ -39,8 +39,8 @@ def test_what_follows_a_failure(failures: list[float], now: float, jitter: float
 
 
 def test_a_long_healthy_run_forgets_every_failure_and_a_short_one_only_the_old() -> None:
-    assert remembered([1.0, 150.0], last_start=50.0, now=151.0, policy=POLICY) == []
-    assert remembered([1.0, 150.0], last_start=149.0, now=151.0, policy=POLICY) == [150.0]
+    assert recent_failures([1.0, 150.0], last_start=50.0, now=151.0, policy=POLICY) == []
+    assert recent_failures([1.0, 150.0], last_start=149.0, now=151.0, policy=POLICY) == [150.0]
 
 
 @given(st.lists(st.floats(0, 1000), max_size=20), st.floats(0, 1))
@@ -79,4 +79,4 @@ def test_one_second_then_four_then_quarantine(failures: list[float], action: Res
 @requirement("ainb:host-backoff")
 @pytest.mark.parametrize(("lived", "kept"), [(0.0, [95.0]), (59.9, [95.0]), (60.0, [])])
 def test_only_a_run_of_a_minute_begins_the_ladder_again(lived: float, kept: list[float]) -> None:
-    assert remembered([95.0], last_start=100.0 - lived, now=100.0, policy=AINB) == kept
+    assert recent_failures([95.0], last_start=100.0 - lived, now=100.0, policy=AINB) == kept

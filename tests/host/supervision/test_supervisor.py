@@ -11,7 +11,7 @@ import pytest
 from plugbay.host.discovery.folders import inspect
 from plugbay.host.supervision.instance import Binding, Runtime
 from plugbay.host.supervision.per_call import PerCallSupervisor
-from plugbay.host.supervision.per_org import Fleet
+from plugbay.host.supervision.per_org import PerOrgSupervisor
 from plugbay.host.supervision.resident import ResidentSupervisor
 from plugbay.host.supervision.supervisor import supervise
 from plugbay.link.deadlines import Deadlines
@@ -40,7 +40,7 @@ def test_the_lifetime_decides(run: Run, tmp_path: Path, lifetime: Lifetime, kind
     run(main)
 
 
-def test_exports_with_execution_classes_have_a_fleet_and_all_others_one_supervisor_for_everybody(
+def test_exports_with_execution_classes_have_a_per_org_supervisor_and_all_others_a_single_one(
     run: Run, tmp_path: Path
 ) -> None:
     plain, classed = inspect(write_plugin(tmp_path)).spec, inspect(write_vai_plugin(tmp_path)).spec
@@ -50,11 +50,11 @@ def test_exports_with_execution_classes_have_a_fleet_and_all_others_one_supervis
         runtime = Runtime(Spawner(), Deadlines(asyncio.get_running_loop()), MsgspecCodec())
         fleet = supervise(Binding(classed), runtime)
         [export] = classed.exports
-        assert type(fleet) is Fleet
-        assert fleet.serving("worker", "a", export) is not fleet.serving("worker", "b", export)
+        assert type(fleet) is PerOrgSupervisor
+        assert fleet.for_export("worker", "a", export) is not fleet.for_export("worker", "b", export)
         for lifetime in Lifetime:
             one = supervise(Binding(replace(plain, lifetime=lifetime)), runtime)
-            assert one.serving("worker", "a", export) is one
+            assert one.for_export("worker", "a", export) is one
             await one.stop()
         await fleet.stop()
         await runtime.spawner.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.host.config.retention import RetentionConfig, days
+from plugbay.host.config.sections import RetentionConfig, days
 from plugbay.server.domain import retention as module
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.gateway import Gateway

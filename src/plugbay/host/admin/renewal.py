@@ -10,9 +10,9 @@ import asyncio
 
 from plugbay.host.assembly import offer_names
 from plugbay.host.catalog import runtime_exports
-from plugbay.host.discovery.folders import Found, inspect_all, without_twins
+from plugbay.host.discovery.folders import Found, inspect_all, reject_duplicates
 from plugbay.host.host import Host
-from plugbay.host.supervision.per_org import has_classes
+from plugbay.host.supervision.per_org import has_execution_classes
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.spec import PluginSpec
 
@@ -29,7 +29,7 @@ async def renew(host: Host, plugin_id: str) -> None:
         if not host.offers.approved(plugin_id):  # perhaps it is by now
             take_over(host, old.spec)
         return
-    found = without_twins([*host.found[:at], fresh, *host.found[at + 1 :]])
+    found = reject_duplicates([*host.found[:at], fresh, *host.found[at + 1 :]])
     spec = found[at].spec
     if spec is None:
         raise _unusable(plugin_id, old, "; ".join(map(str, found[at].errors)))
@@ -61,7 +61,7 @@ def _unusable(plugin_id: str, old: Found, why: str) -> CallFailed:
 async def _make_room(host: Host, spec: PluginSpec) -> None:
     """What only this release needs is opened before it is there."""
     await host._backends.open_storage(spec)
-    if has_classes(spec) and not any(map(has_classes, host._specs.values())):
+    if has_execution_classes(spec) and not any(map(has_execution_classes, host._specs.values())):
         await host.invocations.open()
 
 

@@ -1,32 +1,37 @@
-"""May this call happen, and with which capabilities? Decides with values, before anything is started.
+"""Decides whether a plugin may start, whether a call is allowed, and what a plugin's grants cover. Pure.
 
-Deny by default: effective = requested ∩ granted. A manifest only requests; the operator grants.
+Deny by default: effective = requested ∩ granted. A manifest only requests; the operator grants. Network addresses are
+checked in `model.addresses`.
 """
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
+from os.path import normpath
+from pathlib import PurePosixPath
 
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.spec import Access, Export, PluginSpec
+from plugbay.model.topics import covers
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the operator has decided about one plugin."""
+    """The operator's decision about one plugin."""
 
     enabled: bool = True
     grants: frozenset[str] | None = None
-    """None: nobody has decided yet, so a plugin that requests anything is pending."""
+    """None: undecided, so a plugin that requests capabilities is pending."""
     grant_all: bool = False
-    """Everything requested is granted; for one-off runs by the person at the keyboard."""
+    """Grant everything requested; for one-off runs from a terminal."""
     approved: bool = True
-    """False: what this plugin offers is known only from itself, and nobody has approved it yet."""
+    """False: the plugin declares its exports only at run time, and they are not approved yet."""
 
 
 def effective(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
-    """The capabilities the plugin really has: those it requested in their order, then those it may ask for.
+    """The effective capabilities of the plugin: the requested ones in their order, then the optional ones.
 
     Granting `network` grants every `network=HOST` that was requested, and no more than these.
     """
@@ -38,17 +43,17 @@ def effective(spec: PluginSpec, decision: Decision) -> tuple[str, ...]:
 
 
 def renounced(spec: PluginSpec) -> frozenset[str]:
-    """Capabilities that say what a plugin does without, as kaged's `net:[]` does. Nobody has to grant them."""
+    """Capabilities that renounce access, such as kaged's `net:[]`. They need no grant."""
     return frozenset(item.capability for item in spec.access if item.kind == "no_network")
 
 
 def access(spec: PluginSpec, granted: tuple[str, ...]) -> tuple[Access, ...]:
-    """What the granted capabilities allow."""
+    """The access that the granted capabilities allow."""
     return tuple(item for item in spec.access if item.capability in granted)
 
 
 def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
-    """Why the plugin may not be started; None when it may."""
+    """Why the plugin must not be started; None if it may."""
     if not decision.enabled:
         return _denied(spec, Code.UNAVAILABLE, "the operator has disabled this plugin", "enable it in plugbay.toml")
     if not decision.approved and not decision.grant_all:
@@ -64,7 +69,7 @@ def admit(spec: PluginSpec, decision: Decision) -> Failure | None:
 
 
 def authorize(spec: PluginSpec, export: Export, decision: Decision) -> Failure | None:
-    """Why the call may not happen; None when it may."""
+    """Why the call is not allowed; None if it is."""
     refusal = admit(spec, decision)
     if refusal is not None:
         return refusal
@@ -89,3 +94,36 @@ def _how_to_grant(spec: PluginSpec, names: tuple[str, ...]) -> str:
 
 def _denied(spec: PluginSpec, code: str, message: str, hint: str) -> Failure:
     return Failure(code, message, origin=Origin.POLICY, plugin=spec.id, detail={"hint": hint})
+
+
+def covers_topic(access: Iterable[Access], topic: str) -> bool:
+    """Whether snapshots of this topic may be read and published."""
+    return any(item.kind == "topic" and covers(item.target, topic) for item in access)
+
+
+def read_roots(access: Iterable[Access]) -> list[str]:
+    """The readable folders and files, `~` not expanded."""
+    return [item.target for item in access if item.kind == "read_path"]
+
+
+def may_spawn(access: Iterable[Access]) -> bool:
+    """Whether the plugin may have processes started."""
+    return any(item.kind == "run" for item in access)
+
+
+def capability_for_path(requested: Iterable[Access], path: str, home: str) -> str:
+    """The requested capability whose folder holds this path, or else the general one; for the message of a refusal.
+
+    Does not resolve links, because the access was refused already.
+    """
+    wanted = PurePosixPath(normpath(path))
+    for item in requested:
+        root = PurePosixPath(home, item.target[2:]) if item.target.startswith("~/") else PurePosixPath(item.target)
+        if item.kind == "read_path" and wanted.is_relative_to(root):
+            return item.capability.partition("=")[0]
+    return "read_paths"
+
+
+def refuse_capability(capability: str, text: str) -> Failure:
+    """A refusal that names the missing capability."""
+    return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY, detail={"capability": capability})

@@ -162,7 +162,7 @@ class Calls:
     def tell(self, plugin_id: str, op: PluginOp) -> bool:
         """Tell a plugin something; False when it is not running, because nothing is started for this."""
         supervisor = self.supervisors.get(plugin_id)
-        return supervisor is not None and supervisor.tell(op)
+        return supervisor is not None and supervisor.notify(op)
 
     def following(self, carrier: Mapping[str, Any]) -> AbstractContextManager[None]:
         """While this lasts, calls belong to the trace that `carrier` names, where anybody keeps traces."""
@@ -196,7 +196,7 @@ class Calls:
             return Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
         patience = _patience(supervisor.binding.spec, op) if timeout is None else timeout
         seconds = min(patience, LONGEST_CALL)
-        lease = supervisor.at_once()
+        lease = supervisor.try_lease()
         if lease is None:
             return self._ask_later(entry, ask, op, supervisor, Deadline(seconds), on_progress)
         return lease.link.call(op, seconds, on_progress, over=lease.release)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.contracts.mcp.messages import LISTS
-from plugbay.host.config.settings_files import file_name, replace_at
+from plugbay.host.config.settings import file_name, replace_at
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.spec import PluginSpec
 
@@ -143,7 +143,7 @@ class Pin:
     offer: Offer
     era: str = ""
     binary: str = ""
-    """Who offered it, as `eras.identity` names programs."""
+    """Who offered it, as `protocol_cache.identity` names programs."""
     server: Mapping[str, Any] = field(default_factory=dict)
     """What the server called itself."""
     approved_at: str = ""

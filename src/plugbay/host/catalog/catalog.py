@@ -15,7 +15,7 @@ from typing import Any
 
 from plugbay.contracts.schemas import Preview, compile_schema
 from plugbay.host.catalog.operation import INPUTS
-from plugbay.host.supervision.per_org import has_class
+from plugbay.host.supervision.per_org import has_execution_class
 from plugbay.model.errors import Code, Failure
 from plugbay.model.ids import full_name
 from plugbay.model.spec import Export, PluginSpec
@@ -57,7 +57,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "full_name", full_name(self.spec.id, self.export.name))
-        object.__setattr__(self, "by_invocation", has_class(self.export))
+        object.__setattr__(self, "by_invocation", has_execution_class(self.export))
 
     def check_input(self, payload: bytes, codec: MsgspecCodec) -> Failure | None:
         """Why the JSON that will be sent does not fit the input schema, naming the path and the rule."""

@@ -17,7 +17,7 @@ from plugbay.host.catalog.approvals import PARTS, Change, Offer, Pin, Pins, chan
 from plugbay.host.catalog.catalog import Catalog
 from plugbay.host.inbound.handler import Services
 from plugbay.host.stamps import utc_now
-from plugbay.host.supervision.protocol_cache import Eras
+from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Origin
 from plugbay.model.spec import Export, PluginSpec
 
@@ -49,10 +49,10 @@ def tells(spec: PluginSpec) -> bool:
 class Offers:
     """What is known, and what is approved, of every plugin that says itself what it offers."""
 
-    def __init__(self, pins: Pins, eras: Eras, trusts: Callable[[str], bool]) -> None:
+    def __init__(self, pins: Pins, protocol_cache: ProtocolCache, trusts: Callable[[str], bool]) -> None:
         """`trusts` says whose every word is approved, for as long as this host lives."""
         self._pins = pins
-        self._eras = eras
+        self._protocol_cache = protocol_cache
         self._trusts = trusts
         self._tellers: dict[str, str] = {}
         """By plugin: what is run, as approvals name it."""
@@ -125,7 +125,7 @@ class Offers:
     def candidate(self, plugin_id: str) -> Pin:
         """The approval of everything that the plugin offers now, for whoever decides on it."""
         hello = self._told[plugin_id]
-        program, server = self._eras.program(plugin_id), hello.get("server") or {}
+        program, server = self._protocol_cache.program(plugin_id), hello.get("server") or {}
         launch = self._tellers[plugin_id]
         return Pin(hello["offer"], str(hello.get("era", "")), program, server, utc_now(), launch)
 
@@ -139,7 +139,7 @@ class Offers:
         """A child has said what it is."""
         self._told[plugin_id] = dict(hello)
         if "era" in hello:
-            self._eras.learn(plugin_id, hello["era"])
+            self._protocol_cache.learn(plugin_id, hello["era"])
 
     def offered(self, plugin_id: str, offer: Offer) -> None:
         """A child offers something else from now on."""
@@ -192,7 +192,7 @@ def replace_exports(spec: PluginSpec, barred: Mapping[str, Failure], catalog: Ca
             "changed": [name for name in after if name in before and after[name] != before[name]],
             "disabled": [f"{spec.id}/{name}" for name in barred],
         }
-        services.tell(CHANGED, SOURCE, payload)
+        services.publish_event(CHANGED, SOURCE, payload)
 
 
 def _exports(spec: PluginSpec, offer: Offer) -> tuple[tuple[Export, ...], list[str]]:

@@ -1,4 +1,4 @@
-"""`plugbay.toml`: the operator's side of every plugin. Unknown keys are errors, because a typo must not widen a grant.
+"""`plugbay.toml`: the operator's settings. Unknown keys are errors, because a typo must not widen a grant.
 
     [host]
     log_dir = "logs"
@@ -50,7 +50,7 @@
     [plugins."example.weather".sandbox]
     network = ["api.example.com:443"]
 
-Owns the file's fields and their meaning. Reads one file, decides nothing.
+This module reads the file; `sections` defines its larger sections. Relative paths are relative to the file.
 """
 
 from __future__ import annotations
@@ -67,11 +67,16 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 from plugbay.contracts.document import parse_toml
 from plugbay.contracts.validation import validate
 from plugbay.host.authorization.policy import Decision
-from plugbay.host.config.broker import BrokerConfig
-from plugbay.host.config.llm import ProviderConfig
-from plugbay.host.config.retention import RetentionConfig
-from plugbay.host.config.sandbox import PluginSandbox, ProcessLimits, SandboxConfig
-from plugbay.host.config.servers import ServerConfig, names_problem
+from plugbay.host.config.sections import (
+    BrokerConfig,
+    PluginSandbox,
+    ProcessLimits,
+    ProviderConfig,
+    RetentionConfig,
+    SandboxConfig,
+    ServerConfig,
+    names_problem,
+)
 from plugbay.host.disk.sqlite import IN_MEMORY
 from plugbay.model.addresses import pair_problem
 from plugbay.model.errors import ConfigInvalid, PlugbayError, Problem
@@ -84,7 +89,7 @@ LogLevel = Literal["trace", "debug", "info", "warn", "error"]
 
 
 TIME_FACTOR = "PLUGBAY_TIME_FACTOR"
-"""The variable for a slow or busy machine: by how much the contracts' times for a start and a call are longer."""
+"""Environment variable for a slow machine: factor on the contracts' timeouts for starts and calls."""
 
 
 def time_factor() -> float:
@@ -99,7 +104,7 @@ def time_factor() -> float:
 
 
 class TimeoutOverrides(BaseModel):
-    """Seconds; whatever is not named keeps the contract's value."""
+    """Seconds; fields that are not set keep the contract's value."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -112,14 +117,14 @@ class TimeoutOverrides(BaseModel):
     hung: Seconds | None = None
 
     def over(self, defaults: Timeouts) -> Timeouts:
-        """These, and the contract's for the rest; on a slow machine more of the contract's."""
+        """These timeouts over the contract's, which `PLUGBAY_TIME_FACTOR` lengthens."""
         factor = time_factor()
         given = {name: getattr(defaults, name) * factor for name in ("launch", "handshake", "call", "teardown")}
         return replace(defaults, **{**given, **self.model_dump(exclude_none=True)})
 
 
 class PluginConfig(BaseModel):
-    """The operator's word about one plugin."""
+    """The operator's settings for one plugin."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -129,18 +134,18 @@ class PluginConfig(BaseModel):
     inherit_env: list[str] = []
     timeouts: TimeoutOverrides = TimeoutOverrides()
     limits: ProcessLimits = ProcessLimits()
-    """Of each of its processes, confined or not; `sandbox.limits` has the last word for one that is confined."""
+    """Limits of each of its processes, confined or not; `sandbox.limits` overrides them for a confined one."""
     pool: Annotated[int, Field(ge=0, le=64)] = 0
-    """Children started and greeted ahead of time, for plugins that live for one call."""
+    """Instances started ahead of time, for plugins whose instances serve one call."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Calls at the same time; more wait, within their own deadline. A caller's loop must not become a fork bomb."""
+    """Concurrent calls; further calls queue until their deadlines, so that a caller's loop is no fork bomb."""
     config: dict[str, Any] = {}
     """The plugin's own settings; `plugbay config set` overrides them."""
     sandbox: PluginSandbox = PluginSandbox()
     log_level: LogLevel | None = None
-    """What this plugin logs below it is dropped; the host's own level where it is not named."""
+    """Log lines of this plugin below this level are dropped; default: the host's level."""
     execution_class: Literal["inline", "worker", "isolated"] | None = None
-    """How much apart its work is done at least, where its exports have a say in that: they may only want more."""
+    """Minimum isolation of its invocations; exports may only ask for more."""
 
     @field_validator("grants")
     @classmethod
@@ -154,7 +159,7 @@ class PluginConfig(BaseModel):
     @classmethod
     def _sandbox(cls, value: Any) -> Any:
         if value == {}:
-            raise ValueError("an empty section confines nobody; write on = true, or what the plugin may see and reach")
+            raise ValueError("an empty section has no effect; write on = true, or what the plugin may see and reach")
         return value
 
     @field_validator("env", "inherit_env")
@@ -177,19 +182,18 @@ class HostConfig(BaseModel):
 
     log_dir: str | None = None
     state_dir: str | None = None
-    """Databases, settings that were changed by command, and the folders plugins keep their own things in."""
+    """Databases, settings changed by command, and the state folders of plugins."""
     log_level: LogLevel = "info"
-    """What plugins log below it is dropped."""
+    """Log lines of plugins below this level are dropped."""
 
 
 class NetworkConfig(BaseModel):
-    """Where plugins, and imports of packages, may be connected to beyond public addresses. Which hosts each plugin may
-    reach is a matter of grants."""
+    """Private addresses that plugins and package imports may connect to; grants decide which hosts a plugin reaches."""
 
     model_config = ConfigDict(extra="forbid")
 
     allow_private: list[str] = []
-    """Servers on this machine or a private network, each as the one address and port it has."""
+    """Servers on this machine or a private network, each as address and port."""
 
     @field_validator("allow_private")
     @classmethod
@@ -202,7 +206,7 @@ class NetworkConfig(BaseModel):
 
 
 class ProjectConfig(BaseModel):
-    """What the plugins work for."""
+    """The project that the plugins work on."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -217,19 +221,19 @@ class ProjectConfig(BaseModel):
 
     @property
     def shown(self) -> bool:
-        """Whether plugins that are told of the root may see it: the operator has named it, which is a word for it."""
+        """Whether plugins may see the root: only if the operator has named it."""
         return self._named
 
 
 class AgentConfig(BaseModel):
-    """One agent: its plugins in the order they are asked, and what happens when its conversation grows too long."""
+    """One agent: its plugins in their order, and the compaction of long conversations."""
 
     model_config = ConfigDict(extra="forbid")
 
     plugins: list[str] = []
     strategy: Literal["drop", "summarize", "delegate", "checkpoint"] = "drop"
     keep: Annotated[int, Field(ge=0, le=100_000)] = 20
-    """Messages that the built-in strategy leaves."""
+    """Messages that the built-in strategy keeps."""
 
     @field_validator("plugins")
     @classmethod
@@ -241,13 +245,13 @@ class AgentConfig(BaseModel):
 
 
 class MemoryConfig(BaseModel):
-    """Long-term memory; without it plugins that ask for memory are told that there is none."""
+    """Long-term memory; without it, requests for memory fail as unavailable."""
 
     model_config = ConfigDict(extra="forbid")
 
     path: str
     vectors: str | None = None
-    """The vector backend to recall through, "embedded" or one that a plugin offers; None: words only."""
+    """The vector backend for recall, "embedded" or one of a plugin; None: keyword search only."""
 
 
 class SamplingConfig(BaseModel):
@@ -266,12 +270,12 @@ class LlmConfig(BaseModel):
 
     providers: dict[str, ProviderConfig] = {}
     sampling: SamplingConfig | None = None
-    """Whom plugins ask that leave the choice of a model to the host."""
+    """The model for plugins that leave the choice to the host."""
 
 
-_UNSAID = PluginConfig()
-"""Of every plugin that the file does not name. Made once: it takes 30 us, and a look at 200 plugins asks for it 400
-times. Nobody changes one."""
+_DEFAULT = PluginConfig()
+"""For plugins that the file does not name. Shared and never changed: creating one takes 30 us, and a status of 200
+plugins needs it 400 times."""
 
 
 class Config(BaseModel):
@@ -303,32 +307,32 @@ class Config(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """The folder of the file; where commands of servers are looked for that are no plain names."""
+        """The folder of the file, to which relative commands of servers refer."""
         return self._folder
 
     @property
     def file(self) -> Path | None:
-        """The file itself; None: these settings were read from none."""
+        """The file; None if the config was not read from one."""
         return self._file
 
     @property
-    def eras(self) -> dict[str, str]:
-        """By plugin: in which era its server is greeted, where the operator says so."""
+    def declared_eras(self) -> dict[str, str]:
+        """By plugin: the protocol era of its server, if the file sets one."""
         return {name: server.era for name, server in self.mcp.items() if server.era is not None}
 
     def plugin(self, plugin_id: str) -> PluginConfig:
-        return self.plugins.get(plugin_id) or _UNSAID
+        return self.plugins.get(plugin_id) or _DEFAULT
 
     def mistyped(self, known: Iterable[str]) -> dict[str, str]:
-        """Plugins that are not known but are called nearly like one that is, and what that one is called."""
+        """Sections of unknown plugins whose names resemble a known plugin, with the name of that plugin."""
         names = list(known)
-        strangers = [plugin_id for plugin_id in self.plugins if plugin_id not in names]
-        near = {stranger: difflib.get_close_matches(stranger, names, n=1, cutoff=0.8) for stranger in strangers}
-        return {stranger: matches[0] for stranger, matches in near.items() if matches}
+        unknown = [plugin_id for plugin_id in self.plugins if plugin_id not in names]
+        near = {name: difflib.get_close_matches(name, names, n=1, cutoff=0.8) for name in unknown}
+        return {name: matches[0] for name, matches in near.items() if matches}
 
 
 def parse(text: str, source: str = FILE_NAME) -> Config:
-    """The config in `text`; raises `ConfigInvalid` with every problem."""
+    """Parse a config; raises `ConfigInvalid` with all problems."""
     document = parse_toml(text)
     if isinstance(document, Problem):
         raise ConfigInvalid(source, [document])
@@ -339,7 +343,7 @@ def parse(text: str, source: str = FILE_NAME) -> Config:
 
 
 def _quote_hint(problem: Problem) -> Problem:
-    """`[plugins.a.b]` is TOML for a table in a table; people mean the plugin `a.b`."""
+    """Add a hint: `[plugins.a.b]` is a nested table in TOML, but usually means the plugin `a.b`."""
     parts = problem.path.split(".")
     if problem.code != "unknown_field" or parts[0] != "plugins" or len(parts) != 3 or "did you mean" in problem.message:
         return problem
@@ -349,7 +353,7 @@ def _quote_hint(problem: Problem) -> Problem:
 
 
 def load(path: Path) -> Config:
-    """The config in the file at `path`."""
+    """Load the config in the file at `path`, with its paths made absolute; raises `ConfigInvalid`."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -357,25 +361,25 @@ def load(path: Path) -> Config:
     config = parse(text, str(path))
     config._folder, config._file = path.parent.absolute(), path.absolute()
     if config.host.log_dir is not None:
-        config.host.log_dir = _beside(path, config.host.log_dir)
+        config.host.log_dir = _resolve(path, config.host.log_dir)
     if config.host.state_dir is not None:
-        config.host.state_dir = _beside(path, config.host.state_dir)
-    config.project.root = _beside(path, config.project.root)
+        config.host.state_dir = _resolve(path, config.host.state_dir)
+    config.project.root = _resolve(path, config.project.root)
     if config.memory is not None:
-        config.memory.path = _beside(path, config.memory.path)
+        config.memory.path = _resolve(path, config.memory.path)
     if config.broker is not None:
-        config.broker.move(lambda named: _beside(path, named))
-    config.sandbox.read = [_beside(path, named) for named in config.sandbox.read]
+        config.broker.move(lambda named: _resolve(path, named))
+    config.sandbox.read = [_resolve(path, named) for named in config.sandbox.read]
     for server in config.mcp.values():
-        server.cwd = None if server.cwd is None else _beside(path, server.cwd)
-        server.bundle = None if server.bundle is None else _beside(path, server.bundle)
+        server.cwd = None if server.cwd is None else _resolve(path, server.cwd)
+        server.bundle = None if server.bundle is None else _resolve(path, server.bundle)
     for plugin in config.plugins.values():
-        plugin.sandbox.move(lambda named: _beside(path, named))
+        plugin.sandbox.move(lambda named: _resolve(path, named))
     return config
 
 
-def _beside(path: Path, named: str) -> str:
-    """Relative paths in a config file are relative to the file; a database in memory has no place."""
+def _resolve(path: Path, named: str) -> str:
+    """Resolve a path relative to the config file; `:memory:` is no path."""
     if named == IN_MEMORY:
         return named
     try:

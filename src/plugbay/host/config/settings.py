@@ -1,35 +1,46 @@
-"""What an operator can set for a plugin: checking it, changing it, showing it.
+"""The settings and secrets of plugins: validation, changes, display, and the files they are saved in.
 
-Owns the rules between a plugin's `SettingsSpec` and the values an operator gives. Pure: where values are kept is
-`settings_files`' business. Nothing that is said here, to anybody, contains the value of a secret.
+    <folder>/config/<plugin>.json    <folder>/secrets/<plugin>.json
+
+No message contains the value of a secret. Files are replaced atomically; links are never followed; a secrets file that
+other users could read is refused.
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import secrets as entropy
+import stat
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from plugbay.contracts.document import dotted
+from plugbay.contracts.document import dotted, parse_json
 from plugbay.contracts.schemas import compile_schema
 from plugbay.contracts.validation import suggestion
-from plugbay.model.errors import Code, Failure, Problem
+from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
 from plugbay.model.knobs import broken_rule, value_of
 from plugbay.model.spec import Knob, SettingsSpec
+from plugbay.process.stderr import log_name
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.json_gate import Malformed
 from plugbay.wire.strict_json import Unencodable
 
 _CODEC = MsgspecCodec()
 
-_TELLING = frozenset({"minLength", "maxLength", "minimum", "maximum", "type", "pattern", "format"})
-"""Rules whose parameter says what to do about a secret that breaks them; it is the schema's, not the secret's."""
+_SAFE_RULES = frozenset({"minLength", "maxLength", "minimum", "maximum", "type", "pattern", "format"})
+"""Rules whose parameter may be shown for a secret that breaks them: it comes from the schema, not from the secret."""
 
 
 def check_config(spec: SettingsSpec, config: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with a config: the code is the rule of the schema that it breaks, the path is where."""
+    """The problems of a config; the code of each is the broken rule of the schema."""
     if spec.config_schema is None:
-        return [_not_asked_for(name, "settings") for name in config]
-    fields, problems = _sorted_out(config, spec.secrets_schema, "is a secret: keep it with plugbay config secret")
+        return [_unknown_setting(name, "settings") for name in config]
+    fields, problems = _split_fields(config, spec.secrets_schema, "is a secret: keep it with plugbay config secret")
     return problems + [
         Problem(error.kind.name, dotted(tuple(error.instance_path)), error.message)
         for error in _errors(spec.config_schema, fields)
@@ -37,24 +48,24 @@ def check_config(spec: SettingsSpec, config: Mapping[str, Any]) -> list[Problem]
 
 
 def check_secrets(spec: SettingsSpec, secrets: Mapping[str, Any]) -> list[Problem]:
-    """The same for secrets, in words that tell nothing of them."""
+    """The problems of secrets, in messages that do not reveal them."""
     if spec.secrets_schema is None:
-        return [_not_asked_for(name, "secrets") for name in secrets]
-    fields, problems = _sorted_out(secrets, spec.config_schema, "is no secret: change it with plugbay config set")
+        return [_unknown_setting(name, "secrets") for name in secrets]
+    fields, problems = _split_fields(secrets, spec.config_schema, "is no secret: change it with plugbay config set")
     return problems + [
-        Problem(error.kind.name, dotted(tuple(error.instance_path)), _discreet(error.kind))
+        Problem(error.kind.name, dotted(tuple(error.instance_path)), _secret_message(error.kind))
         for error in _errors(spec.secrets_schema, fields)
     ]
 
 
 def without_secrets(spec: SettingsSpec, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config as it may be shown: a secret that was put there by mistake is left out."""
+    """The config without secrets that were put there by mistake, for display."""
     secrets = _properties(spec.secrets_schema)
     return {name: value for name, value in config.items() if name not in secrets}
 
 
 def defaults(spec: SettingsSpec) -> dict[str, Any]:
-    """The value of every field that has one before anybody sets it. A knob's default goes before the schema's."""
+    """The default values. A knob's default overrides the schema's."""
     fields = _properties(spec.config_schema)
     of_schema = {name: field["default"] for name, field in fields.items() if "default" in field}
     of_knobs = {knob.binds_to: knob.default for knob in spec.knobs if knob.default is not None}
@@ -62,10 +73,10 @@ def defaults(spec: SettingsSpec) -> dict[str, Any]:
 
 
 def set_knob(spec: SettingsSpec, config: Mapping[str, Any], name: str, value: Any) -> dict[str, Any] | Failure:
-    """The config with one knob turned. A string is read as an operator types it: `0.5`, `true`, a name of an enum.
+    """The config with one knob set. A string is parsed as an operator types it: `0.5`, `true`, a name of an enum.
 
-    Refused when the knob's own bounds or the schema forbid it. What was wrong with the config before does not count:
-    it could not be put right one knob after the other otherwise.
+    Refused if the knob's bounds or the schema forbid it. Existing problems of the config do not count: otherwise they
+    could not be fixed one knob at a time.
     """
     knob = next((knob for knob in spec.knobs if knob.name == name), None)
     if knob is None:
@@ -84,7 +95,7 @@ def set_knob(spec: SettingsSpec, config: Mapping[str, Any], name: str, value: An
 
 
 def set_field(spec: SettingsSpec, config: Mapping[str, Any], name: str, value: Any) -> dict[str, Any] | Failure:
-    """The config with one field changed that no knob is for; held to the schema as a knob is."""
+    """The config with one field set that has no knob; checked against the schema like a knob."""
     fields = list(_properties(spec.config_schema))
     if name not in fields:
         known = [knob.name for knob in spec.knobs] + fields
@@ -100,11 +111,11 @@ def set_field(spec: SettingsSpec, config: Mapping[str, Any], name: str, value: A
 
 
 def describe(spec: SettingsSpec, config: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
-    """Everything needed to draw the controls, as JSON. `secrets` names those that are set; it takes no values."""
+    """Knobs and secrets as JSON, for a settings page. `secrets` are the names of those that are set."""
     current = {**defaults(spec), **config}
     required = _required(spec.secrets_schema)
     return {
-        "knobs": [_described(knob, current.get(knob.binds_to)) for knob in spec.knobs],
+        "knobs": [_describe_knob(knob, current.get(knob.binds_to)) for knob in spec.knobs],
         "secrets": [
             {
                 "name": name,
@@ -117,7 +128,7 @@ def describe(spec: SettingsSpec, config: Mapping[str, Any], secrets: Collection[
     }
 
 
-def _described(knob: Knob, value: Any) -> dict[str, Any]:
+def _describe_knob(knob: Knob, value: Any) -> dict[str, Any]:
     return {
         "name": knob.name,
         "type": knob.type,
@@ -130,37 +141,37 @@ def _described(knob: Knob, value: Any) -> dict[str, Any]:
     }
 
 
-def _sorted_out(fields: Mapping[str, Any], others: Any, misplaced: str) -> tuple[dict[str, Any], list[Problem]]:
-    """The fields a schema can judge, as JSON; and what keeps the rest from it, in words that tell no value.
+def _split_fields(fields: Mapping[str, Any], others: Any, misplaced: str) -> tuple[dict[str, Any], list[Problem]]:
+    """The fields to validate, as JSON; and the problems of the others, in messages without values.
 
-    A field that the schema on the other side names is in the wrong place: nothing else is said of it, since whatever
-    is said of a config may quote it.
+    A field of the other schema is misplaced. It is not validated any further, because the messages for a config may
+    quote its value.
     """
-    judged: dict[str, Any] = {}
+    valid: dict[str, Any] = {}
     problems: list[Problem] = []
     for name, value in fields.items():
         try:
             if name in _properties(others):
                 problems.append(Problem("misplaced", name, misplaced))
             else:
-                judged[name] = _CODEC.decode(_CODEC.encode(value))
+                valid[name] = _CODEC.decode(_CODEC.encode(value))
         except (Unencodable, Malformed) as error:
             problems.append(Problem("not_json", name, f"cannot be sent as JSON: {error}"))
-    return judged, problems
+    return valid, problems
 
 
 def _errors(schema: Any, value: Mapping[str, Any]) -> Iterator[Any]:
     return iter(compile_schema(schema).iter_errors(value))
 
 
-def _not_asked_for(name: str, what: str) -> Problem:
+def _unknown_setting(name: str, what: str) -> Problem:
     return Problem("not_asked_for", name, f"the plugin has no {what}, so it would never see it")
 
 
-def _discreet(kind: Any) -> str:
+def _secret_message(kind: Any) -> str:
     if kind.name == "required":
         return f"{kind.value} is required, and is not set"
-    return f"breaks the rule {kind.name}: {kind.value}" if kind.name in _TELLING else f"breaks the rule {kind.name}"
+    return f"breaks the rule {kind.name}: {kind.value}" if kind.name in _SAFE_RULES else f"breaks the rule {kind.name}"
 
 
 def _refused(knob: Knob, message: str, rule: str, path: str = "") -> Failure:
@@ -170,10 +181,174 @@ def _refused(knob: Knob, message: str, rule: str, path: str = "") -> Failure:
 
 def _properties(schema: Any) -> dict[str, dict[str, Any]]:
     found = schema.get("properties") if isinstance(schema, dict) else None
-    # `true` is a schema too, and says nothing.
+    # `true` is a schema too.
     return {name: field if isinstance(field, dict) else {} for name, field in (found or {}).items()}
 
 
 def _required(schema: Any) -> list[str]:
     found = schema.get("required") if isinstance(schema, dict) else None
     return found if isinstance(found, list) else []
+
+
+MAX_BYTES = 1 << 20
+"""Maximum bytes of one file."""
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One of the two folders of settings files."""
+
+    name: str
+    folder_mode: int
+    file_mode: int
+    private: bool
+
+
+_CONFIG = _Kind("config", 0o777, 0o666, private=False)
+_SECRETS = _Kind("secrets", 0o700, 0o600, private=True)
+
+
+def load_config(folder: Path, plugin_id: str) -> dict[str, Any]:
+    """The saved config of the plugin, empty if there is none; raises `ConfigInvalid` for an unusable file."""
+    return _load(_CONFIG, folder, plugin_id)
+
+
+def save_config(folder: Path, plugin_id: str, config: Mapping[str, Any]) -> None:
+    """Replace the plugin's saved config; raises `ConfigInvalid` if it cannot be written."""
+    _save(_CONFIG, folder, plugin_id, config)
+
+
+def load_secrets(folder: Path, plugin_id: str) -> dict[str, Any]:
+    """The plugin's secrets; raises `ConfigInvalid` also if other users could read them."""
+    return _load(_SECRETS, folder, plugin_id)
+
+
+def save_secrets(folder: Path, plugin_id: str, secrets: Mapping[str, Any]) -> None:
+    """Replace the plugin's secrets, in a private file."""
+    _save(_SECRETS, folder, plugin_id, secrets)
+
+
+@contextmanager
+def changing(folder: Path) -> Iterator[None]:
+    """Lock the settings in a folder across processes, for a read-modify-write."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _invalid(folder, "unwritable", f"cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(at, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(at)
+
+
+def file_name(plugin_id: str) -> str:
+    """The file name for a plugin: safe for any id, and unique."""
+    return log_name(plugin_id).removesuffix(".log") + ".json"
+
+
+def _load(kind: _Kind, folder: Path, plugin_id: str) -> dict[str, Any]:
+    path = folder / kind.name / file_name(plugin_id)
+    try:
+        with _opened(kind, folder) as at:
+            data = _read(kind, path, at)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _invalid(path, "unreadable", f"cannot be read: {error.strerror}") from error
+    try:
+        document = parse_json(data.decode())
+    except UnicodeDecodeError:
+        # Without its cause, which contains the bytes.
+        raise _invalid(path, "parse_error", "not JSON: it is not UTF-8") from None
+    if isinstance(document, Problem):
+        raise ConfigInvalid(str(path), [document])
+    if not isinstance(document.value, dict):
+        raise _invalid(path, "invalid_type", "must be one JSON object")
+    return document.value
+
+
+def _read(kind: _Kind, path: Path, at: int) -> bytes:
+    with open(os.open(path.name, _READ_FLAGS, dir_fd=at), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise _invalid(path, "unreadable", "must be an ordinary file")
+        _require_private(kind, path, status.st_mode)
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise _invalid(path, "unreadable", f"has more than {MAX_BYTES:,} bytes")
+    return data
+
+
+def _save(kind: _Kind, folder: Path, plugin_id: str, value: Mapping[str, Any]) -> None:
+    path = folder / kind.name / file_name(plugin_id)
+    data = _encoded(path, value)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / kind.name).mkdir(kind.folder_mode, exist_ok=True)
+        with _opened(kind, folder) as at:
+            replace_at(at, path.name, data, kind.file_mode)
+    except OSError as error:
+        raise _invalid(path, "unwritable", f"cannot be written: {error.strerror}") from error
+
+
+def _encoded(path: Path, value: Mapping[str, Any]) -> bytes:
+    try:
+        text = json.dumps(dict(value), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        data = f"{text}\n".encode()
+    except (TypeError, ValueError, RecursionError):
+        # Without its cause, which contains the value.
+        raise _invalid(path, "invalid_value", "is not JSON") from None
+    if len(data) > MAX_BYTES:
+        raise _invalid(path, "unwritable", f"would have more than {MAX_BYTES:,} bytes")
+    return data
+
+
+def replace_at(at: int, name: str, data: bytes, mode: int) -> None:
+    """Replace a file of the open folder `at` atomically; once this returns, a power cut does not undo it."""
+    temporary = f".{entropy.token_hex(8)}.tmp"
+    try:
+        with open(os.open(temporary, _WRITE_FLAGS, mode, dir_fd=at), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+    except BaseException:
+        _discard(temporary, at)
+        raise
+    os.fsync(at)
+
+
+def _discard(name: str, at: int) -> None:
+    try:
+        os.unlink(name, dir_fd=at)
+    except FileNotFoundError:
+        pass
+
+
+@contextmanager
+def _opened(kind: _Kind, folder: Path) -> Iterator[int]:
+    """A descriptor of the folder, so that it cannot be replaced meanwhile."""
+    path = folder / kind.name
+    at = os.open(path, _FOLDER_FLAGS)
+    try:
+        _require_private(kind, path, os.fstat(at).st_mode)
+        yield at
+    finally:
+        os.close(at)
+
+
+def _require_private(kind: _Kind, path: Path, mode: int) -> None:
+    if kind.private and mode & 0o077:
+        right = kind.folder_mode if stat.S_ISDIR(mode) else kind.file_mode
+        text = f"others can get at it (mode {stat.S_IMODE(mode):o}); close it with: chmod {right:o} {path}"
+        raise _invalid(path, "not_private", text)
+
+
+def _invalid(path: Path, code: str, text: str) -> ConfigInvalid:
+    return ConfigInvalid(str(path), [Problem(code, "", text)])

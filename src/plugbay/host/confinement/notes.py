@@ -1,8 +1,7 @@
-"""What an operator hears about confinement although no call failed of it: one kind of note for each thing.
+"""Journal notes and messages about confinement.
 
-Owns the words and which journal counter each has. What is noted is decided elsewhere: a plugin that should be confined
-and is not, limits that do not hold for all its processes, a granted path that is not there, a connection that was
-refused, an end for want of memory or of room, and fewer open files than it was to have.
+Owns the texts and the journal counter of each: a plugin that runs unconfined, limits that do not cover all processes,
+granted paths that do not exist, refused connections, kills for memory or disk use, and a lower limit of open files.
 """
 
 from __future__ import annotations
@@ -33,9 +32,12 @@ FEWER_OPEN_FILES = "fewer_open_files"
 MORE_MEMORY = 'raise its limit if it needs more: limits = { memory = "…" } in [plugins."…".sandbox] of plugbay.toml'
 
 
-def started(journal: Journal, plugin_id: str, confinement: Confinement, child: Child, open_files: int | None) -> None:
-    """A child runs: whether it is confined as it should be, and what is said when it ends. It was to have so many open
-    files.
+def note_start(
+    journal: Journal, plugin_id: str, confinement: Confinement, child: Child, open_files: int | None
+) -> None:
+    """Note how a new process deviates from the confinement it should have, and register a note for its end.
+
+    `open_files` is the limit that was configured.
     """
     most = most_open_files()
     if open_files is not None and most is not None and most < open_files:
@@ -49,21 +51,21 @@ def started(journal: Journal, plugin_id: str, confinement: Confinement, child: C
     for text in confinement.notes:
         journal.note(plugin_id, NOT_SHOWN, text)
     if confinement.policy is not None:
-        child.on_exit(lambda _: _ended(journal, plugin_id, child))
+        child.on_exit(lambda _: _note_exit(journal, plugin_id, child))
 
 
-def _ended(journal: Journal, plugin_id: str, child: Child) -> None:
+def _note_exit(journal: Journal, plugin_id: str, child: Child) -> None:
     if child.oom:
         journal.note(plugin_id, OUT_OF_MEMORY, "it was killed because it used more memory than it may", level="error")
 
 
-def killed(journal: Journal, plugin_id: str, kind: str, why: str) -> None:
-    """The host ends a child that keeps, uses or sees more than it may."""
+def note_kill(journal: Journal, plugin_id: str, kind: str, why: str) -> None:
+    """Note that the host killed a process."""
     journal.note(plugin_id, kind, why, level="error")
 
 
-def out_of_memory(status: ExitStatus, memory: int) -> Words:
-    """It had so many bytes, and wanted more."""
+def describe_oom(status: ExitStatus, memory: int) -> Words:
+    """Cause and hint: the kernel killed it at its memory limit."""
     who = "it was" if signal_name(status.signal or 0) == "SIGKILL" else "a process of it was"
     return (
         f"{who} killed because it used more than its {memory / 2**20:g} MiB of memory",
@@ -71,13 +73,13 @@ def out_of_memory(status: ExitStatus, memory: int) -> Words:
     )
 
 
-def too_much_memory(why: str) -> Words:
-    """The host found that it used more than it may."""
+def describe_memory_excess(why: str) -> Words:
+    """Cause and hint: a check of the host found too much memory in use."""
     return (f"it was killed because {why}", MORE_MEMORY)
 
 
-def too_much_state(folder: str, why: str) -> Words:
-    """It kept more than it may."""
+def describe_state_excess(folder: str, why: str) -> Words:
+    """Cause and hint: its state folder is over its quota."""
     return (
         f"it was killed because its own folder {folder} is too full: {why}",
         'remove from it what is not needed, or raise the limit: limits = { state = "…" } in [plugins."…".sandbox] of '
@@ -85,21 +87,21 @@ def too_much_state(folder: str, why: str) -> Words:
     )
 
 
-def uncovered(path: str) -> Words:
-    """A protected path was replaced or made while the child ran."""
+def describe_uncovered(path: str) -> Words:
+    """Cause and hint: a protected path was created or replaced while it ran."""
     return (
         f"it was killed because {path} came into its sight: the path was made or replaced while the plugin ran",
         "the next start covers it again; to keep running plugins alive, grant folders that do not contain it",
     )
 
 
-def connections(journal: Journal) -> Callable[[Verdict], None]:
-    """Who hears of each connection that was allowed or refused, and notes the refused ones."""
+def egress_listener(journal: Journal) -> Callable[[Verdict], None]:
+    """A listener for egress verdicts that notes refused connections."""
 
-    def told(verdict: Verdict) -> None:
+    def listen(verdict: Verdict) -> None:
         if not verdict.allowed:
             where = f"{verdict.host}:{verdict.port}: " if verdict.host else ""
             address = f" ({verdict.address})" if verdict.address else ""
             journal.note(verdict.label, REFUSED, f"{where}{verdict.why}{address}")
 
-    return told
+    return listen

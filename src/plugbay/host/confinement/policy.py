@@ -1,36 +1,40 @@
-"""How a plugin is confined: its manifest, what was granted of it and the operator's own words become one `Policy`.
+"""Compiles manifest, grants and plugbay.toml into the sandbox `Policy` of a plugin; `process.sandbox` enforces it.
 
-Owns who is confined, who is let off and how loudly, and what each contract's wishes mean to a sandbox. Plans: looks at
-the disk, changes nothing. `make_own` makes a folder that a plan gives to the plugin alone. How a policy is made to
-hold is the business of `process.sandbox`.
+`confine` decides whether a plugin is confined, exempt or refused. `Paths` decides which granted paths are shown: `~` is
+the home of the host's user; nothing on the deny list is shown, through links neither; a missing path is left out if it
+would be read, created if it is the plugin's own, and a refusal if it would be written. Paths of the host and of other
+plugins are never shown, and are covered inside a shown folder. Planning reads the disk and changes nothing.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from plugbay.host.config.sandbox import PluginSandbox, ProcessLimits, SandboxConfig
-from plugbay.host.confinement.paths import RESOLUTION_FAILED, Paths, Unshowable
+from plugbay.host.config.sections import PluginSandbox, ProcessLimits, SandboxConfig
 from plugbay.model.addresses import clean_host
 from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.protected import DATABASE, SETTINGS, Entry, Protected, is_within
 from plugbay.model.protected import FOLDER as A_FOLDER
-from plugbay.model.protected import SETTINGS, Entry, Protected
 from plugbay.model.spec import STATE_DIR, Access, PluginSpec, SandboxRequest
 from plugbay.process.command import host_search_path
 from plugbay.process.sandbox.egress.door import ENVIRONMENT
+from plugbay.process.sandbox.forbidden import forbidden, home_folders, normalised
 from plugbay.process.sandbox.policy import Door, Limits, Network, Policy, Reach
+from plugbay.process.sandbox.system import is_system
 from plugbay.process.stderr import log_name
 
 FOLDER = "plugins"
-"""Below the state directory: a folder for each plugin that keeps something itself."""
+"""Below the state directory: the state folders of plugins."""
 
 ONE_RUN = "--no-sandbox"
-"""The reason of whoever lets everybody off for one run."""
+"""The reason for an exemption of all plugins for one run."""
 
 NOT_ASKED = "its manifest does not ask for it"
 
@@ -41,32 +45,32 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where things are on this machine, for one plugin."""
+    """The paths of this machine that matter to one plugin."""
 
     home: Path = field(default_factory=Path.home)
-    """Of whoever runs the host."""
+    """Of the user that runs the host."""
     state: Path | None = None
-    """For what the plugin keeps itself; None: the host keeps nothing."""
+    """The state folder of the plugin; None: the host has no state directory."""
     project: Path | None = None
-    """What the plugins work for, where the operator has named it."""
+    """The project folder, if the operator named it."""
     protected: Protected = field(default_factory=Protected)
-    """What the host keeps: databases, keys, settings and logs of all plugins; and the folders of other plugins."""
+    """Databases, keys, settings and logs of the host, and the folders of other plugins."""
     user: int | None = None
-    """Who the plugin runs as; None: as whoever runs the host."""
+    """The user id of the plugin; None: that of the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What the operator says about the confinement of one plugin."""
+    """The operator's settings for the confinement of one plugin."""
 
     own: PluginSandbox = field(default_factory=PluginSandbox)
     common: SandboxConfig = field(default_factory=SandboxConfig)
     private: tuple[str, ...] = ()
-    """Addresses and ports that are not public and may be reached nevertheless."""
+    """Private addresses with ports that may be reached."""
     one_run: bool = False
-    """Nobody is confined, just this once."""
+    """All plugins are exempt for one run (`--no-sandbox`)."""
     limits: ProcessLimits = field(default_factory=ProcessLimits)
-    """Of each of its processes, whether it is confined or not."""
+    """Limits of each of its processes, confined or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +81,17 @@ class Confinement:
     reason: str = NOT_ASKED
     """Why there is no policy."""
     downgrade: bool = False
-    """It should be confined, and somebody has let it off."""
+    """It should be confined, but is exempt."""
     refusal: Failure | None = None
-    """Why it cannot be confined as asked, and so is not started."""
+    """Why it cannot be confined as requested, so it is not started."""
     notes: tuple[str, ...] = ()
-    """What it was granted and does not get, because it is not there."""
+    """Granted paths and hosts that it does not get, and why."""
     own: tuple[Path, ...] = ()
-    """Folders that are the plugin's alone, made before its first start."""
+    """Folders of the plugin itself, created before its first start."""
     covered: tuple[Entry, ...] = ()
-    """Missing protected paths within a shown folder, made before a start: only an existing path can be covered."""
-    rooms: bool = False
-    """Whether it gets a folder for each piece of work, in a place that only one child of it sees."""
+    """Missing protected paths within a shown folder, created before a start: only an existing path can be covered."""
+    has_scratch: bool = False
+    """Whether each invocation gets a scratch folder, in a folder that only its instance sees."""
 
     def __str__(self) -> str:
         if self.refusal is not None:
@@ -97,32 +101,32 @@ class Confinement:
     def to_json(self) -> dict[str, Any]:
         """The public shape, as in `plugbay inspect --json`."""
         shown = None if self.policy is None else self.policy.to_json()
-        return {"confined": str(self), "policy": shown, "scratch": self.rooms, "notes": list(self.notes)}
+        return {"confined": str(self), "policy": shown, "scratch": self.has_scratch, "notes": list(self.notes)}
 
 
 def own_folder(state_dir: Path, plugin_id: str) -> Path:
-    """The folder in which a plugin keeps what it keeps itself."""
+    """The state folder of a plugin."""
     return state_dir / FOLDER / log_name(plugin_id).removesuffix(".log")
 
 
 def confine(spec: PluginSpec, granted: Iterable[Access], operator: Operator, places: Places) -> Confinement:
-    """How the plugin is confined with these grants, let off, or refused because neither is possible."""
+    """The confinement of the plugin with these grants: confined, exempt, or refused."""
     own, common, request = operator.own, operator.common, spec.sandbox
     asked = request is not None or common.require or own.wanted
     off = own.off or (ONE_RUN if operator.one_run and asked else None)
     if off is not None:
-        return Confinement(reason=off, downgrade=asked, refusal=_insisting(spec, operator))
+        return Confinement(reason=off, downgrade=asked, refusal=_exemption_refusal(spec, operator))
     if not asked:
         return Confinement()
     try:
-        return _planned(spec, request or SandboxRequest(), tuple(granted), operator, places)
-    except Unshowable as error:
+        return _plan(spec, request or SandboxRequest(), tuple(granted), operator, places)
+    except PathRefused as error:
         detail = {"rule": error.rule, "hint": error.hint}
         return Confinement(refusal=_refusal(spec, f"it cannot be confined as asked: {error}", detail))
 
 
-def _insisting(spec: PluginSpec, operator: Operator) -> Failure | None:
-    """Why the plugin may not be let off: not at all, or not for one run."""
+def _exemption_refusal(spec: PluginSpec, operator: Operator) -> Failure | None:
+    """Why the plugin must not be exempt; None if it may."""
     if spec.sandbox is not None and spec.sandbox.insists:
         hint = "take away the variable that requires it, or the exception"
         return _refusal(spec, "the environment of this host requires a sandbox for it", {"hint": hint})
@@ -132,18 +136,18 @@ def _insisting(spec: PluginSpec, operator: Operator) -> Failure | None:
     return None
 
 
-def _planned(
+def _plan(
     spec: PluginSpec, request: SandboxRequest, granted: tuple[Access, ...], operator: Operator, places: Places
 ) -> Confinement:
     protected = places.protected
     paths = Paths(places.home, request.never, protected, spec.root, places.user)
     state = _state(spec, request, paths, places)
-    paths.may_read((*request.read, *_targets(granted, "read_path"), *operator.common.read, *operator.own.read))
+    paths.add_read((*request.read, *_targets(granted, "read_path"), *operator.common.read, *operator.own.read))
     written = [path for path in request.write if not path.startswith(STATE_DIR)]
-    paths.may_write((*written, *_targets(granted, "write_path"), *operator.own.write))
-    paths.may_run((*_targets(granted, "run"), *operator.own.run), host_search_path(os.environ))
+    paths.add_write((*written, *_targets(granted, "write_path"), *operator.own.write))
+    paths.add_run((*_targets(granted, "run"), *operator.own.run), host_search_path(os.environ))
     for named in _targets(granted, "own_path"):
-        paths.has(places.home / named.removeprefix("~/"))
+        paths.add_own(places.home / named.removeprefix("~/"))
     policy = Policy(
         package=spec.root,
         read=tuple(paths.read),
@@ -155,13 +159,16 @@ def _planned(
         hidden=protected.paths,
         own=protected.own,
     )
-    rooms = any(item.kind == "scratch" for item in granted)
-    covered = _covered(protected, (spec.root, *policy.read, *policy.write), policy.write)
-    return Confinement(policy, "", notes=tuple(paths.notes), own=tuple(paths.own), covered=covered, rooms=rooms)
+    has_scratch = any(item.kind == "scratch" for item in granted)
+    covered = _missing_cover_targets(protected, (spec.root, *policy.read, *policy.write), policy.write)
+    return Confinement(
+        policy, "", notes=tuple(paths.notes), own=tuple(paths.own), covered=covered, has_scratch=has_scratch
+    )
 
 
-def _covered(protected: Protected, shown: Iterable[Path], written: Iterable[Path]) -> tuple[Entry, ...]:
-    """Folders in all that is shown; settings only where the plugin could write its own."""
+def _missing_cover_targets(protected: Protected, shown: Iterable[Path], written: Iterable[Path]) -> tuple[Entry, ...]:
+    """Protected paths to create so that they can be covered: folders inside shown folders, settings files only inside
+    writable ones, where the plugin could create them itself."""
     around = {A_FOLDER: _prefixes(shown), SETTINGS: _prefixes(written)}
     inside = [entry for entry in protected.entries if entry.path.startswith(around.get(entry.kind, ()))]
     return tuple(entry for entry in inside if not os.path.lexists(entry.path))
@@ -172,23 +179,23 @@ def _prefixes(folders: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _state(spec: PluginSpec, request: SandboxRequest, paths: Paths, places: Places) -> Path | None:
-    """The plugin's own folder, for who asks for it or is told of it; and what it sees of the project."""
+    """The state folder, if the manifest asks for it or gets its path. Also shows the project folder."""
     facts = [fact for _, fact in spec.env_facts]
     if "project.root" in facts and places.project is not None:
-        paths.may_see(places.project)
+        paths.add_optional_read(places.project)
     inside = [path.removeprefix(STATE_DIR) for path in request.write if path.startswith(STATE_DIR)]
     if inside and places.state is None:
         text = f"it wants to keep something in {STATE_DIR}, and this host has no folder for that"
-        raise Unshowable(RESOLUTION_FAILED, text, "name a state_dir in [host] of plugbay.toml")
+        raise PathRefused(RESOLUTION_FAILED, text, "name a state_dir in [host] of plugbay.toml")
     if places.state is None or not (inside or "config.root" in facts):
         return None
     for rest in ("", *inside):
-        paths.has(Path(f"{places.state}{rest}"))
+        paths.add_own(Path(f"{places.state}{rest}"))
     return places.state
 
 
 def _network(granted: tuple[Access, ...], request: SandboxRequest, operator: Operator, paths: Paths) -> Network:
-    """The widest of what was granted and what the operator opens."""
+    """The union of the grants and what the operator allows."""
     asked = [item for item in granted if item.kind == "network"]
     more = operator.own.reach()
     if request.host_network or more.reach is Reach.HOST:
@@ -207,7 +214,7 @@ def _network(granted: tuple[Access, ...], request: SandboxRequest, operator: Ope
 
 
 def _closed(spec: PluginSpec, granted: tuple[Access, ...]) -> tuple[tuple[Door | None, str], ...]:
-    """What of the network the plugin asks for and was not granted."""
+    """Requested but not granted network access, for messages."""
     asked = [item for item in spec.access if item.kind == "network" and item not in granted]
     everything = [(None, item.capability) for item in asked if not item.target]
     hosts = [(clean_host(item.target), item) for item in asked if item.target]
@@ -222,17 +229,17 @@ def _refusal(spec: PluginSpec, text: str, detail: dict[str, Any]) -> Failure:
     return Failure(Code.SANDBOX_UNAVAILABLE, text, origin=Origin.POLICY, plugin=spec.id, detail=detail)
 
 
-# What a start needs.
+# Preparing a start.
 
 
-def make_own(folder: Path, uid: int | None, inner: Sequence[str] = ()) -> None:
-    """Make a folder for nobody else's eyes; where plugins have users of their own, its user's. Raises OSError.
+def make_own_folder(folder: Path, uid: int | None, inner: Sequence[str] = ()) -> None:
+    """Create a private folder, owned by `uid` if plugins have users of their own. Raises OSError.
 
-    `inner` leads, name by name, to one within it that is made too. In there the plugin rules, and may have put a link
-    in the place of a folder: none is followed, or whatever it leads to would be made and given away.
+    `inner` names a path within it that is created too. The plugin can write there and may have replaced a folder with a
+    link: no link is followed, or its target would be created and handed over.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    give(folder, uid)
+    change_owner(folder, uid)
     if not inner:
         return
     at = os.open(folder, _FOLDER_FLAGS)
@@ -242,15 +249,15 @@ def make_own(folder: Path, uid: int | None, inner: Sequence[str] = ()) -> None:
                 os.mkdir(name, 0o700, dir_fd=at)
             at, above = os.open(name, _FOLDER_FLAGS, dir_fd=at), at
             os.close(above)
-            _give(at, uid)
+            _change_owner(at, uid)
     finally:
         os.close(at)
 
 
-def make_covered(entry: Entry) -> None:
-    """Make an empty folder or settings file, and the folders above it, private to the host's user. Raises OSError.
+def make_cover_target(entry: Entry) -> None:
+    """Create an empty folder or settings file, and its parents, private to the host's user. Raises OSError.
 
-    It lies in a folder that a plugin sees and may be able to write: no link is followed.
+    It lies in a folder that a plugin may be able to write: no link is followed.
     """
     *folders, last = Path(entry.path).parts[1:]
     at = os.open("/", _FOLDER_FLAGS)
@@ -267,24 +274,24 @@ def make_covered(entry: Entry) -> None:
         os.close(at)
 
 
-def give(folder: Path, uid: int | None) -> None:
-    """Hand a folder of the host's own to the user of a plugin; one that is somebody's already stays so."""
+def change_owner(folder: Path, uid: int | None) -> None:
+    """Give a folder of the host's user to the user of a plugin; a folder of any other user is left alone."""
     if uid is None:
         return
     at = os.open(folder, _FOLDER_FLAGS)
     try:
-        _give(at, uid)
+        _change_owner(at, uid)
     finally:
         os.close(at)
 
 
-def _give(at: int, uid: int | None) -> None:
+def _change_owner(at: int, uid: int | None) -> None:
     if uid is not None and os.fstat(at).st_uid == os.geteuid():
         os.fchown(at, uid, uid)
 
 
-def seen_inside(policy: Policy | None, environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    """The host's environment as it is true inside: what a plugin inherits must not point to nowhere."""
+def sandbox_environ(policy: Policy | None, environ: Mapping[str, str], home: Path) -> dict[str, str]:
+    """The host's environment with HOME and TMPDIR that exist inside the sandbox."""
     if policy is None:
         return dict(environ)
     shown = (*policy.read, *policy.write, *policy.run)
@@ -293,6 +300,157 @@ def seen_inside(policy: Policy | None, environ: Mapping[str, str], home: Path) -
     return {**environ, **{name: value for name, value in changed.items() if name in environ}}
 
 
-def proxies(policy: Policy | None) -> tuple[tuple[str, str], ...]:
-    """The variables by which ordinary programs find the way out."""
+def proxy_variables(policy: Policy | None) -> tuple[tuple[str, str], ...]:
+    """The proxy variables, if the plugin reaches the network through the egress proxy."""
     return tuple(ENVIRONMENT.items()) if policy is not None and policy.network.proxied else ()
+
+
+HITS_DENYLIST = "ResolvedPathHitsDenylist"
+RESOLUTION_FAILED = "PathResolutionFailed"
+"""nexo's names for a path that must not be shown, and for one that does not exist."""
+
+
+class PathRefused(Exception):
+    """A path from the manifest or plugbay.toml cannot be shown, so the plugin is not started."""
+
+    def __init__(self, rule: str, message: str, hint: str) -> None:
+        self.rule = rule
+        self.hint = hint
+        super().__init__(message)
+
+
+@dataclass(slots=True)
+class Paths:
+    """Collects the paths that one plugin is shown."""
+
+    home: Path
+    """What `~` stands for."""
+    never: tuple[str, ...] = ()
+    """Paths that this plugin never sees, beside the common deny list."""
+    protected: Protected = field(default_factory=Protected)
+    """Paths of the host and of other plugins: never shown, and covered inside a shown folder."""
+    package: Path | None = None
+    """The plugin's program folder, which it must not write."""
+    user: int | None = None
+    """The user id of the plugin; None: that of the host."""
+    homes: tuple[str, ...] = field(default_factory=lambda: home_folders(os.environ))
+    read: dict[Path, None] = field(default_factory=dict)
+    write: dict[Path, None] = field(default_factory=dict)
+    run: dict[Path, None] = field(default_factory=dict)
+    own: dict[Path, None] = field(default_factory=dict)
+    """Folders of the plugin itself, created if missing."""
+    notes: list[str] = field(default_factory=list)
+
+    def add_read(self, named: Iterable[str]) -> None:
+        for path in map(self._absolute, named):
+            if self._exists(path, "read") and self._is_readable(path):
+                self.read[self._allowed(path)] = None
+
+    def add_write(self, named: Iterable[str]) -> None:
+        for path in map(self._absolute, named):
+            self._allowed(path, writing=True)
+            if not os.path.exists(path):
+                hint = "create it, owned by the plugin's user, or remove the grant"
+                raise PathRefused(RESOLUTION_FAILED, f"it may write {path}, and there is no such path", hint)
+            self.write[path] = None
+            # A folder of plugins stays read-only, even inside a writable folder.
+            self.read |= {Path(folder): None for folder in self._plugin_folders_in(path)}
+
+    def add_run(self, named: Iterable[str], search_path: str) -> None:
+        """Allow programs, by path or by a name on the search path. System programs are always allowed."""
+        for name in filter(None, named):
+            found = name if "/" in name else shutil.which(name, path=search_path)
+            path = self._absolute(found or name)
+            if found is None or not self._exists(path, "run"):
+                self.notes += [f"it may run {name}, and there is no such program"] if found is None else []
+            elif not is_system(str(path)):
+                self.run[self._allowed(path)] = None
+
+    def add_optional_read(self, path: Path) -> None:
+        """Show a path that the plugin gets without a grant; leave it out if it must not be shown."""
+        try:
+            self.add_read([str(path)])
+        except PathRefused as error:
+            self.notes.append(str(error))
+
+    def add_own(self, folder: Path) -> None:
+        """Give the plugin a writable folder of its own, at a path that the host or the contract chose."""
+        if self._is_package(folder):
+            self.notes.append(f"it may write {folder}, and does not, for that is its program")
+            return
+        self.write[folder] = None
+        self.own[folder] = None
+
+    def _exists(self, path: Path, verb: str) -> bool:
+        if os.path.exists(path):
+            return True
+        self.notes.append(f"it may {verb} {path}, and there is no such path")
+        return False
+
+    def _is_readable(self, path: Path) -> bool:
+        """Whether the plugin's own user can read it. A mount that it cannot enter must not hide others."""
+        if self.user is None:
+            return True
+        seen = os.stat(path)
+        needed = 0o5 if stat.S_ISDIR(seen.st_mode) else 0o4
+        mode = seen.st_mode >> 6 if seen.st_uid == self.user else seen.st_mode
+        if mode & needed == needed:
+            return True
+        self.notes.append(f"it may read {path}, and its user {self.user} cannot: chmod o+rX it, or setfacl")
+        return False
+
+    def _absolute(self, named: str) -> Path:
+        """The absolute path without resolving links; manifests and configs with `..` were refused before."""
+        whole = self.home / named[2:] if named.startswith("~/") else self.home if named == "~" else Path(named)
+        return Path(os.path.normpath(whole.absolute()))
+
+    def _allowed(self, path: Path, *, writing: bool = False) -> Path:
+        """The path; raises `PathRefused` if it, or the target of its links, must not be shown."""
+        real = os.path.realpath(path)
+        self._check_protected(path, real, writing)
+        what = "shown to"
+        entry = self._forbidden(str(path)) or self._forbidden(real)
+        if entry is None and writing:
+            what = "written by"
+            program = f"{self.package}, its program" if self._is_package(path) else None
+            entry = program or self._forbidden(str(path), writing) or self._forbidden(real, writing)
+        if entry is None:
+            return path
+        where = f"{path}" if real == str(path) else f"{path}, which is {real},"
+        text = f"{where} must not be {what} a plugin: it is, contains or lies within {entry}"
+        raise PathRefused(
+            HITS_DENYLIST, text, "name what the plugin really needs, and no folder that holds credentials"
+        )
+
+    def _check_protected(self, path: Path, real: str, writing: bool) -> None:
+        """Raise for a path of the host or another plugin, and for a writable folder that would give access to one."""
+        where = f"{path}" if real == str(path) else f"{path}, which is {real},"
+        entry = self.protected.around(normalised(str(path))) or self.protected.around(real)
+        if entry is not None:
+            inside = f"it is {entry.what}" if entry.path == real else f"it lies in {entry.path}, {entry.what}"
+            hint = "no grant opens that: take the grant away, or keep what the plugin needs in another place"
+            raise PathRefused(HITS_DENYLIST, f"{where} must not be shown to a plugin: {inside}", hint)
+        if not writing:
+            return
+        plugins_folder = next((each for each in self.protected.plugin_folders if is_within(real, each)), None)
+        if plugins_folder is not None:
+            why = f"the host looks for plugins in {plugins_folder}, and a plugin that writes there could add one"
+            hint = "keep what the plugin writes in a folder without plugins, and grant that"
+            raise PathRefused(HITS_DENYLIST, f"{where} must not be written by a plugin: {why}", hint)
+        database = next((entry for entry in self.protected.below(real) if entry.kind == DATABASE), None)
+        if database is not None:
+            why = f"{database.path} lies in it, {database.what}, and writing beside a database can change it"
+            hint = "grant a folder without the database, or move the database below the state_dir of [host]"
+            raise PathRefused(HITS_DENYLIST, f"{where} must not be written by a plugin: {why}", hint)
+
+    def _plugin_folders_in(self, path: Path) -> list[str]:
+        real, known = os.path.realpath(path), self.protected
+        return [each for each in known.plugin_folders if is_within(each, real) and known.around(each) is None]
+
+    def _is_package(self, path: Path) -> bool:
+        return self.package is not None and os.path.realpath(path) == os.path.realpath(self.package)
+
+    def _forbidden(self, path: str, writing: bool = False) -> str | None:
+        shown = Path(normalised(path))
+        inner = [entry for entry in self.never if shown.is_relative_to(entry) or Path(entry).is_relative_to(shown)]
+        return forbidden(path, self.homes, writing=writing) or next(iter(inner), None)

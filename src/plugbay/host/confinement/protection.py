@@ -1,8 +1,7 @@
-"""What of this machine is the host's own or another plugin's, and so out of reach of a confined plugin.
+"""`Protection`: the paths of the host and of other plugins, which no plugin may reach.
 
-Owns the list: what plugbay keeps for this user, what this host was made with, and the folders of plugins. `Protection`
-is made once for a host; the list for one plugin leaves out that plugin's own folder. What the list means to a sandbox
-and to the host's own file access is decided by those who enforce it.
+Lists the data of plugbay for this user, the files of this host, and the folders of plugins. The list for one plugin
+leaves out its own folder. The sandbox and the host's file service enforce it.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from plugbay.host.config.config import FILE_NAME, Config
-from plugbay.host.discovery.folders import SEVERAL, Found, beside
+from plugbay.host.discovery.folders import MULTI_PLUGIN_MANIFESTS, Found, sibling_plugins
 from plugbay.host.disk.sqlite import IN_MEMORY, JOURNALS
 from plugbay.model.protected import DATABASE, FILE, SETTINGS, Entry, Protected
 from plugbay.model.spec import PluginSpec
 
 KEY_FILE = "PLUGBAY_SECRET_KEY_FILE"
-"""The variable that names the file with the key of all secrets, for a server that keeps it apart from its data."""
+"""The environment variable with the file of the master key, for a server that keeps it apart from its data."""
 
 VECTORS = ".vectors.db"
-"""Beside the memory, instead of its suffix."""
+"""Suffix of the vector database beside the memory database."""
 
 
 def user_folders() -> dict[str, Path]:
-    """What plugbay keeps for this user where nobody says otherwise: keys, trust, packages, data, state, logs."""
-    from platformdirs import PlatformDirs  # not for those who never confine anything
+    """The default folders of plugbay for this user: keys, trust, packages, data, state, logs."""
+    from platformdirs import PlatformDirs  # imported only by hosts that confine
 
     dirs = PlatformDirs("plugbay", appauthor=False)
     names = ("config", "data", "state", "cache", "log")
@@ -35,12 +34,12 @@ def user_folders() -> dict[str, Path]:
 
 
 def database(path: str | Path, what: str) -> list[Entry]:
-    """A SQLite file, and what lies beside it."""
+    """A SQLite file and its journal files."""
     return [Entry(f"{path}{suffix}", what, DATABASE) for suffix in ("", *JOURNALS)]
 
 
 class Protection:
-    """What one host protects."""
+    """The protected paths of one host."""
 
     def __init__(
         self,
@@ -50,71 +49,75 @@ class Protection:
         more: Iterable[Entry] = (),
         found: Iterable[Found] = (),
     ) -> None:
-        """`more` is known only to whoever makes the host: the data of a server, its database."""
-        self._named = (*_of_host(config, state_dir, log_dir), *more)
+        """`more`: further paths that the creator of the host knows, such as the database of a server."""
+        self._named = (*_host_entries(config, state_dir, log_dir), *more)
         self._folder = os.path.realpath(config.folder)
         self._plugins: dict[str, Entry] = {}
-        self._shelves: set[str] = set()
+        self._plugin_folders: set[str] = set()
         self._files: dict[str, Entry] = {}
-        self._beside: dict[str, tuple[int, tuple[str, ...]]] = {}
-        """By folder: when it was changed last, and the plugins in it."""
+        self._siblings: dict[str, tuple[int, tuple[str, ...]]] = {}
+        """By folder: its modification time, and the plugins in it."""
         self._everything: dict[tuple[str, ...], dict[str, Entry]] = {}
-        """By the plugins of a folder: what is protected from one of them, its own folder included."""
+        """By the plugins of a folder: the protected paths, their own folders included."""
         for item in found:
             self.add(item)
 
     def add(self, item: Found) -> None:
         """Protect a plugin of this host from all others."""
-        if not item.contract:  # there is no plugin
+        if not item.contract:  # no plugin was found there
             return
         self._everything.clear()
-        if item.shelf is not None:
-            self._shelves.add(os.path.realpath(item.shelf))
+        if item.plugins_folder is not None:
+            self._plugin_folders.add(os.path.realpath(item.plugins_folder))
         root = os.path.realpath(item.root)
-        declared = [os.path.join(root, name) for name in SEVERAL if item.entry and (item.root / name).is_file()]
+        declared = [
+            os.path.join(root, name) for name in MULTI_PLUGIN_MANIFESTS if item.entry and (item.root / name).is_file()
+        ]
         for path in declared:
             self._files[path] = Entry(path, "the file that declares servers", FILE)
-        if not declared and not (item.entry and root == self._folder):  # a server's command has no folder of its own
+        if not declared and not (
+            item.entry and root == self._folder
+        ):  # a server that is only a command has no folder of its own
             name = item.root.name if item.spec is None else item.spec.id
             self._plugins[root] = Entry(root, f"the folder of the plugin {name}")
 
     def refresh(self) -> None:
-        """Follow the links on the way to protected paths anew."""
+        """Resolve the links in protected paths again."""
         self._everything.clear()
 
     @property
     def everything(self) -> tuple[Entry, ...]:
-        """Every entry, no plugin's own left out: what another host of the same operator protects as well."""
+        """Every entry, the folders of all plugins included; another host of the same operator protects them too."""
         named = [each for entry in self._named for each in _spellings(entry)]
         return (*named, *self._files.values(), *self._plugins.values())
 
     def of(self, spec: PluginSpec) -> Protected:
-        """What is out of reach for one plugin."""
+        """The paths that one plugin must not reach."""
         root = os.path.realpath(spec.root)
         plugins = self._neighbours(root)
         whole = self._everything.get(plugins)
         if whole is None:
             others = [Entry(path, f"the folder of the plugin in {path}") for path in plugins]
             whole = self._everything[plugins] = {entry.path: entry for entry in (*others, *self.everything)}
-        # Its own folder is not, also where it is another's as well: one folder may serve several contracts.
+        # Its own folder is left out, even if another plugin has the same: one folder may serve several contracts.
         entries = tuple([entry for path, entry in whole.items() if path != root])
-        return Protected(entries, (root,), tuple(sorted(self._shelves)))
+        return Protected(entries, (root,), tuple(sorted(self._plugin_folders)))
 
     def _neighbours(self, root: str) -> tuple[str, ...]:
-        """This plugin and those beside it: it is perhaps the only one that this host was told of."""
+        """This plugin and those in the same folder, which this host may not have loaded."""
         above = os.path.dirname(root)
         try:
             changed = os.stat(above).st_mtime_ns
         except OSError:
             return (root,)
-        known = self._beside.get(above)
+        known = self._siblings.get(above)
         if known is None or known[0] != changed:
-            found = sorted(os.path.realpath(path) for path in beside(Path(root)))
-            known = self._beside[above] = changed, (root, *found)
+            found = sorted(os.path.realpath(path) for path in sibling_plugins(Path(root)))
+            known = self._siblings[above] = changed, (root, *found)
         return known[1]
 
 
-def _of_host(config: Config, state_dir: Path | None, log_dir: Path | None) -> Iterator[Entry]:
+def _host_entries(config: Config, state_dir: Path | None, log_dir: Path | None) -> Iterator[Entry]:
     for what, path in user_folders().items():
         yield Entry(str(path), what)
     for what, named in (("the host's state folder", state_dir), ("the host's log folder", log_dir)):
@@ -133,6 +136,6 @@ def _of_host(config: Config, state_dir: Path | None, log_dir: Path | None) -> It
 
 
 def _spellings(entry: Entry) -> list[Entry]:
-    """The path without links, and as it was written: a link on the way must not be moved either."""
+    """The path with links resolved, and as written: a link in it must not be replaced either."""
     real, written = os.path.realpath(entry.path), os.path.normpath(entry.path)
     return [replace(entry, path=path) for path in dict.fromkeys((real, written))]

@@ -1,14 +1,11 @@
-"""`Scratch`: a room of its own for each invocation, empty when it gets it and gone afterwards.
+"""`Scratch`: a scratch folder for each invocation, empty at first and removed afterwards.
 
-    <root>/host_<random>/rooms/<child>/<invocation id>/
+    <root>/host_<random>/rooms/<instance>/<invocation id>/
 
-Owns where rooms are, how full they may be and that none is left: what a host that was killed left behind is removed by
-the next one. A host holds a lock on its own folder, so that nobody takes the rooms of a host that lives. What is in
-a room is its invocation's business.
-
-Each child has a lodging of its own for all its rooms, and a confined one sees no other: a process that serves one org
-never comes across another org's files. A lodging and what is in it belongs to the plugin, which may put a link in the
-place of a room, so whoever goes into a room follows none.
+A host locks its own folder; folders of a host that was killed are removed by the next one. All scratch folders of an
+instance lie in one instance folder, the only one that a confined process sees, so a process that serves one org never
+sees the files of another. The instance folder belongs to the plugin, which may replace a scratch folder with a symbolic
+link, so code that works in a scratch folder must not follow links.
 """
 
 from __future__ import annotations
@@ -25,61 +22,61 @@ from collections.abc import Callable, Container
 from contextlib import suppress
 from pathlib import Path
 
-from plugbay.host.confinement.policy import give
+from plugbay.host.confinement.policy import change_owner
 from plugbay.host.disk import tree
 from plugbay.model.errors import Code, Failure, Origin
 
 QUOTA = 256 << 20
-"""Bytes in one room."""
+"""Bytes in one scratch folder."""
 
-LOOK_SECONDS = 1.0
-"""Between two looks at how full a room is; what a disk takes within that is what a plugin can have too much."""
+CHECK_SECONDS = 1.0
+"""Interval of quota checks; a plugin can exceed its quota by what the disk takes in that time."""
 
 FOLDER = "scratch"
 """Below the state directory."""
 
-ROOMS = "rooms"
-"""Below the folder of a host, which may have others than lodgings."""
+INSTANCES = "rooms"
+"""Below the folder of a host: the instance folders."""
 
 _LOCK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Scratch:
-    """The rooms of one host. Nothing is made before the first of them."""
+    """The scratch folders of one host. Nothing is created before the first one."""
 
     def __init__(
         self, state_dir: Path | None = None, quota: int = QUOTA, owner: Callable[[str], int | None] = lambda _: None
     ) -> None:
-        """`owner` says which user a plugin's rooms are for; None: the host's own."""
+        """`owner` returns the user id for a plugin's folders; None: the host's own user."""
         self.quota = quota
         self.root = None if state_dir is None else state_dir / FOLDER
         self._owner = owner
         self._home: Path | None = None
         self._lock = -1
         self._making = threading.Lock()
-        self._rooms: defaultdict[Path, set[str]] = defaultdict(set)
-        """The names of those in each lodging, from before they are made until they are about to go."""
-        self._vacant: set[Path] = set()
-        """Lodgings without a child, of which somebody still needs a room."""
-        self._leaving: set[asyncio.Task[bool]] = set()
+        self._in_use: defaultdict[Path, set[str]] = defaultdict(set)
+        """By instance folder: the invocations with a scratch folder, from before it is created until its removal."""
+        self._orphaned: set[Path] = set()
+        """Instance folders whose process has ended while an invocation still needs its scratch folder."""
+        self._removing: set[asyncio.Task[bool]] = set()
 
-    async def lodge(self, plugin_id: str) -> Path | Failure:
-        """A folder for the rooms of one child of this plugin, which is its alone."""
-        return await self._made(self._new_lodging, self._owner(plugin_id))
+    async def make_instance_folder(self, plugin_id: str) -> Path | Failure:
+        """Create the folder of a new instance of this plugin."""
+        return await self._make_folder(self._new_instance_folder, self._owner(plugin_id))
 
-    async def open(self, lodging: Path, invocation_id: str) -> Path | Failure:
-        """An empty room for nobody else's eyes; none is left when whoever wants it is cancelled meanwhile."""
-        room: Path | Failure | None = None
-        self._rooms[lodging].add(invocation_id)
+    async def open(self, instance_folder: Path, invocation_id: str) -> Path | Failure:
+        """Create an empty, private scratch folder. None is left if the caller is cancelled meanwhile."""
+        folder: Path | Failure | None = None
+        self._in_use[instance_folder].add(invocation_id)
         try:
-            room = await self._made(lambda: lodging / invocation_id, None)
+            folder = await self._make_folder(lambda: instance_folder / invocation_id, None)
         finally:
-            if not isinstance(room, Path):
-                self._rooms[lodging].discard(invocation_id)
-        return room
+            if not isinstance(folder, Path):
+                self._in_use[instance_folder].discard(invocation_id)
+        return folder
 
-    async def _made(self, place: Callable[[], Path], owner: int | None) -> Path | Failure:
-        """A new folder, whose owner is that of the folder it is in unless it is named."""
+    async def _make_folder(self, place: Callable[[], Path], owner: int | None) -> Path | Failure:
+        """Create a folder, owned by `owner`, or like its parent if that is None."""
         making = asyncio.ensure_future(asyncio.to_thread(_make, place, owner))
         try:
             return await asyncio.shield(making)
@@ -92,75 +89,75 @@ class Scratch:
             text = f"no scratch directory can be made: {error.strerror}"
             return Failure(Code.UNAVAILABLE, text, origin=Origin.SYSTEM, retryable=True)
 
-    async def overfull(self, room: Path) -> str | None:
-        """Why there is too much in the room, or beside the rooms of its child; None when there is not."""
-        return await asyncio.to_thread(self._overfull, room, len(self._rooms[room.parent]))
+    async def quota_problem(self, folder: Path) -> str | None:
+        """Why a scratch folder, or its instance folder, is over its quota; None if neither is."""
+        return await asyncio.to_thread(self._quota_problem, folder, len(self._in_use[folder.parent]))
 
-    def _overfull(self, room: Path, rooms: int) -> str | None:
-        return tree.overfull(room, self.quota) or tree.overfull(room.parent, self.quota * rooms)
+    def _quota_problem(self, folder: Path, count: int) -> str | None:
+        return tree.quota_problem(folder, self.quota) or tree.quota_problem(folder.parent, self.quota * count)
 
-    async def overfilled(self, room: Path) -> str:
-        """Wait until there is too much in the room; why it is too much."""
+    async def wait_over_quota(self, folder: Path) -> str:
+        """Wait until a scratch folder is over its quota; returns why."""
         while True:
-            why = await self.overfull(room)
+            why = await self.quota_problem(folder)
             if why is not None:
                 return why
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
 
-    async def remove(self, room: Path) -> bool:
-        """Whether nothing of it is left. What a child put beside its rooms goes with the last of them."""
-        lodging = room.parent
-        rooms = self._rooms[lodging]
-        rooms.discard(room.name)
-        gone = await asyncio.to_thread(tree.remove, room)
-        if not rooms:
-            await asyncio.to_thread(_clear, lodging, lodging in self._vacant, rooms)
-        if not rooms:
-            self._rooms.pop(lodging, None)
-            self._vacant.discard(lodging)
+    async def remove(self, folder: Path) -> bool:
+        """Remove a scratch folder, and other files of the instance with the last one. False if something is left."""
+        instance_folder = folder.parent
+        in_use = self._in_use[instance_folder]
+        in_use.discard(folder.name)
+        gone = await asyncio.to_thread(tree.remove, folder)
+        if not in_use:
+            await asyncio.to_thread(_clear, instance_folder, instance_folder in self._orphaned, in_use)
+        if not in_use:
+            self._in_use.pop(instance_folder, None)
+            self._orphaned.discard(instance_folder)
         return gone
 
-    def vacated(self, lodging: Path) -> None:
-        """The child that had it is gone; so is the lodging, as soon as no room in it is needed any more."""
-        if self._rooms[lodging]:
-            self._vacant.add(lodging)
+    def release(self, instance_folder: Path) -> None:
+        """Remove an instance folder after its process has ended, as soon as no invocation needs a folder in it."""
+        if self._in_use[instance_folder]:
+            self._orphaned.add(instance_folder)
             return
-        task = asyncio.get_running_loop().create_task(asyncio.to_thread(tree.remove, lodging))
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        task = asyncio.get_running_loop().create_task(asyncio.to_thread(tree.remove, instance_folder))
+        self._removing.add(task)
+        task.add_done_callback(self._removing.discard)
 
     async def sweep(self) -> int:
-        """Remove what hosts left behind that were killed; how many there were."""
+        """Remove the folders of killed hosts; returns how many there were."""
         return await asyncio.to_thread(self._sweep)
 
     async def close(self) -> bool:
-        """Remove everything of this host; whether nothing of it is left."""
-        while self._leaving:
-            await asyncio.wait(self._leaving)
+        """Remove all folders of this host; False if something is left."""
+        while self._removing:
+            await asyncio.wait(self._removing)
         return await asyncio.to_thread(self._close)
 
     # Blocking.
 
     def home(self) -> Path:
-        """This host's own folder, locked; made if need be."""
+        """The locked folder of this host; created if necessary."""
         with self._making:
             while self._home is None:
                 home = self._private_root() / f"host_{secrets.token_hex(8)}"
                 home.mkdir(mode=0o700)
-                lock = _locked(home)
+                lock = _try_lock(home)
                 if lock is not None:
                     self._home, self._lock = home, lock
             return self._home
 
-    def _new_lodging(self) -> Path:
-        folder = self.home() / ROOMS
+    def _new_instance_folder(self) -> Path:
+        folder = self.home() / INSTANCES
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder / secrets.token_hex(8)
 
     def _private_root(self) -> Path:
         if self.root is None:
             shared = Path(tempfile.gettempdir(), f"plugbay-scratch-{os.getuid()}")
-            # Somebody else may have made a folder of that name, in a place where anybody can.
+            # Another user may have created a folder of that name in the shared temporary folder.
             self.root = shared if _is_ours(shared) else Path(tempfile.mkdtemp(prefix="plugbay-scratch-"))
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self.root
@@ -171,7 +168,7 @@ class Scratch:
             left = [root / name for name in os.listdir(root) if name.startswith("host_")]
         except OSError:
             return 0
-        return sum(_take_away(home) for home in left if home != self._home)
+        return sum(_remove_if_dead(home) for home in left if home != self._home)
 
     def _close(self) -> bool:
         if self._home is None:
@@ -186,24 +183,24 @@ def _make(place: Callable[[], Path], owner: int | None) -> Path:
     folder = place()
     folder.mkdir(mode=0o700)
     above = os.stat(folder.parent).st_uid
-    give(folder, owner if owner is not None or above == os.geteuid() else above)
+    change_owner(folder, owner if owner is not None or above == os.geteuid() else above)
     return folder
 
 
-def _clear(lodging: Path, vacant: bool, rooms: Container[str]) -> None:
-    """Remove what is left in it but for rooms made meanwhile, and the lodging itself if nobody lives there."""
-    if vacant:
-        tree.remove(lodging)
+def _clear(instance_folder: Path, orphaned: bool, in_use: Container[str]) -> None:
+    """Remove the rest in an instance folder, except new scratch folders; and the folder itself if it is orphaned."""
+    if orphaned:
+        tree.remove(instance_folder)
         return
     with suppress(OSError):
-        for name in os.listdir(lodging):
-            if name not in rooms:
-                tree.remove(lodging / name)
+        for name in os.listdir(instance_folder):
+            if name not in in_use:
+                tree.remove(instance_folder / name)
 
 
-def _take_away(home: Path) -> bool:
-    """Remove the folder of a host that no longer lives."""
-    lock = _locked(home)
+def _remove_if_dead(home: Path) -> bool:
+    """Remove the folder of a host that has ended."""
+    lock = _try_lock(home)
     if lock is None:
         return False
     try:
@@ -212,8 +209,8 @@ def _take_away(home: Path) -> bool:
         os.close(lock)
 
 
-def _locked(home: Path) -> int | None:
-    """The folder, open and locked; None when somebody else holds it, or has taken it away while we came."""
+def _try_lock(home: Path) -> int | None:
+    """Open and lock a host folder; None if another host holds it or has removed it meanwhile."""
     try:
         lock = os.open(home, _LOCK)
     except OSError:
@@ -229,7 +226,7 @@ def _locked(home: Path) -> int | None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder, made now if need be, is ours alone."""
+    """Whether a folder, created if necessary, is private to this user."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         facts = os.lstat(folder)

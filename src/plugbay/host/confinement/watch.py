@@ -1,6 +1,7 @@
-"""`Watch`: looks at children again and again, on a thread, until they end or one look finds a reason to act.
+"""Periodic checks of running processes for limits that the kernel does not enforce: `StateWatch`, `MemoryWatch`.
 
-Owns the rhythm. Refuses to know what is looked at and what follows: `state_watch` and `memory_watch` do.
+`Watch` runs the checks on a thread, until the process ends or a check finds a problem; its caller decides on the
+consequence. The pause grows with the duration of a round, so that the checks never keep a core busy.
 """
 
 from __future__ import annotations
@@ -8,59 +9,134 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from plugbay.host.disk import tree
+from plugbay.process import memory_use, unlinked
+from plugbay.process.sandbox.cgroup import DEGRADED
+from plugbay.process.sandbox.policy import MIB, Limits, Policy, Reach
 
 if TYPE_CHECKING:
     from plugbay.process.child import Child
 
-    Look = Callable[[], str | None]
-    """Blocks; returns what is wrong, or None."""
-
-    Told = Callable[[str], None]
-    """Hears what is wrong, once."""
+    Check = Callable[[], str | None]
+    """Blocks; returns the problem, or None."""
+    Report = Callable[[str], None]
+    """Called with the problem, once."""
 
 LONGEST_PAUSE = 30.0
 
 SHARE = 20
-"""The time between two looks is at least so many times what one takes: looking must not keep a core busy."""
+"""The pause between two rounds is at least so many times the duration of a round."""
 
 
 class Watch:
-    """Children of one host; one round of looks at a time."""
+    """Checks processes of one host; one round at a time."""
 
-    __slots__ = ("_looking", "_seconds", "_watched")
+    __slots__ = ("_seconds", "_task", "_watched")
 
     def __init__(self, seconds: float) -> None:
-        """`seconds` lie between two rounds, more where one takes long."""
+        """`seconds` between two rounds; more if a round takes long."""
         self._seconds = seconds
-        self._watched: dict[Child, tuple[Look, Told]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._watched: dict[Child, tuple[Check, Report]] = {}
+        self._task: asyncio.Task[None] | None = None
 
-    def begin(self, child: Child, look: Look, told: Told) -> None:
-        """Look at a child until it ends."""
-        self._watched[child] = (look, told)
+    def begin(self, child: Child, check: Check, report: Report) -> None:
+        """Check a process until it ends."""
+        self._watched[child] = (check, report)
         child.on_exit(lambda _: self._end(child))
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look_again_and_again())
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run_rounds())
 
     def _end(self, child: Child) -> None:
         self._watched.pop(child, None)
-        if not self._watched and self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if not self._watched and self._task is not None:
+            self._task.cancel()
+            self._task = None
 
-    async def _look_again_and_again(self) -> None:
+    async def _run_rounds(self) -> None:
         pause = self._seconds
         while True:
             await asyncio.sleep(pause)
             began = time.monotonic()
-            found = await asyncio.to_thread(_look_at_all, {child: look for child, (look, _) in self._watched.items()})
+            found = await asyncio.to_thread(_run_checks, {child: check for child, (check, _) in self._watched.items()})
             pause = min(max(self._seconds, SHARE * (time.monotonic() - began)), LONGEST_PAUSE)
-            for child, wrong in found.items():
+            for child, problem in found.items():
                 if child in self._watched:
-                    self._watched.pop(child)[1](wrong)
+                    self._watched.pop(child)[1](problem)
 
 
-def _look_at_all(looks: dict[Child, Look]) -> dict[Child, str]:
-    found = {child: look() for child, look in looks.items()}
-    return {child: wrong for child, wrong in found.items() if wrong is not None}
+def _run_checks(checks: dict[Child, Check]) -> dict[Child, str]:
+    found = {child: check() for child, check in checks.items()}
+    return {child: problem for child, problem in found.items() if problem is not None}
+
+
+STATE_SECONDS = 2.0
+"""Interval of the checks."""
+
+
+class StateWatch:
+    """Checks the size of the state folders of one host's plugins."""
+
+    __slots__ = ("_watch",)
+
+    def __init__(self) -> None:
+        self._watch = Watch(STATE_SECONDS)
+
+    def begin(self, child: Child, folder: Path, most: int, too_full: Callable[[str], None]) -> None:
+        """Check until the process ends that its folder has at most `most` bytes."""
+        self._watch.begin(child, partial(state_problem, child.pid, folder, most), too_full)
+
+
+def state_problem(pid: int, folder: Path, most: int) -> str | None:
+    """Why a state folder is over its quota, deleted files that the process holds open included; or None. Blocks."""
+    return tree.quota_problem(folder, most, unlinked.held(pid, folder))
+
+
+MEMORY_SECONDS = 1.0
+"""Interval of the checks."""
+
+
+class MemoryWatch:
+    """Checks the memory of confined plugins that no control group limits.
+
+    Without control groups it checks all of their memory. With them it checks data in sockets: version 1 has a separate
+    limit for it, version 2 counts it as memory, and both miss connections that were not accepted yet.
+    """
+
+    __slots__ = ("_watch",)
+
+    def __init__(self) -> None:
+        self._watch = Watch(MEMORY_SECONDS)
+
+    def begin(self, child: Child, policy: Policy, too_much: Callable[[str], None]) -> None:
+        """Check until the process ends that it stays within its limits."""
+        # In the network namespace of the machine, the sockets of all other programs would count too.
+        inside = 0 if child.cell is None or policy.network.reach is Reach.HOST else child.cell.first
+        if child.limits_state == DEGRADED:
+            self._watch.begin(child, partial(memory_problem, child.pid, inside, policy.limits), too_much)
+        elif inside:
+            self._watch.begin(child, partial(socket_problem, inside, policy.limits), too_much)
+
+
+def memory_problem(pid: int, inside: int, limits: Limits) -> str | None:
+    """Why a process and its descendants use too much memory, or None. Blocks.
+
+    `inside` is a process in their network namespace, 0 if they share that with others.
+    """
+    used = memory_use.of_tree(pid) + (memory_use.of_sockets(inside) if inside else 0)
+    return f"it used {_mib(used)} of memory and may use {_mib(limits.memory)}" if used > limits.memory else None
+
+
+def socket_problem(inside: int, limits: Limits) -> str | None:
+    """Why the sockets of a network namespace hold too much data, or None. Blocks."""
+    used = memory_use.of_sockets(inside)
+    if used <= limits.sockets:
+        return None
+    return f"its sockets held {_mib(used)} and may hold {_mib(limits.sockets)}, a part of its {_mib(limits.memory)}"
+
+
+def _mib(number: int) -> str:
+    return f"{number / MIB:,.0f} MiB"

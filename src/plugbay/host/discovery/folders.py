@@ -1,47 +1,50 @@
-"""Finds plugins on disk: which folders are plugins, of which contract, and what is wrong with each.
+"""Finds plugins in folders: their contracts, specs and problems.
 
-One broken plugin never hides the others: its problems are reported beside their specs. Reads files, starts nothing.
+A broken plugin never hides the others; its problems are reported. Reads files and starts nothing.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import stat
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plugbay.contracts.mcp import manifest as mcp_manifest
 from plugbay.contracts.registry import CONTRACTS, Contract, contract_of
-from plugbay.host.config.references import with_secrets
-from plugbay.host.discovery.plugin_files import PluginFiles
+from plugbay.contracts.vai.platforms import Platform, named
+from plugbay.host.config.references import declare_secrets
+from plugbay.host.disk.open_beneath import open_beneath
 from plugbay.model.errors import Problem
 from plugbay.model.ids import full_name
 from plugbay.model.spec import PluginSpec
 from plugbay.process.command import LaunchFailed, host_search_path, resolve
 
 MAX_MANIFEST = 1 << 20
-"""Bytes; a larger manifest is refused before it is read."""
+"""Maximum bytes of a manifest; a larger one is not read."""
 
-SEVERAL = {mcp_manifest.FILE_NAME: mcp_manifest.parse_servers}
-"""Manifests that may name several plugins, and who reads them."""
+MULTI_PLUGIN_MANIFESTS = {mcp_manifest.FILE_NAME: mcp_manifest.parse_servers}
+"""Manifests that may declare several plugins, and their parsers."""
 
 MAX_FOLDERS = 10_000
-"""Entries looked at in one folder of plugins."""
+"""Maximum entries that are inspected in one folder of plugins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One folder that holds, or should hold, a plugin."""
+    """A plugin that was found, or a path without a usable one."""
 
     root: Path
     contract: str
     spec: PluginSpec | None
     problems: tuple[Problem, ...] = ()
     entry: str = ""
-    """Which of the plugins of its manifest, where a manifest may name several."""
-    shelf: Path | None = None
-    """The folder of plugins in which it was found; None: it was named itself."""
+    """Its name in the manifest, if a manifest declares several plugins."""
+    plugins_folder: Path | None = None
+    """The folder of plugins that contains it; None if the plugin itself was named."""
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -51,21 +54,20 @@ class Found:
 def discover(paths: Iterable[Path], prefer: str = "") -> list[Found]:
     """Every plugin in `paths`; each path is a plugin folder, a manifest in one, or a folder of plugin folders.
 
-    A folder of plugins may hold a manifest that names several plugins, beside the folders of others. A source that
-    serves several contracts has a manifest of each beside it: it is hosted under the one that is preferred, else under
-    the first that we know.
+    A folder of plugins may also contain a manifest that declares several plugins. A plugin with manifests of several
+    contracts is hosted under the preferred one, else under the first in the registry.
     """
     found: list[Found] = []
     for path in paths:
         found += _discover_one(path, prefer)
     once = {(os.path.realpath(item.root), item.contract, item.entry): item for item in found}
-    return without_twins(list(once.values()))
+    return reject_duplicates(list(once.values()))
 
 
 def inspect(path: Path, contract: str | None = None) -> Found:
-    """The plugin in exactly this folder, or of exactly this manifest; that there is none is a problem here.
+    """The plugin in exactly this folder, or of exactly this manifest; it is a problem if there is none.
 
-    `contract` says which of several manifests is meant.
+    `contract` selects one of several manifests.
     """
     found = inspect_all(path, contract)
     if len(found) == 1:
@@ -76,7 +78,7 @@ def inspect(path: Path, contract: str | None = None) -> Found:
 
 
 def inspect_all(path: Path, contract: str | None = None) -> list[Found]:
-    """The plugins of exactly this folder, or of exactly this manifest: several where the manifest names several."""
+    """The plugins in exactly this folder, or of exactly this manifest, which may declare several."""
     try:
         return _plugins_in(path, contract) or [_nothing(path, _no_manifest(path))]
     except OSError as error:
@@ -84,15 +86,15 @@ def inspect_all(path: Path, contract: str | None = None) -> list[Found]:
 
 
 def contracts_in(path: Path) -> list[str]:
-    """The contracts of which there is a manifest in this folder."""
+    """The contracts with a manifest in this folder."""
     try:
-        return [contract.name for contract, _ in _meant(path, _manifests_in(path))]
+        return [contract.name for contract, _ in _actual_manifests(path, _manifests_in(path))]
     except OSError:
         return []
 
 
-def beside(root: Path) -> list[Path]:
-    """The folders beside a plugin's that hold a plugin too. Reads no more of them than it takes to tell."""
+def sibling_plugins(root: Path) -> list[Path]:
+    """The other plugin folders in the parent folder. Reads only as much as is needed to recognize them."""
     try:
         names = sorted(os.listdir(root.parent))[:MAX_FOLDERS]
     except OSError:
@@ -103,9 +105,11 @@ def beside(root: Path) -> list[Path]:
 
 def _is_plugin(folder: Path) -> bool:
     named = [(contract, name) for contract in CONTRACTS.values() for name in contract.manifest_files]
-    # A file that names several plugins is a project's; the folder around it is nobody's program.
-    there = [(contract, name) for contract, name in named if name not in SEVERAL and (folder / name).is_file()]
-    return any(_is_ours(folder / name, contract) for contract, name in there)
+    # A manifest that declares several plugins belongs to a project; its folder is no plugin.
+    there = [
+        (contract, name) for contract, name in named if name not in MULTI_PLUGIN_MANIFESTS and (folder / name).is_file()
+    ]
+    return any(_is_manifest(folder / name, contract) for contract, name in there)
 
 
 def _discover_one(path: Path, prefer: str) -> list[Found]:
@@ -117,11 +121,11 @@ def _discover_one(path: Path, prefer: str) -> list[Found]:
     except OSError as error:
         return [_nothing(path, _unreadable(path, error))]
     for name in names[:MAX_FOLDERS]:
-        plugins += [] if name.startswith(".") else _child(path / name, prefer)
-    return [replace(item, shelf=path) for item in plugins]
+        plugins += [] if name.startswith(".") else _discover_in(path / name, prefer)
+    return [replace(item, plugins_folder=path) for item in plugins]
 
 
-def _child(path: Path, prefer: str) -> list[Found]:
+def _discover_in(path: Path, prefer: str) -> list[Found]:
     try:
         return _plugins_in(path, prefer=prefer) if path.is_dir() or path.is_symlink() else []
     except OSError as error:
@@ -129,11 +133,11 @@ def _child(path: Path, prefer: str) -> list[Found]:
 
 
 def _plugins_in(path: Path, wanted: str | None = None, prefer: str = "") -> list[Found]:
-    """The plugins whose manifest is directly in `path`, or is `path`; none where there is none. Raises OSError."""
+    """The plugins whose manifest is in `path`, or is `path`; may be empty. Raises OSError."""
     if path.is_file():
         named = contract_of(path.name)
         return _read(path.parent, named, path.name) if named else []
-    meant = _meant(path, _manifests_in(path))
+    meant = _actual_manifests(path, _manifests_in(path))
     chosen = [(contract, name) for contract, name in meant if wanted in (None, contract.name)]
     chosen.sort(key=lambda pair: pair[0].name != prefer)
     found = next(filter(None, (_read(path, contract, name) for contract, name in chosen)), [])
@@ -145,13 +149,13 @@ def _plugins_in(path: Path, wanted: str | None = None, prefer: str = "") -> list
     return [replace(item, problems=(*item.problems, warning)) for item in found]
 
 
-def _meant(path: Path, present: list[tuple[Contract, str]]) -> list[tuple[Contract, str]]:
-    """Of the files called like manifests, those that are: some names are other programs' too. One of each contract."""
+def _actual_manifests(path: Path, present: list[tuple[Contract, str]]) -> list[tuple[Contract, str]]:
+    """The files that are manifests, one per contract: other programs use some of the file names too."""
     one = list({contract.name: (contract, name) for contract, name in reversed(present)}.values())[::-1]
-    return [(contract, name) for contract, name in one if len(one) == 1 or _is_ours(path / name, contract)]
+    return [(contract, name) for contract, name in one if len(one) == 1 or _is_manifest(path / name, contract)]
 
 
-def _is_ours(path: Path, contract: Contract) -> bool:
+def _is_manifest(path: Path, contract: Contract) -> bool:
     if contract.not_ours is None:
         return True
     text = _manifest_text(path)
@@ -159,28 +163,35 @@ def _is_ours(path: Path, contract: Contract) -> bool:
 
 
 def _manifests_in(path: Path) -> list[tuple[Contract, str]]:
-    """Every file in `path` that is called like a manifest. Raises OSError."""
+    """Every file in `path` with the name of a manifest. Raises OSError."""
     names = set(os.listdir(path)) if stat.S_ISDIR(path.stat().st_mode) else set()
     return [(contract, name) for contract in CONTRACTS.values() for name in contract.manifest_files if name in names]
 
 
 def _read(root: Path, contract: Contract, name: str) -> list[Found]:
-    """The plugins of this manifest; none when the file is no manifest, but some other program's."""
+    """The plugins of this manifest; empty if the file belongs to another program."""
     text = _manifest_text(root / name)
     if isinstance(text, Problem):
         return [Found(root, contract.name, None, (text,))]
     if contract.not_ours is not None and contract.not_ours(text) is not None:
         return []
-    if name in SEVERAL:
-        return [judged(root, contract, *each) for each in SEVERAL[name](text, root.resolve(), os.environ)]
-    return [judged(root, contract, "", *contract.parse_manifest(text, root.resolve(), os.environ, PluginFiles(root)))]
+    if name in MULTI_PLUGIN_MANIFESTS:
+        return [
+            check_found(root, contract, *each)
+            for each in MULTI_PLUGIN_MANIFESTS[name](text, root.resolve(), os.environ)
+        ]
+    return [
+        check_found(root, contract, "", *contract.parse_manifest(text, root.resolve(), os.environ, PluginFiles(root)))
+    ]
 
 
-def judged(root: Path, contract: Contract, entry: str, spec: PluginSpec | None, problems: Iterable[Problem]) -> Found:
-    """A plugin as its manifest describes it, with what is wrong about its program on this machine."""
+def check_found(
+    root: Path, contract: Contract, entry: str, spec: PluginSpec | None, problems: Iterable[Problem]
+) -> Found:
+    """A plugin from its manifest, with the problems of its program on this machine."""
     every = list(problems)
     if spec is not None:
-        spec, more = with_secrets(spec)
+        spec, more = declare_secrets(spec)
         every += more
         every += _program_problems(spec) if contract.program_inside else _command_problems(spec)
     if any(problem.severity == "error" for problem in every):
@@ -203,7 +214,7 @@ def _manifest_text(path: Path) -> str | Problem:
 
 
 def _program_problems(spec: PluginSpec) -> list[Problem]:
-    """Whether the program that belongs to the folder is there: nothing but the plugin itself can bring it."""
+    """Errors if the program is missing in the plugin's folder, which must contain it."""
     try:
         resolve(spec.command, spec.root, "")
     except LaunchFailed as error:
@@ -213,7 +224,7 @@ def _program_problems(spec: PluginSpec) -> list[Problem]:
 
 
 def _command_problems(spec: PluginSpec) -> list[Problem]:
-    """A command that could never start is better found now than at the first call."""
+    """Warnings for a command that cannot start, so that it is noticed before the first call."""
     cwd = spec.cwd or spec.root
     problems = []
     try:
@@ -227,10 +238,8 @@ def _command_problems(spec: PluginSpec) -> list[Problem]:
     return problems
 
 
-def without_twins(found: list[Found]) -> list[Found]:
-    """Two plugins with one id, or with one name for what they offer: neither is served, because a caller could not know
-    which one answers.
-    """
+def reject_duplicates(found: list[Found]) -> list[Found]:
+    """Refuse all plugins that share an id or the full name of an export: a call would be ambiguous."""
     claimed: dict[tuple[str, str], list[Found]] = {}
     for item in found:
         for claim in _claims(item.spec):
@@ -239,7 +248,7 @@ def without_twins(found: list[Found]) -> list[Found]:
 
 
 def _claims(spec: PluginSpec | None) -> dict[tuple[str, str], str]:
-    """What must be a plugin's alone, and the words for it. An id may have a slash: `a` offers `b/c`, and `a/b` `c`."""
+    """The names that must be unique, with words for messages. Ids may have slashes: `a` + `b/c` is `a/b` + `c`."""
     if spec is None:
         return {}
     exports = {("duplicate_export", full_name(spec.id, export.name)): "offered by" for export in spec.exports}
@@ -260,7 +269,7 @@ def _nothing(path: Path, problem: Problem) -> Found:
 
 
 def _no_manifest(path: Path) -> Problem:
-    """There is none at all, or a file that is only called like one. Raises OSError."""
+    """Why there is no manifest; names a file that only looks like one. Raises OSError."""
     for contract, name in _manifests_in(path):
         text = _manifest_text(path / name)
         why = contract.not_ours(text) if contract.not_ours and isinstance(text, str) else None
@@ -273,3 +282,65 @@ def _no_manifest(path: Path) -> Problem:
 def _unreadable(path: Path, error: OSError) -> Problem:
     code = "not_found" if isinstance(error, FileNotFoundError) else "unreadable"
     return Problem(code, "", f"{path}: {error.strerror or error}")
+
+
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+"""A pipe or a terminal in place of a file must not block the host."""
+
+
+class PluginFiles:
+    """Read access to the folder of one plugin, for manifest parsers. Follows links that stay inside. Never raises."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.path.realpath(root)
+
+    @property
+    def platform(self) -> Platform:
+        """The platform of this machine."""
+        return named(sys.platform, platform.machine())
+
+    def read(self, path: str, limit: int) -> bytes | Problem:
+        """The content of a file, if it has at most `limit` bytes."""
+        below = self._below(path)
+        if below is None:
+            return Problem("path_escape", "", "leads out of the plugin's folder through a link")
+        try:
+            at = open_beneath(self._root, below, _FLAGS)
+        except OSError as error:
+            return _missing(error.strerror or str(error))
+        try:
+            return _content(at, limit)
+        finally:
+            os.close(at)
+
+    def program_problem(self, path: str) -> str | None:
+        """Why a file of the folder cannot be executed, or None."""
+        if self._below(path) is None:
+            return "leads out of the plugin's folder through a link"
+        try:
+            resolve((path,), Path(self._root), "")
+        except LaunchFailed as error:
+            return f"cannot be started: {error.message}"
+        return None
+
+    def _below(self, path: str) -> str | None:
+        """The path with links resolved, relative to the folder; None if it leads out."""
+        real = os.path.realpath(os.path.join(self._root, path))
+        inside = os.path.commonpath((self._root, real)) == self._root
+        return os.path.relpath(real, self._root) if inside else None
+
+
+def _content(file: int, limit: int) -> bytes | Problem:
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return _missing("it is no regular file")
+        data = b""
+        while len(data) <= limit and (more := os.read(file, limit + 1 - len(data))):
+            data += more
+    except OSError as error:
+        return _missing(error.strerror or str(error))
+    return data if len(data) <= limit else Problem("too_large", "", f"has more than {limit:,} bytes")
+
+
+def _missing(why: str) -> Problem:
+    return Problem("file_missing", "", f"cannot be read: {why}")

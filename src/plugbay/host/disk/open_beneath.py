@@ -1,6 +1,6 @@
-"""Opens a path below a folder without following a single link, in one system call where the kernel has one.
+"""Opens a path below a folder without following links: by `openat2` where the kernel has it, else folder by folder.
 
-Owns the call, and the walk that replaces it elsewhere. Judges no path: who calls has done that.
+Does not check access: callers have done that.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import os
 import sys
 
 _SYS_OPENAT2 = 437
-"""The same number on every architecture that has the call."""
+"""The same number on every architecture."""
 
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
 
 _MISSING = frozenset({errno.ENOSYS, errno.EPERM})
-"""What an old kernel or a container's system call filter answers."""
+"""Errors of an old kernel or of a container's system call filter."""
 
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -32,7 +32,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_beneath(folder: str, path: str, flags: int) -> int:
-    """A descriptor of `path`, relative to `folder`; raises `OSError`, ELOOP or ENOTDIR when there is a link in it."""
+    """A descriptor of `path`, relative to `folder`; raises `OSError`, with ELOOP or ENOTDIR if it contains a link."""
     parent = os.open(folder, _FOLDER)
     try:
         return by_openat2(parent, path, flags)
@@ -45,7 +45,7 @@ def open_beneath(folder: str, path: str, flags: int) -> int:
 
 
 def by_openat2(parent: int, path: str, flags: int) -> int:
-    """The kernel resolves the whole path at once. ENOSYS where it cannot."""
+    """Let the kernel resolve the whole path; ENOSYS if it cannot."""
     if sys.platform != "linux":
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), path)
     how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS)
@@ -58,7 +58,7 @@ def by_openat2(parent: int, path: str, flags: int) -> int:
 
 
 def by_walking(parent: int, path: str, flags: int) -> int:
-    """Folder by folder, each opened below the one before it."""
+    """Open folder by folder, each relative to the one before."""
     *folders, last = path.split("/")
     if ".." in path.split("/"):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)

@@ -1,7 +1,7 @@
-"""One SQLite file and the one thread that touches it, so that the loop never waits for a disk.
+"""`Database`: one SQLite file with a thread of its own, so that the loop never waits for the disk.
 
-Owns opening, checking, migrating and closing a file, transactions, and what a database error is called. Knows no table:
-its owner brings a `Schema` and functions of a connection.
+Opens, checks, migrates and closes the file, and maps errors to failures. Its user brings a `Schema` and functions that
+take a connection.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from plugbay.model.errors import CallFailed, Code, Failure, Origin, PlugbayError
 IN_MEMORY = ":memory:"
 
 JOURNALS = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database."""
+"""Suffixes of the files that SQLite keeps beside a database."""
 
 PRIVATE = 0o600
 
 BUSY_SECONDS = 5.0
-"""How long another process may hold the file's lock before a write gives up."""
+"""How long a write waits for the lock of another process."""
 
 _BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
@@ -36,12 +36,12 @@ Work = Callable[[sqlite3.Connection], T]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a file of one kind holds. Migration n takes a file from version n to n + 1; a released one never changes."""
+    """The schema of one kind of file. Migration n leads from version n to n + 1; a released migration never changes."""
 
     kind: str
-    """What people call it, for messages."""
+    """Its name in messages."""
     application_id: int
-    """Written into the file's header, so that a file of another kind is refused instead of used."""
+    """Stored in the file's header, so that a file of another kind is refused."""
     migrations: tuple[tuple[str, ...], ...]
 
 
@@ -55,7 +55,7 @@ class Database:
         self._connection: sqlite3.Connection | None = None
 
     async def open(self) -> None:
-        """Open the file, making or migrating it; a `PlugbayError` says why it cannot be used."""
+        """Open, create or migrate the file; raises `PlugbayError` if it cannot be used."""
         if self._thread is not None:
             raise PlugbayError(f"{self._name()} is open already")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"plugbay-{self._schema.kind}")
@@ -69,7 +69,7 @@ class Database:
             raise
 
     async def close(self) -> None:
-        """Finish what was asked, then let go of the file. May be called twice."""
+        """Finish pending work, then close the file. May be called twice."""
         thread, self._thread = self._thread, None
         if thread is not None:
             closed = asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
@@ -77,13 +77,13 @@ class Database:
             await asyncio.shield(closed)
 
     async def run(self, work: Work[T]) -> T:
-        """What `work` returns for the connection; raises `CallFailed`."""
+        """Run `work` with the connection on the thread; raises `CallFailed`."""
         if self._thread is None:
             raise CallFailed(Failure(Code.UNAVAILABLE, f"{self._name()} is not open"))
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._perform, work)
 
     async def write(self, work: Work[T]) -> T:
-        """As `run`, in a transaction: all of it happens, or nothing."""
+        """As `run`, in a transaction."""
 
         def together(connection: sqlite3.Connection) -> T:
             with _transaction(connection):
@@ -91,7 +91,7 @@ class Database:
 
         return await self.run(together)
 
-    # Everything below runs on the thread.
+    # The rest runs on the thread.
 
     def _perform(self, work: Work[T]) -> T:
         if self._connection is None:
@@ -104,7 +104,7 @@ class Database:
             raise CallFailed(Failure(Code.INVALID_INPUT, f"no Unicode text: {error.reason}")) from None
 
     def _failure(self, error: sqlite3.Error) -> Failure:
-        # The low byte is the primary code; the rest says more about it.
+        # The low byte is the primary error code.
         busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY_CODES
         code = Code.UNAVAILABLE if busy else Code.INTERNAL
         return Failure(code, f"{self._name()}: {error}", origin=Origin.SYSTEM, retryable=busy)
@@ -112,7 +112,7 @@ class Database:
     def _connect(self) -> None:
         if self.path != IN_MEMORY:
             make_private(Path(self.path))
-        # Autocommit: transactions begin where `_transaction` says so.
+        # Autocommit: only `_transaction` begins transactions.
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             self._prepare(connection)
@@ -132,7 +132,7 @@ class Database:
         self._migrate(connection)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring the file to the newest version; the lock makes two hosts that open it at once take turns."""
+        """Migrate the file to the newest version; the lock serializes hosts that open it at once."""
         with _transaction(connection):
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             self._refuse_foreign(connection, version)
@@ -161,23 +161,23 @@ class Database:
 
 @contextlib.contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what happens inside, or undo all of it. Takes the write lock at once, so nothing fails half-way for it."""
+    """Commit on success, else roll back. Takes the write lock at once, so that no statement fails on it half-way."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # a full disk has rolled back already
+        if connection.in_transaction:  # on a full disk SQLite has rolled back already
             connection.execute("ROLLBACK")
         raise
 
 
 def make_private(path: Path) -> None:
-    """The file, for its owner's eyes only; SQLite gives those that it makes beside it the same mode. Raises OSError."""
+    """Create the file, or close it to other users; SQLite gives its journal files the same mode. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE))
     for suffix in ("", *JOURNALS):
         beside = path.with_name(path.name + suffix)
-        with contextlib.suppress(FileNotFoundError, PermissionError):  # gone meanwhile, or another user's to close
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # removed meanwhile, or owned by another user
             if beside.stat().st_mode & 0o077:
                 beside.chmod(PRIVATE)

@@ -1,8 +1,8 @@
-"""Folders that somebody else filled: measured and removed without following a link, however they were left.
+"""Measures and removes folders with untrusted content, without following links.
 
-Everything is done relative to open descriptors, so nothing outside can be reached by swapping a name for a link while
-we work. A tree may be deeper than a path can be long and closed to its own owner; neither its depth nor its size costs
-more than a few descriptors. Blocks: for a thread of its own.
+Works relative to open descriptors, so that swapping a name for a link meanwhile reaches nothing outside. A tree may be
+deeper than the maximum path length and closed to its own owner; any depth and size need only a few descriptors. Blocks:
+run it on a thread.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from pathlib import Path
 from plugbay.process.unlinked import BLOCK
 
 MAX_DEPTH = 64
-"""Levels of a folder that is still measured."""
+"""Maximum depth of a measured folder."""
 
 MAX_ENTRIES = 100_000
-"""Files and folders in it: each costs the disk something, also when it is empty."""
+"""Maximum number of files and folders: even an empty one takes disk space."""
 
 ROUNDS = 8
-"""Times an emptied folder is looked at again, for somebody may still be writing into it."""
+"""Attempts to empty a folder, because a process may still write into it."""
 
 LEVELS = 32
-"""Folders open at the same time while a tree is removed; what is deeper is first moved up."""
+"""Folders open at a time during removal; deeper ones are moved up first."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HOLD = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Needs no right to read, where the system has such a thing."""
+"""Needs no read permission, on systems with `O_PATH`."""
 
 
-def overfull(folder: Path, quota: int, beside: int = 0) -> str | None:
-    """Why the folder holds more than it may; None when it does not. A folder that is not there holds nothing.
+def quota_problem(folder: Path, quota: int, beside: int = 0) -> str | None:
+    """Why the folder is over its quota; None if it is not. A missing folder is empty.
 
-    `beside`: bytes that count as well and are in no entry of it.
+    `beside`: bytes that count too, but belong to no entry.
     """
     try:
         at = os.open(folder, _FOLDER)
@@ -52,7 +52,7 @@ def overfull(folder: Path, quota: int, beside: int = 0) -> str | None:
 
 
 class _Measure:
-    """The sum of one walk, which ends as soon as it is too much."""
+    """The sum of one walk, which stops as soon as a limit is exceeded."""
 
     __slots__ = ("_bytes", "_entries", "_quota")
 
@@ -92,7 +92,7 @@ class _Measure:
 
 
 def _facts(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """None for what was removed while we looked."""
+    """None for an entry that was removed meanwhile."""
     try:
         return entry.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -100,7 +100,7 @@ def _facts(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def remove(folder: Path) -> bool:
-    """Remove a folder with all that is in it; False when something of it is left. Never raises."""
+    """Remove a folder and its content; False if something is left. Never raises."""
     try:
         with _opened(folder.parent) as parent:
             _remove(parent, folder.name)
@@ -112,7 +112,7 @@ def remove(folder: Path) -> bool:
 
 
 def _remove(parent: int, name: str) -> None:
-    if _unlinked(parent, name):
+    if _try_unlink(parent, name):
         return
     with _opened(name, parent) as top:
         for _ in range(ROUNDS):
@@ -125,39 +125,39 @@ def _remove(parent: int, name: str) -> None:
 
 
 def _empty(at: int, top: int, levels: int) -> list[str]:
-    """Remove all that is in a folder; what is too deep becomes an entry of `top`, and is returned."""
+    """Remove the content of a folder; folders that are too deep are moved to `top` and returned."""
     deep: list[str] = []
     for name in os.listdir(at):
-        if _unlinked(at, name):
+        if _try_unlink(at, name):
             continue
-        deep += _empty_inner(at, name, top, levels - 1) if levels else [_moved_up(at, name, top)]
+        deep += _empty_inner(at, name, top, levels - 1) if levels else [_move_up(at, name, top)]
     return deep
 
 
 def _empty_inner(at: int, name: str, top: int, levels: int) -> list[str]:
-    with suppress(OSError), _opened(name, at) as inner:  # it is gone, or something else by now: the next round has it
+    with suppress(OSError), _opened(name, at) as inner:  # removed or replaced meanwhile: the next round handles it
         deep = _empty(inner, top, levels)
-        with suppress(OSError):  # somebody has put something there: the same
+        with suppress(OSError):  # a new entry appeared: the same
             os.rmdir(name, dir_fd=at)
         return deep
     return []
 
 
-def _moved_up(at: int, name: str, top: int) -> str:
-    """A folder can only be moved by who may write into it."""
+def _move_up(at: int, name: str, top: int) -> str:
+    """Move a folder to `top`. Moving a folder needs write permission on it."""
     new = f"~{os.urandom(8).hex()}"
     with suppress(OSError), _opened(name, at):
         os.rename(name, new, src_dir_fd=at, dst_dir_fd=top)
     return new
 
 
-def _unlinked(at: int, name: str) -> bool:
-    """Whether it was removed, because it is no folder, or an empty one."""
+def _try_unlink(at: int, name: str) -> bool:
+    """Remove an entry; False for a folder that is not empty."""
     try:
         os.unlink(name, dir_fd=at)
     except FileNotFoundError:
         return True
-    except (IsADirectoryError, PermissionError):  # the second is what other systems say of a folder
+    except (IsADirectoryError, PermissionError):  # other systems report PermissionError for a folder
         try:
             os.rmdir(name, dir_fd=at)
         except OSError:
@@ -167,7 +167,7 @@ def _unlinked(at: int, name: str) -> bool:
 
 @contextmanager
 def _opened(name: str | Path, parent: int | None = None) -> Iterator[int]:
-    """A folder, opened, with every right for its owner. A link is refused, also one that was a folder before."""
+    """Open a folder, with all permissions for its owner. Refuses links, also one that just replaced a folder."""
     held = os.open(name, _HOLD, dir_fd=parent)
     try:
         if parent is not None and os.fstat(held).st_mode & 0o700 != 0o700:

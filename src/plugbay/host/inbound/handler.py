@@ -1,8 +1,7 @@
-"""`Reception`: everything one plugin may ask or tell the host, and what the host tells it unasked.
+"""`InboundHandler`: handles the requests and notifications of one instance, and delivers events to it.
 
-Owns who gets which answer: a service is there only when it is configured and granted, a topic only when the manifest's
-allow-list has it. The one switch for all operations; what is behind it, a service or a desk, does one thing each. Knows
-operations, never a contract's method names.
+The one place where requests of plugins are authorized: a service answers only if it is configured and granted, a topic
+is open only if the manifest lists it. Works with operations, never with a contract's method names.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from plugbay.host.authorization import gates, policy
+import msgspec
+
+from plugbay.host.authorization import policy
 from plugbay.host.events.bus import Bus, BusEvent, Subscription
-from plugbay.host.events.snapshots import Snapshots
+from plugbay.host.events.snapshots import UI_STATE, Snapshot, Snapshots, SnapshotSubscription, topic_problem
 from plugbay.host.events.subjects import matches, subject_problem
-from plugbay.host.inbound.log_lines import LogDesk
-from plugbay.host.inbound.questions import Question, Questions, answer
-from plugbay.host.inbound.snapshots import SnapshotDesk
-from plugbay.host.journal import Journal
-from plugbay.host.rate import Bucket
-from plugbay.host.recording.redaction import Discretion
+from plugbay.host.inbound.questions import Question, Questions, ask_user
+from plugbay.host.journal import LEVELS, OWN_LINE, Journal
+from plugbay.host.rate import TokenBucket
+from plugbay.host.recording.redaction import Redactor
 from plugbay.host.services.actions import Actions
 from plugbay.host.services.agent_memory import AgentMemory
 from plugbay.host.services.files import Files, Outside
@@ -58,40 +57,43 @@ from plugbay.model.operations import (
     WriteLog,
 )
 from plugbay.model.protected import Protected
-from plugbay.model.spec import PluginSpec
+from plugbay.model.spec import Access, PluginSpec
+from plugbay.model.topics import HOST_ONLY
+from plugbay.wire.fast_json import MsgspecCodec
+from plugbay.wire.strict_json import Unencodable
 
 if TYPE_CHECKING:
     from plugbay.model.operations import Operation
 
 MAX_EVENT = 1_040_000
-"""Bytes of one event as JSON: with the message around it, the most a plugin's SDK accepts in one line (1 MiB)."""
+"""Bytes of one event as JSON: with its envelope, the most that a plugin's SDK accepts in one line (1 MiB)."""
 
 LARGE_AT_ONCE = 4
-"""Files read at the same time for one plugin, and pages fetched: each answer may have 16 MiB."""
+"""Concurrent file reads of one instance, and concurrent fetches: each answer may have 16 MiB."""
 
 SNAPSHOTS_PER_SECOND = 500.0
 SNAPSHOT_BURST = 1000.0
-"""Publishes of one process; a data set of 2 GB in chunks goes through at once, a loop without end does not."""
+"""Snapshot publishes of one instance: enough for 2 GB in chunks at once, too little for an endless loop."""
 
 
 CHANGES_PER_SECOND = 50.0
 CHANGE_BURST = 200.0
-"""Of what one process keeps, told without being asked; what is written all the time is looked at later."""
+"""Resource change notifications of one instance; excess ones are dropped."""
 
 OFFERS_PER_SECOND = 0.5
 OFFER_BURST = 5.0
-"""Of one process: the largest offer, of 10,000 tools, takes a second to be judged, and no other plugin waits for it."""
+"""Changes of exports of one instance: the largest list, of 10,000 tools, takes a second to check, and blocks others."""
 
 LEVEL_WORDS = {"notice": "info", "warning": "warn", **dict.fromkeys(("critical", "alert", "emergency"), "error")}
-"""Syslog's words, which some contracts use, for our levels."""
+"""Syslog levels, which some contracts use, and ours."""
 
 RESOURCE_CHANGED = "plugin.resource.changed"
-"""The topic of the event that what a plugin keeps under an address is not what it was."""
+"""Topic of the event that a resource of a plugin has changed."""
 
 
 @dataclass(slots=True)
 class Services:
-    """What the plugins of one host share."""
+    """The services that the plugins of one host share."""
 
     llm: LlmRegistry = field(default_factory=LlmRegistry)
     memory: AgentMemory | None = None
@@ -101,11 +103,11 @@ class Services:
     network: Fetcher = field(default_factory=Fetcher)
     actions: Actions = field(default_factory=Actions)
     delivered: Callable[[str], object] | None = None
-    """Told the id of each plugin that a snapshot is sent to."""
+    """Called with the id of each plugin that a snapshot is sent to."""
     questions: Questions | None = None
-    """Puts what plugins ask to a person; None: there is none."""
+    """Asks the user on behalf of plugins; None: questions are declined."""
     offered: Callable[[str, Any], object] | None = None
-    """Told the id of each plugin that offers something else from now on, and all that it offers."""
+    """Called with the id of a plugin whose exports have changed, and its new exports."""
     bus: Bus = field(init=False)
     snapshots: Snapshots = field(init=False)
 
@@ -116,76 +118,76 @@ class Services:
     def _listener_failed(self, error: Exception) -> None:
         self.journal.note("host", "listener_failed", repr(error))
 
-    def tell(self, topic: str, source: str, payload: dict[str, Any]) -> None:
-        """Put an event of the host's own on the bus."""
+    def publish_event(self, topic: str, source: str, payload: dict[str, Any]) -> None:
+        """Publish an event of the host itself on the bus."""
         event = BusEvent(id=new_uuid(), timestamp=utc_now(), topic=topic, source=source, payload=payload)
         self.bus.publish(event)
 
 
-class Reception:
-    """The host as one plugin sees it."""
+class InboundHandler:
+    """The host's side of one instance: its requests, notifications, events and log."""
 
     def __init__(
         self,
         spec: PluginSpec,
         granted: tuple[str, ...],
         services: Services,
-        discretion: Discretion | None = None,
+        redactor: Redactor | None = None,
         log_level: str = "info",
         roots: Sequence[Mapping[str, str]] = (),
         protected: Protected | None = None,
     ) -> None:
-        """`roots`: the folders that the work is about, as `ListRoots` is answered where that is granted."""
+        """`roots`: the project folders, the answer to `ListRoots` if that is granted."""
         self._protected = protected or Protected()
         self._roots = roots
         self._spec = spec
         self._granted = granted
         self._services = services
-        self._discretion = discretion or Discretion(None)
+        self._redactor = redactor or Redactor(None)
         self._access = policy.access(spec, granted)
-        self._bucket = None if spec.publish_rate is None else Bucket(spec.publish_rate, spec.publish_rate)
+        self._bucket = None if spec.publish_rate is None else TokenBucket(spec.publish_rate, spec.publish_rate)
         self._link: Link | None = None
         self._subscription: Subscription | None = None
-        self._snapshots = SnapshotDesk(spec, self._access, services.snapshots)
-        self._snapshot_bucket = Bucket(SNAPSHOTS_PER_SECOND, SNAPSHOT_BURST)
-        self._change_bucket = Bucket(CHANGES_PER_SECOND, CHANGE_BURST)
-        self._offer_bucket = Bucket(OFFERS_PER_SECOND, OFFER_BURST)
+        self._snapshots = SnapshotAccess(spec, self._access, services.snapshots)
+        self._snapshot_bucket = TokenBucket(SNAPSHOTS_PER_SECOND, SNAPSHOT_BURST)
+        self._change_bucket = TokenBucket(CHANGES_PER_SECOND, CHANGE_BURST)
+        self._offer_bucket = TokenBucket(OFFERS_PER_SECOND, OFFER_BURST)
         self._offer: Mapping[str, Any] | None = None
-        """What the plugin offers, as long as nobody has looked at it."""
-        self._next_look: asyncio.TimerHandle | None = None
-        self._log = LogDesk(log_level, self._note)
+        """The newest exports of the plugin that `Services.offered` has not got yet."""
+        self._offer_timer: asyncio.TimerHandle | None = None
+        self._log = LogWriter(log_level, self._note)
         self._reading = asyncio.Semaphore(LARGE_AT_ONCE)
         self._fetching = asyncio.Semaphore(LARGE_AT_ONCE)
 
     @property
     def keeps_alive(self) -> bool:
-        """Whether the plugin waits for something that may come at any time."""
+        """Whether the plugin waits for snapshots that may come at any time."""
         return self._snapshots.keeps_alive
 
-    # What the plugin asks and tells.
+    # Requests and notifications of the plugin.
 
-    async def answer(self, op: Operation, progress: Callable[[Any], None]) -> Any:
-        """The value for what was asked, or a `Failure`."""
+    async def handle_request(self, op: Operation, progress: Callable[[Any], None]) -> Any:
+        """The answer to a request, or a `Failure`."""
         try:
-            answer = await self._answer(op, progress)
+            answer = await self._dispatch(op, progress)
         except CallFailed as error:
             answer = error.failure
         if isinstance(answer, Failure):
             self._note("service_refused", f"{type(op).__name__}: {answer.message}")
         return answer
 
-    async def _answer(self, op: Operation, progress: Callable[[Any], None]) -> Any:
+    async def _dispatch(self, op: Operation, progress: Callable[[Any], None]) -> Any:
         match op:
             case Publish():
                 return self._publish(op)
             case RecallMemory() | CompleteChat() | AskUser() | ListRoots():
                 return await self._granted_service(op, progress)
             case WriteLog():
-                return self._logged(op)
+                return self._write_log(op)
             case GetStored() | SetStored() | DeleteStored() | ListStored():
-                return await self._stored(op)
+                return await self._handle_storage(op)
             case GetSnapshot() | SubscribeSnapshot():
-                return self._snapshot(op)
+                return self._read_snapshot(op)
             case InvokeAction():
                 return await self._invoke(op)
             case ReadFile() | ReadFolder():
@@ -198,18 +200,18 @@ class Reception:
     async def _granted_service(
         self, op: RecallMemory | CompleteChat | AskUser | ListRoots, progress: Callable[[Any], None]
     ) -> Any:
-        """What the contract lets any plugin ask for, if the operator has granted it to this one."""
+        """Services that need a grant of their own name."""
         match op:
             case RecallMemory():
-                return self._may("memory.recall") or await self._recall(op)
+                return self._refuse_ungranted("memory.recall") or await self._recall(op)
             case CompleteChat():
-                return self._may(self._chats) or await self._services.llm.complete(op, progress)
+                return self._refuse_ungranted(self._llm_capability) or await self._services.llm.complete(op, progress)
             case AskUser():
                 question = Question(self._spec.id, op.message, op.schema, op.url, op.during)
-                return self._may("elicitation") or await answer(self._services.questions, question)
-        return self._may("roots") or [dict(root) for root in self._roots]
+                return self._refuse_ungranted("elicitation") or await ask_user(self._services.questions, question)
+        return self._refuse_ungranted("roots") or [dict(root) for root in self._roots]
 
-    def notified(self, op: Operation) -> None:
+    def handle_notification(self, op: Operation) -> None:
         match op:
             case Publish() if self._bucket is not None and not self._bucket.take(time.monotonic()):
                 self._note("publish_dropped", f"more than {self._spec.publish_rate:g} a second")
@@ -220,28 +222,29 @@ class Reception:
             case PublishSnapshot():
                 self._publish_snapshot(op)
             case WriteLog():
-                self._logged(op)
+                self._write_log(op)
             case OfferExports() | ChangeResource():
-                self._changed(op)
+                self._handle_change(op)
 
-    def _logged(self, op: WriteLog) -> None:
+    def _write_log(self, op: WriteLog) -> None:
         self._log.write(WriteLog(LEVEL_WORDS.get(op.level, op.level), op.message, op.fields))
 
-    def _changed(self, op: OfferExports | ChangeResource) -> None:
-        """The plugin says that what it offers, or keeps, is not what it was."""
+    def _handle_change(self, op: OfferExports | ChangeResource) -> None:
+        """Handle a change of the exports or of a resource of the plugin."""
         if isinstance(op, OfferExports):
             self._offer = op.offer
-            if self._next_look is None:
-                self._look_at_offer()
+            if self._offer_timer is None:
+                self._forward_offer()
         elif not self._change_bucket.take(time.monotonic()):
             self._note("change_dropped", f"more than {CHANGES_PER_SECOND:g} changes a second")
         else:
             payload = {"plugin_id": self._spec.id, "uri": op.uri}
-            self._services.tell(RESOURCE_CHANGED, self._spec.id, payload)
+            self._services.publish_event(RESOURCE_CHANGED, self._spec.id, payload)
 
-    def _look_at_offer(self) -> None:
-        """The newest offer is never lost: who missed it would go on with what is no longer offered."""
-        self._next_look = None
+    def _forward_offer(self) -> None:
+        """Pass on the newest exports, within the rate limit. They are delayed but never dropped: otherwise the host
+        would go on with exports that are gone."""
+        self._offer_timer = None
         if self._offer is None or self._services.offered is None:
             return
         if self._offer_bucket.take(time.monotonic()):
@@ -249,16 +252,16 @@ class Reception:
             self._services.offered(self._spec.id, offer)
         else:
             self._note("change_delayed", "what it offers changes all the time")
-            # A little later than the next one is due: timers may be a millisecond early, and would have to wait again.
-            self._next_look = asyncio.get_running_loop().call_later(1 / OFFERS_PER_SECOND + 0.05, self._look_at_offer)
+            # Slightly later than the next token is due: a timer may fire a millisecond early and would have to wait.
+            self._offer_timer = asyncio.get_running_loop().call_later(1 / OFFERS_PER_SECOND + 0.05, self._forward_offer)
 
     @property
-    def _chats(self) -> str:
-        """The capability to ask language models, in the words of the plugin's contract."""
+    def _llm_capability(self) -> str:
+        """The capability for language models, as the plugin's contract calls it."""
         return "sampling" if "sampling" in self._spec.optional_capabilities else "llm.complete"
 
-    def noise(self, event: Noise) -> None:
-        excerpt = self._discretion.text(event.data.decode("utf-8", "backslashreplace"))[:200]
+    def handle_noise(self, event: Noise) -> None:
+        excerpt = self._redactor.redact_text(event.data.decode("utf-8", "backslashreplace"))[:200]
         self._note("noise", f"{event.why}: {excerpt}" if excerpt else event.why)
 
     def _publish(self, op: Publish) -> Failure | None:
@@ -287,42 +290,42 @@ class Reception:
         except CallFailed as error:
             self._note("publish_refused", error.failure.message)
 
-    def _snapshot(self, op: GetSnapshot | SubscribeSnapshot) -> Any:
+    def _read_snapshot(self, op: GetSnapshot | SubscribeSnapshot) -> Any:
         if isinstance(op, SubscribeSnapshot):
             return self._snapshots.subscribe(op.topic)
-        return self._unread() or self._snapshots.get(op.topic)
+        return self._backlog_refusal() or self._snapshots.get(op.topic)
 
     async def _invoke(self, op: InvokeAction) -> bytes:
-        actions, may_spawn = self._services.actions, gates.may_spawn(self._access)
+        actions, may_spawn = self._services.actions, policy.may_spawn(self._access)
         return await actions.invoke(self._spec.id, op.action, op.data, op.timeout_ms, may_spawn=may_spawn)
 
     async def _fetch(self, op: FetchUrl) -> Any:
         async with self._fetching:
-            return self._unread() or await self._services.network.fetch(op, self._access)
+            return self._backlog_refusal() or await self._services.network.fetch(op, self._access)
 
     async def _read(self, op: ReadFile | ReadFolder) -> Any:
         files = self._services.files
         look = files.read if isinstance(op, ReadFile) else files.entries
         try:
             async with self._reading:
-                return self._unread() or await look(op.path, gates.read_roots(self._access), self._protected)
+                return self._backlog_refusal() or await look(op.path, policy.read_roots(self._access), self._protected)
         except Outside as error:
-            return self._outside(op.path, error)
+            return self._path_refusal(op.path, error)
 
-    def _unread(self) -> Failure | None:
-        """Why nothing large is fetched for a plugin now: the host would have to keep it until the plugin reads."""
+    def _backlog_refusal(self) -> Failure | None:
+        """Why no large answer is made now: the plugin does not read, so the host would have to keep it in memory."""
         if self._link is None or self._link.has_room:
             return None
         return Failure(Code.OVERLOADED, "the plugin has not read the answers it was given yet", retryable=True)
 
-    def _outside(self, path: str, error: Outside) -> Failure:
-        missing = gates.closing(self._spec.access, path, os.path.expanduser("~"))
+    def _path_refusal(self, path: str, error: Outside) -> Failure:
+        missing = policy.capability_for_path(self._spec.access, path, os.path.expanduser("~"))
         if error.entry is not None:
             where = f"{path} is" if error.entry.path == path else f"{path} lies in"
-            return gates.refused(missing, f"{where} {error.entry.what}, which no grant opens")
-        return gates.refused(missing, f"{path} is outside of what is granted to {self._spec.id}")
+            return policy.refuse_capability(missing, f"{where} {error.entry.what}, which no grant opens")
+        return policy.refuse_capability(missing, f"{path} is outside of what is granted to {self._spec.id}")
 
-    async def _stored(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:
+    async def _handle_storage(self, op: GetStored | SetStored | DeleteStored | ListStored) -> Any:
         kind = "storage_write" if isinstance(op, SetStored | DeleteStored) else "storage_read"
         if not any(access.kind == kind for access in self._access):
             text = f"{kind.replace('_', ' ')} access was not requested and granted"
@@ -346,37 +349,37 @@ class Reception:
         entries = await self._services.memory.recall(op.agent_id, op.query, op.limit)
         return [entry.to_json() for entry in entries]
 
-    def _may(self, capability: str) -> Failure | None:
+    def _refuse_ungranted(self, capability: str) -> Failure | None:
         if capability in self._granted:
             return None
         hint = f"grant it with --grant {capability}, or with grants = [{capability!r}] in plugbay.toml"
         text = f"{capability} is not granted to {self._spec.id}; {hint}"
         return Failure(Code.CAPABILITY_NOT_ALLOWED, text, origin=Origin.POLICY)
 
-    # What the host tells the plugin.
+    # Events for the plugin.
 
-    def meet(self, link: Link) -> None:
-        """The process is there. It may ask to hear of snapshots before its greeting is over."""
+    def connect(self, link: Link) -> None:
+        """Connect to the link of the new process, which may subscribe to snapshots before its greeting is over."""
         self._link = link
         self._snapshots.open(lambda topic, data: self._deliver(link, DeliverSnapshot(topic, data)))
 
     def attach(self) -> None:
-        """From now on the plugin hears of the topics its manifest subscribes to."""
+        """Start delivery of the topics that the manifest subscribes to."""
         link = self._link
         if self._spec.subscribes and link is not None:
             self._subscription = self._services.bus.listen(
                 self._spec.subscribes, lambda event: link.notify(DeliverEvent(event.topic, event.raw()))
             )
-        for topic in self._snapshots.arm():
+        for topic in self._snapshots.subscribe_declared():
             self._note("subscription_refused", f"its manifest subscribes to {topic}; event_bus is not granted for that")
 
     def detach(self) -> None:
-        """The process goes, and hears of nothing more. May be called twice."""
+        """End delivery: the process is going away. May be called twice."""
         link, self._link = self._link, None
         self._offer = None
-        if self._next_look is not None:
-            self._next_look.cancel()
-            self._next_look = None
+        if self._offer_timer is not None:
+            self._offer_timer.cancel()
+            self._offer_timer = None
         if self._subscription is not None:
             self._subscription.cancel()
             self._subscription = None
@@ -392,4 +395,144 @@ class Reception:
             self._services.delivered(self._spec.id)
 
     def _note(self, kind: str, text: str, times: int = 1, *, level: str = "warn") -> None:
-        self._services.journal.note(self._spec.id, kind, self._discretion.text(text), times, level=level)
+        self._services.journal.note(self._spec.id, kind, self._redactor.redact_text(text), times, level=level)
+
+
+LINES_PER_SECOND = 200.0
+LINE_BURST = 1000.0
+"""Log lines of one instance; excess lines are counted and dropped."""
+
+_CODEC = MsgspecCodec()
+
+
+class Write(Protocol):
+    """Writes one line to the journal."""
+
+    def __call__(self, kind: str, text: str, *, level: str) -> object: ...
+
+
+class LogWriter:
+    """Writes the log lines of one instance to the journal, filtered by level and rate."""
+
+    def __init__(self, level: str, write: Write, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lowest = LEVELS.index(level)
+        self._write = write
+        self._clock = clock
+        self._bucket = TokenBucket(LINES_PER_SECOND, LINE_BURST)
+
+    def write(self, op: WriteLog) -> None:
+        """Write a line, unless its level is too low or the rate limit is reached. An unknown level counts as `info`."""
+        level = op.level if op.level in LEVELS else "info"
+        if LEVELS.index(level) < self._lowest:
+            return
+        if not self._bucket.take(self._clock()):
+            self._write("log_dropped", f"more than {LINES_PER_SECOND:g} lines a second", level="warn")
+            return
+        self._write(f"{OWN_LINE}{level}", op.message + _format_fields(op.fields), level=level)
+
+
+def _format_fields(fields: Any) -> str:
+    """The fields of a line as JSON; empty if there are none."""
+    if fields is None or fields == {} or fields == []:
+        return ""
+    try:
+        raw = fields if isinstance(fields, msgspec.Raw) else _CODEC.dump(fields)
+    except Unencodable:
+        return ""
+    return " " + bytes(raw).decode("utf-8", "backslashreplace")
+
+
+CAPABILITY = "event_bus"
+"""The capability for snapshots of any topic."""
+
+MAX_SUBSCRIPTIONS = 256
+"""Snapshot subscriptions of one instance."""
+
+Deliver = Callable[[str, bytes], object]
+"""Sends a topic and its data to the instance."""
+
+
+class SnapshotAccess:
+    """The snapshots that one instance may read and publish. Refusals are returned; only `publish` raises them."""
+
+    def __init__(self, spec: PluginSpec, access: tuple[Access, ...], snapshots: Snapshots) -> None:
+        self._spec = spec
+        self._access = access
+        self._snapshots = snapshots
+        self._own = f"{UI_STATE}/{spec.id}"
+        self._subscription: SnapshotSubscription | None = None
+
+    def open(self, deliver: Deliver) -> None:
+        """Allow subscriptions; the process may ask for them before its greeting is over."""
+
+        def forward(topic: str, snapshot: Snapshot) -> None:
+            deliver(topic, snapshot.data)
+
+        self._subscription = self._snapshots.listen((), forward, name=self._spec.id)
+
+    def subscribe_declared(self) -> list[str]:
+        """Subscribe to the topics of the manifest, after the greeting. Returns the topics that are not granted."""
+        ungranted = [topic for topic in self._spec.snapshots if not policy.covers_topic(self._access, topic)]
+        if self._subscription is not None:
+            for topic in set(self._spec.snapshots).difference(ungranted):
+                self._subscription.add(self._key(topic))
+        return ungranted
+
+    def close(self) -> None:
+        """Drop its subscriptions and its own UI state: the process is going away. May be called twice."""
+        if self._subscription is not None:
+            self._subscription.cancel()
+            self._subscription = None
+            self._snapshots.erase(self._own)
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether it waits for snapshots, so it is not idle even without calls."""
+        subscribed = set() if self._subscription is None else self._subscription.topics
+        return bool(subscribed - {self._key(topic) for topic in self._spec.latest_state})
+
+    def get(self, topic: str) -> dict[str, Any] | Failure:
+        """The current snapshot of the topic."""
+        refusal = self._topic_refusal(topic)
+        if refusal is not None:
+            return refusal
+        found = self._snapshots.get(self._key(topic))
+        return {"data": None, "version": 0} if found is None else {"data": found.data, "version": found.version}
+
+    def subscribe(self, topic: str) -> Failure | None:
+        """Subscribe to the topic, from the next publish on."""
+        problem = topic_problem(topic)
+        refusal = self._topic_refusal(topic) if problem is None else Failure(Code.INVALID_INPUT, problem)
+        if refusal is not None:
+            return refusal
+        if self._subscription is None:
+            return Failure(Code.CANCELLED, "the plugin is about to leave and hears of nothing more")
+        if len(self._subscription.topics | {topic}) > MAX_SUBSCRIPTIONS:
+            return Failure(Code.OVERLOADED, f"it hears of {MAX_SUBSCRIPTIONS} topics already")
+        self._subscription.add(self._key(topic))
+        return None
+
+    def publish(self, topic: str, data: bytes) -> None:
+        """Publish a snapshot; raises `CallFailed` if that is refused."""
+        refusal = self._topic_refusal(topic)
+        key = self._key(topic)
+        if refusal is None and topic.startswith(HOST_ONLY):
+            refusal = policy.refuse_capability(CAPABILITY, f"only the host publishes under {topic}")
+        if refusal is None and key.startswith(f"{UI_STATE}/") and (key != self._own or self._subscription is None):
+            refusal = policy.refuse_capability(
+                CAPABILITY, f"{topic} belongs to another plugin, or to a process that is gone"
+            )
+        if refusal is not None:
+            raise CallFailed(refusal)
+        self._snapshots.publish(key, data, publisher=self._spec.id)
+
+    def _key(self, topic: str) -> str:
+        """The key of a topic in the store: each plugin has its own for the state of its screens."""
+        return self._own if topic == UI_STATE else topic
+
+    def _topic_refusal(self, topic: str) -> Failure | None:
+        if policy.covers_topic(self._access, topic):
+            return None
+        return policy.refuse_capability(
+            CAPABILITY, f"{CAPABILITY} is not granted to {self._spec.id} for the topic {topic[:100]!r}"
+        )

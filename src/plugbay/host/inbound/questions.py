@@ -1,7 +1,7 @@
-"""`Questions`: the port through which a plugin's question reaches a person, and what counts as an answer.
+"""`Questions`: the port through which a plugin asks the user, and the validation of answers.
 
-Owns the shape of a question and of its answer. Who the person is and how they are asked is the application's business,
-which brings an async function: `Host(…, questions=ask)`. Without one, every question is declined.
+The application brings an async function that asks the user: `Host(…, questions=ask)`. Without one, every question is
+declined.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
     from plugbay.model.operations import Operation
 
 ACCEPT, DECLINE, CANCEL = ACTIONS = ("accept", "decline", "cancel")
-"""What a person makes of a question: answers it, says no, or goes away."""
+"""The user answers, refuses, or dismisses the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a plugin wants to know of a person."""
+    """A question of a plugin to the user."""
 
     plugin: str
     message: str
     schema: Any = None
-    """JSON Schema of the answer's content: a flat object; None where the person is only to go to `url`."""
+    """JSON Schema of the answer's content: a flat object; None if the user is only to open `url`."""
     url: str | None = None
     during: Operation | None = field(default=None, compare=False)
-    """The operation that the plugin works on when it asks, the very object; None where nobody knows."""
+    """The operation (the same object) during which the plugin asks; None if unknown."""
 
 
 Questions = Callable[[Question], Awaitable[Mapping[str, Any]]]
-"""Puts a question to a person: `{"action": "accept", "content": {…}}`, `{"action": "decline"}` or "cancel"."""
+"""Asks the user: `{"action": "accept", "content": {…}}`, `{"action": "decline"}` or "cancel"."""
 
 
-async def answer(questions: Questions | None, question: Question) -> dict[str, Any] | Failure:
-    """What the person said, if it is an answer to this question; a `Failure` says why it is none."""
+async def ask_user(questions: Questions | None, question: Question) -> dict[str, Any] | Failure:
+    """Ask the user and validate the answer; a `Failure` if it does not fit the question."""
     if questions is None:
         return {"action": DECLINE}
     try:
-        said: Any = await questions(question)
+        response: Any = await questions(question)
     except Exception as error:
-        return Failure(Code.INTERNAL, f"the question could not be put to anybody: {error!r}")
-    action = said.get("action") if isinstance(said, Mapping) else None
+        return Failure(Code.INTERNAL, f"the user could not be asked: {error!r}")
+    action = response.get("action") if isinstance(response, Mapping) else None
     if action not in ACTIONS:
         return Failure(Code.INTERNAL, f"{action!r} is no answer to a question; there are {', '.join(ACTIONS)}")
     if action != ACCEPT or question.url is not None:
         return {"action": action}
-    content = said.get("content")
+    content = response.get("content")
     content = {} if content is None else content
     problem = _problem(question.schema, content)
     if problem is not None:

@@ -136,7 +136,7 @@ class Invocation:
             finished = await self._judged(await self._attempt(supervisor))
         except Exception as error:
             failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
-            told = failure if self._lease is None else self._lease.seat.discretion.failure(failure)
+            told = failure if self._lease is None else self._lease.instance.redactor.redact_failure(failure)
             finished = CallFinished(0, None, told)
         except asyncio.CancelledError:
             self._reason = self._reason or SHUTDOWN
@@ -186,8 +186,8 @@ class Invocation:
         if isinstance(turns, Failure):
             return CallFinished(0, None, turns)
         try:
-            wanted = supervisor.serving(self.record.execution_class, self.record.org_id, self._work.entry.export)
-            lease = wanted.at_once() or await wanted.lease(self._deadline)
+            wanted = supervisor.for_export(self.record.execution_class, self.record.org_id, self._work.entry.export)
+            lease = wanted.try_lease() or await wanted.lease(self._deadline)
             if isinstance(lease, Failure):
                 return CallFinished(0, None, lease)
             return await self._put_question(lease)
@@ -206,9 +206,9 @@ class Invocation:
 
     async def _question(self, lease: Lease) -> Any:
         """What to ask this child, with its room and its token made; a `Failure` says why it is not asked at all."""
-        binding, seat = self._binding, lease.seat
-        if self.permissions.filesystem == "scratch" and seat.lodging is not None:
-            made = await self._means.scratch.open(seat.lodging, self.record.invocation_id)
+        binding, instance = self._binding, lease.instance
+        if self.permissions.filesystem == "scratch" and instance.scratch_folder is not None:
+            made = await self._means.scratch.open(instance.scratch_folder, self.record.invocation_id)
             if isinstance(made, Failure):
                 return made
             self._room = made
@@ -222,7 +222,7 @@ class Invocation:
         op = await self._work.operation(beside, self._room)
         if is_over(self._deadline):
             return Failure(Code.TIMEOUT, "its time was over before the plugin was asked")
-        seat.discretion.learn(secrets, () if self._token is None else (self._token,))
+        instance.redactor.learn(secrets, () if self._token is None else (self._token,))
         return op
 
     async def _converse(self, lease: Lease, op: Any) -> CallFinished:
@@ -239,7 +239,7 @@ class Invocation:
             if watch is not None:
                 watch.cancel()
             if not answered:
-                lease.forsake()
+                lease.abandon()
             lease.release()
         return answer
 
@@ -275,7 +275,7 @@ class Invocation:
     def _heard(self, item: Any) -> None:
         assert self._lease is not None
         self._events += 1
-        event = self._lease.seat.discretion.value(self._means.kit.codec.load(item))
+        event = self._lease.instance.redactor.redact_value(self._means.kit.codec.load(item))
         problem = self._work.heard(event)
         if problem is not None:
             self._means.journal.note(self.record.package_id, "event_refused", problem)
@@ -288,7 +288,7 @@ class Invocation:
 
     async def _watch(self, room: Path) -> None:
         """See to it that the room does not get too full."""
-        why = await self._means.scratch.overfilled(room)
+        why = await self._means.scratch.wait_over_quota(room)
         self._break(_too_full(why), QUOTA)
 
     def _break(self, failure: Failure, reason: str) -> None:
@@ -299,11 +299,11 @@ class Invocation:
         """The result without secrets, as far as it counts."""
         assert self._lease is not None
         room = self._room
-        why = None if room is None else await self._means.scratch.overfull(room)
+        why = None if room is None else await self._means.scratch.quota_problem(room)
         if why is not None:
             return CallFinished(0, None, _too_full(why))
         codec = self._means.kit.codec
-        said = self._lease.seat.discretion.value(codec.load(answer.value))
+        said = self._lease.instance.redactor.redact_value(codec.load(answer.value))
         result = await self._work.judge(said, room)
         if isinstance(result, Failure):
             return CallFinished(0, None, result)
@@ -323,7 +323,7 @@ class Invocation:
             detail = {**failure.detail, "plugin_code": failure.detail.get("plugin_code") or DEADLINE}
             failure = Failure(Code.TIMEOUT, "it was stopped at the deadline", detail=detail)
         if self._lease is not None:
-            failure = self._lease.seat.discretion.failure(failure)
+            failure = self._lease.instance.redactor.redact_failure(failure)
         await self._work.left(failure)
         named, asked = failure.with_detail(self.record.package_id), self._lease is not None
         judged = retry.judged(named, self.record.export_kind, self._work.repeatable, asked=asked)
@@ -341,7 +341,7 @@ class Invocation:
             text = f"the token of {self.record.invocation_id} stands until it expires: {type(error).__name__}"
             self._means.journal.note(self.record.package_id, "token_left", text, level="error")
         if self._lease is not None:
-            self._lease.seat.discretion.dead(self._token)
+            self._lease.instance.redactor.expire(self._token)
 
     async def _clear(self) -> None:
         """Take the room away when nobody can use it any more. A child that has answered leaves in its own time; one
@@ -355,7 +355,7 @@ class Invocation:
 
     async def _cleared(self, lease: Lease | None, room: Path | None) -> None:
         if lease is not None:
-            await lease.cleared()
+            await lease.wait_gone()
         if room is not None and not await self._means.scratch.remove(room):
             text = f"the scratch directory {room} could not be removed; it is tried again when the host starts"
             self._means.journal.note(self.record.package_id, "scratch_left", text)

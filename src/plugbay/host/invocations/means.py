@@ -15,10 +15,10 @@ from plugbay.host.invocations.context import ExportBinding
 from plugbay.host.invocations.kinds import Kit
 from plugbay.host.invocations.lines import Lines
 from plugbay.host.journal import Journal
+from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.ports import InvocationLog, TokenIssuer
 from plugbay.host.recording.redaction import SHORTEST
 from plugbay.host.supervision.instance import Deadline
-from plugbay.host.turns import Turns
 from plugbay.model.errors import Code, Failure
 from plugbay.model.spec import Export
 
@@ -51,10 +51,12 @@ class Means:
         task.add_done_callback(self.tasks.discard)
         return task
 
-    async def turns(self, limits: Mapping[tuple[str, ...], int | None], deadline: Deadline) -> list[Turns] | Failure:
+    async def turns(
+        self, limits: Mapping[tuple[str, ...], int | None], deadline: Deadline
+    ) -> list[ConcurrencyLimit] | Failure:
         """A turn in each of these lines, or none at all; where there is no limit, there is no line."""
-        taken: list[Turns] = []
-        turn: Turns | Failure | None = None
+        taken: list[ConcurrencyLimit] = []
+        turn: ConcurrencyLimit | Failure | None = None
         try:
             for key, limit in limits.items():
                 turn = None if limit is None else await self.lines.enter(key, limit, deadline.left())
@@ -89,10 +91,10 @@ class Means:
         return None
 
 
-def give_all(turns: Iterable[Turns]) -> None:
+def give_all(turns: Iterable[ConcurrencyLimit]) -> None:
     """Whoever had these turns is done."""
     for line in turns:
-        line.give()
+        line.release()
 
 
 def _unbindable(code: str, text: str, **detail: Any) -> Failure:

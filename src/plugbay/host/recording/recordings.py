@@ -1,8 +1,7 @@
-"""`Recorder`: writes what passes between the host and one plugin into a file, line by line as it happens.
+"""`Recorder`: writes the tapped items of one plugin into a file, one line each.
 
-Owns the file: for its owner's eyes only, appended to with one write for each line, so that what was written survives
-the death of the host, and never larger than its limit. A disk that is full ends the recording and nothing else. What a
-line looks like is `link.recording`'s business, and secrets are gone before anything comes here.
+The file is private (0600), never larger than its limit, and appended to with one write per line, so that it survives a
+crash of the host. A full disk only ends the recording. `link.recording` defines the lines; items are already redacted.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from plugbay.model.spec import PluginSpec
 from plugbay.process.stderr import log_name
 
 MAX_RECORDING = 256 << 20
-"""Bytes of a recording: hours of an ordinary plugin, and nobody's disk."""
+"""Bytes of a recording: hours of an ordinary plugin, without filling a disk."""
 
 MAX_FRAME = 4 << 20
-"""Bytes of a frame that is recorded whole. A longer one cannot be replayed, and says so."""
+"""Bytes of a frame that is recorded whole. A longer one is truncated, marked so, and cannot be replayed."""
 
 HEADER_BYTES = 65_536
-"""More than any first line has."""
+"""Maximum size of the first line."""
 
 END_ROOM = 256
-"""Bytes kept free for the last line."""
+"""Bytes reserved for the last line."""
 
 SUFFIX = ".jsonl"
 
@@ -38,16 +37,16 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.
 
 
 class Recorder:
-    """One recording while it is made. Nothing it meets on the disk raises once it is open."""
+    """A recording in progress. Once it is open, errors of the disk are kept in `problem` and never raised."""
 
     largest = MAX_FRAME
 
     def __init__(self, path: Path, header: Header, *, most: int = MAX_RECORDING) -> None:
-        """Raises `PlugbayError` when the file cannot be made."""
+        """Raises `PlugbayError` if the file cannot be created."""
         self.path = path
         self.frames = self.redactions = self.dropped = 0
         self.problem = ""
-        """Why nothing more is written; empty while all is well."""
+        """Why recording has stopped; empty while it goes on."""
         self._left = most - END_ROOM
         try:
             self._fd = os.open(path, _FLAGS, 0o600)
@@ -67,12 +66,12 @@ class Recorder:
             self.redactions += len(item.redacted)
 
     def close(self) -> None:
-        """Say how it ended. May be called twice."""
+        """Write the last line with the counts. May be called twice."""
         if self._fd < 0:
             return
         counts = {"frames": self.frames, "redactions": self.redactions, "dropped": self.dropped}
         self._left += END_ROOM
-        self._write(encode({"ended_at": moment(time.time()), **counts}))
+        self._write(encode({"ended_at": rfc3339_ms(time.time()), **counts}))
         os.close(self._fd)
         self._fd = -1
 
@@ -84,13 +83,13 @@ class Recorder:
             self.problem = f"cannot write to {self.path}: {error.strerror}"
             self.dropped += 1
             return
-        if written < len(line):  # the disk is full: nothing may follow a line without an end
+        if written < len(line):  # the disk is full: nothing may follow an incomplete line
             self.problem = f"cannot write to {self.path}: the disk is full"
             self.dropped += 1
 
 
 def record_file(path: Path, spec: PluginSpec, began: float) -> Recorder:
-    """A recorder for this very file. An older recording gives way; a file that is none does not."""
+    """A recorder for this file. Replaces an older recording, but refuses to replace any other file."""
     if path.is_symlink() or (path.exists() and not _is_recording(path)):
         raise PlugbayError(f"{path} exists and is no recording; name another file")
     path.unlink(missing_ok=True)
@@ -111,17 +110,17 @@ def record_in(folder: Path, spec: PluginSpec, began: float) -> Recorder:
 
 
 def header_of(spec: PluginSpec, began: float) -> Header:
-    """`began`: seconds since the epoch at the moment from which frames count theirs."""
-    return Header(spec.contract, spec.id, spec.version, _digest(spec), moment(began))
+    """`began`: the epoch seconds at time zero of the frames."""
+    return Header(spec.contract, spec.id, spec.version, _digest(spec), rfc3339_ms(began))
 
 
-def moment(epoch_seconds: float) -> str:
+def rfc3339_ms(epoch_seconds: float) -> str:
     """RFC 3339 in UTC, to the millisecond."""
     return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _digest(spec: PluginSpec) -> str:
-    """Of the manifest; empty when there is none to read."""
+    """The digest of the manifest; empty if there is no readable one."""
     for name in CONTRACTS[spec.contract].manifest_files:
         try:
             return f"sha256:{hashlib.sha256((spec.root / name).read_bytes()).hexdigest()}"

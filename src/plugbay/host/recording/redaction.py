@@ -1,141 +1,144 @@
-"""`Discretion`: takes a plugin's secrets out of what the plugin says, before the host repeats it to anybody.
+"""`Redactor`: removes the secrets of a plugin from its output, in every common encoding (`encodings`).
 
-Plugins print their keys: on stderr, in errors, as noise, in results. What reaches failures, records, events, logs and
-callers passes through here. A secret may become known while the plugin runs, and is remembered for as long as it does.
-Refuses to know where a text comes from.
+Plugins print their keys on stderr, in errors, as noise and in results. All output that reaches failures, records,
+events, logs and callers must pass through here. Secrets may be added at run time and are kept as long as it runs.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from base64 import b64encode, urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote, quote_plus
 
-from plugbay.host.recording.encodings import forms
 from plugbay.model.errors import Failure
 
 SHORTEST = 6
-"""Characters of a secret that is looked for; a shorter one is part of too many words."""
+"""Minimum length of a secret that is searched for; a shorter one is part of too many words."""
 
-PASSING = 32
-"""Tokens that are remembered although they are dead: what was said while they lived may be told a moment later."""
+EXPIRED_TOKENS = 32
+"""Expired tokens that are still redacted: output from their lifetime may be processed a moment later."""
 
-BEGINNING = 8
-"""Characters, or a third of it if that is more, by which a secret is known in a diagnosis: those quote what a plugin
-said up to some length, and a secret that was cut short is still half a secret."""
+PREFIX = 8
+"""Characters, or a third of the secret if that is more, that are recognized as a truncated secret in a diagnosis: those
+quote output up to some length, and a truncated secret is still half a secret."""
 
 DATA = "result"
-"""The one detail of a failure that is no diagnosis: what the plugin left for whoever goes on."""
+"""The one detail of a failure that is data of the plugin, not a diagnosis."""
 
 HIDDEN = "***"
-"""Shorter than any secret that is looked for, so none is found in it."""
+"""Shorter than any secret that is searched for, so none is found in it."""
 
 
-class Discretion:
-    """Knows the secrets of one plugin and tells none."""
+class Redactor:
+    """Redacts the secrets of one plugin."""
 
-    __slots__ = ("_beginnings", "_kept", "_live", "_looked_for", "_passing", "_secrets")
+    __slots__ = ("_expired", "_live", "_patterns", "_permanent", "_prefixes", "_secrets")
 
     def __init__(self, secrets: Mapping[str, Any] | None = None) -> None:
         self._secrets: set[str] = set()
-        self._kept: set[str] = set()
-        """Every form of these."""
+        self._permanent: set[str] = set()
+        """Every encoding of the secrets."""
         self._live: dict[str, set[str]] = {}
-        """The forms of each token that can be used."""
-        self._passing: deque[set[str]] = deque(maxlen=PASSING)
-        """The forms of each of those that no longer can."""
-        self._looked_for: list[str] = []
-        self._beginnings: set[str] = set()
+        """The encodings of each valid token."""
+        self._expired: deque[set[str]] = deque(maxlen=EXPIRED_TOKENS)
+        """The encodings of recently expired tokens."""
+        self._patterns: list[str] = []
+        self._prefixes: set[str] = set()
         self.learn(secrets)
 
     def learn(self, secrets: Any, tokens: Iterable[str] = ()) -> None:
-        """From now on, tell none of these texts either; the `tokens` until they are `dead`, and a while longer."""
+        """Redact these secrets too, for good; and the `tokens` until some time after they `expire`."""
         fresh = set(_long_enough(_texts(secrets))) - self._secrets
-        live = {token: forms(token) for token in _long_enough(tokens)}
+        live = {token: encodings(token) for token in _long_enough(tokens)}
         if not fresh and not live:
             return
         self._secrets |= fresh
-        self._kept.update(*map(forms, fresh))
+        self._permanent.update(*map(encodings, fresh))
         self._live |= live
-        self._look()
+        self._compile()
 
-    def dead(self, token: str) -> None:
-        """This token opens nothing any more; it is forgotten after many others."""
+    def expire(self, token: str) -> None:
+        """Mark a token as no longer valid. It is forgotten after `EXPIRED_TOKENS` others."""
         seen = self._live.pop(token, None)
         if seen is not None:
-            self._passing.append(seen)
-            self._look()
+            self._expired.append(seen)
+            self._compile()
 
-    def _look(self) -> None:
-        # The longest first: one may be the beginning of another.
-        self._looked_for = sorted(self._kept.union(*self._live.values(), *self._passing), key=len, reverse=True)
-        self._beginnings = {form[: max(BEGINNING, len(form) // 3)] for form in self._looked_for}
+    def _compile(self) -> None:
+        # Longest first: one may be a prefix of another.
+        self._patterns = sorted(self._permanent.union(*self._live.values(), *self._expired), key=len, reverse=True)
+        self._prefixes = {form[: max(PREFIX, len(form) // 3)] for form in self._patterns}
 
     @property
-    def knows_any(self) -> bool:
-        """Whether there is anything to hide."""
-        return bool(self._looked_for)
+    def has_secrets(self) -> bool:
+        """Whether there is anything to redact."""
+        return bool(self._patterns)
 
-    def line(self, said: bytes) -> bytes:
-        """A line of output as it may be kept: the same bytes when nothing in it is a secret."""
-        if not self._looked_for:
-            return said
-        text = said.decode("utf-8", "surrogateescape")
-        told = self.text(text)
-        return said if told is text else told.encode("utf-8", "surrogateescape")
+    def redact_line(self, line: bytes) -> bytes:
+        """A line of output without secrets; the same object if there are none in it."""
+        if not self._patterns:
+            return line
+        text = line.decode("utf-8", "surrogateescape")
+        redacted = self.redact_text(text)
+        return line if redacted is text else redacted.encode("utf-8", "surrogateescape")
 
-    def text(self, said: str) -> str:
-        """A diagnosis without secrets, also without those of which only the beginning is there."""
-        said = self._whole(said)
-        for beginning in self._beginnings:
-            at = said.find(beginning)
+    def redact_text(self, text: str) -> str:
+        """A diagnosis without secrets, truncated ones included."""
+        text = self._redact_whole(text)
+        for prefix in self._prefixes:
+            at = text.find(prefix)
             while at >= 0:
-                size = max(_shared(form, said[at : at + len(form)]) for form in self._looked_for)
-                said = said[:at] + HIDDEN + said[at + size :]
-                at = said.find(beginning, at)
-        return said
+                size = max(_common_prefix(form, text[at : at + len(form)]) for form in self._patterns)
+                text = text[:at] + HIDDEN + text[at + size :]
+                at = text.find(prefix, at)
+        return text
 
-    def value(self, said: Any) -> Any:
-        """A JSON value without secrets, as keys, texts or numbers; nothing else in it is touched."""
-        return _told(said, self._whole) if self._looked_for else said
+    def redact_value(self, value: Any) -> Any:
+        """A JSON value without secrets in its keys, strings and numbers; nothing else changes."""
+        return _map_texts(value, self._redact_whole) if self._patterns else value
 
-    def _whole(self, said: str) -> str:
-        for form in self._looked_for:
-            if form in said:
-                said = said.replace(form, HIDDEN)
-        return said
+    def _redact_whole(self, text: str) -> str:
+        for form in self._patterns:
+            if form in text:
+                text = text.replace(form, HIDDEN)
+        return text
 
-    def failure(self, failure: Failure) -> Failure:
-        if not self._looked_for:
+    def redact_failure(self, failure: Failure) -> Failure:
+        if not self._patterns:
             return failure
         return Failure(
             failure.code,
-            self.text(failure.message),
+            self.redact_text(failure.message),
             origin=failure.origin,
             plugin=failure.plugin,
             retryable=failure.retryable,
             retry_after_ms=failure.retry_after_ms,
             detail={
-                key: _told(item, self._whole if key == DATA else self.text) for key, item in failure.detail.items()
+                key: _map_texts(item, self._redact_whole if key == DATA else self.redact_text)
+                for key, item in failure.detail.items()
             },
         )
 
 
-def _shared(one: str, other: str) -> int:
-    """How many characters two texts have in common before they differ."""
+def _common_prefix(one: str, other: str) -> int:
+    """The length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _told(said: Any, hide: Callable[[str], str]) -> Any:
-    """A JSON value, each text and number in it told as `hide` says."""
-    if isinstance(said, str):
-        return hide(said)
-    if isinstance(said, Mapping):
-        return {_told(key, hide): _told(item, hide) for key, item in said.items()}
-    if type(said) in (int, float):
-        return said if (told := hide(str(said))) == str(said) else told
-    return [_told(item, hide) for item in said] if isinstance(said, list | tuple) else said
+def _map_texts(value: Any, redact: Callable[[str], str]) -> Any:
+    """A JSON value with `redact` applied to every key, string and number."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {_map_texts(key, redact): _map_texts(item, redact) for key, item in value.items()}
+    if type(value) in (int, float):
+        return value if (redacted := redact(str(value))) == str(value) else redacted
+    return [_map_texts(item, redact) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _long_enough(texts: Iterable[str]) -> list[str]:
@@ -143,7 +146,7 @@ def _long_enough(texts: Iterable[str]) -> list[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text and number of a JSON value, as it would be printed."""
+    """Every string and number of a JSON value, as it would be printed."""
     if isinstance(value, Mapping):
         for item in value.values():
             yield from _texts(item)
@@ -155,3 +158,59 @@ def _texts(value: Any) -> Iterator[str]:
         yield from (line for line in value.splitlines() if line != value)
     elif type(value) in (int, float):
         yield str(value)
+
+
+_ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
+
+
+def encodings(secret: str) -> set[str]:
+    """Every common encoding of a secret: as it is, in URLs, base64, hex, JSON and Python's `repr`."""
+    return {secret, *_in_urls(secret), *_in_base64(secret), *_in_hex(secret), *_in_json(secret), *_in_reprs(secret)}
+
+
+def _in_urls(secret: str) -> Iterator[str]:
+    data = secret.encode("utf-8", "surrogatepass")
+    for quoted in (quote(data, safe=""), quote(data), quote_plus(data)):
+        yield quoted
+        yield _lower_hex(quoted)
+
+
+def _lower_hex(quoted: str) -> str:
+    head, *rest = quoted.split("%")
+    return head + "".join(f"%{piece[:2].lower()}{piece[2:]}" for piece in rest)
+
+
+def _in_base64(secret: str) -> Iterator[str]:
+    """The part that does not depend on the text around the secret, as in `Basic base64(user:secret)`.
+
+    Three bytes become four characters, so the text before the secret shifts it by 0, 1 or 2 bytes. Characters that
+    share bits with a neighbour, 2 or 3 at the front and one at the end, are left out; if the secret comes last, the one
+    at the end and the padding belong to it.
+    """
+    data = secret.encode("utf-8", "surrogatepass")
+    for shift, shared in ((0, 0), (1, 2), (2, 3)):
+        shifted = bytes(shift) + data
+        own = len(shifted) * 8 // 6
+        for encode in (b64encode, urlsafe_b64encode):
+            encoded = encode(shifted).decode()[shared:]
+            yield from (encoded[: own - shared], encoded.rstrip("="), encoded)
+
+
+def _in_hex(secret: str) -> Iterator[str]:
+    digits = secret.encode("utf-8", "surrogatepass").hex()
+    yield from (digits, digits.upper())
+
+
+def _in_json(secret: str) -> Iterator[str]:
+    """Some encoders also escape slashes, and some write hex escapes in capitals."""
+    for escaped in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        capitals = _ESCAPE.sub(lambda found: f"\\u{found[1].upper()}", escaped)
+        for form in (escaped, capitals):
+            yield form
+            yield form.replace("/", "\\/")
+
+
+def _in_reprs(secret: str) -> Iterator[str]:
+    """As Python shows strings and bytes in exceptions."""
+    yield repr(secret)[1:-1]
+    yield repr(secret.encode("utf-8", "surrogatepass"))[2:-1]

@@ -213,7 +213,7 @@ class Screens:
         """The view of a screen; a plugin whose screen somebody looks at is not idle."""
         supervisor = self._calls.supervisors.get(entry.spec.id)
         if supervisor is not None:
-            supervisor.shown()
+            supervisor.mark_shown()
         return self._views[entry.full_name]
 
     def _next(self) -> int:

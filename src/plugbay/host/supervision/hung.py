@@ -1,42 +1,41 @@
-"""Whether a plugin that runs is hung. Decides with values; `health` collects them and acts.
+"""Decides whether a running plugin hangs. Pure; `health` collects the facts and acts.
 
-Pure. The rule is about progress: a plugin from which one byte comes is not hung, nor is one that may still be at work
-on an older call within its timeout, or that waits for an answer of the host. Newer calls change nothing. Times are
-seconds on one clock.
+The rule is progress: a plugin that sends a byte does not hang, nor does one that may still work on an older call within
+its timeout, or that waits for an answer of the host. Newer calls change nothing. All times are seconds of one clock.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-LOOK_SECONDS = 5.0
-"""Between two looks at a plugin of which nothing else is due: how long a stopped process stays unnoticed."""
+CHECK_SECONDS = 5.0
+"""Interval of checks if nothing is due earlier: how long a stopped process may stay unnoticed."""
 
 UNREAD_SECONDS = 10.0
-"""How long a plugin may leave so many answers to its own requests unread that the host has stopped reading it. Most
-often it waits for the host to read, and so waits for ever."""
+"""How long a plugin may leave so many answers unread that the host has stopped reading from it. Usually both sides then
+wait for each other to read, for ever."""
 
 PROBES = 2
-"""Unanswered probes in a row that make an idle plugin hung."""
+"""Consecutive unanswered probes after which an idle plugin counts as hung."""
 
 CALLS = 2
-"""Calls in a row that ran into their timeouts, which make a plugin hung whose contract has no probe."""
+"""Consecutive timed-out calls after which a plugin without probes counts as hung."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What holds for one plugin."""
+    """The limits of one plugin."""
 
     has_probe: bool
-    """Whether its contract has a question about its health."""
+    """Whether its contract has a health request."""
     patience: float = 30.0
-    """Silence after a probe that follows a timeout; without a probe, the least silence that makes it hung."""
+    """Allowed silence after the probe that follows a timeout; without probes, the minimum silence of a hung plugin."""
     call: float = 30.0
-    """Its timeout for a call. A caller with less time gives up earlier, which is no sign of a hung plugin."""
+    """Its call timeout. A caller with a shorter deadline gives up earlier, which is no sign of a hung plugin."""
     interval: float | None = None
-    """Between two probes of an idle plugin; None: it is asked only after a timeout."""
+    """Interval of probes of an idle plugin; None: probes are sent only after a timeout."""
     answer: float = 5.0
-    """Within which an idle plugin answers a probe."""
+    """Time for an idle plugin to answer a probe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class TimedOut:
     call: str
     sent: float
     at: float
-    """When its time was over."""
+    """When it timed out."""
 
     def __str__(self) -> str:
         return f"{self.call} was not answered within {self.at - self.sent:.3g} s"
@@ -54,7 +53,7 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A plugin as its host sees it at one moment."""
+    """The state of a plugin at one moment."""
 
     now: float
     heard: float
@@ -62,17 +61,17 @@ class Facts:
     stopped: bool = False
     """Whether its process is stopped by a signal: state T."""
     unread_since: float | None = None
-    """Since when it has read nothing, while the host does not read it because too many answers wait for it."""
+    """Since when it has read nothing, while too many unread answers keep the host from reading its output."""
     owed: int = 0
-    """Requests of its own that the host is answering."""
+    """Its own requests that the host has not answered yet."""
     working_since: float | None = None
-    """When the oldest call was sent that is still within its timeout, probes aside."""
+    """When the oldest call within its timeout was sent, probes aside."""
     timed_out: tuple[TimedOut, ...] = ()
-    """Calls that ran into their timeouts, the first of them first."""
+    """Timed-out calls, oldest first."""
     probes: tuple[float, ...] = ()
     """When probes were sent."""
     asked: float = 0.0
-    """When it was last asked, or started."""
+    """When it was last probed, or started."""
 
     @property
     def silence(self) -> float:
@@ -80,53 +79,53 @@ class Facts:
 
     @property
     def missed(self) -> tuple[float, ...]:
-        """The probes after which not one byte came."""
+        """The probes since its last byte."""
         return tuple(sent for sent in self.probes if sent >= self.heard)
 
     def may_be_busy(self, sent: float) -> bool:
-        """Whether what was sent then may wait behind a call that still has time."""
+        """Whether a message sent at that time may wait behind a call that is still within its timeout."""
         return self.working_since is not None and self.working_since <= sent
 
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """It is hung, and why."""
+    """It hangs, and why."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """It is not, or not yet: look again then, and send it a probe now if that is said."""
+class CheckAgain:
+    """It does not hang, or not yet: check again at this time, and send a probe now if `probe` is set."""
 
     at: float
     probe: bool = False
 
 
-def judge(rule: Rule, facts: Facts) -> Hung | Look:
-    """Whether the plugin is hung now; if not, what to do and when to ask again."""
+def assess(rule: Rule, facts: Facts) -> Hung | CheckAgain:
+    """Whether the plugin hangs now; if not, when to check again and whether to probe."""
     silent = f"not one byte came from it for {facts.silence:.3g} s"
     if facts.stopped:
         return Hung(f"its process is stopped (state T); {silent}")
     if facts.unread_since is not None and facts.now >= facts.unread_since + UNREAD_SECONDS:
         return Hung(f"it has read none of the answers to its own requests for {facts.now - facts.unread_since:.3g} s")
     if facts.owed:
-        return _look(facts)
+        return _check_again(facts)
     why = _by_probes(rule, facts) if rule.has_probe else _by_calls(rule, facts)
     return Hung(f"{why}; {silent}") if isinstance(why, str) else why
 
 
-def _by_calls(rule: Rule, facts: Facts) -> str | Look:
+def _by_calls(rule: Rule, facts: Facts) -> str | CheckAgain:
     silent = [call for call in facts.timed_out if call.sent >= facts.heard][:CALLS]
     if len(silent) < CALLS:
-        return _look(facts)
+        return _check_again(facts)
     due = min(call.sent for call in silent) + min(rule.patience, rule.call)
     if facts.now < due or facts.may_be_busy(max(call.sent for call in silent)):
-        return _look(facts, due)
+        return _check_again(facts, due)
     return ", and ".join(map(str, silent))
 
 
-def _by_probes(rule: Rule, facts: Facts) -> str | Look:
+def _by_probes(rule: Rule, facts: Facts) -> str | CheckAgain:
     missed = [sent for sent in facts.missed if facts.now >= sent + rule.answer and not facts.may_be_busy(sent)]
     if len(missed) >= PROBES:
         return f"{len(missed)} probes in a row were not answered, the first in {facts.now - missed[0]:.3g} s"
@@ -135,24 +134,24 @@ def _by_probes(rule: Rule, facts: Facts) -> str | Look:
         return _idle(rule, facts)
     since = next((sent for sent in facts.missed if sent >= overdue.at), None)
     if since is None:
-        return Look(facts.now + min(rule.patience, LOOK_SECONDS), probe=True)
+        return CheckAgain(facts.now + min(rule.patience, CHECK_SECONDS), probe=True)
     if facts.now < since + rule.patience or facts.may_be_busy(since):
-        return _look(facts, since + rule.patience)
+        return _check_again(facts, since + rule.patience)
     return f"{overdue}, and a probe after that not within {facts.now - since:.3g} s"
 
 
-def _idle(rule: Rule, facts: Facts) -> Look:
-    """An idle plugin is asked at its interval, and again only when the time for its last answer is over."""
+def _idle(rule: Rule, facts: Facts) -> CheckAgain:
+    """Probe an idle plugin at its interval, but never before the time for the last answer is over."""
     waits_until = facts.missed[-1] + rule.answer if facts.missed else facts.now
     if rule.interval is None or facts.working_since is not None:
-        return _look(facts, waits_until)
+        return _check_again(facts, waits_until)
     due = max(facts.asked + rule.interval, waits_until)
     if facts.now >= due:
-        return Look(facts.now + min(rule.answer, rule.interval, LOOK_SECONDS), probe=True)
-    return _look(facts, due, waits_until)
+        return CheckAgain(facts.now + min(rule.answer, rule.interval, CHECK_SECONDS), probe=True)
+    return _check_again(facts, due, waits_until)
 
 
-def _look(facts: Facts, *due: float) -> Look:
-    """Again at the usual time, or when something is due before."""
+def _check_again(facts: Facts, *due: float) -> CheckAgain:
+    """Check at the usual interval, or earlier if something is due."""
     unread = facts.now if facts.unread_since is None else facts.unread_since + UNREAD_SECONDS
-    return Look(min(at for at in (*due, unread, facts.now + LOOK_SECONDS) if at > facts.now))
+    return CheckAgain(min(at for at in (*due, unread, facts.now + CHECK_SECONDS) if at > facts.now))

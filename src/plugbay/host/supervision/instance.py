@@ -1,7 +1,7 @@
-"""`Seat`: one child, the link to it, and what its owner knows about its end.
+"""`Instance`: one running process of a plugin, its link, and the diagnosis when it ends. `open_instance` starts one.
 
-Owns how a bound plugin becomes a greeted child: command, environment, machine, pipes, greeting, each within the call's
-own deadline. Knows nothing of leases, pools or restarts.
+A start goes from command, environment and sandbox policy over the pipes to the greeting, all within the deadline of the
+call. Leases, pools and restarts belong to the supervisors.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.contracts.registry import CONTRACTS, HostSide
-from plugbay.host.config.references import resolved
+from plugbay.host.config.references import resolve_references
 from plugbay.host.confinement import notes
-from plugbay.host.confinement.memory_watch import MemoryWatch
-from plugbay.host.confinement.policy import Confinement, proxies, seen_inside
+from plugbay.host.confinement.policy import Confinement, proxy_variables, sandbox_environ
 from plugbay.host.confinement.scratch import Scratch
-from plugbay.host.confinement.state_watch import StateWatch
-from plugbay.host.confinement.watch import Watch
+from plugbay.host.confinement.watch import MemoryWatch, StateWatch, Watch
 from plugbay.host.disk import tree
-from plugbay.host.inbound.handler import Reception, Services
+from plugbay.host.inbound.handler import InboundHandler, Services
+from plugbay.host.limits import StartLimit
 from plugbay.host.ports import Trace
-from plugbay.host.recording.redaction import Discretion
+from plugbay.host.recording.redaction import Redactor
 from plugbay.host.recording.taps import Taps
-from plugbay.host.supervision.arrivals import Arrivals
-from plugbay.host.supervision.protocol_cache import Eras
+from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.hooks import Hooks
 from plugbay.link.link import Link
@@ -43,7 +41,7 @@ from plugbay.process.limits import Rlimits
 from plugbay.wire.fast_json import MsgspecCodec
 
 COVER_SECONDS = 1.0
-"""Between two looks at the covers of all plugins."""
+"""Interval of the check that covered paths are still covered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +54,15 @@ class Runtime:
     trace: Trace | None = None
     services: Services = field(default_factory=Services)
     greeted: Callable[[str, Mapping[str, Any]], None] | None = None
-    """Told the plugin's id and what its resident child said about itself."""
+    """Called with the plugin's id and the greeting of each new resident instance."""
     taps: Taps | None = None
-    eras: Eras = field(default_factory=Eras)
-    """In which era each program is greeted, where its contract has several."""
+    protocol_cache: ProtocolCache = field(default_factory=ProtocolCache)
+    """Which protocol revision each program is greeted in, where its contract has several."""
     state_watch: StateWatch = field(default_factory=StateWatch)
     memory_watch: MemoryWatch = field(default_factory=MemoryWatch)
     cover_watch: Watch = field(default_factory=lambda: Watch(COVER_SECONDS))
-    """Whether protected paths are still out of the sight of confined plugins."""
-    arrivals: Arrivals = field(default_factory=Arrivals)
+    """Checks that protected paths stay hidden from confined plugins."""
+    start_limit: StartLimit = field(default_factory=StartLimit)
 
     def step(self, name: str) -> None:
         if self.trace is not None:
@@ -73,22 +71,22 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What the host's plugins work for."""
+    """The project that the plugins of a host work on."""
 
     id: str = "default"
     root: Path = field(default_factory=Path.cwd)
     config_root: Path | None = None
-    """Where plugins may keep their own configuration; None: they are told of none."""
+    """Folder for the plugin's own configuration; None: it has none."""
     shown: bool = False
-    """Whether the operator named the root; the folder a host happens to be started in is nobody's business."""
+    """Whether the operator named the root. The folder in which a host happens to be started is not shown to plugins."""
 
     @property
     def roots(self) -> tuple[dict[str, str], ...]:
-        """The folders that the work is about, as plugins are told of them that ask."""
+        """The project folders, as the answer to `ListRoots`."""
         return ({"uri": self.root.as_uri(), "name": self.id},) if self.shown else ()
 
     def fact(self, name: str) -> str | None:
-        """What a spec's `env_facts` ask for, if it is known."""
+        """The value of one of the spec's `env_facts`; None if it is unknown."""
         facts = {
             "project.id": self.id,
             "project.root": self.root,
@@ -100,7 +98,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A plugin as the operator bound it."""
+    """A plugin with the decisions and settings of its operator."""
 
     spec: PluginSpec
     granted: tuple[str, ...] = ()
@@ -111,38 +109,39 @@ class Binding:
     project: Project = field(default_factory=Project)
     pool: int = 0
     concurrency: int = 32
-    """Calls of this plugin at the same time; more wait, within their own deadline."""
+    """Concurrent calls of this plugin; further calls queue until their deadlines."""
     log_level: str = "info"
-    """What the plugin logs below this is dropped."""
+    """Log lines of the plugin below this level are dropped."""
     limits: Rlimits = field(default_factory=Rlimits)
     confinement: Confinement = field(default_factory=Confinement)
     protected: Protected = field(default_factory=Protected)
-    """What the host opens for it under no circumstances."""
+    """Paths that the host never opens for it."""
     scratch: Scratch | None = None
-    """Where its children have their rooms; None: they have none."""
+    """Makes scratch folders for its instances; None: it gets none."""
     refusal: Failure | None = None
-    """Why it may not be started at all."""
+    """Why it must not be started; None: it may."""
     narrowed: Mapping[frozenset[str], Confinement] = field(default_factory=dict)
-    """Where exports differ in what the operating system holds them to: the confinement of the processes that serve
-    exports with exactly these capabilities. Empty: one confinement suits all exports."""
+    """If exports need different confinements: the confinement of an instance, by the capabilities of the exports that
+    it serves. Empty: one confinement suits all exports."""
 
     def share(self, export: Export) -> frozenset[str]:
-        """Which exports one process may serve: those with the same share. Empty where one confinement suits all."""
+        """The capabilities of an export that decide its confinement. An instance serves only exports with the same
+        share; empty if one confinement suits all."""
         held = frozenset(item.capability for item in self.spec.access)
         return held.intersection(export.capabilities) if self.narrowed else frozenset()
 
-    def serving(self, share: frozenset[str]) -> Binding:
-        """The same for processes that serve the exports of one share and no others."""
+    def narrow(self, share: frozenset[str]) -> Binding:
+        """The binding of instances that serve only the exports of this share."""
         if not self.narrowed:
             return self
         confinement = self.narrowed[share]
-        scratch = self.scratch if confinement.rooms else None
+        scratch = self.scratch if confinement.has_scratch else None
         refusal = self.refusal or confinement.refusal
         return replace(self, confinement=confinement, scratch=scratch, refusal=refusal, narrowed={})
 
 
 class Deadline:
-    """A moment on the loop's clock; everything a call does shares one."""
+    """A moment on the loop's clock, shared by all steps of a call."""
 
     __slots__ = ("_loop", "at")
 
@@ -154,56 +153,58 @@ class Deadline:
         return max(0.0, self.at - self._loop.time())
 
 
-class Seat:
-    """One child and the link to it. Made by `open_seat`."""
+class Instance:
+    """A greeted process of a plugin and the link to it. Made by `open_instance`."""
 
-    __slots__ = tuple("_killed_for _parting _reception _runtime _settled binding child discretion link lodging".split())
+    __slots__ = tuple(
+        "_killed_for _closing _handler _runtime _active binding child redactor link scratch_folder".split()
+    )
 
-    def __init__(self, binding: Binding, runtime: Runtime, child: Child, lodging: Path | None = None) -> None:
-        """Bind a new child to a link. Nothing is awaited between the child's birth and here."""
+    def __init__(self, binding: Binding, runtime: Runtime, child: Child, scratch_folder: Path | None = None) -> None:
+        """Connect a new process to a link. Nothing may be awaited between its spawn and here."""
         self.binding = binding
         self.child = child
-        self.lodging = lodging
-        """Where its rooms are, if it has any."""
+        self.scratch_folder = scratch_folder
+        """Its folder for scratch folders of invocations, if it has one."""
         self._runtime = runtime
-        self._settled = False
-        self._parting = False
+        self._active = False
+        self._closing = False
         self._killed_for: diagnose.Words | None = None
         spec = binding.spec
-        side = _side(binding, runtime, runtime.eras.begin(spec, child.argv))
+        side = _side(binding, runtime, runtime.protocol_cache.era_for(spec, child.argv))
         machine = CONTRACTS[spec.contract].host_machine(spec, side, runtime.codec)
         stream = PipeStream(asyncio.get_running_loop(), *child.take_pipes())
-        self.discretion = Discretion(binding.secrets)
-        child.stderr.clean = self.discretion.line
-        self._reception = reception = Reception(
+        self.redactor = Redactor(binding.secrets)
+        child.stderr.clean = self.redactor.redact_line
+        self._handler = handler = InboundHandler(
             spec,
             binding.granted,
             runtime.services,
-            self.discretion,
+            self.redactor,
             binding.log_level,
             binding.project.roots,
             binding.protected,
         )
         hooks = Hooks(
-            handler=reception.answer,
-            notified=reception.notified,
-            noise=reception.noise,
+            handler=handler.handle_request,
+            notified=handler.handle_notification,
+            noise=handler.handle_noise,
             faulted=self._faulted,
             explain=self.explain,
             trace=runtime.trace,
         )
         self.link = Link(machine, stream, runtime.deadlines, hooks, has_process=True)
-        reception.meet(self.link)
+        handler.connect(self.link)
         child.on_exit(lambda _: self.link.peer_exited())
         if runtime.taps is not None:
-            runtime.taps.seated(spec, self.link, child, self.discretion)
+            runtime.taps.attach(spec, self.link, child, self.redactor)
         policy = binding.confinement.policy
         if policy is not None:
-            runtime.memory_watch.begin(child, policy, self._uses_too_much)
+            runtime.memory_watch.begin(child, policy, self._kill_for_memory)
         if child.cell is not None and child.cell.guarded:
-            runtime.cover_watch.begin(child, child.cell.uncovered, self._sees_too_much)
+            runtime.cover_watch.begin(child, child.cell.uncovered, self._kill_for_uncovered)
         if policy is not None and policy.state is not None:
-            runtime.state_watch.begin(child, policy.state, policy.limits.state, self._keeps_too_much)
+            runtime.state_watch.begin(child, policy.state, policy.limits.state, self._kill_for_state)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -213,33 +214,33 @@ class Seat:
 
     @property
     def keeps_alive(self) -> bool:
-        """Whether it waits for something that may come at any time, and so is not idle however long nobody uses it."""
-        return self._reception.keeps_alive
+        """Whether it waits for events that may come at any time, so it is not idle even without calls."""
+        return self._handler.keeps_alive
 
-    def alive(self) -> bool:
-        """Whether it can still be asked: neither its conversation nor its process has ended, seen or not."""
+    def is_alive(self) -> bool:
+        """Whether it can take a call: neither link nor process has ended, even if the end was not processed yet."""
         return self.link.fault is None and not self.child.has_ended()
 
-    def settle(self) -> None:
-        """The child stays: it hears of its topics, and a conversation that breaks is the end of it."""
-        self._settled = True
+    def activate(self) -> None:
+        """Make it a resident instance: it receives its topics, and a link fault kills it."""
+        self._active = True
         assert self.link.hello is not None
         if self._runtime.greeted is not None:
             self._runtime.greeted(self.binding.spec.id, self.link.hello.hello)
-        self._reception.attach()
+        self._handler.attach()
 
-    def leave(self) -> None:
-        """Kill whatever is left of the child and let go of its pipes."""
-        self._unsettle()
+    def kill(self) -> None:
+        """Kill its process group and close its pipes. May be called twice."""
+        self._deactivate()
         self.child.kill()
         self.link.close()
 
-    async def farewell(self) -> Failure | None:
-        """Part as the contract says, within its times, and kill what is left; a `Failure` says what went wrong."""
-        self._parting = True
-        self._unsettle()
+    async def shut_down(self) -> Failure | None:
+        """Shut down as the contract says, within its timeouts, then kill the rest; a `Failure` says what went wrong."""
+        self._closing = True
+        self._deactivate()
         timeouts = self.binding.spec.timeouts
-        # Where SIGTERM follows, the times are parts of one: who answers soon has the rest of it to clean up.
+        # If SIGTERM follows, farewell and teardown share a budget: an early answer leaves more time to clean up.
         budget = Deadline(timeouts.farewell + timeouts.teardown)
         try:
             failure = await self.link.farewell(timeouts.farewell)
@@ -248,38 +249,40 @@ class Seat:
                 self.child.terminate()
                 gone = await self.child.wait(timeouts.term)
             if gone is None and failure is None:
-                failure = Failure(Code.TIMEOUT, "it said good-bye, but was still running when its time was over")
+                failure = Failure(
+                    Code.TIMEOUT, "it was asked to shut down, but was still running when its time was over"
+                )
         finally:
-            self.leave()
+            self.kill()
         return failure
 
-    def _unsettle(self) -> None:
-        self._settled = False
-        self._reception.detach()
+    def _deactivate(self) -> None:
+        self._active = False
+        self._handler.detach()
 
     def _faulted(self, failure: Failure) -> None:
-        if self._settled and not self._parting:
+        if self._active and not self._closing:
             self.child.kill()
 
-    def _keeps_too_much(self, why: str) -> None:
+    def _kill_for_state(self, why: str) -> None:
         assert self.binding.confinement.policy is not None
         folder = str(self.binding.confinement.policy.state)
-        self._end(notes.TOO_MUCH_STATE, notes.too_much_state(folder, why))
+        self._kill_for(notes.TOO_MUCH_STATE, notes.describe_state_excess(folder, why))
 
-    def _uses_too_much(self, why: str) -> None:
-        self._end(notes.OUT_OF_MEMORY, notes.too_much_memory(why))
+    def _kill_for_memory(self, why: str) -> None:
+        self._kill_for(notes.OUT_OF_MEMORY, notes.describe_memory_excess(why))
 
-    def _sees_too_much(self, path: str) -> None:
-        self._end(notes.UNCOVERED, notes.uncovered(path))
+    def _kill_for_uncovered(self, path: str) -> None:
+        self._kill_for(notes.UNCOVERED, notes.describe_uncovered(path))
 
-    def _end(self, kind: str, words: diagnose.Words) -> None:
-        """Kill a child that uses, keeps or sees more than it may."""
+    def _kill_for(self, kind: str, words: diagnose.Words) -> None:
+        """Kill the process because it uses, keeps or sees more than it may."""
         self._killed_for = words
-        notes.killed(self._runtime.services.journal, self.binding.spec.id, kind, words[0])
+        notes.note_kill(self._runtime.services.journal, self.binding.spec.id, kind, words[0])
         self.child.kill()
 
     def explain(self, failure: Failure) -> Failure:
-        """Add what only the owner of the process knows: how it ended and what it last wrote to stderr."""
+        """Add to a failure how the process ended and the tail of its stderr."""
         self.child.stderr.drain_now()
         tail = self.child.stderr.tail()
         more: dict[str, object] = {"stderr_tail": tail} if tail else {}
@@ -290,99 +293,103 @@ class Seat:
             known = self._killed_for
             policy = self.binding.confinement.policy
             if known is None and policy is not None and self.child.oom:
-                known = notes.out_of_memory(status, policy.limits.memory)
+                known = notes.describe_oom(status, policy.limits.memory)
             more["cause"], hint = diagnose.early_exit(self.child.argv, status, tail, known=known)
             more |= {"hint": hint} if hint else {}
-        return self.discretion.failure(failure.with_detail(self.binding.spec.id, **more))
+        return self.redactor.redact_failure(failure.with_detail(self.binding.spec.id, **more))
 
 
-async def open_seat(binding: Binding, runtime: Runtime, deadline: Deadline | None = None) -> Seat | Failure:
-    """A greeted child; a `Failure` says why there is none, and then nothing of it is left.
+async def open_instance(binding: Binding, runtime: Runtime, deadline: Deadline | None = None) -> Instance | Failure:
+    """Start and greet an instance. On a `Failure` no process is left.
 
-    Without a deadline it has the times of its contract, from the moment that it is its turn to arrive.
+    Without a deadline the timeouts of its contract apply, counted from the moment that it gets a start slot.
     """
     try:
         async with asyncio.timeout(None if deadline is None else deadline.left()):
-            place = await runtime.arrivals.place()
+            slot = await runtime.start_limit.acquire()
     except TimeoutError:
-        return _too_late(binding.spec)
+        return _start_timeout(binding.spec)
     timeouts = binding.spec.timeouts
     try:
-        return await _arrive(binding, runtime, deadline or Deadline(timeouts.launch + timeouts.handshake))
+        return await _start(binding, runtime, deadline or Deadline(timeouts.launch + timeouts.handshake))
     finally:
-        place.free()
+        slot.release()
 
 
-async def _arrive(binding: Binding, runtime: Runtime, deadline: Deadline) -> Seat | Failure:
-    refusal = binding.refusal or await _full(binding)
+async def _start(binding: Binding, runtime: Runtime, deadline: Deadline) -> Instance | Failure:
+    refusal = binding.refusal or await _state_quota_refusal(binding)
     if refusal is not None:
         return refusal
     if binding.scratch is None:
-        seat = await _seated(binding, runtime, deadline, None)
+        instance = await _spawn(binding, runtime, deadline, None)
     else:
-        seat = await _lodged(binding, binding.scratch, runtime, deadline)
-    if isinstance(seat, Failure):
-        return seat
+        instance = await _spawn_with_scratch(binding, binding.scratch, runtime, deadline)
+    if isinstance(instance, Failure):
+        return instance
     try:
-        failure = await seat.link.open(min(binding.spec.timeouts.handshake, deadline.left()))
+        failure = await instance.link.open(min(binding.spec.timeouts.handshake, deadline.left()))
     except BaseException:
-        seat.leave()
+        instance.kill()
         raise
     if failure is not None:
-        runtime.eras.forget(binding.spec.id)
-        seat.leave()
+        runtime.protocol_cache.forget(binding.spec.id)
+        instance.kill()
         return failure
-    return seat
+    return instance
 
 
-async def _full(binding: Binding) -> Failure | None:
-    """Why a plugin is not started that keeps more than it may: it would be killed at the first look."""
+async def _state_quota_refusal(binding: Binding) -> Failure | None:
+    """Why a plugin with an overfull state folder is not started: the first check would kill it."""
     policy = binding.confinement.policy
     if policy is None or policy.state is None:
         return None
-    why = await asyncio.to_thread(tree.overfull, policy.state, policy.limits.state)
+    why = await asyncio.to_thread(tree.quota_problem, policy.state, policy.limits.state)
     if why is None:
         return None
-    _, hint = notes.too_much_state(str(policy.state), why)
+    _, hint = notes.describe_state_excess(str(policy.state), why)
     text = f"its own folder {policy.state} is too full: {why}"
     return Failure(Code.UNAVAILABLE, text, origin=Origin.SYSTEM, plugin=binding.spec.id, detail={"hint": hint})
 
 
-async def _lodged(binding: Binding, scratch: Scratch, runtime: Runtime, deadline: Deadline) -> Seat | Failure:
-    """A child with a place for its rooms, which is gone when the child is."""
-    lodging = await scratch.lodge(binding.spec.id)
-    if isinstance(lodging, Failure):
-        return lodging
-    seat: Seat | Failure | None = None
+async def _spawn_with_scratch(
+    binding: Binding, scratch: Scratch, runtime: Runtime, deadline: Deadline
+) -> Instance | Failure:
+    """Spawn an instance with a folder for scratch folders, which is removed when the process ends."""
+    scratch_folder = await scratch.make_instance_folder(binding.spec.id)
+    if isinstance(scratch_folder, Failure):
+        return scratch_folder
+    instance: Instance | Failure | None = None
     try:
-        seat = await _seated(binding, runtime, deadline, lodging)
+        instance = await _spawn(binding, runtime, deadline, scratch_folder)
     finally:
-        if isinstance(seat, Seat):
-            seat.child.on_exit(lambda _: scratch.vacated(lodging))
+        if isinstance(instance, Instance):
+            instance.child.on_exit(lambda _: scratch.release(scratch_folder))
         else:
-            scratch.vacated(lodging)
-    return seat
+            scratch.release(scratch_folder)
+    return instance
 
 
-async def _seated(binding: Binding, runtime: Runtime, deadline: Deadline, lodging: Path | None) -> Seat | Failure:
-    """Start a child within the call's own time, the wait for a free slot included."""
+async def _spawn(
+    binding: Binding, runtime: Runtime, deadline: Deadline, scratch_folder: Path | None
+) -> Instance | Failure:
+    """Spawn the process within the deadline, the wait for a free slot of the spawner included."""
     spec = binding.spec
     runtime.step("process.spawn")
     try:
         async with asyncio.timeout(deadline.left()):
-            launch = launch_of(binding, lodging)
+            launch = launch_of(binding, scratch_folder)
             child = await runtime.spawner.spawn(launch, spec.timeouts.launch)
     except LaunchFailed as error:
         detail = {**error.detail, "hint": error.hint} if error.hint else dict(error.detail)
         return Failure(error.code, error.message, origin=Origin.SYSTEM, plugin=spec.id, detail=detail)
     except TimeoutError:
-        return _too_late(spec)
+        return _start_timeout(spec)
     open_files = launch.limits.open_files if launch.policy is None else launch.policy.limits.open_files
-    notes.started(runtime.services.journal, spec.id, binding.confinement, child, open_files)
-    return Seat(binding, runtime, child, lodging)
+    notes.note_start(runtime.services.journal, spec.id, binding.confinement, child, open_files)
+    return Instance(binding, runtime, child, scratch_folder)
 
 
-def _too_late(spec: PluginSpec) -> Failure:
+def _start_timeout(spec: PluginSpec) -> Failure:
     return Failure(Code.TIMEOUT, "the time for the call ran out before the plugin was started", plugin=spec.id)
 
 
@@ -399,17 +406,19 @@ def _side(binding: Binding, runtime: Runtime, era: str) -> HostSide:
     )
 
 
-def launch_of(binding: Binding, lodging: Path | None = None, command: Sequence[str] | None = None) -> Launch:
-    """How the plugin's program, or another command in its place, is started."""
-    spec = resolved(binding.spec, binding.config, binding.secrets, os.environ)
+def launch_of(binding: Binding, scratch_folder: Path | None = None, command: Sequence[str] | None = None) -> Launch:
+    """How to start the plugin's program, or `command` in its place."""
+    spec = resolve_references(binding.spec, binding.config, binding.secrets, os.environ)
     argv = resolve(command or spec.command, spec.root, host_search_path(os.environ))
     known = [(name, binding.project.fact(fact)) for name, fact in spec.env_facts]
     facts = tuple((name, value) for name, value in known if value is not None)
     policy = binding.confinement.policy
-    if policy is not None and lodging is not None:
-        policy = replace(policy, write=(*policy.write, lodging), own=(*policy.own, os.path.realpath(lodging)))
-    environ = seen_inside(policy, os.environ, Path.home())
+    if policy is not None and scratch_folder is not None:
+        policy = replace(
+            policy, write=(*policy.write, scratch_folder), own=(*policy.own, os.path.realpath(scratch_folder))
+        )
+    environ = sandbox_environ(policy, os.environ, Path.home())
     inherit = (*spec.env_inherit, *binding.inherit_env)
-    env = build_env(inherit, environ, (*facts, *spec.env), (*proxies(policy), *binding.env))
+    env = build_env(inherit, environ, (*facts, *spec.env), (*proxy_variables(policy), *binding.env))
     cwd = Path(spec.cwd or spec.root)
     return Launch(argv=argv, cwd=cwd, env=env, limits=binding.limits, label=spec.id, policy=policy)

@@ -1,110 +1,118 @@
-"""`PerCallSupervisor`: a plugin whose children serve one call each. Leases a ready one, judges how it leaves.
+"""`PerCallSupervisor`: one instance per call, taken from a `Pool` of instances that were started ahead of time.
 
-Acts; what to decide is decided elsewhere (`policy`, `restart`). State moves along `model.lifecycle` and at the moment
-of the decision, not when its effect is seen.
+State moves along `model.lifecycle` at the moment of the decision, not when its effect is seen. The concurrency slot of
+a call is released when its process is gone, so that lingering processes cannot pile up.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from plugbay.host.supervision.instance import Binding, Deadline, Runtime, Seat, open_seat
-from plugbay.host.supervision.pool import Pool
-from plugbay.host.turns import Turns
+from plugbay.host.limits import ConcurrencyLimit
+from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
+from plugbay.host.supervision.restart import Quarantine, next_action
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished
 from plugbay.model.lifecycle import State, Trigger, step
 from plugbay.model.spec import Export, RestartPolicy
+from plugbay.process.status import ExitStatus
 
 if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
 
 
 class PerCallLease:
-    """The right to use one seat for one call, its last."""
+    """The right to use one instance for its only call."""
 
-    __slots__ = ("_forsaken", "_supervisor", "link", "seat")
+    __slots__ = ("_abandoned", "_supervisor", "instance", "link")
 
-    def __init__(self, supervisor: PerCallSupervisor, seat: Seat) -> None:
+    def __init__(self, supervisor: PerCallSupervisor, instance: Instance) -> None:
         self._supervisor = supervisor
-        self._forsaken = False
-        self.seat = seat
-        self.link = seat.link
+        self._abandoned = False
+        self.instance = instance
+        self.link = instance.link
 
     async def conclude(self, answer: CallFinished, deadline: Deadline) -> CallFinished:
-        """The call's outcome once the child's leaving has been judged, where the contract says it counts."""
-        spec = self.seat.binding.spec
+        """The outcome of the call; where the contract requires a clean exit, a bad one makes the call fail."""
+        spec = self.instance.binding.spec
         if answer.failure is not None or not spec.clean_exit_required:
             return answer
         self._supervisor.step("supervisor.conclude")
         self.link.close_input()
-        status = await self.seat.child.wait(min(spec.timeouts.teardown, deadline.left()))
+        status = await self.instance.child.wait(min(spec.timeouts.teardown, deadline.left()))
         if status is None:
-            failure = self._lingered(deadline)
+            failure = self._late_exit(deadline)
         elif status.code != 0:
             why = f"it answered, but then left with {status.describe()}, so the answer does not count"
             failure = Failure(Code.CRASHED, why, origin=Origin.PLUGIN)
         else:
             return answer
-        return CallFinished(answer.id, None, self.seat.explain(failure))
+        return CallFinished(answer.id, None, self.instance.explain(failure))
 
-    def _lingered(self, deadline: Deadline) -> Failure:
+    def _late_exit(self, deadline: Deadline) -> Failure:
         if deadline.left() <= 0:
             return Failure(Code.TIMEOUT, "it answered, but the time for the call ran out before it left")
-        limit = self.seat.binding.spec.timeouts.teardown
+        limit = self.instance.binding.spec.timeouts.teardown
         return Failure(Code.CRASHED, f"it answered, but was still running {limit:g} s later", origin=Origin.PLUGIN)
 
-    def forsake(self) -> None:
-        """It did not answer: it is not worth a good-bye."""
-        self._forsaken = True
+    def abandon(self) -> None:
+        """Kill the instance on release instead of shutting it down: it did not answer."""
+        self._abandoned = True
 
     def release(self) -> None:
-        """The call is over, however it ended."""
-        self._supervisor.release(self.seat, forsaken=self._forsaken)
+        """End the call, however it ended."""
+        self._supervisor.release(self.instance, abandoned=self._abandoned)
 
-    async def cleared(self) -> None:
-        """Wait until the child is gone, which takes no longer than its good-bye and a kill."""
-        timeouts = self.seat.binding.spec.timeouts
-        await self.seat.child.wait(timeouts.farewell + timeouts.teardown + timeouts.term + timeouts.kill)
+    async def wait_gone(self) -> None:
+        """Wait until the process is gone, which takes no longer than its shutdown and a kill."""
+        timeouts = self.instance.binding.spec.timeouts
+        await self.instance.child.wait(timeouts.farewell + timeouts.teardown + timeouts.term + timeouts.kill)
 
 
 class PerCallSupervisor:
-    """Leases children of a plugin that lives for one call, from its pool where one is ready."""
+    """Leases instances that serve one call each, from the pool if one is ready."""
 
     def __init__(
-        self, binding: Binding, runtime: Runtime, policy: RestartPolicy | None = None, turns: Turns | None = None
+        self,
+        binding: Binding,
+        runtime: Runtime,
+        policy: RestartPolicy | None = None,
+        concurrency: ConcurrencyLimit | None = None,
     ) -> None:
-        """`turns` are shared with other supervisors of the same plugin; without any it has its own."""
+        """`concurrency` may be shared with other supervisors of the same plugin."""
         self.binding = binding
         self._runtime = runtime
-        self._seats: set[Seat] = set()
+        self._instances: set[Instance] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self._starting = 0
-        self._turns = turns or Turns(binding.concurrency)
+        self._concurrency = concurrency or ConcurrencyLimit(binding.concurrency)
         self.pool = Pool(binding.pool, self._open_for_pool, policy or RestartPolicy())
         self.state = State.IDLE
         self.generation = 0
-        """Grows with every child; tells the calls of one child from those of the next."""
+        """Grows with every instance; tells the calls of one instance from those of the next."""
 
     @property
     def busy(self) -> int:
-        """Children that serve a call right now."""
-        return len(self._seats)
+        """Instances that serve a call now."""
+        return len(self._instances)
 
     @property
     def ready(self) -> int:
-        """Children that wait for a call."""
+        """Instances that wait for a call."""
         return len(self.pool)
 
     @property
     def pid(self) -> int | None:
-        """None: there is no one child to speak of."""
+        """None: there is no single process."""
         return None
 
     @property
     def starting(self) -> asyncio.Future[Any] | None:
-        """None: calls wait for their own children only."""
+        """None: each call waits only for its own instance."""
         return None
 
     @property
@@ -112,122 +120,122 @@ class PerCallSupervisor:
         return {}
 
     def begin(self, after: asyncio.Future[float] | None = None) -> None:
-        """Start what should be ready ahead of time. Children of a predecessor may still be busy meanwhile."""
+        """Fill the pool. Instances of a predecessor may still be busy meanwhile."""
         self.pool.fill()
 
     def step(self, name: str) -> None:
         self._runtime.step(name)
 
-    def serving(self, execution_class: str, org: str, export: Export) -> PerCallSupervisor:
-        """Itself: no child ever serves two."""
+    def for_export(self, execution_class: str, org: str, export: Export) -> PerCallSupervisor:
+        """Itself: no instance serves two calls."""
         return self
 
-    def at_once(self) -> PerCallLease | None:
-        """None: a child of its own is never there without a wait, or at least a look at the pool."""
+    def try_lease(self) -> PerCallLease | None:
+        """None: an instance needs a start, or at least a check of the pool."""
         return None
 
     async def lease(self, deadline: Deadline) -> PerCallLease | Failure:
-        """A ready child of its own for one call; a `Failure` says why there is none."""
+        """A ready instance for this call only; a `Failure` says why there is none."""
         self.step("supervisor.lease")
-        refusal = await self._turns.wait(deadline.left())
+        refusal = await self._concurrency.acquire(deadline.left())
         if refusal is not None:
             return refusal.with_detail(self.binding.spec.id)
         try:
-            seat = await self._ready_seat(deadline)
+            instance = await self._ready_instance(deadline)
         except BaseException:
-            self._give_turn()
+            self._release_slot()
             raise
-        if isinstance(seat, Failure):
-            self._give_turn()
-            return seat
-        self._seats.add(seat)
-        return PerCallLease(self, seat)
+        if isinstance(instance, Failure):
+            self._release_slot()
+            return instance
+        self._instances.add(instance)
+        return PerCallLease(self, instance)
 
-    def tell(self, op: PluginOp) -> bool:
-        """False: a child that serves one call hears of nothing else."""
+    def notify(self, op: PluginOp) -> bool:
+        """False: an instance that serves one call takes no notifications."""
         return False
 
-    def shown(self) -> None:
-        """Nothing to do: no child outlives its call."""
+    def mark_shown(self) -> None:
+        """Nothing to do: no instance outlives its call."""
 
-    def release(self, seat: Seat, *, forsaken: bool = False) -> None:
-        """See the child off. One whose leaving counts was asked to go already; from any other we part in good order,
-        if it deserves that. Its turn is free when it is gone: children that linger must not pile up."""
-        if self.binding.spec.clean_exit_required or forsaken or not seat.alive():
-            self._gone(seat)
+    def release(self, instance: Instance, *, abandoned: bool = False) -> None:
+        """End an instance. If the contract requires a clean exit, it was asked to exit already; otherwise shut it down,
+        or kill it if it was abandoned. Its concurrency slot is released when it is gone."""
+        if self.binding.spec.clean_exit_required or abandoned or not instance.is_alive():
+            self._discard(instance)
         else:
-            task = asyncio.get_running_loop().create_task(self._part(seat))
+            task = asyncio.get_running_loop().create_task(self._shut_down(instance))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
-    async def _part(self, seat: Seat) -> None:
+    async def _shut_down(self, instance: Instance) -> None:
         try:
-            await seat.farewell()
+            await instance.shut_down()
         finally:
-            self._gone(seat)
+            self._discard(instance)
 
-    def _gone(self, seat: Seat) -> None:
-        self._seats.discard(seat)
-        seat.leave()
-        self._give_turn()
+    def _discard(self, instance: Instance) -> None:
+        self._instances.discard(instance)
+        instance.kill()
+        self._release_slot()
         self.pool.fill()
 
-    def _give_turn(self) -> None:
-        self._turns.give()
+    def _release_slot(self) -> None:
+        self._concurrency.release()
         self._settle_state()
 
-    async def _ready_seat(self, deadline: Deadline) -> Seat | Failure:
+    async def _ready_instance(self, deadline: Deadline) -> Instance | Failure:
         if self._closed():
             return self._unavailable()
         if self.state is State.IDLE:
             self.state = step(self.state, Trigger.LEASED)
-        seat = self.pool.take() or await self._open(deadline)
+        instance = self.pool.take() or await self._open(deadline)
         if self._closed():
-            if isinstance(seat, Seat):
-                seat.leave()
+            if isinstance(instance, Instance):
+                instance.kill()
             return self._unavailable()
-        if isinstance(seat, Seat) and self.state is State.SPAWNING:
+        if isinstance(instance, Instance) and self.state is State.SPAWNING:
             self.state = step(self.state, Trigger.READY)
-        return seat
+        return instance
 
     async def retire(self) -> float:
-        """Let the calls that run and those that wait for their turn come to their end, then stop."""
-        await self._turns.drain()
+        """Wait for running and queued calls, then stop."""
+        await self._concurrency.drain()
         await self.stop()
         return 0.0
 
     async def stop(self) -> None:
-        """Nothing new starts, everything that runs is killed."""
+        """Start nothing new and kill all instances."""
         if not self._closed():
             self.state = step(self.state, Trigger.STOP)
         await self.pool.close()
         if self._leaving:
             await asyncio.wait(self._leaving)
-        for seat in self._seats:
-            seat.leave()
-        self._seats.clear()
+        for instance in self._instances:
+            instance.kill()
+        self._instances.clear()
         if self.state is State.SHUTTING_DOWN:
             self.state = step(self.state, Trigger.GONE)
 
-    async def _open(self, deadline: Deadline) -> Seat | Failure:
+    async def _open(self, deadline: Deadline) -> Instance | Failure:
         self._starting += 1
         try:
-            seat = await open_seat(self.binding, self._runtime, deadline)
+            instance = await open_instance(self.binding, self._runtime, deadline)
         finally:
             self._starting -= 1
-        self.generation += isinstance(seat, Seat)
-        return seat
+        self.generation += isinstance(instance, Instance)
+        return instance
 
-    async def _open_for_pool(self) -> Seat | Failure:
-        seat = await self._open(Deadline(self.binding.spec.timeouts.call))
+    async def _open_for_pool(self) -> Instance | Failure:
+        instance = await self._open(Deadline(self.binding.spec.timeouts.call))
         self._settle_state()
-        return seat
+        return instance
 
     def _closed(self) -> bool:
         return self.state in (State.STOPPED, State.SHUTTING_DOWN, State.QUARANTINED)
 
     def _settle_state(self) -> None:
-        if not self._seats and not self._starting and self.state in (State.SPAWNING, State.RUNNING):
+        if not self._instances and not self._starting and self.state in (State.SPAWNING, State.RUNNING):
             self.state = step(self.state, Trigger.RELEASED)
 
     def _unavailable(self) -> Failure:
@@ -239,3 +247,88 @@ class PerCallSupervisor:
             else f"plugbay start {self.binding.spec.id}, or start its host again"
         )
         return Failure(code, f"the plugin is {self.state}", plugin=self.binding.spec.id, detail={"hint": hint})
+
+
+class Pool:
+    """Up to `size` ready instances of one plugin, started before a call needs them.
+
+    Refills itself in the background, and gives up on a plugin that fails to start, as `restart` decides. An instance
+    that dies while it waits is never leased.
+    """
+
+    def __init__(self, size: int, open_one: Callable[[], Awaitable[Instance | Failure]], policy: RestartPolicy) -> None:
+        self._size = size
+        self._open_one = open_one
+        self._policy = policy
+        self._instances: deque[Instance] = deque()
+        self._failures: deque[float] = deque(maxlen=policy.failures + 1)
+        self._filler: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    @property
+    def filling(self) -> bool:
+        """Whether it is being refilled."""
+        return self._filler is not None and not self._filler.done()
+
+    def take(self) -> Instance | None:
+        """A ready instance, if there is one. Call `fill` after its call: a start would take time from the call."""
+        while self._instances:
+            instance = self._instances.popleft()
+            if instance.is_alive():
+                return instance
+            instance.kill()
+            self._record_failure()
+        return None
+
+    def fill(self) -> None:
+        """Refill the pool in the background."""
+        if len(self._instances) < self._size and not self.filling and not self._closed:
+            self._filler = asyncio.get_running_loop().create_task(self._fill())
+
+    async def _fill(self) -> None:
+        while len(self._instances) < self._size:
+            delay = self._delay()
+            if delay is None:
+                return
+            await asyncio.sleep(delay)
+            instance = await self._open_one()
+            if isinstance(instance, Instance):
+                self._keep(instance)
+            else:
+                self._record_failure()
+
+    def _delay(self) -> float | None:
+        """Seconds to wait before the next start; None when the plugin has failed too often lately."""
+        now = asyncio.get_running_loop().time()
+        if not self._failures or now - self._failures[-1] > self._policy.window:
+            return 0.0
+        action = next_action(self._failures, now, self._policy, random.random())
+        return None if isinstance(action, Quarantine) else action.after
+
+    def _keep(self, instance: Instance) -> None:
+        self._instances.append(instance)
+
+        def on_exit(_: ExitStatus) -> None:
+            if instance in self._instances:
+                self._instances.remove(instance)
+                instance.kill()
+                self._record_failure()
+                self.fill()
+
+        instance.child.on_exit(on_exit)
+
+    def _record_failure(self) -> None:
+        self._failures.append(asyncio.get_running_loop().time())
+
+    async def close(self) -> None:
+        """Start nothing more and kill all waiting instances."""
+        self._closed = True
+        if self._filler is not None:
+            self._filler.cancel()
+            await asyncio.gather(self._filler, return_exceptions=True)
+        for instance in self._instances:
+            instance.kill()
+        self._instances.clear()

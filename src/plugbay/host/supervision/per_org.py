@@ -1,13 +1,11 @@
-"""`Fleet`: a plugin whose exports say how much apart from others their work is to be done.
+"""`PerOrgSupervisor`: instances by the execution class of the invoked export.
 
-    isolated    a fresh child for each invocation
-    worker      one child for all invocations of an org with the same access, gone when it is idle for long
-    inline      as worker, and the host's own org has one ready before anybody asks
+    isolated    a new instance for each invocation
+    worker      one instance for all invocations of an org with the same access, ended when it is idle for long
+    inline      as worker; the host's own org has one that is started ahead of time and stays
 
-One org's child never serves another org, and a confined child serves only exports that ask for the same access: it has
-the network and the scratch directory exactly when the export that it serves has them. Owns which child serves whom, how
-many idle ones are kept, and that a child which left a call without an answer serves nobody new. How children live is
-their supervisors' business.
+An instance never serves two orgs, and a confined one serves only exports with the same access: it has the network and
+the scratch folder only if the export that it serves has them. A worker that left a call unanswered is replaced.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ from collections import Counter, OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from plugbay.host.limits import ConcurrencyLimit
 from plugbay.host.ports import DEFAULT_ORG
 from plugbay.host.supervision.instance import Binding, Deadline, Runtime
 from plugbay.host.supervision.per_call import PerCallLease, PerCallSupervisor
 from plugbay.host.supervision.resident import ResidentSupervisor
-from plugbay.host.turns import Turns
 from plugbay.model.errors import Failure
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Export, PluginSpec
@@ -32,111 +30,111 @@ if TYPE_CHECKING:
 INLINE, ISOLATED = "inline", "isolated"
 
 IDLE_SECONDS = 300.0
-"""A worker that nobody needs for so long goes; the next invocation starts another."""
+"""A worker without calls for so long is ended; the next invocation starts another."""
 
 MAX_WORKERS = 64
-"""Workers of one plugin; the one that was used longest ago goes first, if it is idle. Where all are busy, an org more
-has a child for its invocation alone, of which there are as many as the plugin's concurrency."""
+"""Workers of one plugin. The least recently used idle one is ended first. If all are busy, invocations of a further org
+get an instance each, within the plugin's concurrency."""
 
 _BY_RANK = (State.RUNNING, State.SPAWNING, State.BACKOFF, State.SHUTTING_DOWN, State.QUARANTINED, State.IDLE)
-"""Which of its workers' states a fleet shows: the first of these that one of them is in."""
+"""The state of the plugin is the first of these that one of its supervisors is in."""
 
 
-def has_class(export: Export) -> bool:
-    """Whether the export's work is done in invocations: it says how much apart from others."""
+def has_execution_class(export: Export) -> bool:
+    """Whether the export has an execution class, so its calls are invocations."""
     return "execution_class" in export.facts
 
 
-def has_classes(spec: PluginSpec) -> bool:
-    """Whether a plugin has such exports; then all of them are."""
-    return any(has_class(export) for export in spec.exports)
+def has_execution_classes(spec: PluginSpec) -> bool:
+    """Whether the exports of a plugin have execution classes; then all of them do."""
+    return any(has_execution_class(export) for export in spec.exports)
 
 
-class Served(NamedTuple):
-    """Whom a worker serves."""
+class WorkerKey(NamedTuple):
+    """The invocations that a worker serves."""
 
     org: str
     share: frozenset[str]
-    """The access of the exports (`Binding.share`)."""
+    """The access of their exports (`Binding.share`)."""
 
 
 class Worker(ResidentSupervisor):
-    """The child of one org, for exports with the same access."""
+    """The instance of one org, for exports with the same access."""
 
-    def __init__(self, binding: Binding, runtime: Runtime, fleet: Fleet, served: Served) -> None:
+    def __init__(self, binding: Binding, runtime: Runtime, supervisor: PerOrgSupervisor, key: WorkerKey) -> None:
         super().__init__(binding, runtime)
-        self._fleet = fleet
-        self._served = served
+        self._supervisor = supervisor
+        self._key = key
 
-    def forsaken(self) -> None:
-        self._fleet.replace(self._served, self)
+    def on_abandoned(self) -> None:
+        self._supervisor.replace(self._key, self)
 
 
-class Fleet:
-    """All children of one plugin, for all orgs."""
+class PerOrgSupervisor:
+    """All instances of one plugin, for all orgs."""
 
     def __init__(self, binding: Binding, runtime: Runtime) -> None:
         self.binding = binding
         self._runtime = runtime
-        exports = [export for export in binding.spec.exports if has_class(export)]
-        self._turns = Turns(binding.concurrency)
+        exports = [export for export in binding.spec.exports if has_execution_class(export)]
+        self._concurrency = ConcurrencyLimit(binding.concurrency)
         self._isolated = {
-            share: PerCallSupervisor(binding.serving(share), runtime, turns=self._turns)
+            share: PerCallSupervisor(binding.narrow(share), runtime, concurrency=self._concurrency)
             for share in dict.fromkeys(map(binding.share, exports))
         }
-        self._workers: OrderedDict[Served, Worker] = OrderedDict()
-        """The one that was used longest ago first."""
+        self._workers: OrderedDict[WorkerKey, Worker] = OrderedDict()
+        """Least recently used first."""
         self._leaving: set[asyncio.Task[Any]] = set()
-        self._past = 0
+        self._past_generations = 0
         self._stopped = False
         self._inline = [export for export in exports if export.facts["execution_class"] == INLINE]
         self._pooled = {binding.share(export) for export in exports if export.facts["execution_class"] == ISOLATED}
 
-    # Who serves whom.
+    # Workers.
 
-    def serving(self, execution_class: str, org: str, export: Export) -> PerCallSupervisor | Worker:
-        """Who gives out children for an invocation of this export, in this class and for this org."""
-        served = Served(org, self.binding.share(export))
+    def for_export(self, execution_class: str, org: str, export: Export) -> PerCallSupervisor | Worker:
+        """The supervisor that leases instances for invocations of this export, in this class and for this org."""
+        key = WorkerKey(org, self.binding.share(export))
         if execution_class == ISOLATED or self._stopped:
-            return self._isolated[served.share]
-        worker = self._workers.get(served)
+            return self._isolated[key.share]
+        worker = self._workers.get(key)
         if worker is None:
-            self._thin_out()
+            self._evict_idle()
             if len(self._workers) >= MAX_WORKERS:
-                return self._isolated[served.share]
-            worker = self._workers[served] = Worker(self._staying(served), self._runtime, self, served)
-        self._workers.move_to_end(served)
+                return self._isolated[key.share]
+            worker = self._workers[key] = Worker(self._worker_binding(key), self._runtime, self, key)
+        self._workers.move_to_end(key)
         return worker
 
-    def _staying(self, served: Served) -> Binding:
-        """How a worker is bound: an inline one of the host's own org stays, all others go when they are idle."""
-        binding = self.binding.serving(served.share)
-        inline = any(self.binding.share(export) == served.share for export in self._inline)
-        if inline and served.org == DEFAULT_ORG:
+    def _worker_binding(self, key: WorkerKey) -> Binding:
+        """The binding of a worker: an inline one of the host's own org stays, all others end when they are idle."""
+        binding = self.binding.narrow(key.share)
+        inline = any(self.binding.share(export) == key.share for export in self._inline)
+        if inline and key.org == DEFAULT_ORG:
             return replace(binding, spec=replace(binding.spec, eager=True))
         return replace(binding, spec=replace(binding.spec, idle_seconds=IDLE_SECONDS))
 
-    def replace(self, served: Served, worker: Worker) -> None:
-        """This worker does not answer: it finishes what it has begun for others and goes. The next one gets another."""
-        if self._workers.get(served) is worker:
-            del self._workers[served]
-            text = f"its child for {served.org} did not answer in time; it is replaced when its other work is done"
+    def replace(self, key: WorkerKey, worker: Worker) -> None:
+        """Retire a worker that does not answer, after its other calls. The next call gets a new one."""
+        if self._workers.get(key) is worker:
+            del self._workers[key]
+            text = f"its instance for {key.org} did not answer in time; it is replaced when its other work is done"
             self._runtime.services.journal.note(self.binding.spec.id, "replaced", text)
-            self._let_go(worker)
+            self._retire(worker)
 
-    def _thin_out(self) -> None:
-        """Make room for one more, if one of them is idle. Busy workers stay."""
-        idle = [served for served, worker in self._workers.items() if not worker.busy]
-        for served in idle[: max(0, len(self._workers) + 1 - MAX_WORKERS)]:
-            self._let_go(self._workers.pop(served))
+    def _evict_idle(self) -> None:
+        """Make room for one more worker by retiring idle ones. Busy workers stay."""
+        idle = [key for key, worker in self._workers.items() if not worker.busy]
+        for key in idle[: max(0, len(self._workers) + 1 - MAX_WORKERS)]:
+            self._retire(self._workers.pop(key))
 
-    def _let_go(self, worker: Worker) -> None:
-        self._past += worker.generation
+    def _retire(self, worker: Worker) -> None:
+        self._past_generations += worker.generation
         task = asyncio.get_running_loop().create_task(worker.retire())
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
-    # What an operator sees.
+    # Status.
 
     @property
     def _all(self) -> list[PerCallSupervisor | Worker]:
@@ -149,7 +147,7 @@ class Fleet:
 
     @property
     def generation(self) -> int:
-        return self._past + sum(supervisor.generation for supervisor in self._all)
+        return self._past_generations + sum(supervisor.generation for supervisor in self._all)
 
     @property
     def busy(self) -> int:
@@ -161,13 +159,13 @@ class Fleet:
 
     @property
     def pid(self) -> int | None:
-        """Of the only child, where there is just one that stays."""
+        """Of the only worker; None if there are none or several."""
         pids = [pid for worker in self._workers.values() if (pid := worker.pid) is not None]
         return pids[0] if len(pids) == 1 else None
 
     @property
     def starting(self) -> asyncio.Future[Any] | None:
-        """Done when every start that is under way has ended."""
+        """Done when every start in progress has ended."""
         starts = [item.starting for item in self._all if item.starting is not None]
         return asyncio.gather(*starts, return_exceptions=True) if starts else None
 
@@ -178,31 +176,31 @@ class Fleet:
             total.update(supervisor.counters)
         return dict(total)
 
-    # A supervisor like any other.
+    # The rest of `Supervisor`.
 
     def begin(self, after: asyncio.Future[float] | None = None) -> None:
-        """Have ready what should be ready ahead of time; children of a predecessor may still be busy meanwhile."""
+        """Start pooled instances and inline workers. Instances of a predecessor may still be busy meanwhile."""
         for share in self._pooled:
             self._isolated[share].begin()
         for export in self._inline:
-            self.serving(INLINE, DEFAULT_ORG, export).begin()
+            self.for_export(INLINE, DEFAULT_ORG, export).begin()
 
-    def at_once(self) -> PerCallLease | None:
+    def try_lease(self) -> PerCallLease | None:
         return None
 
     async def lease(self, deadline: Deadline) -> PerCallLease | Failure:
-        """A child of its own, for those who want to see that one starts; invocations ask `serving` first."""
+        """An isolated instance, for checks that one starts; invocations call `for_export` first."""
         return await next(iter(self._isolated.values())).lease(deadline)
 
-    def tell(self, op: PluginOp) -> bool:
-        """False: there is no one child to tell."""
+    def notify(self, op: PluginOp) -> bool:
+        """False: there is no single instance to notify."""
         return False
 
-    def shown(self) -> None:
-        """Nothing to do: there is nothing to look at."""
+    def mark_shown(self) -> None:
+        """Nothing to do: such plugins have no screens."""
 
     async def retire(self) -> float:
-        await asyncio.gather(self._turns.drain(), *(worker.retire() for worker in self._workers.values()))
+        await asyncio.gather(self._concurrency.drain(), *(worker.retire() for worker in self._workers.values()))
         await self.stop()
         return 0.0
 

@@ -1,7 +1,7 @@
-"""`Eras`: in which era of its contract each program is greeted, remembered from one start to the next.
+"""`ProtocolCache`: remembers which protocol revision ("era") each MCP server was greeted in.
 
-Owns which programs count as the same, and the file `<state>/mcp-eras.json`. It is a memory and no record: without it a
-greeting takes one question more. Refuses to know what an era is.
+Owns the identity of a program and the file `<state>/mcp-eras.json`. It is only a cache: without it, a greeting takes
+one more request.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from plugbay.model.spec import PluginSpec
 FILE_NAME = "mcp-eras.json"
 
 WITH_ERAS = frozenset({"mcp"})
-"""Contracts that greet in one of several ways."""
+"""Contracts with several eras."""
 
 USUAL = HANDSHAKE
-"""The era of a program of which nothing is known; it is not worth remembering."""
+"""The era of an unknown program; it is not stored."""
 
 MAX_REMEMBERED = 512
-"""Programs; the one that was learned first gives way."""
+"""Programs in the cache; the oldest entry is dropped first."""
 
 MAX_BYTES = 1 << 20
-"""Bytes of the file; a program takes about a hundred."""
+"""Bytes of the file; an entry takes about a hundred."""
 
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Nobody waits for who may write into a pipe of that name."""
+"""A pipe of that name must not block the host."""
 
 
 def identity(argv: Sequence[str], cwd: Path) -> str:
-    """A name for a program: its command, and the state of every file that the command names."""
+    """The identity of a program: a hash of its command, and of size and time of every file that it names."""
     seen = hashlib.sha256()
     for word in argv:
         seen.update(f"{len(word)}:{word};{_state(cwd / word)};".encode("utf-8", "surrogateescape"))
@@ -53,19 +53,19 @@ def _state(path: Path) -> str:
     return f"{status.st_size},{status.st_mtime_ns}"
 
 
-class Eras:
-    """What is known of the programs of one host."""
+class ProtocolCache:
+    """The eras of the programs of one host."""
 
     def __init__(self, state_dir: Path | None = None, named: Mapping[str, str] | None = None) -> None:
         self._path = None if state_dir is None else state_dir / FILE_NAME
         self._named = dict(named or {})
-        """By plugin: what the operator says."""
-        self._known = {} if self._path is None else _loaded(self._path)
+        """By plugin: the era that plugbay.toml sets."""
+        self._known = {} if self._path is None else _load(self._path)
         self._running: dict[str, str] = {}
-        """By plugin: the program that was started last."""
+        """By plugin: the identity of the program that was started last."""
 
-    def begin(self, spec: PluginSpec, argv: Sequence[str]) -> str:
-        """A program has been started for this plugin: the era to greet it in, empty where its contract has none."""
+    def era_for(self, spec: PluginSpec, argv: Sequence[str]) -> str:
+        """The era to greet a newly started program in; empty if its contract has no eras."""
         if spec.contract not in WITH_ERAS:
             return ""
         self._running[spec.id] = program = identity(argv, Path(spec.cwd or spec.root))
@@ -76,7 +76,7 @@ class Eras:
         return self._running.get(plugin_id, "")
 
     def learn(self, plugin_id: str, era: str) -> None:
-        """The program of this plugin was greeted in this era, well."""
+        """Store the era in which the program of this plugin was greeted successfully."""
         program = self.program(plugin_id)
         if self._known.get(program, USUAL) == era or not program:
             return
@@ -86,12 +86,12 @@ class Eras:
         self._save()
 
     def forget(self, plugin_id: str) -> None:
-        """The program of this plugin did not let itself be greeted in the era that was remembered."""
+        """Drop the entry: the program of this plugin could not be greeted in the remembered era."""
         if self._known.pop(self.program(plugin_id), None) is not None:
             self._save()
 
     def _save(self) -> None:
-        """A disk that does not take it costs a question at the next start, and nothing else."""
+        """Write the file. A write error is ignored: it costs one request at the next start."""
         self._known = dict(list(self._known.items())[-MAX_REMEMBERED:])
         if self._path is None:
             return
@@ -104,7 +104,7 @@ class Eras:
             temporary.unlink(missing_ok=True)
 
 
-def _loaded(path: Path) -> dict[str, str]:
+def _load(path: Path) -> dict[str, str]:
     try:
         with open(os.open(path, _FLAGS), encoding="utf-8") as file:
             document = parse_json(file.read(MAX_BYTES))

@@ -1,4 +1,4 @@
-"""Whether and when a plugin that failed is started again. Decides with values; the supervisor acts.
+"""Decides whether and when a failed plugin is started again; the supervisor acts.
 
 Pure: the clock and the jitter come in as numbers, so every row of the decision is a row of a test table.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from plugbay.model.spec import RestartPolicy
 
 MAX_DOUBLINGS = 64
-"""Beyond any longest delay; keeps a patient policy from computing numbers that do not exist."""
+"""More than any `longest_delay` needs; prevents a float overflow with large failure counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Stop trying; only an explicit reload brings the plugin back."""
+    """Do not start it again; only an explicit reload does."""
 
     failures: int
 
 
-def remembered(failures: Sequence[float], last_start: float, now: float, policy: RestartPolicy) -> list[float]:
+def recent_failures(failures: Sequence[float], last_start: float, now: float, policy: RestartPolicy) -> list[float]:
     """The failures that still count at `now`, given that the run that just ended began at `last_start`."""
     if now - last_start >= policy.healthy_after:
         return []

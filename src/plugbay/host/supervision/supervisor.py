@@ -1,7 +1,7 @@
-"""`Supervisor`: what the host asks of whoever looks after one plugin's children. Which kind is a fact of the spec.
+"""`Supervisor`: starts, leases and ends the instances of one plugin. `supervise` picks the kind that fits its spec.
 
-Never asks which contract it serves: a plugin lives for one call (`per_call`), stays (`resident`), or does both as its
-exports want it (`fleet`).
+The kind follows from the spec, never from the contract: instances serve one call (`per_call`), stay (`resident`), or
+both, as the execution classes of the exports say (`per_org`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
-from plugbay.host.supervision.instance import Binding, Deadline, Runtime, Seat
+from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime
 from plugbay.host.supervision.per_call import PerCallSupervisor
-from plugbay.host.supervision.per_org import Fleet, has_classes
+from plugbay.host.supervision.per_org import PerOrgSupervisor, has_execution_classes
 from plugbay.host.supervision.resident import ResidentSupervisor
 from plugbay.link.link import Link
 from plugbay.model.errors import Failure
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 
 class Lease(Protocol):
-    """The right to use a child for one call."""
+    """The right to use an instance for one call."""
 
     link: Link
-    seat: Seat
+    instance: Instance
 
     async def conclude(self, answer: CallFinished, deadline: Deadline) -> CallFinished:
-        """The call's outcome once everything that counts has been judged."""
+        """The outcome of the call, after checks that the contract makes at the end of a process."""
 
-    def forsake(self) -> None:
-        """The call was given up without an answer: say so before `release`, so that nobody new is served like that."""
+    def abandon(self) -> None:
+        """Report that the call got no answer. Call it before `release`, so that the instance gets no new calls."""
 
     def release(self) -> None:
-        """The call is over, however it ended."""
+        """End the call, however it ended."""
 
-    async def cleared(self) -> None:
-        """After `release`: wait until a child that served this call alone is gone."""
+    async def wait_gone(self) -> None:
+        """After `release`: wait until an instance that served only this call is gone."""
 
 
 class Supervisor(Protocol):
-    """All children of one plugin."""
+    """All instances of one plugin."""
 
     binding: Binding
 
@@ -51,7 +51,7 @@ class Supervisor(Protocol):
     def state(self) -> State: ...
     @property
     def generation(self) -> int:
-        """Grows with every child; tells the calls of one child from those of the next."""
+        """Grows with every instance; tells the calls of one instance from those of the next."""
         ...
 
     @property
@@ -62,44 +62,41 @@ class Supervisor(Protocol):
     def pid(self) -> int | None: ...
     @property
     def starting(self) -> asyncio.Future[Any] | None:
-        """Done when the start that is under way has ended, well or not."""
+        """Done when the start in progress has ended, successful or not."""
         ...
 
     @property
     def counters(self) -> dict[str, int]: ...
 
     def begin(self, after: asyncio.Future[float] | None = None) -> None:
-        """Start what should be ready ahead of time; `after` is the predecessor's `retire`."""
+        """Start the instances that should be ready ahead of time; `after` is the predecessor's `retire`."""
 
-    def serving(self, execution_class: str, org: str, export: Export) -> Supervisor:
-        """Who gives out children for an invocation of this export, in this class and for this org."""
+    def for_export(self, execution_class: str, org: str, export: Export) -> Supervisor:
+        """The supervisor that leases instances for invocations of this export, in this class and for this org."""
 
-    def at_once(self) -> Lease | None:
-        """A lease without any wait, if there is one to have."""
+    def try_lease(self) -> Lease | None:
+        """A lease if one is available without waiting."""
 
     async def lease(self, deadline: Deadline) -> Lease | Failure:
-        """A ready child for one call; a `Failure` says why there is none."""
+        """Wait for a ready instance for one call; a `Failure` says why there is none."""
 
-    def tell(self, op: PluginOp) -> bool:
-        """Tell the child that lives now something its contract has a word for, which is a use; False: there is none."""
+    def notify(self, op: PluginOp) -> bool:
+        """Send a notification to the running instance, which counts as use; False if that is not possible."""
 
-    def shown(self) -> None:
-        """A screen of it is being looked at, so it is not idle."""
+    def mark_shown(self) -> None:
+        """One of its screens is being shown, so it is not idle."""
 
     async def retire(self) -> float:
-        """Let the calls that run and those that wait for their turn come to their end, then stop.
-
-        The answer is how many seconds the last child had lived, where there was one.
-        """
+        """Wait for running and queued calls, then stop. Returns the uptime of the last instance in seconds, or 0."""
 
     async def stop(self) -> None:
-        """Nothing new starts; everything that runs leaves or is killed."""
+        """Start nothing new; shut down or kill all instances."""
 
 
 def supervise(binding: Binding, runtime: Runtime) -> Supervisor:
-    """The supervisor that fits the plugin's lifetime, and the classes of its exports where they have any."""
-    if has_classes(binding.spec):
-        return Fleet(binding, runtime)
+    """The supervisor for the plugin's lifetime, and for the execution classes of its exports if they have any."""
+    if has_execution_classes(binding.spec):
+        return PerOrgSupervisor(binding, runtime)
     if binding.spec.lifetime is Lifetime.RESIDENT:
         return ResidentSupervisor(binding, runtime)
     return PerCallSupervisor(binding, runtime)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from plugbay.host.admin import operating
-from plugbay.host.journal import Note, in_words
+from plugbay.host.journal import Note, describe_facts
 from plugbay.host.ports import CallRecord
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.resident import TROUBLE
@@ -117,7 +117,7 @@ def happening(event: Numbered | None) -> Happening | None:
     if event is None or at is None:
         return None
     facts = {name: value for name, value in event.data["payload"].items() if name != "plugin_id"}
-    return Happening(event.topic.rpartition(".")[2], at, in_words(facts))
+    return Happening(event.topic.rpartition(".")[2], at, describe_facts(facts))
 
 
 def last_trouble(notes: Iterable[Note]) -> str:

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from plugbay.host.rate import Bucket
+from plugbay.host.rate import TokenBucket
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import too_many
 
@@ -73,7 +73,7 @@ class Sessions:
         self._secret = secret
         self._codes: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
-        self._tries = Bucket(TRIES_A_SECOND, TRIES_AT_ONCE)
+        self._tries = TokenBucket(TRIES_A_SECOND, TRIES_AT_ONCE)
 
     def invite(self, token: str) -> str:
         """A code that logs in with the rights of this token: once, and soon."""

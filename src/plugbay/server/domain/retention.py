@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 
-from plugbay.host.config.retention import RetentionConfig
+from plugbay.host.config.sections import RetentionConfig
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import KEPT_EXPIRED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plugbay.host.config.retention import RetentionConfig
+from plugbay.host.config.sections import RetentionConfig
 from plugbay.host.confinement.protection import database
 from plugbay.model.protected import SETTINGS, Entry
 

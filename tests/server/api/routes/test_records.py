@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plugbay.host.config.retention import days
+from plugbay.host.config.sections import days
 from plugbay.store import calls
 from tests.server.api.test_edge import code
 from tests.store.test_calls import record

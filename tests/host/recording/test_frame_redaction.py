@@ -1,4 +1,4 @@
-"""Whatever a frame holds, no secret is left in it: by value in every disguise, by its key, by its looks."""
+"""No secret is left in a frame: found by value in every encoding, by its key, and by its looks."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.recording.encodings import forms
-from plugbay.host.recording.frames import Redactor, names_a_secret, pointer
-from plugbay.host.recording.redaction import HIDDEN, SHORTEST, Discretion
+from plugbay.host.recording.frame_redaction import FrameRedactor, names_a_secret, pointer
+from plugbay.host.recording.redaction import HIDDEN, SHORTEST, Redactor, encodings
 
 KEY = "correct/horse battery+staple"
-PLAIN = Redactor(Discretion())
+PLAIN = FrameRedactor(Redactor())
 
 letters = st.text(st.sampled_from("abcXYZ 09/+-_é"), max_size=6)
 
 
 def redact(said: Any, secrets: dict[str, Any] | None = None) -> tuple[Any, tuple[str, ...]]:
-    return Redactor(Discretion(secrets)).value(said)
+    return FrameRedactor(Redactor(secrets)).redact_frame(said)
 
 
 # By value.
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=SHORTEST, max_size=20), st.data())
-def test_a_secret_is_found_in_every_disguise_wherever_it_stands(secret: str, data: st.DataObject) -> None:
-    form = data.draw(st.sampled_from(sorted(forms(secret))))
+def test_a_secret_is_found_in_every_encoding_and_position(secret: str, data: st.DataObject) -> None:
+    form = data.draw(st.sampled_from(sorted(encodings(secret))))
     text = data.draw(letters) + form + data.draw(letters)
     said = data.draw(
         st.sampled_from(
@@ -37,7 +36,7 @@ def test_a_secret_is_found_in_every_disguise_wherever_it_stands(secret: str, dat
     )
     told, places = redact(said, {"key": secret})
     assert places != ()
-    assert not any(each in leaf for each in forms(secret) for leaf in leaves(told))
+    assert not any(each in leaf for each in encodings(secret) for leaf in leaves(told))
 
 
 def leaves(value: Any) -> list[str]:
@@ -48,7 +47,7 @@ def leaves(value: Any) -> list[str]:
 
 @given(st.binary(max_size=20), st.binary(max_size=20))
 def test_a_secret_is_found_among_bytes_that_are_no_text(before: bytes, after: bytes) -> None:
-    line = Redactor(Discretion({"key": KEY})).line(before + KEY.encode() + after)
+    line = FrameRedactor(Redactor({"key": KEY})).redact_line(before + KEY.encode() + after)
     assert KEY.encode() not in line
 
 
@@ -57,11 +56,11 @@ def test_a_number_that_is_a_secret_is_taken_out() -> None:
 
 
 def test_a_secret_that_becomes_known_later_is_taken_out_from_then_on() -> None:
-    discretion = Discretion()
-    redactor = Redactor(discretion)
-    assert redactor.value({"a": KEY}) == ({"a": KEY}, ())
-    discretion.learn({"key": KEY})
-    assert redactor.value({"a": KEY}) == ({"a": HIDDEN}, ("/a",))
+    known = Redactor()
+    redactor = FrameRedactor(known)
+    assert redactor.redact_frame({"a": KEY}) == ({"a": KEY}, ())
+    known.learn({"key": KEY})
+    assert redactor.redact_frame({"a": KEY}) == ({"a": HIDDEN}, ("/a",))
 
 
 # By key.
@@ -159,7 +158,7 @@ def test_a_key_may_stand_beside_its_value(said: Any, place: str) -> None:
 )
 def test_a_text_that_looks_like_a_secret_is_taken_out(said: str, told: str) -> None:
     assert redact({"a": said}) == ({"a": told}, ("/a",))
-    assert PLAIN.line(said.encode()) == told.encode()
+    assert PLAIN.redact_line(said.encode()) == told.encode()
     assert redact({"a": told}) == ({"a": told}, ())
 
 
@@ -176,14 +175,14 @@ def test_a_text_that_looks_like_a_secret_is_taken_out(said: str, told: str) -> N
 )
 def test_ordinary_words_are_left_alone(said: str) -> None:
     assert redact({"a": said}) == ({"a": said}, ())
-    assert PLAIN.line(said.encode()) == said.encode()
+    assert PLAIN.redact_line(said.encode()) == said.encode()
 
 
 @pytest.mark.parametrize("part", ["a-", "a.", "sk-", "eyJ", "://", "basic ", '"x', "token", "=", "bearer "])
 def test_a_long_text_of_any_kind_takes_no_time_to_speak_of(part: str) -> None:
     """A pattern that looks back from every place would take minutes, and the test its whole time."""
-    told, _ = PLAIN.value("begin sk- = ey \"'oken:// earer asic eyJ " + part * (400_000 // len(part)))
-    assert PLAIN.value(told) == (told, ())
+    told, _ = PLAIN.redact_frame("begin sk- = ey \"'oken:// earer asic eyJ " + part * (400_000 // len(part)))
+    assert PLAIN.redact_frame(told) == (told, ())
 
 
 def test_nothing_secret_leaves_a_frame_as_it_is() -> None:

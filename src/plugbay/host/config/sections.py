@@ -1,0 +1,514 @@
+"""The larger sections of plugbay.toml: sandbox, MCP servers, retention, broker, language models.
+
+    [sandbox]
+    require = true
+    require_limits = true
+    uids = "2000000000-2134217727"
+    read = ["/opt/tools"]
+    limits = { memory = "2 GiB" }
+
+    [plugins."x".sandbox]
+    read = ["/srv/data"]
+    write = ["/srv/out"]
+    run = ["/opt/tools/bin/convert"]
+    network = ["api.example.com:443"]
+    limits = { memory = "4 GiB", processes = 512 }
+
+    [plugins."y".sandbox]
+    off = "it is ours, and needs the graphics card"
+
+    [mcp.files]
+    command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]
+
+    [retention]
+    invocations = "90 days"
+    audit = "forever"
+
+    [broker]
+    url = "tls://nats.example.com:4222"
+    topics = ["agent.>", "plugin.inbound.*"]
+    prefix = "plugbay.events."
+    credentials = "plugbay.creds"
+
+    [llm.providers.local]
+    kind = "openai"
+    base_url = "http://127.0.0.1:8080/v1"
+
+Validates values without touching the disk or the network. No secret is in the file: it names files, or variables of the
+host's environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from plugbay.host.events.subjects import ANY, REST, matches, subject_problem
+from plugbay.host.services.llm.endpoint import base_url_problem
+from plugbay.host.services.llm.openai import (
+    CHAT_SECONDS,
+    IDLE_SECONDS,
+    STREAM_SECONDS,
+    OpenAiProvider,
+    TokenLimitField,
+)
+from plugbay.model.addresses import clean_host
+from plugbay.model.errors import ConfigInvalid, Problem
+from plugbay.model.ids import id_problem
+from plugbay.process.limits import Rlimits
+from plugbay.process.sandbox.policy import Door, Limits, Network, Reach
+
+ANYWHERE, HOST = "*", "host"
+"""Values of `network`: every public address; or the network of the machine, without any check."""
+
+UIDS = "2000000000-2134217727"
+"""User ids of confined plugins if the host runs as root: outside the ranges that distributions use."""
+
+MIN_UID = 1000
+"""Lower ids are system users."""
+
+MAX_UID = 2**32 - 2
+"""The kernel uses 2**32 - 1 for "no change"."""
+
+OFF_FORM = '[plugins."x".sandbox] with off = "the reason why"'
+"""How to exempt a plugin; the reason is for later readers of the file."""
+
+_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_SIZE = re.compile(r"([0-9]{1,15})\s*([a-z]{0,3})", re.IGNORECASE)
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_UIDS = re.compile(r"([0-9]{1,10})-([0-9]{1,10})")
+
+
+def size(value: Any) -> Any:
+    """Bytes, from a number or from text like `256 MiB`; other types are left to the validator."""
+    if not isinstance(value, str):
+        return value
+    found = _SIZE.fullmatch(value.strip())
+    if found is None or found[2].lower() not in _UNITS:
+        raise ValueError(f"{value!r} is no size; write it like 256 MiB or 1 GiB")
+    return int(found[1]) * _UNITS[found[2].lower()]
+
+
+Bytes = Annotated[int, BeforeValidator(size), Field(ge=1 << 20, le=1 << 50)]
+"""At least 1 MiB: no program starts with less."""
+
+
+T = TypeVar("T", Limits, Rlimits)
+
+
+class ProcessLimits(BaseModel):
+    """Limits of each process of a plugin, confined or not; fields that are not set keep their value."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    open_files: Annotated[int, Field(ge=16, le=1 << 20)] | None = None
+    file_size: Bytes | None = None
+
+    def over(self, usual: T) -> T:
+        return replace(usual, **self.model_dump(exclude_none=True))
+
+
+class LimitOverrides(ProcessLimits):
+    """The same, and limits of all processes of a confined plugin together."""
+
+    memory: Bytes | None = None
+    cpu: Annotated[float, Field(ge=0.01, le=1024, strict=False)] | None = None
+    """Cores."""
+    processes: Annotated[int, Field(ge=1, le=1 << 22)] | None = None
+    tmp: Bytes | None = None
+    state: Bytes | None = None
+
+
+def _paths(value: list[str]) -> list[str]:
+    for path in value:
+        if not path.strip() or "\0" in path:
+            raise ValueError(f"{path!r} is no path")
+        if ".." in path.split("/"):
+            raise ValueError(f"{path!r} must not contain '..'")
+    return value
+
+
+class SandboxConfig(BaseModel):
+    """`[sandbox]`: for all plugins."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    require: bool = False
+    """Confine every plugin, whatever its manifest says; only this file can exempt one."""
+    require_limits: bool = False
+    """Refuse to start a confined plugin if its limits would not cover all its processes together."""
+    uids: str = UIDS
+    """User ids of confined plugins if the host runs as root, one for each."""
+    read: list[str] = []
+    """Paths that every confined plugin may read."""
+    limits: LimitOverrides = LimitOverrides()
+
+    @field_validator("uids")
+    @classmethod
+    def _range(cls, value: str) -> str:
+        found = _UIDS.fullmatch(value)
+        if found is None or not MIN_UID <= int(found[1]) <= int(found[2]) <= MAX_UID:
+            raise ValueError(f"{value!r} is no range of user numbers from {MIN_UID} to {MAX_UID}, like {UIDS!r}")
+        return value
+
+    @field_validator("read")
+    @classmethod
+    def _read(cls, value: list[str]) -> list[str]:
+        return _paths(value)
+
+    @property
+    def uid_range(self) -> tuple[int, int]:
+        """The first and the last user id."""
+        first, _, last = self.uids.partition("-")
+        return int(first), int(last)
+
+
+class PluginSandbox(BaseModel):
+    """`[plugins."x".sandbox]`: confines the plugin, unless it has `off`; allows what it names beside the grants."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    off: str | None = None
+    """Exempts the plugin; the text is the reason."""
+    on: Literal[True] | None = None
+    """Confine a plugin that does not ask for it, and allow nothing more."""
+    read: list[str] = []
+    write: list[str] = []
+    run: list[str] = []
+    """Programs outside the system folders."""
+    network: list[str] = []
+    limits: LimitOverrides = LimitOverrides()
+
+    @field_validator("off")
+    @classmethod
+    def _reason(cls, value: str | None) -> str | None:
+        if value is not None and (not value.strip() or not value.isprintable()):
+            raise ValueError("give the reason in one line, for later readers of this file")
+        return value
+
+    @field_validator("read", "write", "run")
+    @classmethod
+    def _files(cls, value: list[str]) -> list[str]:
+        return _paths(value)
+
+    @field_validator("network")
+    @classmethod
+    def _network(cls, value: list[str]) -> list[str]:
+        for text in value:
+            if text in (ANYWHERE, HOST) and len(value) > 1:
+                raise ValueError(f"{text!r} leaves nothing for other entries to open")
+            if text not in (ANYWHERE, HOST):
+                parse_door(text)
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_form(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(f"{value!r} is no longer enough; write {OFF_FORM}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> PluginSandbox:
+        if self.off is not None and self.model_fields_set != {"off"}:
+            others = ", ".join(sorted(self.model_fields_set - {"off"}))
+            raise ValueError(
+                f"a plugin that is not confined has no use for {others}; open_files and file_size can be in limits of "
+                '[plugins."x"]'
+            )
+        return self
+
+    @property
+    def wanted(self) -> bool:
+        """Whether this section confines the plugin."""
+        return self.off is None and bool(self.model_fields_set)
+
+    def reach(self) -> Network:
+        """Network access that the operator allows beside the grants."""
+        if self.network in ([ANYWHERE], [HOST]):
+            return Network(Reach.ANY if self.network == [ANYWHERE] else Reach.HOST)
+        return Network(Reach.LISTED, tuple(map(parse_door, self.network))) if self.network else Network()
+
+    def move(self, to: Callable[[str], str]) -> None:
+        """Apply `to` to every path. Fields that are not set stay unset, because setting one confines the plugin."""
+        for name in self.model_fields_set & {"read", "write", "run"}:
+            # A program without a slash is a name on the search path.
+            moved = [path if name == "run" and "/" not in path else to(path) for path in getattr(self, name)]
+            setattr(self, name, moved)
+
+
+def parse_door(text: str) -> Door:
+    """Parse `api.example.com:443`, `[::1]:443`, or `*` for the port; raises ValueError with a message."""
+    name, colon, port = text.rpartition(":")
+    host = clean_host(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
+    bare_ipv6 = ":" in name and not name.startswith("[")
+    if not colon or host is None or bare_ipv6 or not (port == "*" or (_PORT.fullmatch(port) and int(port) <= 65535)):
+        raise ValueError(f"{text!r} must be a host and a port, like api.example.com:443, or one of '*' and 'host'")
+    return Door(host, None if port == "*" else int(port))
+
+
+class ServerConfig(BaseModel):
+    """`[mcp.NAME]`: an MCP server, by a command or by the folder of an unpacked bundle."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: Annotated[list[str], Field(min_length=1)] | None = None
+    bundle: str | None = None
+    env: dict[str, str] = {}
+    inherit_env: list[str] = []
+    """Variables of the host's environment that the server gets beside the usual ones."""
+    cwd: str | None = None
+    era: Literal["handshake", "modern"] | None = None
+    """The protocol era of its greeting; default: the one that worked last time."""
+
+    @field_validator("env", "inherit_env")
+    @classmethod
+    def _names(cls, value: dict[str, str] | list[str]) -> dict[str, str] | list[str]:
+        for name in value:
+            if not name or "=" in name or "\0" in name:
+                raise ValueError(f"{name!r} cannot be the name of a variable")
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> ServerConfig:
+        if (self.command is None) == (self.bundle is None):
+            raise ValueError("needs either a command, or the folder of a bundle")
+        if self.bundle is not None and (self.env or self.cwd):
+            raise ValueError("a bundle says itself what its environment and its folder are")
+        return self
+
+
+def names_problem(names: object) -> str | None:
+    """Why one of these names is no valid server name."""
+    found = [(name, id_problem(name)) for name in names] if isinstance(names, dict) else []
+    return next((f"{name!r} {why}" for name, why in found if why is not None), None)
+
+
+FOREVER = "forever"
+
+UNITS = {"hour": 3600, "day": 24 * 3600}
+
+LONGEST = 36_500
+"""Maximum number of either unit."""
+
+_AGE = re.compile(r"([1-9][0-9]{0,4}) ?(hour|day)s?")
+
+
+def seconds_of(value: object) -> float | None:
+    """Parse `"90 days"` or `"12 hours"`; None for `"forever"`. Raises `ValueError`.
+
+    There is no unit below an hour: a shorter age is probably a mistake, and removed records do not come back.
+    """
+    if value == FOREVER:
+        return None
+    found = _AGE.fullmatch(value) if isinstance(value, str) else None
+    if found is None or int(found[1]) > LONGEST:
+        raise ValueError(f'is a number of hours or days, like "12 hours" or "90 days", or "{FOREVER}"')
+    return float(int(found[1]) * UNITS[found[2]])
+
+
+Age = Annotated[float | None, BeforeValidator(seconds_of)]
+
+
+def days(number: int) -> float:
+    """Days in seconds."""
+    return float(number * UNITS["day"])
+
+
+class RetentionConfig(BaseModel):
+    """`[retention]`: seconds for which finished records of each kind are kept; None: for ever."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    calls: Age = days(30)
+    """Calls of plugins in the host's folders; at most the last 100,000."""
+    invocations: Age = days(90)
+    """Invocations of exports of packages, one record for each attempt: these grow fastest."""
+    deliveries: Age = days(90)
+    """Deliveries of events to hooks that were acknowledged, refused or dropped, with their attempts."""
+    dead_letters: Age = None
+    """Deliveries that failed for good: an operator may still want to repeat them."""
+    events: Age = days(90)
+    """Events for hooks; each is kept at least as long as its last delivery."""
+    audit: Age = None
+    """The audit log: its age limit depends on the operator's obligations."""
+
+
+SCHEMES = ("nats", "tls")
+
+OWN_TOPICS = ("plugin.lifecycle.>", "plugin.resource.changed")
+"""Topics about the host's own plugins. Never shared: a plugin of the same id on another host is another plugin."""
+
+MAX_TOPIC_BYTES = 2_048
+"""Bytes of a shared topic. A NATS line has at most 4 KiB by default, including the prefix and four numbers."""
+
+MAX_PREFIX = 128
+"""Characters of the subject prefix."""
+
+URL_FORM = "must be a URL like nats://127.0.0.1:4222 or tls://nats.example.com:4222"
+
+
+def is_own(topic: str) -> bool:
+    """Whether the topic is about the host's own plugins."""
+    return any(matches(pattern, topic) for pattern in OWN_TOPICS)
+
+
+def topic_problem(topic: str) -> str | None:
+    """Why events of this topic cannot be shared through a broker; None if they can."""
+    if is_own(topic):
+        return "is about the plugins of one host"
+    problem = subject_problem(topic)
+    if problem is not None:
+        return problem
+    if any(char in topic for char in (" ", ANY, REST)):
+        return f"has a space, {ANY} or {REST}, which no broker carries"
+    if len(topic.encode()) > MAX_TOPIC_BYTES:
+        return f"has more than {MAX_TOPIC_BYTES:,} bytes"
+    return None
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Why this pattern cannot be shared; None if it can."""
+    segments = pattern.split(".")
+    if REST in segments[:-1]:
+        return f"goes on after {REST}, which stands for everything that follows"
+    # A wildcard stands for a segment, so the pattern is valid if it is valid with a letter in its place.
+    return topic_problem(".".join("x" if segment in (ANY, REST) else segment for segment in segments))
+
+
+class BrokerConfig(BaseModel):
+    """`[broker]`: the NATS server that joins the buses of several hosts, and the login. Only `topics` are shared."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: str
+    topics: list[str] = []
+    """Patterns of the topics that are sent to and accepted from other hosts."""
+    prefix: str = "plugbay.events."
+    """Prefix of subjects at the broker; hosts with different prefixes share nothing."""
+    credentials: str | None = None
+    """A NATS credentials file with a JWT and a seed."""
+    user: str | None = None
+    password_env: str | None = None
+    token_env: str | None = None
+    ca_file: str | None = None
+    """CA certificates for the server, if the machine's own do not cover it."""
+
+    @field_validator("url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        problem = url_problem(value)
+        if problem is not None:
+            raise ValueError(problem)
+        return value
+
+    @field_validator("topics")
+    @classmethod
+    def _topics(cls, value: list[str]) -> list[str]:
+        for pattern in value:
+            problem = pattern_problem(pattern)
+            if problem is not None:
+                raise ValueError(f"{pattern!r} cannot be shared: it {problem}")
+        return value
+
+    @field_validator("prefix")
+    @classmethod
+    def _prefix(cls, value: str) -> str:
+        right = value.isascii() and value.endswith(".") and len(value) <= MAX_PREFIX
+        if not right or topic_problem(value[:-1]) is not None or value.startswith(("$", "_INBOX.")):
+            raise ValueError(
+                f"must be words with a dot after each, like plugbay.events., of {MAX_PREFIX} letters at most"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _login(self) -> BrokerConfig:
+        if (self.user is None) != (self.password_env is None):
+            raise ValueError("user and password_env go together")
+        ways = [way for way in (self.credentials, self.user, self.token_env) if way is not None]
+        if len(ways) > 1:
+            raise ValueError("needs one of credentials, token_env, or user with password_env; not several")
+        if self.ca_file is not None and not self.is_encrypted:
+            raise ValueError("ca_file is for servers at tls://")
+        return self
+
+    def move(self, to: Callable[[str], str]) -> None:
+        """Apply `to` to every path."""
+        self.credentials = None if self.credentials is None else to(self.credentials)
+        self.ca_file = None if self.ca_file is None else to(self.ca_file)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the connection must use TLS from the start."""
+        return urlsplit(self.url).scheme == "tls"
+
+
+def url_problem(url: str) -> str | None:
+    """Why a broker URL cannot be used, or None. Never quotes it: it might contain a password."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises if it is no number
+    except ValueError:
+        return URL_FORM
+    if parts.scheme not in SCHEMES or not parts.hostname or not url.isascii() or not url.isprintable() or " " in url:
+        return URL_FORM
+    if parts.username is not None or parts.path.strip("/") or parts.query or parts.fragment:
+        return f"{URL_FORM}; who this host is goes into credentials, token_env, or user and password_env"
+    return None
+
+
+Seconds = Annotated[float, Field(gt=0, le=3600, strict=False)]
+
+
+class ProviderConfig(BaseModel):
+    """`[llm.providers.NAME]`: a provider over HTTP. Without `api_key_env` no key is sent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["openai"]
+    base_url: str
+    api_key_env: str | None = None
+    models: list[str] | None = None
+    """The models that may be used; default: all of the server."""
+    timeout: Seconds = CHAT_SECONDS
+    stream_timeout: Seconds = STREAM_SECONDS
+    idle_timeout: Seconds = IDLE_SECONDS
+    max_retries: Annotated[int, Field(ge=0, le=10)] = 2
+    token_limit_field: TokenLimitField = "max_tokens"
+
+    @field_validator("base_url")
+    @classmethod
+    def _base_url(cls, value: str) -> str:
+        problem = base_url_problem(value)
+        if problem is not None:
+            raise ValueError(problem)
+        return value
+
+    def build(self, name: str, environ: Mapping[str, str], source: str = "plugbay.toml") -> OpenAiProvider:
+        """Create the provider; raises `ConfigInvalid` if its key is missing."""
+        return OpenAiProvider(
+            name,
+            self.base_url,
+            self._key(name, environ, source),
+            models=self.models or (),
+            timeout=self.timeout,
+            stream_timeout=self.stream_timeout,
+            idle_timeout=self.idle_timeout,
+            max_retries=self.max_retries,
+            token_limit_field=self.token_limit_field,
+        )
+
+    def _key(self, name: str, environ: Mapping[str, str], source: str) -> str | None:
+        if self.api_key_env is None:
+            return None
+        key = environ.get(self.api_key_env, "").strip()
+        if key and key.isascii() and key.isprintable():
+            return key
+        wrong = "is not printable ASCII, as a key has to be" if key else "is not set, or empty"
+        message = f"the environment variable {self.api_key_env} {wrong}"
+        raise ConfigInvalid(source, [Problem("unusable_key", f"llm.providers.{name}.api_key_env", message)])

@@ -1,0 +1,123 @@
+"""How much may happen at once: concurrent calls of one plugin, and concurrent starts of all plugins of a host.
+
+Acquiring a free slot costs no await, because that is every call of a plugin that keeps up. How often something may
+happen is `rate`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+
+from plugbay.model.errors import Code, Failure
+
+
+class ConcurrencyLimit:
+    """A fair, bounded number of concurrent calls of one plugin. Further calls queue until their own deadlines."""
+
+    __slots__ = ("_waiters", "in_use", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.in_use = 0
+        """Slots taken by running calls."""
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    def try_acquire(self) -> bool:
+        """Take a slot if one is free and no call is queued for it."""
+        if self.in_use >= self.limit or self._waiters:
+            return False
+        self.in_use += 1
+        return True
+
+    async def acquire(self, seconds: float | None) -> Failure | None:
+        """Take a slot as soon as one is free; return a `Failure` if none is free within `seconds`."""
+        if self.try_acquire():
+            return None
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await asyncio.wait({waiter}, timeout=seconds)
+        except BaseException:
+            self._withdraw(waiter)
+            raise
+        if waiter.done():
+            return None
+        self._withdraw(waiter)
+        text = f"{self.limit} calls of this plugin run already, and none ended in time"
+        hint = "raise concurrency in plugbay.toml, or ask less at once"
+        return Failure(Code.OVERLOADED, text, detail={"hint": hint}, retryable=True)
+
+    def release(self) -> None:
+        """End a call: its slot goes to the call that has waited longest."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self.in_use -= 1
+
+    async def drain(self) -> None:
+        """Take every slot, after the calls that are queued now. Later calls never get one."""
+        for _ in range(self.limit):
+            await self.acquire(None)
+
+    def _withdraw(self, waiter: asyncio.Future[None]) -> None:
+        """Leave the queue; a slot that was granted at the same moment goes on to the next call."""
+        if waiter.done() and not waiter.cancelled():
+            self.release()
+        elif waiter in self._waiters:
+            self._waiters.remove(waiter)
+
+
+MIN_STARTS = 4
+"""Concurrent starts on a machine with few processors: a starting program also waits for the disk."""
+
+STARTS_PER_CORE = 2
+
+MAX_START_SECONDS = 2.0
+"""How long one start holds its slot: a program that hangs must not keep others from starting."""
+
+
+def default_start_slots() -> int:
+    """The number of concurrent starts for the processors that this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(MIN_STARTS, STARTS_PER_CORE * cores)
+
+
+class StartSlot:
+    """One slot of a `StartLimit`, held until it is released or its time is over."""
+
+    __slots__ = ("_slots", "_timer")
+
+    def __init__(self, slots: asyncio.Semaphore, seconds: float) -> None:
+        self._slots: asyncio.Semaphore | None = slots
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.release)
+
+    def release(self) -> None:
+        """Let the next start go ahead. May be called twice."""
+        self._timer.cancel()
+        if self._slots is not None:
+            self._slots.release()
+            self._slots = None
+
+
+class StartLimit:
+    """Limits how many plugins of one host start at a time, from the spawn to the end of the greeting; first come, first
+    served.
+
+    A starting program needs more processor time than ever afterwards. If two hundred started at once, many would miss
+    the timeout of their greeting; a few at a time, the last one is ready just as early.
+    """
+
+    __slots__ = ("_seconds", "_slots")
+
+    def __init__(self, slots: int | None = None, seconds: float = MAX_START_SECONDS) -> None:
+        self._slots = asyncio.Semaphore(default_start_slots() if slots is None else slots)
+        self._seconds = seconds
+
+    async def acquire(self) -> StartSlot:
+        """Wait for a free slot."""
+        await self._slots.acquire()
+        return StartSlot(self._slots, self._seconds)

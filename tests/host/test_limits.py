@@ -1,0 +1,222 @@
+"""Limits: bounded, fair, and no call waits beyond its own deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from plugbay.host.discovery.folders import inspect
+from plugbay.host.limits import (
+    MAX_START_SECONDS,
+    MIN_STARTS,
+    STARTS_PER_CORE,
+    ConcurrencyLimit,
+    StartLimit,
+    default_start_slots,
+)
+from plugbay.host.supervision.instance import Binding, Deadline, Instance, Runtime, open_instance
+from plugbay.link.deadlines import Deadlines
+from plugbay.model.errors import Code, Failure
+from plugbay.process.child import Spawner
+from tests.support.loops import Run
+from tests.support.patience import PATIENCE, until
+from tests.support.plugins import write_plugin
+from tests.support.supervision import CODEC
+
+
+def test_a_free_slot_is_acquired_at_once_and_released() -> None:
+    limit = ConcurrencyLimit(2)
+    assert limit.try_acquire() and limit.try_acquire()
+    assert not limit.try_acquire()
+    limit.release()
+    assert limit.in_use == 1
+    assert limit.try_acquire()
+
+
+def test_slots_go_to_waiting_calls_in_order(run: Run) -> None:
+    async def main() -> None:
+        limit, order = ConcurrencyLimit(1), []
+        assert limit.try_acquire()
+
+        async def one(number: int) -> None:
+            assert await limit.acquire(PATIENCE) is None
+            order.append(number)
+            limit.release()
+
+        waiting = [asyncio.ensure_future(one(number)) for number in range(5)]
+        await asyncio.sleep(0)
+        assert not limit.try_acquire()
+        limit.release()
+        await asyncio.gather(*waiting)
+        assert order == [0, 1, 2, 3, 4]
+        assert limit.in_use == 0
+
+    run(main)
+
+
+def test_a_call_that_gets_no_slot_in_time_is_overloaded(run: Run) -> None:
+    async def main() -> None:
+        limit = ConcurrencyLimit(1)
+        limit.try_acquire()
+        failure = await limit.acquire(0.01)
+        assert failure is not None and (failure.code, failure.retryable) == (Code.OVERLOADED, True)
+        limit.release()
+        assert limit.try_acquire()
+
+    run(main)
+
+
+def test_a_slot_granted_to_a_call_cancelled_at_the_same_moment_goes_to_the_next(run: Run) -> None:
+    async def main() -> None:
+        limit = ConcurrencyLimit(1)
+        limit.try_acquire()
+        first = asyncio.ensure_future(limit.acquire(PATIENCE))
+        second = asyncio.ensure_future(limit.acquire(PATIENCE))
+        await asyncio.sleep(0)
+        limit.release()
+        first.cancel()
+        await asyncio.wait({first})
+        assert await second is None
+        limit.release()
+        assert limit.in_use == 0
+
+    run(main)
+
+
+def test_a_call_cancelled_in_the_queue_takes_no_slot(run: Run) -> None:
+    async def main() -> None:
+        limit = ConcurrencyLimit(1)
+        limit.try_acquire()
+        waiting = asyncio.ensure_future(limit.acquire(PATIENCE))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        limit.release()
+        assert limit.in_use == 0
+
+    run(main)
+
+
+def test_draining_waits_for_queued_calls_and_admits_none_afterwards(run: Run) -> None:
+    async def main() -> None:
+        limit = ConcurrencyLimit(2)
+        limit.try_acquire()
+        limit.try_acquire()
+        waiting = asyncio.ensure_future(limit.acquire(PATIENCE))
+        await asyncio.sleep(0)
+        draining = asyncio.ensure_future(limit.drain())
+        await asyncio.sleep(0)
+        limit.release()
+        assert await waiting is None
+        limit.release()
+        assert not draining.done()
+        limit.release()
+        await draining
+        assert not limit.try_acquire()
+
+    run(main)
+
+
+FOREVER = 3600.0
+
+
+def test_there_are_two_start_slots_per_processor_and_at_least_four() -> None:
+    assert default_start_slots() == max(MIN_STARTS, STARTS_PER_CORE * len(os.sched_getaffinity(0)))
+    assert MAX_START_SECONDS < FOREVER
+
+
+def test_starts_get_slots_in_order_and_the_others_wait(run: Run) -> None:
+    async def main() -> None:
+        start_limit = StartLimit(2, FOREVER)
+        come: list[int] = []
+
+        async def arrive(number: int) -> None:
+            slot = await start_limit.acquire()
+            come.append(number)
+            await leave[number].wait()
+            slot.release()
+
+        leave = [asyncio.Event() for _ in range(4)]
+        tasks = [asyncio.ensure_future(arrive(number)) for number in range(4)]
+        await until(lambda: len(come) == 2)
+        await asyncio.sleep(0)
+        assert come == [0, 1], "there are two slots"
+        leave[1].set()
+        await until(lambda: len(come) == 3)
+        assert come == [0, 1, 2]
+        for event in leave:
+            event.set()
+        await asyncio.gather(*tasks)
+        assert come == [0, 1, 2, 3]
+
+    run(main)
+
+
+def test_a_start_slot_held_too_long_goes_to_the_next_start(run: Run) -> None:
+    async def main() -> None:
+        start_limit = StartLimit(1, 0.01)
+        kept = await start_limit.acquire()
+        other = await start_limit.acquire()
+        kept.release()
+        other.release()
+
+    run(main)
+
+
+def test_a_start_slot_released_twice_counts_once(run: Run) -> None:
+    async def main() -> None:
+        start_limit = StartLimit(1, FOREVER)
+        slot = await start_limit.acquire()
+        slot.release()
+        slot.release()
+        await start_limit.acquire()
+        waits = asyncio.ensure_future(start_limit.acquire())
+        await asyncio.sleep(0)
+        assert not waits.done()
+        waits.cancel()
+
+    run(main)
+
+
+def test_a_call_waits_for_a_start_slot_no_longer_than_its_deadline(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        spec = inspect(write_plugin(tmp_path)).spec
+        assert spec is not None
+        spawner, start_limit = Spawner(), StartLimit(1, FOREVER)
+        runtime = Runtime(spawner, Deadlines(asyncio.get_running_loop()), CODEC, start_limit=start_limit)
+        slot = await start_limit.acquire()
+        refused = await open_instance(Binding(spec), runtime, Deadline(0.01))
+        assert isinstance(refused, Failure)
+        assert (refused.code, refused.plugin) == (Code.TIMEOUT, "p")
+        assert not spawner.children, "nothing was started"
+        slot.release()
+        instance = await open_instance(Binding(spec), runtime, Deadline(20))
+        assert isinstance(instance, Instance)
+        again = await open_instance(Binding(spec), runtime, Deadline(20))
+        assert isinstance(again, Instance), "a greeted instance holds no start slot"
+        instance.kill()
+        again.kill()
+        await spawner.close()
+
+    run(main)
+
+
+def test_a_plugin_that_never_greets_delays_other_starts_only_for_a_while(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        silent = inspect(write_plugin(tmp_path, "silent", script="cat >/dev/null")).spec
+        good = inspect(write_plugin(tmp_path, "good")).spec
+        assert silent is not None and good is not None
+        spawner = Spawner()
+        deadlines = Deadlines(asyncio.get_running_loop())
+        runtime = Runtime(spawner, deadlines, CODEC, start_limit=StartLimit(1, 0.05))
+        hangs = asyncio.ensure_future(open_instance(Binding(silent), runtime, Deadline(FOREVER)))
+        await until(lambda: len(spawner.children) == 1)
+        instance = await open_instance(Binding(good), runtime, Deadline(20))
+        assert isinstance(instance, Instance)
+        instance.kill()
+        hangs.cancel()
+        await asyncio.wait({hangs})
+        await spawner.close()
+
+    run(main)
