@@ -208,7 +208,7 @@ def diff(name: Name, plugins: Plugins = None, config: ConfigFile = None, as_json
 def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Take a server out of plugbay.toml, with its approval, its secrets and its unpacked bundle."""
     from plugbay.cli import mcp_bundle
-    from plugbay.host.catalog.approvals import Pins
+    from plugbay.host.catalog.approvals import Approvals
     from plugbay.host.config import settings_files
 
     state = State(config)
@@ -216,7 +216,7 @@ def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> No
     if name not in known:
         raise CallFailed(mcp_approval.unknown(name, list(known), f"{state.file} declares no server {name!r}"))
     mcp_file.withdraw(state.file, name)
-    was_approved = Pins(state.folder).forget(name)
+    was_approved = Approvals(state.folder).forget(name)
     with settings_files.changing(state.folder):
         had_secrets = sorted(settings_files.load_secrets(state.folder, name))
         if had_secrets:
@@ -356,7 +356,7 @@ def _row(host: Host, status: PluginStatus) -> dict[str, Any]:
     """The public shape of one server in the list."""
     from plugbay.host.catalog.approvals import NOUNS
 
-    pin = host.offers.pin(status.spec.id)
+    pin = host.runtime_exports.approval(status.spec.id)
     numbers = {NOUNS[part]: len(items) for part, items in (pin.offer if pin else {}).items() if items}
     return {
         "server": status.spec.id,
@@ -365,7 +365,7 @@ def _row(host: Host, status: PluginStatus) -> dict[str, Any]:
         "approved_at": pin.approved_at if pin else None,
         "era": pin.era if pin else None,
         "command": list(status.spec.command),
-        "problem": host.offers.problems.get(status.spec.id),
+        "problem": host.runtime_exports.problems.get(status.spec.id),
     }
 
 

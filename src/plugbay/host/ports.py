@@ -115,7 +115,7 @@ class TokenIssuer(Protocol):
     async def revoke(self, token: str) -> None: ...
 
 
-class Journey(msgspec.Struct, frozen=True):
+class ResumeState(msgspec.Struct, frozen=True):
     """How far the work of a harness has come, and what it began with: what a resume can be made from."""
 
     trigger: Any = None
@@ -126,8 +126,8 @@ class Journey(msgspec.Struct, frozen=True):
 class Checkpoints(Protocol):
     """Keeps how far each execution has come, so that what comes after a crash can go on from there."""
 
-    async def save(self, execution_id: str, journey: Journey) -> None: ...
-    async def load(self, execution_id: str) -> Journey | None: ...
+    async def save(self, execution_id: str, journey: ResumeState) -> None: ...
+    async def load(self, execution_id: str) -> ResumeState | None: ...
 
 
 class BrokerStatus(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from plugbay.host.authorization import policy
 from plugbay.host.bindings import Bindings
-from plugbay.host.catalog.runtime_exports import tells
+from plugbay.host.catalog.runtime_exports import declares_at_run_time
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.journal import Journal
 from plugbay.host.supervision.supervisor import Supervisor
@@ -39,7 +39,7 @@ class PluginStatus:
     @property
     def needs_approval(self) -> bool:
         """Whether only the plugin itself knows what it offers, so that this has to be approved."""
-        return tells(self.spec)
+        return declares_at_run_time(self.spec)
 
 
 def statuses(

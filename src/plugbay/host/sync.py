@@ -14,8 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plugbay.host.calls.calls import CallResult
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import CallResult, InvocationResult
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.discovery.folders import Found
 from plugbay.host.events.bus import BusEvent, Stream

@@ -25,9 +25,9 @@ from plugbay.host.journal import Journal
 from plugbay.host.rate import Bucket
 from plugbay.host.recording.redaction import Discretion
 from plugbay.host.services.actions import Actions
-from plugbay.host.services.agent_memory import AgentMemory
 from plugbay.host.services.files import Files, Outside
 from plugbay.host.services.llm.registry import LlmRegistry
+from plugbay.host.services.memory import AgentMemory
 from plugbay.host.services.network import Fetcher
 from plugbay.host.services.storage import PluginStorage
 from plugbay.host.stamps import new_uuid, utc_now

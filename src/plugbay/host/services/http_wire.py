@@ -1,7 +1,6 @@
-"""One HTTP/1.1 request and its answer on one connection that is used once.
+"""One HTTP/1.1 request and its response on a connection that is used once.
 
-Owns the bytes: how a request is written and how much of an answer is read, each part bounded before it is kept. Bodies
-are never decompressed. Refuses to know who asks, where the connection leads and what a redirect is.
+Writes requests and reads responses, each part bounded before it is stored. Bodies are never decompressed.
 """
 
 from __future__ import annotations

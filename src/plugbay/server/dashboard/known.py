@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from plugbay.host.admin import operating
 from plugbay.host.journal import Note, in_words
 from plugbay.host.ports import CallRecord
 from plugbay.host.status import PluginStatus
@@ -89,7 +88,7 @@ def _known(gateway: Gateway, since: float, status: PluginStatus, counted: Mappin
     return Known(
         status,
         since,
-        operating.refusal(gateway.host, plugin_id),
+        gateway.host.refusal(plugin_id),
         None if kept is None else tuple(kept),
         happening(gateway.host_events.lifecycle.get(plugin_id)),
         last_trouble(gateway.host.journal.recent(plugin_id)),
