@@ -1,7 +1,6 @@
-"""Finds the broker that joins this host with others: by the scheme of its URL, among those that are installed.
+"""Finds the broker for a URL by its scheme, among the installed entry points of the group `plugbay.brokers`.
 
-Owns the group of entry points that brokers are found in, and what is said when one is missing. Knows no broker: they
-are adapters above this package, and know the bus instead.
+Brokers are adapters in packages above this one; the host knows only their port.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from plugbay.host.ports import Broker
 from plugbay.model.errors import ConfigInvalid, Problem
 
 GROUP = "plugbay.brokers"
-"""Each entry is called like a scheme, and makes a `Broker` of settings, bus, journal and environment."""
+"""The name of an entry is a URL scheme; it makes a `Broker` of settings, bus, journal and environment."""
 
 
 def broker_for(settings: BrokerConfig, bus: Bus, journal: Journal, source: str = "plugbay.toml") -> Broker:
-    """The broker of these settings, not begun yet; raises `ConfigInvalid` when it cannot be had."""
-    from importlib.metadata import entry_points  # 15 ms, for those who have a broker
+    """The broker of these settings, not started; raises `ConfigInvalid` when it is not installed."""
+    from importlib.metadata import entry_points  # takes 15 ms, only for hosts with a broker
 
     scheme = urlsplit(settings.url).scheme
     for entry in entry_points(group=GROUP, name=scheme):

@@ -20,6 +20,7 @@ from plugbay.host.authorization import policy
 from plugbay.host.authorization.policy import Decision
 from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.host.catalog.operation import operation
+from plugbay.host.invocations.attempt import failed
 from plugbay.host.invocations.context import ID_BYTES, InvocationRequest, new_id
 from plugbay.host.invocations.invocations import Invocations
 from plugbay.host.ports import CallLog, CallRecord, InvocationRecord, Trace
@@ -238,13 +239,13 @@ class Calls:
         """Wait for an instance, or for one of this call's own, call it and conclude."""
         lease = await supervisor.lease(deadline)
         if isinstance(lease, Failure):
-            return CallFinished(0, None, lease)
+            return failed(lease)
         try:
             known = self.catalog.current(entry)
             if known is not entry:  # its greeting has changed the export
                 op = known if isinstance(known, Failure) else make_operation(known)
             if isinstance(op, Failure):
-                return CallFinished(0, None, op)
+                return failed(op)
             answer = await lease.link.call(op, deadline.left(), on_progress)
             return await lease.conclude(answer, deadline)
         finally:

@@ -225,10 +225,10 @@ def _entries(spec: PluginSpec, before: Iterable[Entry] = ()) -> list[Entry]:
     return entries
 
 
-def _unknown(nobody: str, name: str, full: list[str], short: list[str]) -> Failure:
+def _unknown(subject: str, name: str, full: list[str], short: list[str]) -> Failure:
     near = difflib.get_close_matches(name, [*full, *short], n=3)
     listed = near or full[:MAX_LISTED]
-    text = f"{nobody} is called {name!r}"
+    text = f"{subject} is called {name!r}"
     if near:
         text += f"; did you mean {', '.join([*near[:-2], ' or '.join(near[-2:])])}?"
     elif listed:

@@ -47,7 +47,7 @@ _TEXT = {"type": "string", "minLength": 1}
 _SIDE = {"type": "integer", "minimum": 1, "maximum": LONGEST_SIDE}
 
 INPUTS: dict[str, Any] = {
-    "hook": {"type": "object", "description": "The event the hook is told about."},
+    "hook": {"type": "object", "description": "The event that is passed to the hook."},
     "channel": {
         "type": "object",
         "required": ["action"],

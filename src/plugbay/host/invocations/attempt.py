@@ -82,12 +82,8 @@ class Attempt:
         self.record = self._first_record(trace_id, retry_count, time.time())
 
     def _first_record(self, trace_id: str, retry_count: int, now: float) -> InvocationRecord:
-        export, spec, request, binding = (
-            self._execution.entry.export,
-            self._execution.entry.spec,
-            self._execution.request,
-            self._binding,
-        )
+        entry, request, binding = self._execution.entry, self._execution.request, self._binding
+        spec, export = entry.spec, entry.export
         location, least = self._execution.location(), binding.policy.execution_class
         return InvocationRecord(
             invocation_id=self._resources.make_id("inv"),
@@ -134,15 +130,15 @@ class Attempt:
         """Run the attempt; a failure is a value here."""
         problem = await self._open()
         if problem is not None:
-            return CallFinished(0, None, problem)
+            return failed(problem)
         self._grace = Grace(supervisor.binding.spec.timeouts.grace)
-        finished = CallFinished(0, None, Failure(Code.CANCELLED, "it was given up"))
+        finished = failed(Failure(Code.CANCELLED, "the attempt was abandoned"))
         try:
-            finished = await self._classify(await self._attempt(supervisor))
+            finished = await self._classify(await self._run(supervisor))
         except Exception as error:
             failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
             redacted = failure if self._lease is None else self._lease.seat.discretion.failure(failure)
-            finished = CallFinished(0, None, redacted)
+            finished = failed(redacted)
         except asyncio.CancelledError:
             self._cancel_reason = self._cancel_reason or SHUTDOWN
             raise
@@ -161,47 +157,47 @@ class Attempt:
             self._execution.request.opened(self.record)
         return None
 
-    # The attempt.
+    # The call.
 
-    async def _attempt(self, supervisor: Supervisor) -> CallFinished:
+    async def _run(self, supervisor: Supervisor) -> CallFinished:
         entry = self._execution.entry
         if self._cancel_reason:
-            return CallFinished(0, None, Failure(Code.CANCELLED, CANCELLED_BEFORE))
+            return failed(Failure(Code.CANCELLED, CANCELLED_BEFORE))
         self._begun = True
         problem = self._execution.problem() or self._resources.binding_problem(
             entry.full_name, entry.export, self._binding
         )
         if problem is not None:
-            return CallFinished(0, None, problem)
+            return failed(problem)
         self._task = asyncio.current_task()
         try:
-            answer = await self._ask(supervisor)
+            answer = await self._lease_and_call(supervisor)
             return answer if answer.failure is not None else await self._result(answer)
         except asyncio.CancelledError:
             if not self._cancel_reason or self._task is None:
                 raise
             self._task.uncancel()
-            return CallFinished(0, None, Failure(Code.CANCELLED, CANCELLED_BEFORE))
+            return failed(Failure(Code.CANCELLED, CANCELLED_BEFORE))
         finally:
             self._task = None
             await (self._revoke() if self._revoking is None else asyncio.shield(self._revoking))
             await self._schedule_clean_up()
 
-    async def _ask(self, supervisor: Supervisor) -> CallFinished:
+    async def _lease_and_call(self, supervisor: Supervisor) -> CallFinished:
         """Wait for a turn and an instance, within the deadline, and call it."""
         turns = await self._resources.acquire_turns(self._limits, self._deadline)
         if isinstance(turns, Failure):
-            return CallFinished(0, None, turns)
+            return failed(turns)
         try:
             wanted = supervisor.serving(self.record.execution_class, self.record.org_id, self._execution.entry.export)
             lease = wanted.at_once() or await wanted.lease(self._deadline)
             if isinstance(lease, Failure):
-                return CallFinished(0, None, lease)
-            return await self._ask_instance(lease)
+                return failed(lease)
+            return await self._prepare_and_call(lease)
         finally:
             release_turns(turns)
 
-    async def _ask_instance(self, lease: Lease) -> CallFinished:
+    async def _prepare_and_call(self, lease: Lease) -> CallFinished:
         """Prepare the operation and call; the lease is released in every case."""
         op: Any = None
         try:
@@ -209,7 +205,7 @@ class Attempt:
         finally:
             if op is None or isinstance(op, Failure):
                 lease.release()
-        return CallFinished(0, None, op) if isinstance(op, Failure) else await self._call(lease, op)
+        return failed(op) if isinstance(op, Failure) else await self._call(lease, op)
 
     async def _operation(self, lease: Lease) -> Any:
         """The operation for this instance, with its scratch folder and its token made, or why there is none."""
@@ -310,12 +306,12 @@ class Attempt:
         folder = self._folder
         why = None if folder is None else await self._resources.scratch.overfull(folder)
         if why is not None:
-            return CallFinished(0, None, _quota_exceeded(why))
+            return failed(_quota_exceeded(why))
         codec = self._resources.codec
         redacted = self._lease.seat.discretion.value(codec.load(answer.value))
         result = await self._execution.check_result(redacted, folder)
         if isinstance(result, Failure):
-            return CallFinished(0, None, result)
+            return failed(result)
         self.result = result
         return CallFinished(0, codec.dump(result))
 
@@ -336,9 +332,9 @@ class Attempt:
         await self._execution.on_failure(failure)
         named, asked = failure.with_detail(self.record.package_id), self._lease is not None
         counted = retry.classify(named, self.record.export_kind, self._execution.repeatable, asked=asked)
-        return CallFinished(0, None, counted)
+        return failed(counted)
 
-    # Afterwards.
+    # Clean-up.
 
     async def _revoke(self) -> None:
         """Revoke the token. One that cannot be revoked expires soon; the result stays valid."""
@@ -399,6 +395,11 @@ class Attempt:
         if reason and failure.code in _STOPPED:
             return Outcome.CANCELLED, reason
         return failure.outcome, None
+
+
+def failed(failure: Failure) -> CallFinished:
+    """The outcome of a call that failed before or after it was on the wire, so it has no number there."""
+    return CallFinished(0, None, failure)
 
 
 def is_over(deadline: Deadline) -> bool:

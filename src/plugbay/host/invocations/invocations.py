@@ -18,7 +18,7 @@ from plugbay.host.catalog.catalog import Entry
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.invocations import retry
 from plugbay.host.invocations.artifacts import Artifacts
-from plugbay.host.invocations.attempt import SHUTDOWN, USER, Attempt
+from plugbay.host.invocations.attempt import SHUTDOWN, USER, Attempt, failed
 from plugbay.host.invocations.context import (
     ID_BYTES,
     ExportBinding,
@@ -169,16 +169,16 @@ class Invocations:
         """Run `op`. Without a `request`, the context of `op` is the request. Cancelling the caller cancels the run."""
         wanted = request_from_context(op.context) if request is None else request
         if isinstance(wanted, Failure):
-            return CallFinished(0, None, wanted)
+            return failed(wanted)
         problem = request_problem(wanted)
         if problem is not None:
-            return CallFinished(0, None, problem)
+            return failed(problem)
         binding = wanted.binding or self._bind(entry)
         if isinstance(binding, Failure):
-            return CallFinished(0, None, binding)
+            return failed(binding)
         kind = EXECUTIONS.get(type(op))
         if kind is None:
-            return CallFinished(0, None, Failure(Code.NOT_FOUND, f"a {entry.export.kind} cannot be invoked"))
+            return failed(Failure(Code.NOT_FOUND, f"a {entry.export.kind} cannot be invoked"))
         wanted = replace(wanted, org_id=wanted.org_id or binding.org_id)
         pending, execution = PendingRequest(), kind(entry, op, wanted, self._resources)
         deadline = Deadline(allowed_seconds(entry.export, binding.policy, timeout))
@@ -217,9 +217,9 @@ class Invocations:
             supervisor = None if self._stopping else find()
             if supervisor is None:
                 why = "the host is not running; start it, or use `async with`"
-                return CallFinished(0, None, Failure(Code.UNAVAILABLE, why))
+                return failed(Failure(Code.UNAVAILABLE, why))
             if pending.is_cancelled():
-                return CallFinished(0, None, Failure(Code.CANCELLED, "it was cancelled before it began"))
+                return failed(Failure(Code.CANCELLED, "it was cancelled before it began"))
             pending.current = attempt = Attempt(
                 self._resources,
                 execution,

@@ -293,7 +293,7 @@ class HarnessExecution(Execution):
         result = failure.detail.get("result")
         if isinstance(result, dict) and result.get("checkpoint") is not None:
             self._set_checkpoint(result["checkpoint"])
-        await self._saved()
+        await self._wait_saved()
 
     async def check_result(self, result: Any, folder: Path | None) -> Any:
         if not isinstance(result, dict):
@@ -305,7 +305,7 @@ class HarnessExecution(Execution):
         text = summary.get("text") if isinstance(summary, dict) else None
         if isinstance(text, str):
             self._set_state(msgspec.structs.replace(self._state, summary=text))
-        await self._saved()
+        await self._wait_saved()
         found = result.get("artifacts") or []
         if not found:
             return {**result, "artifacts": []}
@@ -342,7 +342,7 @@ class HarnessExecution(Execution):
         except Exception as error:
             self._save_error = error
 
-    async def _saved(self) -> None:
+    async def _wait_saved(self) -> None:
         """Wait until the latest state is saved; raises the error of a failed save."""
         if self._saving is not None:
             await self._saving

@@ -196,10 +196,10 @@ class Screens:
         return self._tell(plugin_id, PerformAction(action, payload))
 
     def _tell(self, plugin_id: str, op: PluginOp) -> bool:
-        told = self._calls.tell(plugin_id, op)
-        if told:
+        sent = self._calls.tell(plugin_id, op)
+        if sent:
             self.touch(plugin_id)
-        return told
+        return sent
 
     # Details.
 

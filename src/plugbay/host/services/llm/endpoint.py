@@ -85,7 +85,7 @@ class Endpoint:
     async def post(self, path: str, payload: bytes, deadline: float, accept: str) -> Response | Failure:
         """Send JSON until it is accepted. `deadline` is in the time of the loop, `accept` the one type of an answer.
 
-        Whoever gets an answer has to read its body, or part of it.
+        The caller must read the body of the response, or a part of it.
         """
         client = self._open_client()
         request = client.build_request("POST", self.base_url + path, content=payload, headers={"Accept": accept})

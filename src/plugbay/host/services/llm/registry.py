@@ -95,12 +95,12 @@ class LlmRegistry:
             return chosen
         provider, model = chosen
         request = ChatRequest(model, op.messages, min(op.max_tokens, MAX_TOKENS), op.temperature, op.system_prompt)
-        told = {} if op.provider else {"model": model}
+        answered_by = {} if op.provider else {"model": model}
         try:
             if op.stream:
-                return {**_result(await self._stream_reply(provider, request, progress), None), **told}
+                return {**_result(await self._stream_reply(provider, request, progress), None), **answered_by}
             reply = await self.chat(provider, request)
-            return {**_result(reply, reply.text), **told}
+            return {**_result(reply, reply.text), **answered_by}
         except CallFailed as error:
             return error.failure.with_detail(provider=provider)
 
