@@ -1,4 +1,4 @@
-"""Both doubles keep what they are given; a full disk costs records, not the host."""
+"""The logs, tokens and checkpoints without other services; a full disk costs records, not the host."""
 
 from __future__ import annotations
 

@@ -348,9 +348,9 @@ class Host:
 
     def plugins(self) -> list[PluginStatus]:
         """The status of every usable plugin."""
-        children = () if self._runtime is None else self._runtime.spawner.children.values()
-        found = statuses(self._specs.values(), self.calls.supervisors, self._bindings, self.journal, children)
-        return [replace(status, disabled=tuple(self.calls.catalog.disabled(status.spec.id))) for status in found]
+        processes = () if self._runtime is None else self._runtime.spawner.children.values()
+        plugins = statuses(self._specs.values(), self.calls.supervisors, self._bindings, self.journal, processes)
+        return [replace(status, disabled=tuple(self.calls.catalog.disabled(status.spec.id))) for status in plugins]
 
     @property
     def mistyped_ids(self) -> dict[str, str]:

@@ -47,10 +47,10 @@ def statuses(
     supervisors: Mapping[str, Supervisor],
     bindings: Bindings,
     journal: Journal,
-    children: Iterable[Child],
+    processes: Iterable[Child],
 ) -> list[PluginStatus]:
     """The status of each of these plugins."""
-    limits = {child.label: child.limits_state for child in children}
+    limits = {process.label: process.limits_state for process in processes}
     plugins = [(spec, supervisors.get(spec.id), journal.counts(spec.id)) for spec in specs]
     return [replace(plugin_status(*each, bindings), limits=limits.get(each[0].id, "")) for each in plugins]
 

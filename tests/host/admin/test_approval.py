@@ -1,4 +1,4 @@
-"""What an MCP server offers, seen and approved while its host runs."""
+"""The offer of an MCP server, inspected and approved while its host runs."""
 
 from __future__ import annotations
 

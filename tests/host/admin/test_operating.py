@@ -1,4 +1,4 @@
-"""What an operator does to a host that runs."""
+"""Operations on a running host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The story of a call on a resident plugin: schemas learned at the greeting, deadlines of the contract, records."""
+"""Calls of resident plugins: schemas from the greeting, timeouts of the contract, records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each call as a span: what it is called and says, whose child it is, and who is told of it."""
+"""Each call as a span: its name, its attributes, its parent, and when OpenTelemetry is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plugins offer that say so themselves: as approved, as told, as judged."""
+"""Exports that plugins declare at run time: approved, new, changed and disabled ones."""
 
 from __future__ import annotations
 

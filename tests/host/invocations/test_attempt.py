@@ -1,4 +1,4 @@
-"""One attempt: its room, its secrets, its token, and that nothing of them is left or told."""
+"""One attempt: its scratch folder, its secrets and its token, and that none of them is left behind or leaked."""
 
 from __future__ import annotations
 
@@ -241,8 +241,8 @@ def test_a_token_is_not_told_while_it_can_be_used_however_many_others_were_used_
     async def main(host: Host) -> None:
         host.invocations.gateway = Gateway("https://gateway.example", MemoryTokens())
         begun = asyncio.Event()
-        order: dict[str, Any] = {"binding": BOUND, "on_progress": lambda _: begun.set()}
-        long = asyncio.ensure_future(host.invoke("t", {"long": True}, **order))
+        fields: dict[str, Any] = {"binding": BOUND, "on_progress": lambda _: begun.set()}
+        long = asyncio.ensure_future(host.invoke("t", {"long": True}, **fields))
         await begun.wait()
         for _ in range(PASSING + 1):
             (await host.invoke("t", {}, binding=BOUND)).value_or_raise()
@@ -300,8 +300,8 @@ def test_a_token_that_cannot_be_revoked_is_not_told_and_spoils_neither_result_no
 
 def test_a_bug_of_the_hosts_own_quotes_no_secret_and_its_record_is_closed(run: Run, tmp_path: Path) -> None:
     class Broken(MemoryCheckpoints):
-        async def save(self, execution_id: str, journey: ResumeState) -> None:
-            if journey.summary is not None:
+        async def save(self, execution_id: str, state: ResumeState) -> None:
+            if state.summary is not None:
                 raise OSError(f"the disk is full of {SECRET}")
 
     body = "def harness(body, m): succeed(m, {'summary': {'text': 'done'}})"

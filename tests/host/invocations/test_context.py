@@ -1,4 +1,4 @@
-"""Who asks, what it may do, until when: with values only."""
+"""Requests, permissions, time limits and contexts of invocations. Pure values."""
 
 from __future__ import annotations
 
@@ -110,10 +110,10 @@ def test_ids_have_their_prefix_and_eighty_bits() -> None:
 
 
 def test_the_context_of_a_plain_call_is_an_order() -> None:
-    order = contexts.request_from_context(
+    request = contexts.request_from_context(
         {"session_id": "sess_1", "run_id": None, "delivery_id": "del_1", "attempt": 2}
     )
-    assert order == InvocationRequest(session_id="sess_1", execution_id="del_1", attempt=2)
+    assert request == InvocationRequest(session_id="sess_1", execution_id="del_1", attempt=2)
 
 
 @pytest.mark.parametrize("name", ["invocation_id", "deadline_at", "gateway", "scratch_dir", "secrets", "binding"])
@@ -123,7 +123,7 @@ def test_a_plain_call_cannot_say_what_only_the_host_says(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "order",
+    "request",
     [
         InvocationRequest(org_id="a/b"),
         InvocationRequest(session_id="a:b"),
@@ -136,8 +136,8 @@ def test_a_plain_call_cannot_say_what_only_the_host_says(name: str) -> None:
         InvocationRequest(attempt=True),
     ],
 )
-def test_an_order_with_ids_that_are_none_is_refused(order: InvocationRequest) -> None:
-    assert contexts.request_problem(order) is not None
+def test_a_request_with_invalid_ids_is_refused(request: InvocationRequest) -> None:
+    assert contexts.request_problem(request) is not None
     assert contexts.request_problem(InvocationRequest(org_id="org_1", execution_id="exec-1.a")) is None
 
 

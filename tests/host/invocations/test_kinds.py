@@ -1,4 +1,4 @@
-"""The four kinds of work: what is asked, when a result counts, and what is gone on from."""
+"""The four kinds of executions: their requests, the check of their results, and how they resume."""
 
 from __future__ import annotations
 
@@ -340,8 +340,8 @@ def harness(body, m):
     async def main(host: Host) -> None:
         result = await host.invoke("x", {}, execution_id="exec_1")
         assert len(result.records) == (2 if status == "retryable_failure" else 1)
-        journey = await host.invocations.checkpoints.load("exec_1")
-        assert journey is not None and journey.checkpoint == {"kind": "k", "data": 7}
+        state = await host.invocations.checkpoints.load("exec_1")
+        assert state is not None and state.checkpoint == {"kind": "k", "data": 7}
 
     with_host(run, raw_host_of(root), main)
 
@@ -371,8 +371,8 @@ def test_a_checkpoint_that_is_none_or_too_large_is_not_kept(run: Run, tmp_path: 
 
     async def main(host: Host) -> None:
         assert (await host.invoke("x", {}, execution_id="exec_1")).status == "succeeded"
-        journey = await host.invocations.checkpoints.load("exec_1")
-        assert journey is not None and journey.checkpoint is None
+        state = await host.invocations.checkpoints.load("exec_1")
+        assert state is not None and state.checkpoint is None
         assert host.journal.counts("acme/p")["event_refused"] == 3
         result = await host.invoke("x", {"trigger": {"type": "large"}})
         assert [record.error_code for record in result.records] == ["harness.invalid_checkpoint"]
@@ -393,11 +393,11 @@ def test_no_org_goes_on_from_what_another_one_left_under_the_same_id(run: Run, t
         await host.invoke("x", {"target": {"execution_id": "exec_1"}}, org_id="org_1")
         others: tuple[dict[str, Any], ...] = ({"org_id": "org_2"}, {}, {"binding": ExportBinding(org_id="org_2")})
         own: tuple[dict[str, Any], ...] = ({"org_id": "org_1"}, {"binding": ExportBinding(org_id="org_1")})
-        for order in others:
-            refused = await host.invoke("x", resume, **order)
+        for fields in others:
+            refused = await host.invoke("x", resume, **fields)
             assert refused.record is not None and refused.record.error_code == "harness.nothing_to_resume"
-        for order in own:
-            resumed = await host.invoke("x", resume, **order)
+        for fields in own:
+            resumed = await host.invoke("x", resume, **fields)
             assert resumed.value_or_raise()["checkpoint"] == {"kind": "k", "data": "org_1"}
 
     with_host(run, host_of(root), main)

@@ -1,4 +1,4 @@
-"""Turns in several lines at once, and bindings that cannot be used."""
+"""Concurrency limits, background work, and bindings that cannot be used."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shared(tmp_path: Path) -> Resources:
     )
 
 
-def test_who_gets_a_turn_in_one_line_only_gets_none(run: Run, shared: Resources) -> None:
+def test_a_turn_for_one_key_only_is_no_turn(run: Run, shared: Resources) -> None:
     async def main() -> None:
         both: dict[tuple[str, ...], int | None] = {("a",): 2, ("b",): 1, ("c",): None}
         first = await shared.acquire_turns(both, Deadline(5))
@@ -57,7 +57,7 @@ def test_who_gets_a_turn_in_one_line_only_gets_none(run: Run, shared: Resources)
     run(main)
 
 
-def test_what_is_done_afterwards_is_remembered_until_it_is_done(run: Run, shared: Resources) -> None:
+def test_background_work_is_tracked_until_it_is_done(run: Run, shared: Resources) -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
@@ -86,7 +86,9 @@ def test_what_is_done_afterwards_is_remembered_until_it_is_done(run: Run, shared
         (None, ExportBinding(secrets={"key": 1234567}), "binding.invalid_secret"),  # type: ignore[dict-item]
     ],
 )
-def test_which_bindings_can_be_used(shared: Resources, schema: Any, binding: ExportBinding, code: str | None) -> None:
+def test_a_binding_must_match_the_export(
+    shared: Resources, schema: Any, binding: ExportBinding, code: str | None
+) -> None:
     problem = shared.binding_problem("acme/p/t", Export("tool", "t", facts={"config_schema": schema}), binding)
     assert (None if problem is None else problem.detail["plugin_code"]) == code
     assert problem is None or not any(str(value) in problem.message for value in binding.secrets.values())
@@ -135,7 +137,7 @@ def test_a_limit_changes_when_the_line_is_free(run: Run) -> None:
     run(main)
 
 
-def test_lines_that_nobody_needs_are_forgotten(run: Run) -> None:
+def test_unused_limits_are_dropped(run: Run) -> None:
     async def main() -> None:
         limits = ConcurrencyLimits()
         busy = await entered(limits, "busy")

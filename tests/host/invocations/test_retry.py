@@ -1,4 +1,4 @@
-"""Whether work is tried again, row by row."""
+"""Whether a failed execution is attempted again, row by row."""
 
 from __future__ import annotations
 

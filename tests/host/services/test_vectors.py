@@ -1,4 +1,4 @@
-"""The first to take a name keeps it; what an owner offers goes with the owner."""
+"""Vector stores: the registry, the embedded store, and its embedder."""
 
 from __future__ import annotations
 

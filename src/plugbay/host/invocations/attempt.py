@@ -218,11 +218,11 @@ class Attempt:
         secrets = {slot: binding.secrets[slot] for slot in self.permissions.secret_slots if slot in binding.secrets}
         try:
             context = await self._context()
-        except Exception as error:  # what it says may quote the token
+        except Exception as error:  # its text may quote the token
             self._resources.journal.note("host", "token_refused", type(error).__name__, level="error")
             return Failure(Code.UNAVAILABLE, "no token can be made for it now", retryable=True)
-        beside = {"context": context, "config": dict(binding.config), "secrets": secrets}
-        op = await self._execution.operation(beside, self._folder)
+        common = {"context": context, "config": dict(binding.config), "secrets": secrets}
+        op = await self._execution.operation(common, self._folder)
         if is_over(self._deadline):
             return Failure(Code.TIMEOUT, "its time was over before the plugin was asked")
         seat.discretion.learn(secrets, () if self._token is None else (self._token,))
@@ -342,7 +342,7 @@ class Attempt:
             return
         try:
             await self._gateway.tokens.revoke(self._token)
-        except Exception as error:  # what it says may quote the token
+        except Exception as error:  # its text may quote the token
             text = f"the token of {self.record.invocation_id} stands until it expires: {type(error).__name__}"
             self._resources.journal.note(self.record.package_id, "token_left", text, level="error")
         if self._lease is not None:

@@ -1,4 +1,4 @@
-"""What is asked, what is answered, and how the pieces of a stream become one reply."""
+"""Requests, replies, and how the chunks of a stream become one reply."""
 
 from __future__ import annotations
 

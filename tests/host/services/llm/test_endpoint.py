@@ -1,4 +1,4 @@
-"""One server over real HTTP: what it may send, how long it may take, and that its key stays a secret."""
+"""One server over real HTTP: size and time limits, failures by status, and that its key stays secret."""
 
 from __future__ import annotations
 
