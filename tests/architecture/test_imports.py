@@ -82,7 +82,7 @@ SKELETON = (
     "host.host host.authorization.policy host.supervision.restart host.supervision.supervisor host.services.llm "
     "host.admin.dev host.sync host.status host.screens.keys host.bindings host.assembly host.turns "
     "host.providers.agents host.calls.calls host.invocations.retry host.catalog.catalog host.inbound.handler "
-    "host.confinement.policy host.broker host.discovery.folders host.recording.taps host.events.bus host.config.config "
+    "host.confinement.policy host.discovery.folders host.recording.taps host.events.bus host.config.config "
     "host.journal host.disk.tree host.rate host.ports host.records host.stamps sdk.plugin "
     "sdk.testing.core sdk.declared sdk.manifests sdk.contract_support sdk.attach sdk.serving sdk.contracts.nexo "
     "sdk.screens.canvas sdk.runtime.reader sdk.invocation sdk.results sdk.context sdk.work sdk.services.logs "

@@ -1,6 +1,7 @@
 """Assembles the services of one host from plugbay.toml and from the exports of its plugins.
 
 Names are first come, first served, and the operator comes before any plugin. Opens and closes the stores of a host.
+`broker_for` finds the broker for a URL by its scheme, among the installed entry points; the host knows only its port.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from plugbay.host.broker import broker_for
 from plugbay.host.calls.calls import Calls
+from plugbay.host.config.broker import BrokerConfig
 from plugbay.host.config.config import Config, MemoryConfig
 from plugbay.host.disk.sqlite import IN_MEMORY
+from plugbay.host.events.bus import Bus
 from plugbay.host.inbound.handler import Services
+from plugbay.host.journal import Journal
 from plugbay.host.ports import Broker
 from plugbay.host.providers.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
 from plugbay.host.services.actions import Actions, Forward
@@ -21,7 +25,7 @@ from plugbay.host.services.memory import EMBEDDED, AgentMemory, LongTermMemory, 
 from plugbay.host.services.network import Fetcher
 from plugbay.host.services.storage import PluginStorage
 from plugbay.host.services.vectors import EmbeddedVectors, HashingEmbedder, VectorRegistry
-from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, Problem
 from plugbay.model.operations import InvokeAction
 from plugbay.model.spec import PluginSpec
 
@@ -50,7 +54,7 @@ class Backends:
     registered: dict[tuple[str, str], str] = field(default_factory=dict)
     """By kind and name: the plugin that owns it."""
     refusals: set[tuple[str, str]] = field(default_factory=set)
-    """Plugins that came second for a name, and what each was reported."""
+    """Plugins whose name was taken already, and the reported reason."""
 
     async def open(self) -> None:
         """Open what lives on disk; raises `PlugbayError` when that cannot be used."""
@@ -170,21 +174,42 @@ def _forward_to_plugins(calls: Calls) -> Forward:
     """An action that the host does not have goes to the plugin whose command line has exactly its name."""
 
     async def forward(caller: str, action: str, data: bytes, seconds: float) -> bytes | None:
-        registered = calls.catalog.of_kind("cli_namespace")
-        named = {entry.spec.id: entry for entry in registered if entry.export.name == action}
+        entries = calls.catalog.of_kind("cli_namespace")
+        named = {entry.spec.id: entry for entry in entries if entry.export.name == action}
         entry = next((entry for owner, entry in named.items() if owner != caller and calls.admits(entry)), None)
         if entry is None:
             return None
         op = InvokeAction(action, data, round(seconds * 1000))
         result = await calls.attempt(entry.full_name, lambda _: op, seconds, kind="cli_namespace")
         if result.failure is not None:
-            raise CallFailed(_second_hand(result.failure))
+            raise CallFailed(_indirect_failure(result.failure))
         return bytes(result.output)
 
     return forward
 
 
-def _second_hand(failure: Failure) -> Failure:
-    """What the plugin that asked is reported: its own request was in order, but the one it went to has failed."""
+def _indirect_failure(failure: Failure) -> Failure:
+    """The failure for the calling plugin: its own request was valid, but the plugin that it went to has failed."""
     code = Code.TIMEOUT if failure.code == Code.TIMEOUT else Code.PLUGIN_ERROR
     return Failure(code, f"{failure.plugin}: {failure.message}", plugin=failure.plugin)
+
+
+BROKER_GROUP = "plugbay.brokers"
+"""The name of an entry is a URL scheme; it makes a `Broker` of settings, bus, journal and environment."""
+
+
+def broker_for(settings: BrokerConfig, bus: Bus, journal: Journal, source: str = "plugbay.toml") -> Broker:
+    """The broker of these settings, not started; raises `ConfigInvalid` when it is not installed."""
+    from importlib.metadata import entry_points  # takes 15 ms, only for hosts with a broker
+
+    scheme = urlsplit(settings.url).scheme
+    for entry in entry_points(group=BROKER_GROUP, name=scheme):
+        try:
+            make = entry.load()
+        except ModuleNotFoundError as error:
+            text = f"{scheme}:// needs the module {error.name}, which is not installed: pip install 'plugbay[nats]'"
+            raise ConfigInvalid(source, [Problem("missing_extra", "broker.url", text)]) from None
+        broker: Broker = make(settings, bus, journal, os.environ)
+        return broker
+    text = f"nothing that is installed here speaks {scheme}://; install plugbay anew: pip install 'plugbay[nats]'"
+    raise ConfigInvalid(source, [Problem("missing_broker", "broker.url", text)])
