@@ -80,10 +80,12 @@ class CallStream:
     def _outcome(self, call: asyncio.Future[CallResult]) -> CallResult:
         """The outcome of the call. A cancelled call is a failure, never a cancellation of the consumer."""
         if self._overflow:
-            text = f"more than {MAX_WAITING:,} pieces or {MAX_WAITING_BYTES:,} bytes waited to be read"
+            text = (
+                f"the reader is too slow: more than {MAX_WAITING:,} pieces or {MAX_WAITING_BYTES:,} bytes are waiting"
+            )
             raise CallFailed(Failure(Code.OVERLOADED, text))
         if call.cancelled():
-            raise CallFailed(Failure(Code.CANCELLED, "the stream was given up before its end"))
+            raise CallFailed(Failure(Code.CANCELLED, "the stream was cancelled before its end"))
         return call.result()
 
     async def aclose(self) -> None:

@@ -34,7 +34,7 @@ USER, SHUTDOWN = "user_cancelled", "host_shutdown"
 TIMER_ROUNDING = 0.001
 """Seconds. Event loops round timers to milliseconds, so a wait may end that much before its deadline."""
 
-CANCELLED_BEFORE = "it was cancelled before the plugin was asked"
+CANCELLED_BEFORE = "it was cancelled before the plugin was called"
 
 QUOTA = "invocation.scratch_quota_exceeded"
 
@@ -152,7 +152,7 @@ class Attempt:
             await self._resources.log.opened(self.record)
         except Exception as error:  # its text is for the operator, not for the caller
             self._resources.journal.note("host", "record_refused", f"{type(error).__name__}: {error}", level="error")
-            return Failure(Code.UNAVAILABLE, "its record cannot be written now, so it is not begun", retryable=True)
+            return Failure(Code.UNAVAILABLE, "its record cannot be written now, so it was not started", retryable=True)
         if self._execution.request.opened is not None:
             self._execution.request.opened(self.record)
         return None
@@ -220,11 +220,11 @@ class Attempt:
             context = await self._context()
         except Exception as error:  # its text may quote the token
             self._resources.journal.note("host", "token_refused", type(error).__name__, level="error")
-            return Failure(Code.UNAVAILABLE, "no token can be made for it now", retryable=True)
+            return Failure(Code.UNAVAILABLE, "no gateway token can be issued for it now", retryable=True)
         common = {"context": context, "config": dict(binding.config), "secrets": secrets}
         op = await self._execution.operation(common, self._folder)
         if is_over(self._deadline):
-            return Failure(Code.TIMEOUT, "its time was over before the plugin was asked")
+            return Failure(Code.TIMEOUT, "the deadline passed before the plugin was called")
         seat.discretion.learn(secrets, () if self._token is None else (self._token,))
         return op
 
@@ -343,7 +343,8 @@ class Attempt:
         try:
             await self._gateway.tokens.revoke(self._token)
         except Exception as error:  # its text may quote the token
-            text = f"the token of {self.record.invocation_id} stands until it expires: {type(error).__name__}"
+            id, why = self.record.invocation_id, type(error).__name__
+            text = f"the token of {id} was not revoked and is valid until it expires: {why}"
             self._resources.journal.note(self.record.package_id, "token_left", text, level="error")
         if self._lease is not None:
             self._lease.seat.discretion.dead(self._token)

@@ -103,7 +103,7 @@ class Execution:
         return None
 
     def _invalid(self, code: str, why: str, **detail: Any) -> Failure:
-        text = f"what {self._name} gave back cannot be used: {why}"
+        text = f"the result of {self._name} cannot be used: {why}"
         return Failure(Code.PLUGIN_ERROR, text, origin=Origin.PLUGIN, detail={"plugin_code": code, **detail})
 
 
@@ -260,7 +260,7 @@ class HarnessExecution(Execution):
         have = {"prompt_replay": self._state.trigger, "summary_reseed": self._state.summary}
         if self._is_known and have.get(self._fidelity, self._state.checkpoint) is not None:
             return None
-        text = f"{self.execution_id} left nothing that {self._name} could go on from ({self._fidelity})"
+        text = f"{self.execution_id} has no stored state that {self._name} could resume from ({self._fidelity})"
         return Failure(Code.NOT_FOUND, text, detail={"plugin_code": "harness.nothing_to_resume"})
 
     async def operation(self, common: Mapping[str, Any], folder: Path | None) -> PluginOp:
@@ -310,7 +310,9 @@ class HarnessExecution(Execution):
         if not found:
             return {**result, "artifacts": []}
         if folder is None:
-            return self._invalid("harness.invalid_artifact", "it has no scratch directory to leave artifacts in")
+            return self._invalid(
+                "harness.invalid_artifact", "artifacts need a scratch directory, and this invocation has none"
+            )
         try:
             kept = await asyncio.to_thread(self._resources.artifacts.collect, folder, found)
         except (artifacts.BadArtifact, OSError) as error:

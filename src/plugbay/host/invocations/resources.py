@@ -52,7 +52,7 @@ class ConcurrencyLimits:
             turns = self._limits[key] = Turns(limit)
         if await turns.wait(seconds) is None:
             return turns
-        text = f"{turns.limit} of the same run already, which is as many as may, and none ended in time"
+        text = f"{turns.limit} invocations of it run already, which is its limit, and none ended in time"
         return Failure(Code.OVERLOADED, text, retryable=True)
 
 

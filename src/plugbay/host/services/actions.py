@@ -87,7 +87,9 @@ class Actions:
         async def forward() -> bytes:
             answer = None if self._forward is None else await self._forward(caller, action, data, seconds)
             if answer is None:
-                raise CallFailed(Failure(Code.INVALID_INPUT, f"nobody here offers an action {action[:MAX_ACTION]!r}"))
+                raise CallFailed(
+                    Failure(Code.INVALID_INPUT, f"neither the host nor a plugin has an action {action[:MAX_ACTION]!r}")
+                )
             return answer
 
         return asyncio.ensure_future(forward())

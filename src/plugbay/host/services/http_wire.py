@@ -83,7 +83,7 @@ async def _head(reader: asyncio.StreamReader) -> Reply:
             return reply
         if reply.status == 101:
             break
-    raise broken("the server announces an answer and gives none")
+    raise broken("the server sent no final response: too many interim ones, or another protocol")
 
 
 def _parse_head(raw: bytes) -> Reply:
@@ -94,7 +94,7 @@ def _parse_head(raw: bytes) -> Reply:
         raise broken("the answer is not HTTP/1.1, or has too many headers")
     fields = [(match[1].decode("ascii"), match[2].decode("latin-1").strip()) for match in headers if match]
     if len(fields) < len(headers):
-        raise broken("the answer has a line among its headers that is none")
+        raise broken("the response has a malformed header line")
     return Reply(int(status[1]), tuple(fields))
 
 
@@ -104,14 +104,14 @@ async def _body(reader: asyncio.StreamReader, method: str, head: Reply) -> bytes
     encoding = head.header("transfer-encoding")
     if encoding is not None:
         if encoding.lower() != "chunked":
-            raise broken(f"the body comes as {encoding!r}, and only chunks can be read")
+            raise broken(f"the transfer encoding {encoding!r} is not supported, only chunked")
         return await _chunks(reader)
     lengths = {value for name, value in head.headers if name.lower() == "content-length"}
     if not lengths:
         return await _rest(reader)
     length = lengths.pop()
     if lengths or not re.fullmatch(r"[0-9]{1,18}", length):
-        raise broken("the answer does not say clearly how long it is")
+        raise broken("the response has an invalid or ambiguous content-length")
     _check_size(int(length))
     return await reader.readexactly(int(length))
 
@@ -131,7 +131,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         line = await reader.readuntil(b"\r\n")
         match = _CHUNK.fullmatch(line)
         if match is None:
-            raise broken("the body is not in chunks, although the server says so")
+            raise broken("the chunked body has a malformed chunk size")
         size = int(match[1], 16)
         framing = _framed(framing + len(line) + 2, len(body) + size)
         if size == 0:
@@ -139,7 +139,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         _check_size(len(body) + size)
         body += await reader.readexactly(size)
         if await reader.readexactly(2) != b"\r\n":
-            raise broken("a chunk of the body is longer than it says")
+            raise broken("a chunk of the body is longer than its size")
     while (line := await reader.readuntil(b"\r\n")) != b"\r\n":
         framing = _framed(framing + len(line), len(body))
     return bytes(body)
@@ -147,7 +147,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 
 def _framed(framing: int, content: int) -> int:
     if framing > MAX_FRAMING + content:
-        raise broken("the body has more between its chunks than in them")
+        raise broken("the chunked body has more framing than content")
     return framing
 
 
