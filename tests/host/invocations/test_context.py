@@ -123,7 +123,7 @@ def test_a_plain_call_cannot_say_what_only_the_host_says(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "request",
+    "given",
     [
         InvocationRequest(org_id="a/b"),
         InvocationRequest(session_id="a:b"),
@@ -136,8 +136,8 @@ def test_a_plain_call_cannot_say_what_only_the_host_says(name: str) -> None:
         InvocationRequest(attempt=True),
     ],
 )
-def test_a_request_with_invalid_ids_is_refused(request: InvocationRequest) -> None:
-    assert contexts.request_problem(request) is not None
+def test_a_request_with_invalid_ids_is_refused(given: InvocationRequest) -> None:
+    assert contexts.request_problem(given) is not None
     assert contexts.request_problem(InvocationRequest(org_id="org_1", execution_id="exec-1.a")) is None
 
 
