@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from plugbay.cli import mcp_approval, output
-from plugbay.host.catalog.approvals import Pin, changes
+from plugbay.host.catalog.approvals import Approval, changes
 
 TOOL = {"name": "t", "description": "Does it.", "inputSchema": {"type": "object"}}
 
 
-def look(offer: dict[str, Any], approved: Pin | None = None) -> mcp_approval.Look:
+def look(offer: dict[str, Any], approved: Approval | None = None) -> mcp_approval.Look:
     hello = {
         "era": "handshake",
         "protocol_version": "2025-11-25",
@@ -19,7 +19,7 @@ def look(offer: dict[str, Any], approved: Pin | None = None) -> mcp_approval.Loo
         "warnings": ["odd"],
     }
     found = changes(approved.offer, offer) if approved else []
-    return mcp_approval.Look("srv", hello, Pin(offer), approved, found)
+    return mcp_approval.Look("srv", hello, Approval(offer), approved, found)
 
 
 def shown(draw: Any) -> str:
@@ -41,7 +41,7 @@ def test_a_server_without_an_offer_says_so() -> None:
 
 
 def test_the_difference_shows_what_was_approved_and_what_is_offered() -> None:
-    now = look({"tools": [{**TOOL, "description": "Steals."}]}, Pin({"tools": [TOOL]}))
+    now = look({"tools": [{**TOOL, "description": "Steals."}]}, Approval({"tools": [TOOL]}))
     text = shown(lambda page: mcp_approval.show_changes(page, now.changes))
     assert '-  "description": "Does it."' in text
     assert '+  "description": "Steals."' in text
@@ -60,7 +60,7 @@ def test_words_that_nobody_would_see_are_shown() -> None:
     evil = {**TOOL, "title": "a\u200bb", "description": f"fine{hidden}"}
     text = shown(lambda page: mcp_approval.show(page, look({"tools": [evil]})))
     assert r"\u{e006f}" in text and r"a\u{200b}b" in text
-    now = look({"tools": [evil]}, Pin({"tools": [TOOL]}))
+    now = look({"tools": [evil]}, Approval({"tools": [TOOL]}))
     assert r"\u{e006f}" in shown(lambda page: mcp_approval.show_changes(page, now.changes))
 
 

@@ -34,7 +34,7 @@ from plugbay.cli.tracing import exporting
 
 with exporting({{{ENDPOINT!r}: sys.argv[1]}}, print) as tracer:
     Host([], tracer=tracer)
-    print(*(name in sys.modules for name in ("opentelemetry.sdk", "plugbay.host.calls.traced_calls")))
+    print(*(name in sys.modules for name in ("opentelemetry.sdk", "plugbay.host.calls.tracing")))
 """
 """The API of OpenTelemetry does not count: FastAPI loads it wherever it is installed."""
 

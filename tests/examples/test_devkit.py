@@ -20,9 +20,9 @@ from plugbay.conformance.engine.plugin_runner import run_conformance
 from plugbay.host.discovery.folders import inspect
 from plugbay.host.invocations.compaction_result import token_estimate
 from plugbay.host.invocations.context import ExportBinding
-from plugbay.host.invocations.means import Gateway
-from plugbay.host.invocations.records import MemoryTokens
-from plugbay.host.ports import Journey
+from plugbay.host.invocations.resources import Gateway
+from plugbay.host.ports import ResumeState
+from plugbay.host.records import MemoryTokens
 from plugbay.sdk.contracts.vai_manifest import schemas_of
 from plugbay.sdk.manifests import vai_manifest, vai_program
 from tests.support import commands
@@ -338,7 +338,7 @@ def test_after_a_break_it_goes_on_where_it_was(run: Run, tmp_path: Path) -> None
     kept = {"kind": "checkpoint", "data": {"Added": ["found before the break"], "Fixed": []}}
 
     async def main(host: Host) -> None:
-        await host.invocations.checkpoints.save("exec_1", Journey(CALLS["release_notes"]["trigger"], kept))
+        await host.invocations.checkpoints.save("exec_1", ResumeState(CALLS["release_notes"]["trigger"], kept))
         request = {"mode": "resume", "target": {"execution_id": "exec_1"}}
         done = await host.invoke("release_notes", request, on_progress=heard.append)
         assert done.value_or_raise()["checkpoint"]["data"]["Added"] == ["found before the break"]

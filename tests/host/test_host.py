@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from plugbay import CallFailed, Host, ManifestInvalid, PlugbayError
-from plugbay.host.calls.call_log import MemoryCallLog
 from plugbay.host.catalog.catalog import Entry
+from plugbay.host.records import MemoryCallLog
 from plugbay.model.errors import Code, Failure
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server
@@ -389,3 +389,25 @@ def test_a_host_that_is_stopped_while_it_starts_does_not_run_on(run: Run, tmp_pa
 def test_a_topic_that_cannot_be_one_is_refused_and_not_swallowed() -> None:
     with pytest.raises(ValueError, match="cannot publish"):
         Host([]).publish("a..b", 1)
+
+
+def test_the_services_are_there_before_the_host_is_started() -> None:
+    host = Host([])
+    assert host.memory is None
+    assert host.llm.names() == []
+    assert host.vectors is host._backends.vectors
+    assert host.channels is host._backends.channels
+    assert host.screens is host._screens
+    services = host._backends.services
+    assert (host.snapshots, host.actions, host.journal) == (services.snapshots, services.actions, services.journal)
+
+
+def test_what_is_published_reaches_who_subscribed_and_odd_topics_do_not(run: Run) -> None:
+    async def main() -> None:
+        async with Host([]) as host, host.subscribe("a.>") as events:
+            host.publish("a.b", {"n": 1})
+            assert (await anext(events)).payload == {"n": 1}
+            with pytest.raises(ValueError, match="cannot publish"):
+                host.publish("a..b", {})
+
+    run(main)

@@ -34,7 +34,7 @@ def test_the_first_of_a_kind_is_a_warning_and_a_flood_is_not(caplog: pytest.LogC
 def test_a_flood_of_notes_is_counted_and_a_few_a_second_are_logged() -> None:
     now, told = [0.0], []
     journal = Journal(lambda: now[0])
-    journal.listener = lambda plugin_id, note: told.append((plugin_id, note.kind))
+    journal.listen(lambda plugin_id, note: told.append((plugin_id, note.kind)))
     for _ in range(5 * KEPT):
         journal.note("a", "noise", "x")
     assert journal.counts("a") == {"noise": 5 * KEPT}
@@ -109,7 +109,7 @@ def test_a_listener_hears_every_note_as_it_is_kept() -> None:
     journal = Journal(lambda: 7.0)
     journal.note("a", "noise", "before")
     heard: list[tuple[str, Note]] = []
-    journal.listener = lambda plugin_id, note: heard.append((plugin_id, note))
+    journal.listen(lambda plugin_id, note: heard.append((plugin_id, note)))
     journal.note("a", "noise", "one\ntwo", level="error")
     assert heard == [("a", journal.recent("a")[-1])]
     assert heard[0][1].level == "error" and "\n" not in heard[0][1].text

@@ -7,7 +7,7 @@ from pathlib import Path
 from plugbay.host.bindings import Bindings, Options
 from plugbay.host.config.config import parse
 from plugbay.host.host import Host
-from plugbay.host.status import status_of
+from plugbay.host.status import plugin_status
 from plugbay.model.spec import PluginSpec
 from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
@@ -17,7 +17,7 @@ SPEC = PluginSpec("p", "1", "kaged", Path("/"), ("x",), capabilities=("read", "w
 
 def test_without_a_host_that_runs_a_plugin_is_stopped_and_keeps_its_counts() -> None:
     bindings = Bindings(parse('[plugins.p]\ngrants = ["read"]\n[plugins.p.sandbox]\noff = "ours"'), Options(), None)
-    status = status_of(SPEC, None, {"noise": 2}, bindings)
+    status = plugin_status(SPEC, None, {"noise": 2}, bindings)
     assert (status.state, status.granted, status.counters) == ("stopped", ("read",), {"noise": 2})
     assert (status.busy, status.ready, status.pid, status.limits) == (0, 0, None, "")
     assert str(status.confinement) == "unconfined: ours"

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from plugbay.host.calls.calls import CallResult
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import CallResult, InvocationResult
 from plugbay.host.config import config
 from plugbay.host.host import Host
 from plugbay.host.ports import CallRecord, InvocationRecord

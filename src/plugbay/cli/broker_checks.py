@@ -22,7 +22,7 @@ def broker_checks(config: Config) -> Iterator[Check]:
     """The check, if there is a broker to be checked."""
     import asyncio
 
-    from plugbay.host.broker import broker_for
+    from plugbay.host.assembly import broker_for
     from plugbay.host.events.bus import Bus
     from plugbay.host.journal import Journal
     from plugbay.model.errors import ConfigInvalid

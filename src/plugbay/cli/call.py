@@ -226,7 +226,7 @@ def _host(found: list[Found], config: Config | None, options: dict[str, Any], tr
 
 def run(make_host: Callable[[CallLog], Host], question: Question) -> Ending:
     """Call and wait, in an event loop of its own."""
-    from plugbay.host.calls.call_log import MemoryCallLog
+    from plugbay.host.records import MemoryCallLog
 
     log, output, status = MemoryCallLog(), None, None
     name, value, context, timeout, on_progress = question

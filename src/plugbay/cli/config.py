@@ -59,7 +59,7 @@ class Bench:
     def __init__(self, where: str, plugins: Path | None, config_file: Path | None) -> None:
         from plugbay.host.bindings import Bindings, Options
         from plugbay.host.config.config import Config
-        from plugbay.host.invocations.export_settings import settings_of
+        from plugbay.host.invocations.context import settings_of
 
         loaded = load_config(config_file) or Config()
         self.spec = _plugin(where, plugins, loaded)

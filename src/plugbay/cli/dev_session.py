@@ -138,7 +138,7 @@ class Session:
         host = self._make_host(found)
         await self._dismiss()
         self.announce(found.spec)
-        host.journal.listener = self._noted
+        host.journal.listen(self._noted)
         await host.start()
         self._host = host
         self._stream = host.tap(found.spec.id)

@@ -1,7 +1,7 @@
 """What an MCP server offers, shown to a person who approves it; and how that differs from what was approved.
 
 Owns the one start that an approval takes, the page, and the question. What an approval is, and what follows from it, is
-`host.pins`' and `host.offers`'.
+`host.pins`' and `host.runtime_exports`'.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plugbay.model.errors import CallFailed, Code, Failure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugbay.host.catalog.approvals import Change, Pin
+    from plugbay.host.catalog.approvals import Approval, Change
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
@@ -39,8 +39,8 @@ class Look(NamedTuple):
 
     name: str
     hello: dict[str, Any]
-    candidate: Pin
-    approved: Pin | None
+    candidate: Approval
+    approved: Approval | None
     changes: list[Change]
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def look(name: str, found: list[Found], config: Config | None) -> Look:
     known = [status.spec.id for status in host.plugins() if status.needs_approval]
     if name not in known:
         raise CallFailed(unknown(name, known, f"no MCP server is called {name!r}"))
-    problem = host.offers.problems.get(name)
+    problem = host.runtime_exports.problems.get(name)
     if problem is not None:
         output.note(f"{name} has to be approved again: {problem}")
     return ephemeral.visit(host, lambda running: _look(running, name))
@@ -86,16 +86,22 @@ async def _look(host: Host, name: str) -> Look:
     failures = await host.meet(name)
     if failures:
         raise CallFailed(failures[name])
-    hello = host.offers.hello(name)
+    hello = host.runtime_exports.hello(name)
     assert hello is not None, "who has been met has said what it is"
-    return Look(name, dict(hello), host.offers.candidate(name), host.offers.pin(name), host.offers.drift(name))
+    return Look(
+        name,
+        dict(hello),
+        host.runtime_exports.candidate(name),
+        host.runtime_exports.approval(name),
+        host.runtime_exports.drift(name),
+    )
 
 
 def approve(look: Look, state: Path) -> None:
     """From now on the server may offer exactly this; raises `ConfigInvalid`."""
-    from plugbay.host.catalog.approvals import Pins
+    from plugbay.host.catalog.approvals import Approvals
 
-    Pins(state).save(look.name, look.candidate)
+    Approvals(state).save(look.name, look.candidate)
 
 
 def agreed(question: str) -> bool:

@@ -1,7 +1,7 @@
-"""Puts the services of one host together: from plugbay.toml, and from what its plugins offer.
+"""Assembles the services of one host from plugbay.toml and from the exports of its plugins.
 
-Owns which names are taken by whom (first come, first served; the operator before any plugin) and what is opened and
-closed with the host.
+Names are first come, first served, and the operator comes before any plugin. Opens and closes the stores of a host.
+`broker_for` finds the broker for a URL by its scheme, among the installed entry points; the host knows only its port.
 """
 
 from __future__ import annotations
@@ -9,35 +9,34 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from plugbay.host.broker import broker_for
 from plugbay.host.calls.calls import Calls
+from plugbay.host.config.broker import BrokerConfig
 from plugbay.host.config.config import Config, MemoryConfig
 from plugbay.host.disk.sqlite import IN_MEMORY
+from plugbay.host.events.bus import Bus
 from plugbay.host.inbound.handler import Services
+from plugbay.host.journal import Journal
 from plugbay.host.ports import Broker
 from plugbay.host.providers.plugin_backends import Channels, PluginChannel, PluginModel, PluginVectors
 from plugbay.host.services.actions import Actions, Forward
-from plugbay.host.services.agent_memory import AgentMemory
-from plugbay.host.services.embedding import HashingEmbedder
-from plugbay.host.services.memory import LongTermMemory
+from plugbay.host.services.memory import EMBEDDED, AgentMemory, LongTermMemory, VectorRecall
 from plugbay.host.services.network import Fetcher
-from plugbay.host.services.recall import EMBEDDED, VectorRecall
 from plugbay.host.services.storage import PluginStorage
-from plugbay.host.services.vector_store import EmbeddedVectors
-from plugbay.host.services.vectors import VectorRegistry
-from plugbay.model.errors import CallFailed, Code, Failure
+from plugbay.host.services.vectors import EmbeddedVectors, HashingEmbedder, VectorRegistry
+from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, Problem
 from plugbay.model.operations import InvokeAction
 from plugbay.model.spec import PluginSpec
 
 STORAGE_FILE = "storage.db"
-"""Below the state directory: what plugins keep through the host."""
+"""Below the state directory: the storage of plugins."""
 
-OFFERED = frozenset({"llm_provider", "vector_backend", "channel"})
-"""Kinds of exports that are found by a name of their own, whichever plugin has it."""
+REGISTERED = frozenset({"llm_provider", "vector_backend", "channel"})
+"""Kinds of exports that are registered by name, without the id of their plugin."""
 
 OPERATOR = "plugbay.toml"
-"""Who owns a name that no plugin has brought."""
+"""The owner of names that the configuration registers."""
 
 
 @dataclass(slots=True)
@@ -49,13 +48,13 @@ class Backends:
     vectors: VectorRegistry = field(default_factory=VectorRegistry)
     channels: Channels = field(default_factory=Channels)
     broker: Broker | None = None
-    """Joins the bus with those of other hosts; None: it is this host's alone."""
+    """Joins the bus with those of other hosts; None when not configured."""
     storage_file: Path | None = None
-    """Where plugins keep what they keep through the host; None: they cannot."""
-    offered: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By kind and name: the plugin that has it."""
+    """The file of the plugins' storage; None: they have none."""
+    registered: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By kind and name: the plugin that owns it."""
     refusals: set[tuple[str, str]] = field(default_factory=set)
-    """Plugins that came second for a name, and what each was told."""
+    """Plugins whose name was taken already, and the reported reason."""
 
     async def open(self) -> None:
         """Open what lives on disk; raises `PlugbayError` when that cannot be used."""
@@ -77,7 +76,7 @@ class Backends:
             await store.close()
 
     def register(self, calls: Calls, kind: str, name: str, owner: str) -> str | None:
-        """Let a plugin have a name; the reason when somebody else has it."""
+        """Register an export by name; returns the reason when the name is taken."""
         if kind == "llm_provider":
             refusal = self.services.llm.register(name, PluginModel(calls, owner, name), owner)
         elif kind == "vector_backend":
@@ -85,17 +84,17 @@ class Backends:
         else:
             refusal = self.channels.register(name, PluginChannel(calls, owner, name), owner)
         if refusal is None:
-            self.offered[kind, name] = owner
+            self.registered[kind, name] = owner
         return refusal
 
     def withdraw(self, kind: str, name: str) -> None:
-        """Take from a plugin a name that it has."""
-        del self.offered[kind, name]
+        """Remove a name of a plugin."""
+        del self.registered[kind, name]
         registries = {"llm_provider": self.services.llm.withdraw, "vector_backend": self.vectors.withdraw}
         registries.get(kind, self.channels.withdraw)(name)
 
     async def open_storage(self, spec: PluginSpec) -> None:
-        """Have a storage for a plugin that wants one and has come while the host runs; raises `PlugbayError`."""
+        """Open the storage for a plugin that was added while the host runs; raises `PlugbayError`."""
         if self.storage_file is None or self.services.storage is not None or not _wants_storage(spec):
             return
         storage = PluginStorage(self.storage_file)
@@ -109,7 +108,7 @@ class Backends:
 
 def assemble(config: Config, calls: Calls, state_dir: Path | None = None) -> Backends:
     """The services for these settings and these plugins; nothing is opened yet."""
-    services = Services(network=Fetcher(config.network.allow_private), actions=Actions(_to_plugins(calls)))
+    services = Services(network=Fetcher(config.network.allow_private), actions=Actions(_forward_to_plugins(calls)))
     embedded = EmbeddedVectors(_vectors_path(config))
     backends = Backends(services, embedded, storage_file=state_dir and state_dir / STORAGE_FILE)
     backends.vectors.register(EMBEDDED, embedded, OPERATOR)
@@ -124,7 +123,7 @@ def assemble(config: Config, calls: Calls, state_dir: Path | None = None) -> Bac
         services.llm.register(name, settings.build(name, os.environ), OPERATOR)
     if config.llm.sampling is not None:
         services.llm.usual = (config.llm.sampling.provider, config.llm.sampling.model)
-    offer_names(calls, backends)
+    register_exports(calls, backends)
     return backends
 
 
@@ -133,61 +132,84 @@ def _wants_storage(spec: PluginSpec) -> bool:
 
 
 def _vectors_path(config: Config) -> str:
-    """Beside the memory; where that is not configured, vectors last as long as the host."""
+    """A file beside the memory; without a configured memory, vectors last as long as the host."""
     if config.memory is None or config.memory.path == IN_MEMORY:
         return IN_MEMORY
     return str(Path(config.memory.path).with_suffix(".vectors.db"))
 
 
 def _memory(settings: MemoryConfig, backends: Backends) -> AgentMemory:
-    likeness = None
+    vectors = None
     if settings.vectors is not None:
-        likeness = VectorRecall(backends.vectors, HashingEmbedder(), settings.vectors)
+        vectors = VectorRecall(backends.vectors, HashingEmbedder(), settings.vectors)
 
     def degraded(failure: Failure) -> None:
         backends.services.journal.note("host", "recall_degraded", failure.message)
 
-    return AgentMemory(LongTermMemory(settings.path), likeness, degraded)
+    return AgentMemory(LongTermMemory(settings.path), vectors, degraded)
 
 
-def offer_names(calls: Calls, backends: Backends) -> None:
-    """Register what plugins offer, as things are decided now; who comes second for a name is told so and left out.
+def register_exports(calls: Calls, backends: Backends) -> None:
+    """Register models, vector backends and channels of plugins by name; the journal notes names that are taken.
 
-    A plugin that may not run takes no name from one that may, and loses those it had; all others keep theirs.
+    Only plugins that may run get names. A plugin that may no longer run loses its names; all others keep theirs.
     """
-    entries = [entry for entry in calls.catalog.entries() if entry.export.kind in OFFERED and calls.admits(entry)]
+    entries = [entry for entry in calls.catalog.entries() if entry.export.kind in REGISTERED and calls.admits(entry)]
     wanted = [(entry.export.kind, entry.export.name, entry.spec.id) for entry in entries]
-    for (kind, name), owner in list(backends.offered.items()):
+    for (kind, name), owner in list(backends.registered.items()):
         if (kind, name, owner) not in wanted:
             backends.withdraw(kind, name)
-    told, backends.refusals = backends.refusals, set()
+    reported, backends.refusals = backends.refusals, set()
     for kind, name, owner in wanted:
-        refusal = None if backends.offered.get((kind, name)) == owner else backends.register(calls, kind, name, owner)
+        refusal = (
+            None if backends.registered.get((kind, name)) == owner else backends.register(calls, kind, name, owner)
+        )
         if refusal is not None:
             backends.refusals.add((owner, refusal))
-    for owner, refusal in sorted(backends.refusals - told):
+    for owner, refusal in sorted(backends.refusals - reported):
         backends.services.journal.note(owner, "name_taken", refusal)
 
 
-def _to_plugins(calls: Calls) -> Forward:
-    """An action that is not the host's own goes to the plugin whose command lines have exactly its name."""
+def _forward_to_plugins(calls: Calls) -> Forward:
+    """An action that the host does not have goes to the plugin whose command line has exactly its name."""
 
     async def forward(caller: str, action: str, data: bytes, seconds: float) -> bytes | None:
-        offered = calls.catalog.of_kind("cli_namespace")
-        named = {entry.spec.id: entry for entry in offered if entry.export.name == action}
+        entries = calls.catalog.of_kind("cli_namespace")
+        named = {entry.spec.id: entry for entry in entries if entry.export.name == action}
         entry = next((entry for owner, entry in named.items() if owner != caller and calls.admits(entry)), None)
         if entry is None:
             return None
         op = InvokeAction(action, data, round(seconds * 1000))
         result = await calls.attempt(entry.full_name, lambda _: op, seconds, kind="cli_namespace")
         if result.failure is not None:
-            raise CallFailed(_second_hand(result.failure))
+            raise CallFailed(_indirect_failure(result.failure))
         return bytes(result.output)
 
     return forward
 
 
-def _second_hand(failure: Failure) -> Failure:
-    """What the plugin that asked is told: its own request was in order, but the one it went to has failed."""
+def _indirect_failure(failure: Failure) -> Failure:
+    """The failure for the calling plugin: its own request was valid, but the plugin that it went to has failed."""
     code = Code.TIMEOUT if failure.code == Code.TIMEOUT else Code.PLUGIN_ERROR
     return Failure(code, f"{failure.plugin}: {failure.message}", plugin=failure.plugin)
+
+
+BROKER_GROUP = "plugbay.brokers"
+"""The name of an entry is a URL scheme; it makes a `Broker` of settings, bus, journal and environment."""
+
+
+def broker_for(settings: BrokerConfig, bus: Bus, journal: Journal, source: str = "plugbay.toml") -> Broker:
+    """The broker of these settings, not started; raises `ConfigInvalid` when it is not installed."""
+    from importlib.metadata import entry_points  # takes 15 ms, only for hosts with a broker
+
+    scheme = urlsplit(settings.url).scheme
+    for entry in entry_points(group=BROKER_GROUP, name=scheme):
+        try:
+            make = entry.load()
+        except ModuleNotFoundError as error:
+            text = f"{scheme}:// needs the module {error.name}, which is not installed: pip install 'plugbay[nats]'"
+            raise ConfigInvalid(source, [Problem("missing_extra", "broker.url", text)]) from None
+        broker: Broker = make(settings, bus, journal, os.environ)
+        return broker
+    text = f"nothing that is installed here speaks {scheme}://; install plugbay anew: pip install 'plugbay[nats]'"
+    raise ConfigInvalid(source, [Problem("missing_broker", "broker.url", text)])

@@ -30,9 +30,8 @@ from plugbay.host.confinement.policy import (
 )
 from plugbay.host.confinement.protection import Protection
 from plugbay.host.confinement.scratch import Scratch
-from plugbay.host.invocations.context import ExportBinding, execution_class
+from plugbay.host.invocations.context import ExportBinding, execution_class, settings_of
 from plugbay.host.invocations.context import Policy as ExportPolicy
-from plugbay.host.invocations.export_settings import settings_of
 from plugbay.host.journal import Journal
 from plugbay.host.supervision.instance import Binding, Project
 from plugbay.model.errors import Code, ConfigInvalid, Failure, Problem
@@ -87,6 +86,10 @@ class Bindings:
         self.sandbox = SandboxSettings(config.sandbox.uid_range, require_limits=config.sandbox.require_limits)
         self.scratch = Scratch(state_dir, owner=self._user)
         """Scratch folders of invocations, owned by the users of their plugins."""
+
+    def configure(self, config: Config) -> None:
+        """Use another configuration for every binding from now on."""
+        self._config = config
 
     def spawner(self, log_dir: Path | None, journal: Journal) -> Spawner:
         """The spawner of all processes, confined or not."""

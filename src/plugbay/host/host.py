@@ -3,50 +3,57 @@
     async with Host.load("plugins/", config="plugbay.toml") as host:
         forecast = await host.call("weather_forecast", {"city": "Lima"}, timeout=5)
 
-Owns what is public and the life of everything behind it: `calls` tells how a call goes. Works from any task, loop and
-thread: a call from another loop is carried to the loop the host was started on. `SyncHost` is the same without a loop.
+The public API of a host and the lifetime of everything behind it. Works from any task, loop and thread: a call from
+another loop runs on the loop that the host was started on. `SyncHost` is the same without a loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from plugbay.host.assembly import Backends, assemble
+from plugbay.host.assembly import Backends, assemble, register_exports
 from plugbay.host.authorization import policy
 from plugbay.host.bindings import Bindings, Options
-from plugbay.host.calls.call_log import MemoryCallLog
-from plugbay.host.calls.calls import CallResult
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import CallResult, Calls, InvocationResult
 from plugbay.host.calls.streaming import CallStream
-from plugbay.host.calls.tracing import calls_with
-from plugbay.host.catalog.approvals import Pins, user_state
+from plugbay.host.catalog.approvals import Approvals, user_state
 from plugbay.host.catalog.catalog import Catalog
-from plugbay.host.catalog.probe import Strangers
-from plugbay.host.catalog.runtime_exports import Offers, update
+from plugbay.host.catalog.probe import Probe
+from plugbay.host.catalog.runtime_exports import RuntimeExports, replace_exports, update
 from plugbay.host.config import config as configuration
 from plugbay.host.confinement.protection import Protection
-from plugbay.host.discovery.folders import Found, discover, reject_duplicates
+from plugbay.host.discovery.folders import Found, discover, without_twins
 from plugbay.host.discovery.servers import declared
-from plugbay.host.facilities import Facilities
+from plugbay.host.events.bus import Stream
+from plugbay.host.events.snapshots import Snapshots
+from plugbay.host.events.subjects import subject_problem
 from plugbay.host.inbound.questions import Questions
-from plugbay.host.invocations.context import Order
+from plugbay.host.invocations.context import InvocationRequest
 from plugbay.host.invocations.invocations import Invocations
-from plugbay.host.ports import CallLog, Checkpoints, InvocationLog, Trace
+from plugbay.host.journal import Journal
+from plugbay.host.ports import BrokerStatus, CallLog, Checkpoints, InvocationLog, Trace
 from plugbay.host.providers.agents import PRIMARY, Agents
+from plugbay.host.providers.plugin_backends import Channels
 from plugbay.host.recording.taps import Taps
-from plugbay.host.screens.command_lines import CliOutput, Namespaces
+from plugbay.host.records import MemoryCallLog
+from plugbay.host.screens.command_lines import CliOutput, CommandLines
 from plugbay.host.screens.screens import Screens
+from plugbay.host.services.actions import Actions
 from plugbay.host.services.compaction import CompactionOutcome
 from plugbay.host.services.hooks import HookOutcome
+from plugbay.host.services.llm.registry import LlmRegistry
+from plugbay.host.services.memory import AgentMemory
+from plugbay.host.services.vectors import VectorRegistry
 from plugbay.host.status import PluginStatus, statuses
 from plugbay.host.supervision.instance import Runtime
-from plugbay.host.supervision.per_org import has_execution_classes
-from plugbay.host.supervision.protocol_cache import ProtocolCache
+from plugbay.host.supervision.per_org import has_classes
+from plugbay.host.supervision.protocol_cache import Eras
 from plugbay.host.supervision.supervisor import Supervisor, supervise
 from plugbay.link.deadlines import Deadlines
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, PlugbayError
@@ -62,7 +69,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Host(Facilities):
+class Host:
     """Every plugin of some folders, callable by name."""
 
     def __init__(
@@ -86,36 +93,36 @@ class Host(Facilities):
         tracer: Tracer | None = None,
         protected: Iterable[Entry] = (),
     ) -> None:
-        """`eager=False` starts no plugin before it is needed; `unconfined` ignores that some ask for a sandbox.
+        """`eager=False` starts no plugin before its first use; `unconfined` disables all sandboxes.
 
-        `questions` puts what plugins ask to a person; without it they are told that nobody answers. Plugins that are
-        `trusted` may offer what they like, approved or not, for as long as this host lives. With a `tracer` of
-        OpenTelemetry's each call is a span. `protected` is out of every plugin's reach, like the host's own files.
+        `questions` shows questions of plugins to a person; without it they fail. Exports of `trusted` plugins need no
+        approval for as long as this host lives. With an OpenTelemetry `tracer` each call is a span. `protected`
+        entries are out of every plugin's reach, like the host's own files.
         """
         self.config = config or configuration.Config()
-        self.found = reject_duplicates([*found, *declared(self.config)])
+        self.found = without_twins([*found, *declared(self.config)])
         self.call_log: CallLog = call_log or MemoryCallLog()
         self._eager = eager
         self._trace = trace
         self.tracer = tracer
         self._log_dir = _absolute(log_dir or self.config.host.log_dir)
+        self._state_dir = state = _absolute(state_dir or self.config.host.state_dir)
         self._codec = MsgspecCodec()
         granted, trusts = (frozenset([one] if isinstance(one, str) else one) for one in (grants, trusted))
-        options = Options(granted, grant_all, unconfined, trusts)
-        state = _absolute(state_dir or self.config.host.state_dir)
-        self._protocol_cache = ProtocolCache(state, self.config.declared_eras)
-        self.offers = Offers(Pins(state or user_state()), self._protocol_cache, options.trusts)
-        self._specs = self.offers.learn(item.spec for item in self.found if item.spec)
+        self._options = options = Options(granted, grant_all, unconfined, trusts)
+        self._eras = Eras(state, self.config.eras)
+        self.runtime_exports = RuntimeExports(Approvals(state or user_state()), self._eras, options.trusts)
+        self._specs = self.runtime_exports.learn(item.spec for item in self.found if item.spec)
         self.protection = Protection(self.config, state, self._log_dir, protected, self.found)
-        self._bindings = Bindings(self.config, options, state, self.offers.approved, self.protection)
+        self._bindings = Bindings(self.config, options, state, self.runtime_exports.is_approved, self.protection)
         self.decisions = {plugin_id: self._bindings.decide(plugin_id) for plugin_id in self._specs}
         catalog = Catalog(self._specs.values())
-        self.calls = calls_with(tracer)(catalog, self.decisions, self.call_log, self._codec, trace)
-        self._strangers = Strangers(self.calls.catalog, lambda: self.calls.supervisors, self._unknown)
-        self.calls.meet = self._strangers.look_for
+        self.calls = _calls_type(tracer)(catalog, self.decisions, self.call_log, self._codec, trace)
+        self._probe = Probe(self.calls.catalog, lambda: self.calls.supervisors, self._unknown_exports)
+        self.calls.find_unknown = self._probe.find
         self._backends: Backends = assemble(self.config, self.calls, state)
         self.questions = questions
-        self._backends.services.offered = self._offered
+        self._backends.services.offered = self._on_offer_change
         self.invocations = self.calls.invocations = Invocations(
             self._codec,
             self._backends.services.journal,
@@ -129,7 +136,7 @@ class Host(Facilities):
         self._agents = Agents(self.config.agents, self._specs, self.calls)
         self._screens = Screens(self.calls)
         self._backends.services.delivered = self._screens.touch
-        self._namespaces = Namespaces(self.calls, self._screens.answered)
+        self._command_lines = CommandLines(self.calls, self._screens.answered)
         self.taps = Taps(self._specs, record, self._backends.services.journal.note)
         self.tap = self.taps.open
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -152,10 +159,10 @@ class Host(Facilities):
                 raise ManifestInvalid(str(item.root), item.errors)
         return cls(found, loaded, **options)
 
-    # Starting and stopping.
+    # Lifecycle.
 
     async def start(self) -> None:
-        """Bind to the running loop. Children start when they are first needed; eager plugins and pools start now."""
+        """Start on the running loop. Eager plugins and pools start now, all others with their first use."""
         if self._runtime is not None:
             raise PlugbayError("this host has been started already")
         self._loop = asyncio.get_running_loop()
@@ -165,13 +172,13 @@ class Host(Facilities):
             self._codec,
             self._trace,
             self._backends.services,
-            self._greeted,
+            self._on_greeting,
             self.taps,
-            self._protocol_cache,
+            self._eras,
         )
         try:
             await self._backends.open()
-            if any(map(has_execution_classes, self._specs.values())):
+            if any(map(has_classes, self._specs.values())):
                 await self.invocations.open()
         except BaseException:
             self._runtime = None
@@ -185,12 +192,12 @@ class Host(Facilities):
             self._backends.services.journal.note("host", "agent_plugin_missing", text)
         self.calls.supervisors = {spec.id: self._supervise(spec, runtime) for spec in self._specs.values()}
         for plugin_id, supervisor in self.calls.supervisors.items():
-            if self._eager and policy.admit(self._specs[plugin_id], self.decisions[plugin_id]) is None:
+            if self._eager and self.refusal(plugin_id) is None:
                 supervisor.begin()
 
     async def settled(self, timeout: float | None = None) -> bool:
-        """Wait until no plugin is being started; False when that takes longer than `timeout`."""
-        return await self._carry(self._settled(timeout))
+        """Wait until no plugin is starting; False when that takes longer than `timeout`."""
+        return await self._on_own_loop(self._settled(timeout))
 
     async def _settled(self, timeout: float | None) -> bool:
         starting = [item.starting for item in self.calls.supervisors.values() if item.starting is not None]
@@ -198,15 +205,15 @@ class Host(Facilities):
         return not pending
 
     async def stop(self) -> None:
-        """End every child, wait until nothing of them is left, and let go of the loop."""
+        """Stop every instance, wait until no process is left, and release the loop."""
         if self._runtime is not None:
             runtime, self._runtime = self._runtime, None
-            self._stopping = asyncio.ensure_future(self._carry(self._shut_down(runtime)))
+            self._stopping = asyncio.ensure_future(self._on_own_loop(self._shut_down(runtime)))
         if self._stopping is not None and self._stopping.get_loop() is asyncio.get_running_loop():
             await asyncio.shield(self._stopping)
 
     async def _shut_down(self, runtime: Runtime) -> None:
-        """To the end, even when whoever asked for it is cancelled: otherwise children would stay."""
+        """Runs to its end even when the caller of `stop` is cancelled: otherwise processes would be left."""
         await self.invocations.stop()
         stops = [supervisor.stop() for supervisor in self.calls.supervisors.values()]
         await asyncio.gather(*stops, return_exceptions=True)
@@ -235,9 +242,9 @@ class Host(Facilities):
         context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call an export and return its output; raises `CallFailed`."""
-        ask = self.calls.with_input({} if input is None else input, context or {})
-        attempt = self.calls.attempt(name, ask, timeout)
-        result = await attempt if self._loop is asyncio.get_running_loop() else await self._carry(attempt)
+        make_operation = self.calls.with_input({} if input is None else input, context or {})
+        attempt = self.calls.attempt(name, make_operation, timeout)
+        result = await attempt if self._loop is asyncio.get_running_loop() else await self._on_own_loop(attempt)
         return result.value_or_raise()
 
     async def attempt(
@@ -250,9 +257,11 @@ class Host(Facilities):
         on_progress: Callable[[Any], None] | None = None,
         kind: str = "",
     ) -> CallResult:
-        """Call an export and return how it ended; a failure is a value here. `kind` tells exports of one name apart."""
-        ask = self.calls.with_input({} if input is None else input, context or {}, stream=on_progress is not None)
-        return await self._carry(self.calls.attempt(name, ask, timeout, on_progress, kind))
+        """Call an export; a failure is a value here. `kind` distinguishes exports of one name."""
+        make_operation = self.calls.with_input(
+            {} if input is None else input, context or {}, stream=on_progress is not None
+        )
+        return await self._on_own_loop(self.calls.attempt(name, make_operation, timeout, on_progress, kind))
 
     async def ask(
         self,
@@ -263,12 +272,12 @@ class Host(Facilities):
         timeout: float | None = None,
         on_progress: Callable[[Any], None] | None = None,
     ) -> CallResult:
-        """Ask the plugin of an export for an operation as it stands: the argument of a prompt, some other address."""
-        return await self._carry(self.calls.attempt(name, lambda _: op, timeout, on_progress, kind))
+        """Send an operation as it is to the plugin of an export: a completion, a resource at another address."""
+        return await self._on_own_loop(self.calls.attempt(name, lambda _: op, timeout, on_progress, kind))
 
     async def meet(self, *plugins: str, timeout: float | None = None) -> dict[str, Failure]:
-        """Greet these plugins, or all that may run and have not said yet what they offer; who could not be, and why."""
-        return await self._carry(self._strangers.meet(plugins, timeout))
+        """Start these plugins, or all whose exports are unknown, to learn their exports; returns failures by plugin."""
+        return await self._on_own_loop(self._probe.probe(plugins, timeout))
 
     async def invoke(
         self,
@@ -277,13 +286,15 @@ class Host(Facilities):
         *,
         timeout: float | None = None,
         on_progress: Callable[[Any], None] | None = None,
-        **order: Any,
+        **fields: Any,
     ) -> InvocationResult:
-        """Have work done in invocations; `order` are the fields of `Order`: who asks, what for, as what it is bound."""
-        wanted = Order(**order)
-        ask = self.calls.with_input({} if input is None else input, {})
-        result = await self._carry(self.calls.attempt(name, ask, timeout, on_progress, order=wanted))
-        return InvocationResult(result, tuple(wanted.records))
+        """Invoke an export; `fields` are those of `InvocationRequest`: ids, the binding, scopes."""
+        request = InvocationRequest(**fields)
+        make_operation = self.calls.with_input({} if input is None else input, {})
+        result = await self._on_own_loop(
+            self.calls.attempt(name, make_operation, timeout, on_progress, request=request)
+        )
+        return InvocationResult(result, tuple(request.records))
 
     def stream(
         self,
@@ -293,7 +304,7 @@ class Host(Facilities):
         timeout: float | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> CallStream:
-        """Call an export and iterate over what it says before its answer: progress, or pieces of a reply."""
+        """Call an export and iterate over its progress, or over the pieces of its reply."""
         return CallStream(lambda each: self.attempt(name, input, timeout=timeout, context=context, on_progress=each))
 
     async def fire(
@@ -305,8 +316,8 @@ class Host(Facilities):
         context: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> HookOutcome:
-        """Ask every plugin of an agent that handles `hook` about `event`, in order; one that fails is passed over."""
-        return await self._carry(self._agents.fire(agent, hook, event, context or {}, timeout))
+        """Call `hook` of every plugin of an agent with `event`, in order; a plugin that fails is skipped."""
+        return await self._on_own_loop(self._agents.fire(agent, hook, event, context or {}, timeout))
 
     async def compact(
         self,
@@ -316,34 +327,34 @@ class Host(Facilities):
         trigger: str = "manual",
         context: Mapping[str, Any] | None = None,
     ) -> CompactionOutcome:
-        """Make an agent's conversation shorter: its plugins have their say, the agent's own strategy does the rest."""
-        return await self._carry(self._agents.compact(agent, messages, trigger, context or {}))
+        """Compact an agent's conversation with its plugins, and with the agent's built-in strategy."""
+        return await self._on_own_loop(self._agents.compact(agent, messages, trigger, context or {}))
 
     async def run_cli(self, namespace: str, argv: Sequence[str], *, timeout: float | None = None) -> CliOutput:
-        """Have a plugin run a command line of its namespace; raises `CallFailed` when it comes to no end of its own."""
-        return await self._carry(self._namespaces.run(namespace, argv, timeout))
+        """Run a command line of a plugin; raises `CallFailed` when it does not exit by itself."""
+        return await self._on_own_loop(self._command_lines.run(namespace, argv, timeout))
 
-    async def _carry(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the host's own loop, whichever loop asks; here when there is none to carry anything to."""
+    async def _on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the host's loop from any loop; on the current one while the host's loop does not run."""
         if self._loop is None or self._loop is asyncio.get_running_loop() or not self._loop.is_running():
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    # Looking.
+    # State.
 
     def exports(self) -> dict[str, Export]:
         """Every export by its full name."""
         return {name: entry.export for name, entry in self.calls.catalog.named().items()}
 
     def plugins(self) -> list[PluginStatus]:
-        """Every usable plugin and what it is doing."""
-        children = () if self._runtime is None else self._runtime.spawner.children.values()
-        found = statuses(self._specs.values(), self.calls.supervisors, self._bindings, self.journal, children)
-        return [replace(status, disabled=tuple(self.calls.catalog.barred(status.spec.id))) for status in found]
+        """The status of every usable plugin."""
+        processes = () if self._runtime is None else self._runtime.spawner.children.values()
+        plugins = statuses(self._specs.values(), self.calls.supervisors, self._bindings, self.journal, processes)
+        return [replace(status, disabled=tuple(self.calls.catalog.disabled(status.spec.id))) for status in plugins]
 
     @property
     def mistyped_ids(self) -> dict[str, str]:
-        """Ids in plugbay.toml that no plugin here has but that look like one: settings that silently do nothing."""
+        """Ids in plugbay.toml that no plugin has, with the similar id of a plugin: their settings have no effect."""
         return self.config.mistyped(self._specs)
 
     @property
@@ -352,49 +363,206 @@ class Host(Facilities):
         return [item for item in self.found if item.problems]
 
     async def reload(self, plugin_id: str) -> None:
-        """Start afresh with the plugin's next call; calls that run or wait are finished first."""
+        """Replace the plugin's instances; running and waiting calls finish first."""
         supervisor = self.calls.supervisors.get(plugin_id)
         if supervisor is None or self._runtime is None:
             raise CallFailed(Failure(Code.NOT_FOUND, f"no running plugin is called {plugin_id!r}"))
-        await self._carry(self._replace(plugin_id, supervisor, self._runtime))
+        await self._on_own_loop(self._replace(plugin_id, supervisor))
 
-    async def _replace(self, plugin_id: str, old: Supervisor, runtime: Runtime) -> None:
-        """The successor is in place before the first await, so nobody meets a plugin that is neither."""
+    async def _replace(self, plugin_id: str, old: Supervisor) -> None:
+        """The new supervisor is installed before the first await, so a plugin always has one."""
         if self.calls.supervisors[plugin_id] is not old:
             return
-        self.calls.supervisors[plugin_id] = fresh = self._supervise(self._specs[plugin_id], runtime)
+        fresh = self.replace_supervisor(plugin_id)
         retired = asyncio.ensure_future(old.retire())
-        if policy.admit(self._specs[plugin_id], self.decisions[plugin_id]) is None:
+        if self.refusal(plugin_id) is None:
             fresh.begin(after=retired)
         await asyncio.shield(retired)
+
+    # Services.
+
+    def publish(self, topic: str, payload: Any, *, source: str = "host") -> None:
+        """Publish an event, on the host's own loop; raises `ValueError` for an invalid topic."""
+        problem = subject_problem(topic)
+        if problem is not None:
+            raise ValueError(f"cannot publish to {topic!r}: {problem}")
+        self._backends.services.tell(topic, source, payload)
+
+    def subscribe(self, *patterns: str, depth: int = 64) -> Stream:
+        """Events of these topics as an async iterator, on the host's own loop. Try `plugin.lifecycle.>`."""
+        return self._backends.services.bus.subscribe(*patterns, depth=depth)
+
+    @property
+    def broker(self) -> BrokerStatus | None:
+        """The state and the counters of the broker that joins hosts; None when it is not configured."""
+        broker = self._backends.broker
+        return None if broker is None else broker.status
+
+    @property
+    def questions(self) -> Questions | None:
+        """Shows questions of plugins to a person; None: such questions fail."""
+        return self._backends.services.questions
+
+    @questions.setter
+    def questions(self, questions: Questions | None) -> None:
+        self._backends.services.questions = questions
+
+    @property
+    def memory(self) -> AgentMemory | None:
+        """The memory of agents; None when it is not configured."""
+        return self._backends.services.memory
+
+    @property
+    def llm(self) -> LlmRegistry:
+        """Language models, from plugbay.toml and from plugins."""
+        return self._backends.services.llm
+
+    @property
+    def vectors(self) -> VectorRegistry:
+        """Vector backends: the embedded one and those of plugins."""
+        return self._backends.vectors
+
+    @property
+    def channels(self) -> Channels:
+        """Channels of plugins, by kind."""
+        return self._backends.channels
+
+    @property
+    def screens(self) -> Screens:
+        """Screens of plugins, on the host's own loop."""
+        return self._screens
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The last value of each snapshot topic, on the host's own loop."""
+        return self._backends.services.snapshots
+
+    @property
+    def actions(self) -> Actions:
+        """Actions that plugins may invoke in the host, on the host's own loop."""
+        return self._backends.services.actions
+
+    @property
+    def journal(self) -> Journal:
+        """Log lines of plugins, and events that concern them."""
+        return self._backends.services.journal
+
+    # Operations of an administrator, on the host's own loop. `admin` combines them.
+
+    @property
+    def specs(self) -> Mapping[str, PluginSpec]:
+        """Every usable plugin by id, with its current exports."""
+        return self._specs
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the host was started and not stopped since."""
+        return self._runtime is not None
+
+    def supervisor(self, plugin_id: str) -> Supervisor | None:
+        """The supervisor of a plugin; None for an unknown id, or while the host is not running."""
+        return self.calls.supervisor(plugin_id)
+
+    def refusal(self, plugin_id: str) -> Failure | None:
+        """Why the plugin may not run with its current grants and approval; None when it may."""
+        return policy.admit(self._specs[plugin_id], self.decisions[plugin_id])
+
+    def replace_supervisor(self, plugin_id: str) -> Supervisor:
+        """Give a plugin a new supervisor with its current spec and settings; the caller ends the old one."""
+        if self._runtime is None:
+            raise PlugbayError("this host is not running")
+        fresh = self.calls.supervisors[plugin_id] = self._supervise(self._specs[plugin_id], self._runtime)
+        return fresh
+
+    def configure(self, config: configuration.Config) -> None:
+        """Take another configuration; grants are decided anew at once, everything else with a plugin's next start."""
+        self.config = config
+        self._bindings.configure(config)
+        for plugin_id in self._specs:
+            self.decisions[plugin_id] = self._bindings.decide(plugin_id)
+        register_exports(self.calls, self._backends)
+
+    async def prepare(self, spec: PluginSpec) -> None:
+        """Open the stores that only a new release of a plugin needs; raises `PlugbayError`."""
+        await self._backends.open_storage(spec)
+        if has_classes(spec) and not any(map(has_classes, self._specs.values())):
+            await self.invocations.open()
+
+    def adopt(self, spec: PluginSpec) -> None:
+        """Replace everything that is made from a plugin's spec and approval. The next start uses it.
+
+        Without an await: no call sees a plugin of which half is new.
+        """
+        self.runtime_exports.forget(spec.id)
+        self._specs |= self.runtime_exports.learn([spec])
+        self.decisions[spec.id] = self._bindings.decide(spec.id)
+        replace_exports(self._specs[spec.id], {}, self.calls.catalog, self._backends.services)
+        register_exports(self.calls, self._backends)
+
+    def isolated(self, plugin_id: str) -> Host:
+        """A second host, not started, with this plugin only. It trusts the plugin and shares no services."""
+        is_declared = plugin_id in self.config.mcp
+        only = {plugin_id: self.config.mcp[plugin_id]} if is_declared else {}
+        found = [] if is_declared else [item for item in self.found if item.spec and item.spec.id == plugin_id]
+        return Host(
+            found,
+            self.config.model_copy(update={"mcp": only, "broker": None, "memory": None}),
+            trusted=(plugin_id,),
+            eager=False,
+            unconfined=self._options.unconfined,
+            log_dir=self._log_dir,
+            state_dir=self._state_dir,
+            protected=self.protection.everything,
+        )
 
     # Details.
 
     def _supervise(self, spec: PluginSpec, runtime: Runtime) -> Supervisor:
         return supervise(self._bindings.bind(spec), runtime)
 
-    def _greeted(self, plugin_id: str, hello: Mapping[str, Any]) -> None:
-        """A resident child has said what it is."""
+    def _on_greeting(self, plugin_id: str, hello: Mapping[str, Any]) -> None:
+        """A resident instance has greeted."""
         problems = self.calls.catalog.learn(plugin_id, hello.get("tools", ()))
         for text in (*hello.get("warnings", ()), *problems):
             self.journal.note(plugin_id, "greeting", text)
         if "offer" in hello:
-            self.offers.greeted(plugin_id, hello)
+            self.runtime_exports.on_greeting(plugin_id, hello)
             self._update(plugin_id)
 
-    def _offered(self, plugin_id: str, offer: Mapping[str, Any]) -> None:
-        """A resident child offers something else from now on."""
-        self.offers.offered(plugin_id, offer)
+    def _on_offer_change(self, plugin_id: str, offer: Mapping[str, Any]) -> None:
+        """A resident instance has changed its offer."""
+        self.runtime_exports.on_change(plugin_id, offer)
         self._update(plugin_id)
 
     def _update(self, plugin_id: str) -> None:
         spec = self._specs[plugin_id]
-        self._specs[plugin_id] = update(self.offers, spec, self.calls.catalog, self._backends.services)
+        self._specs[plugin_id] = update(self.runtime_exports, spec, self.calls.catalog, self._backends.services)
 
-    def _unknown(self) -> dict[str, Failure | None]:
-        """Plugins of which nobody knows what they offer, and why each may not run."""
-        return {each: policy.admit(self._specs[each], self.decisions[each]) for each in self.offers.unknown()}
+    def _unknown_exports(self) -> dict[str, Failure | None]:
+        """Plugins whose exports are unknown, each with why it may not run, or None."""
+        return {each: self.refusal(each) for each in self.runtime_exports.unknown()}
 
 
 def _absolute(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path).absolute()
+
+
+INSTALL_TRACING = "pip install 'plugbay[otel]'"
+
+
+def _calls_type(tracer: Tracer | None) -> Callable[..., Calls]:
+    """Makes the `Calls` of a host. OpenTelemetry is imported only for a host with a tracer.
+
+    Raises `PlugbayError` when it is not installed.
+    """
+    if tracer is None:
+        return Calls
+    try:
+        from opentelemetry.trace import Tracer
+
+        from plugbay.host.calls.tracing import TracedCalls
+    except ImportError as error:
+        raise PlugbayError(f"traces need the extra otel, for {error.name}; {INSTALL_TRACING}") from None
+    if not isinstance(tracer, Tracer):
+        raise TypeError(f"tracer is what opentelemetry.trace.get_tracer(...) gives, not {tracer!r:.100}")
+    return functools.partial(TracedCalls, tracer)

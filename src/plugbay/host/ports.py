@@ -1,6 +1,6 @@
-"""What the host needs of the outside, as small protocols. Adapters live in other packages, doubles beside this.
+"""Ports: what a host needs from outside, as small protocols, and the records that every adapter stores.
 
-Owns the records of calls and of invocations, because every adapter must store the same thing.
+Adapters are in other packages; implementations without other services are in `records`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 from plugbay.model.errors import Failure, Outcome
 
 DEFAULT_ORG = "default"
-"""The org of a host that serves no other."""
+"""The org of a host without orgs."""
 
 
 class CallRecord(msgspec.Struct, frozen=True, gc=False):
-    """One call, from question to outcome. `to_json` is for storage: it tells nothing of inputs, outputs or stderr."""
+    """One call and its outcome. `to_json` is for storage: it has no inputs, outputs or stderr."""
 
     call_id: str
     plugin: str
@@ -46,18 +46,18 @@ class CallRecord(msgspec.Struct, frozen=True, gc=False):
 
     @staticmethod
     def _stored(failure: Failure) -> dict[str, Any]:
-        """Messages quote inputs and plugins' words, and both may be secret; codes and exit reasons are not."""
+        """Without the message: it may quote inputs and plugins, which may be secret. Codes and exit reasons are not."""
         return {"code": failure.code, "origin": failure.origin, "exit": failure.detail.get("exit")}
 
 
 class CallLog(Protocol):
-    """Where finished calls go. Must not raise and must not block the loop for long."""
+    """Takes the records of finished calls. Must not raise and must not block the loop for long."""
 
     def finished(self, record: CallRecord) -> None: ...
 
 
 class InvocationRecord(msgspec.Struct, frozen=True, gc=False):
-    """One invocation: an attempt at a piece of work. Tells nothing of inputs, outputs, config, secrets or stderr."""
+    """One invocation: one attempt of an execution. Has no inputs, outputs, config, secrets or stderr."""
 
     invocation_id: str
     trace_id: str
@@ -73,35 +73,34 @@ class InvocationRecord(msgspec.Struct, frozen=True, gc=False):
     chain_id: str | None
     run_id: str | None
     execution_id: str
-    """The work it is an attempt at: the same for all attempts."""
+    """The same for all attempts of one execution."""
     retry_count: int
-    """Attempts before this one."""
+    """The number of attempts before this one."""
     started_at: str
     """RFC 3339, UTC."""
     permissions: dict[str, Any]
-    """What it may do."""
+    """The effective permissions."""
     narrowed: bool
-    """Whether its manifest asks for more than that."""
+    """Whether the manifest requests more permissions than these."""
     request_bytes: int = 0
-    """Of its input as JSON."""
+    """Bytes of the input as JSON."""
     event_count: int = 0
     ended_at: str | None = None
     status: str | None = None
-    """How it ended, one of four; None while it runs."""
+    """One of the four terminal statuses; None while it runs."""
     status_reason: str | None = None
-    """Why it was cancelled."""
+    """The reason of a cancellation."""
     error_code: str | None = None
-    """The plugin's word for what went wrong where it has one, else the host's."""
+    """The plugin's error code where it has one, else the host's."""
 
     def to_json(self) -> dict[str, Any]:
         return msgspec.structs.asdict(self)
 
 
 class InvocationLog(Protocol):
-    """Where invocations go: each is opened before anything is started and closed exactly once, however it ends.
+    """Takes the records of invocations: opened before a process is started, closed exactly once.
 
-    What cannot be opened is not begun: `opened` may raise. `closed` must not, and sees to it itself that what it was
-    told is kept.
+    `opened` may raise; then the invocation does not begin. `closed` must not raise, and retries a failed write itself.
     """
 
     async def opened(self, record: InvocationRecord) -> None: ...
@@ -109,14 +108,14 @@ class InvocationLog(Protocol):
 
 
 class TokenIssuer(Protocol):
-    """Makes the tokens with which plugins come to the gateway. Keeps what they stand for, never the tokens."""
+    """Issues the tokens with which plugins call the gateway. Stores their claims, never the tokens."""
 
     async def issue(self, claims: Mapping[str, Any]) -> str: ...
     async def revoke(self, token: str) -> None: ...
 
 
-class Journey(msgspec.Struct, frozen=True):
-    """How far the work of a harness has come, and what it began with: what a resume can be made from."""
+class ResumeState(msgspec.Struct, frozen=True):
+    """The trigger, the last checkpoint and the summary of a harness execution, from which it can be resumed."""
 
     trigger: Any = None
     checkpoint: dict[str, Any] | None = None
@@ -124,49 +123,49 @@ class Journey(msgspec.Struct, frozen=True):
 
 
 class Checkpoints(Protocol):
-    """Keeps how far each execution has come, so that what comes after a crash can go on from there."""
+    """Stores the resume state of each harness execution, so that it can be resumed after a crash."""
 
-    async def save(self, execution_id: str, journey: Journey) -> None: ...
-    async def load(self, execution_id: str) -> Journey | None: ...
+    async def save(self, execution_id: str, state: ResumeState) -> None: ...
+    async def load(self, execution_id: str) -> ResumeState | None: ...
 
 
 class BrokerStatus(msgspec.Struct, frozen=True):
-    """How a host stands with the broker that joins it with others, and how many events have gone which way."""
+    """The connection of a host with the broker, and its counters of events."""
 
     server: str
-    """Its URL; there is no secret in it."""
+    """Its URL, without secrets."""
     joined: bool
     problem: str | None = None
-    """Why it is not joined, when it is not."""
+    """Why it is not connected."""
     sent: int = 0
     received: int = 0
-    """Taken from others, and told here."""
+    """Events from other hosts that were published here."""
     dropped: int = 0
-    """Would have left, but the broker was away or slow for too long."""
+    """Events that were not sent, because the broker was away or slow for too long."""
     refused: int = 0
-    """Came from the broker and were no events, or not of a shared topic, or too many."""
+    """Messages from the broker that were invalid, of a topic that is not shared, or too many."""
 
 
 class Broker(Protocol):
-    """Joins the bus of this host with those of others, at most once for each event.
+    """Joins the bus of this host with those of other hosts; each event is delivered at most once.
 
-    Whatever happens to the broker, publishing here goes on as if there were none: it never blocks and never fails.
+    A failure of the broker does not affect local publishing: it never blocks and never fails.
     """
 
     def begin(self) -> None:
-        """Join as soon as that is possible, on the running loop, and again whenever it was lost."""
+        """Start connecting on the running loop, and reconnect whenever the connection is lost."""
 
     async def joined(self, seconds: float) -> bool:
-        """Wait until it is joined, for so long at most; whether it is."""
+        """Wait until it is connected, at most `seconds`; returns whether it is."""
 
     async def stop(self) -> None:
-        """Send what waits, for a moment, and leave."""
+        """Send waiting events for a short time, and disconnect."""
 
     @property
     def status(self) -> BrokerStatus: ...
 
 
 class Trace(Protocol):
-    """Told the name of each step a call takes; the names are the operator's log vocabulary."""
+    """Called with the name of each step of a call; `plugbay call --trace` prints them."""
 
     def __call__(self, step: str, /) -> object: ...

@@ -1,4 +1,4 @@
-"""One plugin as an operator sees it: what it is, what it may, what it is doing, what happened. Decides nothing."""
+"""The status of each plugin for operators: its spec, grants, state, confinement and counters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from plugbay.host.authorization import policy
 from plugbay.host.bindings import Bindings
-from plugbay.host.catalog.runtime_exports import tells
+from plugbay.host.catalog.runtime_exports import declares_at_run_time
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.journal import Journal
 from plugbay.host.supervision.supervisor import Supervisor
@@ -18,7 +18,7 @@ from plugbay.process.child import Child
 
 @dataclass(frozen=True, slots=True)
 class PluginStatus:
-    """One plugin as an operator sees it."""
+    """The status of one plugin."""
 
     spec: PluginSpec
     state: str
@@ -28,18 +28,18 @@ class PluginStatus:
     pid: int | None = None
     generation: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
-    """What happened to it without failing a call: noise, refused publishes, events dropped."""
+    """Counters of events that failed no call: noise, refused publishes, dropped events."""
     confinement: Confinement = field(default_factory=Confinement)
     """How it is confined, or why it is not."""
     limits: str = ""
-    """How well the limits of its children hold: `full`, `full (v1)`, `degraded`; empty while none is confined."""
+    """Enforcement of its resource limits: `full`, `full (v1)`, `degraded`; empty while no process is confined."""
     disabled: tuple[str, ...] = ()
-    """What it offers and nobody has approved, by name."""
+    """Names of its exports that are not approved."""
 
     @property
     def needs_approval(self) -> bool:
-        """Whether only the plugin itself knows what it offers, so that this has to be approved."""
-        return tells(self.spec)
+        """Whether the plugin declares its exports at run time, so that they need an approval."""
+        return declares_at_run_time(self.spec)
 
 
 def statuses(
@@ -47,18 +47,18 @@ def statuses(
     supervisors: Mapping[str, Supervisor],
     bindings: Bindings,
     journal: Journal,
-    children: Iterable[Child],
+    processes: Iterable[Child],
 ) -> list[PluginStatus]:
     """The status of each of these plugins."""
-    limits = {child.label: child.limits_state for child in children}
-    found = [(spec, supervisors.get(spec.id), journal.counts(spec.id)) for spec in specs]
-    return [replace(status_of(*each, bindings), limits=limits.get(each[0].id, "")) for each in found]
+    limits = {process.label: process.limits_state for process in processes}
+    plugins = [(spec, supervisors.get(spec.id), journal.counts(spec.id)) for spec in specs]
+    return [replace(plugin_status(*each, bindings), limits=limits.get(each[0].id, "")) for each in plugins]
 
 
-def status_of(
+def plugin_status(
     spec: PluginSpec, supervisor: Supervisor | None, counts: Mapping[str, int], bindings: Bindings
 ) -> PluginStatus:
-    """The status of a plugin. Without a supervisor its host is not running, and how it is confined is only planned."""
+    """The status of a plugin. Without a supervisor its host is not running, and its confinement is only planned."""
     decision = bindings.decide(spec.id)
     granted = policy.effective(spec, decision)
     if supervisor is None:

@@ -1,4 +1,4 @@
-"""`SyncHost`: the same host for code that has no event loop. A script, a notebook cell, a thread of a web server.
+"""`SyncHost`: a host for code without an event loop: a script, a notebook cell, a thread of a web server.
 
 Owns one background thread with one loop; everything else is `Host`'s.
 """
@@ -14,8 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plugbay.host.calls.calls import CallResult
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import CallResult, InvocationResult
 from plugbay.host.calls.streaming import CallStream
 from plugbay.host.discovery.folders import Found
 from plugbay.host.events.bus import BusEvent, Stream
@@ -62,7 +61,7 @@ class SyncHost:
             raise
 
     def stop(self) -> None:
-        """Stop the host; calls of other threads end as they do with `Host.stop`, and then the loop goes."""
+        """Stop the host, which ends calls of other threads as `Host.stop` does, and then its loop."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is None:
@@ -120,7 +119,7 @@ class SyncHost:
         timeout: float | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> Generator[Any, None, Any]:
-        """As `Host.stream`, as a plain generator; what it returns is the call's own answer."""
+        """As `Host.stream`, as a plain generator; its return value is the call's result."""
 
         async def begin() -> CallStream:
             return self.host.stream(name, input, timeout=timeout, context=context)
@@ -137,12 +136,12 @@ class SyncHost:
                 yield item
             return self._run(answer())
         finally:
-            if self._loop is not None:  # a host that stops has ended the call already
+            if self._loop is not None:  # a stopped host has ended the call already
                 self._run(stream.aclose())
 
-    def invoke(self, name: str, input: Any = None, *, timeout: float | None = None, **order: Any) -> InvocationResult:
+    def invoke(self, name: str, input: Any = None, *, timeout: float | None = None, **fields: Any) -> InvocationResult:
         """As `Host.invoke`."""
-        return self._run(self.host.invoke(name, input, timeout=timeout, **order))
+        return self._run(self.host.invoke(name, input, timeout=timeout, **fields))
 
     def fire(self, hook: str, event: Mapping[str, Any], **options: Any) -> HookOutcome:
         """As `Host.fire`."""
@@ -163,17 +162,17 @@ class SyncHost:
 
     def publish(self, topic: str, payload: Any, *, source: str = "host") -> None:
         """As `Host.publish`, from any thread."""
-        self._there(lambda: self.host.publish(topic, payload, source=source))
+        self._on_loop(lambda: self.host.publish(topic, payload, source=source))
 
     def subscribe(self, *patterns: str, depth: int = 64) -> SyncStream:
-        """As `Host.subscribe`, for a plain `for`: what is published from now on is heard."""
+        """As `Host.subscribe`, for a plain `for`, from now on."""
 
-        def opened() -> SyncStream:
+        def open_stream() -> SyncStream:
             stream = SyncStream(self, self.host.subscribe(*patterns, depth=depth))
             self._streams.add(stream)
             return stream
 
-        return self._there(opened)
+        return self._on_loop(open_stream)
 
     def settled(self, timeout: float | None = None) -> bool:
         """As `Host.settled`."""
@@ -197,13 +196,13 @@ class SyncHost:
     def problems(self) -> list[Found]:
         return self.host.problems
 
-    def _there(self, work: Callable[[], T]) -> T:
-        """Do something that does not wait, on the host's own loop."""
+    def _on_loop(self, work: Callable[[], T]) -> T:
+        """Run a function that does not wait, on the host's own loop."""
 
-        async def there() -> T:
+        async def run() -> T:
             return work()
 
-        return self._run(there())
+        return self._run(run())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         with self._lock:
@@ -227,31 +226,31 @@ class SyncStream:
         self._host = host
         self._stream = stream
         self._left: deque[BusEvent] = deque()
-        """What still waited at the end."""
+        """Events that were waiting at the end."""
 
     @property
     def dropped(self) -> int:
-        """How many came while too many waited."""
+        """How many events were dropped because too many were waiting."""
         return self._stream.dropped
 
     def wait(self, timeout: float | None = None) -> BusEvent | None:
-        """The next event; None when there is none within so many seconds, or will be none."""
+        """The next event; None after `timeout` seconds without one, or when the stream has ended."""
 
-        async def following() -> BusEvent | None:
+        async def next_event() -> BusEvent | None:
             try:
                 return await asyncio.wait_for(anext(self._stream, None), timeout)
             except TimeoutError:
                 return None
 
         try:
-            event = None if self._is_over else self._host._run(following())
-        except CallFailed:  # the host is being stopped, and ends this, too
+            event = None if self._has_ended else self._host._run(next_event())
+        except CallFailed:  # the host is stopping and ends this stream
             event = None
         return event or (self._left.popleft() if self._left else None)
 
     def close(self) -> None:
-        """Hear nothing more; what still waits can be read."""
-        if not self._is_over:
+        """Get no further events; waiting ones can still be read."""
+        if not self._has_ended:
             self._host._run(self.end())
 
     async def end(self) -> None:
@@ -261,7 +260,7 @@ class SyncStream:
         self._left.extend([event async for event in self._stream])
 
     @property
-    def _is_over(self) -> bool:
+    def _has_ended(self) -> bool:
         return self not in self._host._streams
 
     def __enter__(self) -> Self:
@@ -297,20 +296,20 @@ class SyncScreens:
 
     def press(self, name: str, key: Mapping[str, Any]) -> bool:
         """As `Screens.press`."""
-        return self._host._there(lambda: self._screens.press(name, key))
+        return self._host._on_loop(lambda: self._screens.press(name, key))
 
     def mouse(self, name: str, mouse: Mapping[str, Any]) -> bool:
         """As `Screens.mouse`."""
-        return self._host._there(lambda: self._screens.mouse(name, mouse))
+        return self._host._on_loop(lambda: self._screens.mouse(name, mouse))
 
     def act(self, plugin_id: str, action: str, payload: Any = None) -> bool:
         """As `Screens.act`."""
-        return self._host._there(lambda: self._screens.act(plugin_id, action, payload))
+        return self._host._on_loop(lambda: self._screens.act(plugin_id, action, payload))
 
     def wedged(self, plugin_id: str) -> bool:
         """As `Screens.wedged`."""
-        return self._host._there(lambda: self._screens.wedged(plugin_id))
+        return self._host._on_loop(lambda: self._screens.wedged(plugin_id))
 
     def dirty(self, name: str) -> bool:
         """As `Screens.dirty`."""
-        return self._host._there(lambda: self._screens.dirty(name))
+        return self._host._on_loop(lambda: self._screens.dirty(name))

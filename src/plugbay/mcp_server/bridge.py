@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plugbay import __version__
@@ -19,7 +19,7 @@ from plugbay.contracts.mcp.messages import Server, as_text
 from plugbay.contracts.mcp.requests import CONTEXT
 from plugbay.host.authorization import policy
 from plugbay.host.catalog.catalog import Entry
-from plugbay.host.catalog.runtime_exports import CHANGED, TELLERS
+from plugbay.host.catalog.runtime_exports import CHANGED, RUNTIME_CONTRACTS
 from plugbay.host.host import Host
 from plugbay.host.inbound.handler import RESOURCE_CHANGED
 from plugbay.host.journal import OWN_LINE, Note
@@ -101,14 +101,14 @@ class Bridge:
         self._gone: set[str] = set()
         self._codec = MsgspecCodec()
         self._tasks: set[asyncio.Future[Any]] = set()
-        self._others_note = host.journal.listener
+        self._stop_listening: Callable[[], None] = lambda: None
         self.offering = self._gathered()
 
     # Beginning and end.
 
     async def __aenter__(self) -> Bridge:
         """Get to know the plugins; raises `NamesCollide` when two exports would have one name."""
-        self._others_note, self._host.journal.listener = self._host.journal.listener, self._noted
+        self._stop_listening = self._host.journal.listen(self._noted)
         events = self._host.subscribe(CHANGED, RESOURCE_CHANGED, LIFECYCLE, depth=MAX_EVENTS)
         met = self._later(self._meet())
         self._later(self._follow(events))
@@ -124,7 +124,7 @@ class Bridge:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._host.journal.listener = self._others_note
+        self._stop_listening()
         for client in list(self._clients):
             client.close()
         for task in self._tasks:
@@ -133,9 +133,9 @@ class Bridge:
 
     async def _meet(self) -> None:
         """Start whoever tells its exports, or what they take, only when it is greeted."""
-        calls = self._host.calls
         for plugin_id in {entry.spec.id for entry in self._admitted() if _says_nothing(entry)}:
-            calls.supervisors[plugin_id].begin()
+            if (supervisor := self._host.supervisor(plugin_id)) is not None:
+                supervisor.begin()
         await asyncio.gather(self._host.meet(), self._host.settled())
 
     # Clients.
@@ -155,7 +155,7 @@ class Bridge:
     def _capabilities(self) -> dict[str, Any]:
         """Resources and prompts are announced where a plugin may still bring some: nothing can be announced later."""
         announced: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
-        if any(item.spec is not None and item.spec.contract in TELLERS for item in self._host.found):
+        if any(item.spec is not None and item.spec.contract in RUNTIME_CONTRACTS for item in self._host.found):
             announced["resources"] = {"subscribe": True, "listChanged": True}
             announced["prompts"] = {"listChanged": True}
             announced["completions"] = {}
@@ -178,7 +178,7 @@ class Bridge:
     async def answer(self, call: Call) -> Any:
         """The value for a call of a client, or a `Failure`; what plugins do for it belongs to the client's trace."""
         beside = getattr(call.op, "context", {}).get(CONTEXT, {})
-        with self._host.calls.following(beside):
+        with self._host.calls.with_parent(beside):
             return await self._answer(call)
 
     async def _answer(self, call: Call) -> Any:
@@ -213,7 +213,7 @@ class Bridge:
         given = op.input if takes_object(entry.export) else op.input.get(WRAPPED)
         calls, steps = self._host.calls, Steps()
         # Only an MCP server has a place for what a client says beside its arguments.
-        made = calls.with_input(given, op.context if entry.spec.contract in TELLERS else {}, stream=True)
+        made = calls.with_input(given, op.context if entry.spec.contract in RUNTIME_CONTRACTS else {}, stream=True)
 
         def ask(known: Entry) -> PluginOp | Failure:
             call.passed_on = passed_on = made(known)
@@ -261,7 +261,7 @@ class Bridge:
         readers = self.offering.readers(op.uri)
         if not readers:
             return Failure(Code.NOT_FOUND, f"nothing is kept under {op.uri!r}")
-        supervisor = self._host.calls.supervisors.get(readers[0].spec.id)
+        supervisor = self._host.supervisor(readers[0].spec.id)
         if not op.wanted and (supervisor is None or supervisor.pid is None):
             return None  # who does not run watches nothing, and is not started for that
         result = await self._host.ask(readers[0].full_name, op, kind="resource", timeout=self._timeout)
@@ -325,8 +325,6 @@ class Bridge:
 
     def _noted(self, plugin_id: str, note: Note) -> None:
         """What plugins log, clients may hear, as far as they want to."""
-        if self._others_note is not None:
-            self._others_note(plugin_id, note)
         if note.kind.startswith(OWN_LINE):
             line = WriteLog(note.level, note.text, {"logger": plugin_id})
             for client in list(self._clients):
@@ -353,7 +351,7 @@ def _is_for_the_model(entry: Entry, failure: Failure) -> bool:
     """Whether a model may read why a tool failed. Only an MCP server has errors that are none of its tools' results:
     they have a number of the protocol's, or say that there is no such tool.
     """
-    return entry.spec.contract not in TELLERS or errors.is_for_the_model(InvokeTool, failure)
+    return entry.spec.contract not in RUNTIME_CONTRACTS or errors.is_for_the_model(InvokeTool, failure)
 
 
 def _outward(failure: Failure | None) -> Failure | None:

@@ -1,4 +1,4 @@
-"""A host for somebody who is writing the plugin."""
+"""A host for a plugin under development."""
 
 from __future__ import annotations
 

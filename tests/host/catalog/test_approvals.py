@@ -1,4 +1,4 @@
-"""What was approved, kept so that nobody changes it unseen, and compared with what is offered."""
+"""Stored approvals: changes by hand are detected, and offers are compared with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.catalog.approvals import Pin, Pins, canonical, changes, definitions, digest, user_state
+from plugbay.host.catalog.approvals import Approval, Approvals, canonical, changes, definitions, digest, user_state
 from plugbay.model.errors import ConfigInvalid
 from tests.support.requirements import requirement
 
@@ -36,15 +36,15 @@ def test_the_canonical_form_knows_no_order_and_survives_a_file(definition: dict[
 
 
 def test_what_was_approved_comes_back_whole(tmp_path: Path) -> None:
-    pins = Pins(tmp_path)
-    assert pins.load("srv") is None
-    pins.save("srv", Pin(OFFER, "modern", "abc", {"name": "s", "version": "1"}, "2026-01-01T00:00:00Z"))
-    pin = pins.load("srv")
-    assert pin is not None
-    assert (pin.era, pin.binary, pin.server["version"]) == ("modern", "abc", "1")
-    assert changes(pin.offer, OFFER) == []
-    assert pins.path("srv").stat().st_mode & 0o077 == 0
-    assert (pins.forget("srv"), pins.forget("srv"), pins.load("srv")) == (True, False, None)
+    approvals = Approvals(tmp_path)
+    assert approvals.load("srv") is None
+    approvals.save("srv", Approval(OFFER, "modern", "abc", {"name": "s", "version": "1"}, "2026-01-01T00:00:00Z"))
+    approval = approvals.load("srv")
+    assert approval is not None
+    assert (approval.era, approval.binary, approval.server["version"]) == ("modern", "abc", "1")
+    assert changes(approval.offer, OFFER) == []
+    assert approvals.path("srv").stat().st_mode & 0o077 == 0
+    assert (approvals.forget("srv"), approvals.forget("srv"), approvals.load("srv")) == (True, False, None)
 
 
 @requirement("mcp:host-drift")
@@ -78,39 +78,39 @@ def test_a_difference_reads_well() -> None:
 
 @requirement("mcp:host-approval")
 def test_an_approval_that_was_changed_by_hand_counts_for_nothing(tmp_path: Path) -> None:
-    pins = Pins(tmp_path)
-    pins.save("srv", Pin(OFFER))
-    path = pins.path("srv")
+    approvals = Approvals(tmp_path)
+    approvals.save("srv", Approval(OFFER))
+    path = approvals.path("srv")
     path.write_text(path.read_text().replace("Does it.", "Does more."))
     with pytest.raises(ConfigInvalid, match="changed by hand"):
-        pins.load("srv")
+        approvals.load("srv")
 
 
 def test_an_approval_that_others_can_change_counts_for_nothing(tmp_path: Path) -> None:
-    pins = Pins(tmp_path)
-    pins.save("srv", Pin(OFFER))
-    pins.path("srv").chmod(0o666)
+    approvals = Approvals(tmp_path)
+    approvals.save("srv", Approval(OFFER))
+    approvals.path("srv").chmod(0o666)
     with pytest.raises(ConfigInvalid, match="others can change"):
-        pins.load("srv")
-    pins.path("srv").chmod(0o600)
-    assert pins.load("srv") is not None
+        approvals.load("srv")
+    approvals.path("srv").chmod(0o600)
+    assert approvals.load("srv") is not None
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 9}', '{"version": 1, "definitions": {"tools": [1]}}'])
 def test_a_file_that_is_no_approval_is_refused(tmp_path: Path, text: str) -> None:
-    pins = Pins(tmp_path)
-    pins.save("srv", Pin(OFFER))
-    pins.path("srv").write_text(text)
+    approvals = Approvals(tmp_path)
+    approvals.save("srv", Approval(OFFER))
+    approvals.path("srv").write_text(text)
     with pytest.raises(ConfigInvalid):
-        pins.load("srv")
+        approvals.load("srv")
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
-    pins = Pins(tmp_path)
-    pins.save("other", Pin(OFFER))
-    pins.path("srv").symlink_to(pins.path("other"))
+    approvals = Approvals(tmp_path)
+    approvals.save("other", Approval(OFFER))
+    approvals.path("srv").symlink_to(approvals.path("other"))
     with pytest.raises(ConfigInvalid, match="cannot be read"):
-        pins.load("srv")
+        approvals.load("srv")
 
 
 def test_without_a_named_folder_approvals_are_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,16 +120,16 @@ def test_without_a_named_folder_approvals_are_the_users(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("text", ["", "{", "\xff", "[" * 100_000, '{"version": 1e999}', '{"a": 1, "a": NaN}'])
 def test_an_approval_that_is_no_json_is_refused(tmp_path: Path, text: str) -> None:
-    pins = Pins(tmp_path)
-    pins.save("srv", Pin({}))
-    pins.path("srv").write_bytes(text.encode("latin-1"))
+    approvals = Approvals(tmp_path)
+    approvals.save("srv", Approval({}))
+    approvals.path("srv").write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigInvalid, match="approve the plugin again"):
-        pins.load("srv")
+        approvals.load("srv")
 
 
 def test_a_number_without_end_in_an_approval_is_refused(tmp_path: Path) -> None:
-    pins = Pins(tmp_path)
-    pins.save("srv", Pin({"tools": [{"name": "t", "n": 1}]}))
-    pins.path("srv").write_text(pins.path("srv").read_text().replace('"n": 1', '"n": 1e999'))
+    approvals = Approvals(tmp_path)
+    approvals.save("srv", Approval({"tools": [{"name": "t", "n": 1}]}))
+    approvals.path("srv").write_text(approvals.path("srv").read_text().replace('"n": 1', '"n": 1e999'))
     with pytest.raises(ConfigInvalid):
-        pins.load("srv")
+        approvals.load("srv")

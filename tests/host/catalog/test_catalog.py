@@ -52,10 +52,10 @@ def test_no_export_is_known_by_what_reads_like_the_full_name_of_anothers(kind: s
     catalog = Catalog([spec("evil", Export("tool", "files/read"), Export("tool", "else/where")), spec("files")])
     for name, found in (("files/read", False), ("evil/files/read", True), ("else/where", True)):
         assert isinstance(catalog.resolve(name, kind), Entry) is found
-    catalog.offer(spec("evil"), {"files/read": Failure(Code.CAPABILITY_NOT_ALLOWED, "it is new")})
-    unknown, barred = catalog.resolve("files/read", kind), catalog.resolve("evil/files/read", kind)
+    catalog.replace(spec("evil"), {"files/read": Failure(Code.CAPABILITY_NOT_ALLOWED, "it is new")})
+    unknown, disabled = catalog.resolve("files/read", kind), catalog.resolve("evil/files/read", kind)
     assert isinstance(unknown, Failure) and unknown.code == Code.NOT_FOUND
-    assert isinstance(barred, Failure) and barred.code == Code.CAPABILITY_NOT_ALLOWED
+    assert isinstance(disabled, Failure) and disabled.code == Code.CAPABILITY_NOT_ALLOWED
 
 
 def test_what_is_learned_later_is_found_under_both_of_its_names() -> None:
@@ -160,7 +160,7 @@ def test_a_plugin_that_offers_something_else_keeps_its_place_among_the_others() 
     catalog = Catalog([first, second])
     entry = catalog.resolve("a/one")
     assert isinstance(entry, Entry)
-    catalog.offer(_spec("a", "three"), {})
+    catalog.replace(_spec("a", "three"), {})
     assert [each.full_name for each in catalog.entries()] == ["a/three", "b/two"]
     gone = catalog.current(entry)
     assert isinstance(gone, Failure) and gone.code == Code.NOT_FOUND
@@ -169,9 +169,9 @@ def test_a_plugin_that_offers_something_else_keeps_its_place_among_the_others() 
 def test_what_is_barred_is_not_listed_and_says_why_it_cannot_be_used() -> None:
     catalog = Catalog([_spec("a", "one")])
     why = Failure(Code.CAPABILITY_NOT_ALLOWED, "it changed", plugin="a")
-    catalog.offer(_spec("a"), {"one": why})
+    catalog.replace(_spec("a"), {"one": why})
     assert catalog.entries() == []
-    assert catalog.barred("a") == {"one": why}
+    assert catalog.disabled("a") == {"one": why}
     for name in ("one", "a/one"):
         assert catalog.resolve(name) is why
     assert catalog.resolve("one", "tool") is why
@@ -179,7 +179,7 @@ def test_what_is_barred_is_not_listed_and_says_why_it_cannot_be_used() -> None:
 
 def test_an_export_that_may_be_used_goes_before_one_of_its_name_that_may_not() -> None:
     catalog = Catalog([_spec("a", "one"), _spec("b", "two")])
-    catalog.offer(_spec("b"), {"one": Failure(Code.CAPABILITY_NOT_ALLOWED, "it is new", plugin="b")})
+    catalog.replace(_spec("b"), {"one": Failure(Code.CAPABILITY_NOT_ALLOWED, "it is new", plugin="b")})
     entry = catalog.resolve("one")
     assert isinstance(entry, Entry) and entry.full_name == "a/one"
 
@@ -198,6 +198,6 @@ def test_a_schema_is_compiled_at_its_first_use_and_one_that_cannot_be_checks_not
     assert good.check_input(b"{}", CODEC) is not None
     assert good.check._validator is good.check.validator() is not None
     assert bad.check_input(b"{}", CODEC) is None
-    catalog.offer(good.spec, {})
+    catalog.replace(good.spec, {})
     again = catalog.resolve("t")
     assert isinstance(again, Entry) and again.check is good.check

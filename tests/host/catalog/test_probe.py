@@ -1,4 +1,4 @@
-"""Plugins of which nobody knows what they offer, until it matters. Real servers."""
+"""Plugins with unknown exports are started when a name is not found. Real servers."""
 
 from __future__ import annotations
 

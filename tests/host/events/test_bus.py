@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.host.events.bus import DEPTH, REMEMBERED_TOPICS, Bus, BusEvent, Subscription
+from plugbay.host.events.bus import CACHED_TOPICS, DEPTH, Bus, BusEvent, Subscription
 from plugbay.wire.strict_json import Unencodable
 from tests.support.loops import Run
 from tests.support.patience import until
@@ -199,10 +199,10 @@ def test_a_listener_that_declines_is_not_counted() -> None:
 def test_inventing_topics_does_not_grow_what_the_bus_remembers() -> None:
     bus = Bus()
     events = heard(bus, "a.>")
-    for number in range(REMEMBERED_TOPICS + 10):
+    for number in range(CACHED_TOPICS + 10):
         bus.publish(event(f"a.{number}"))
-    assert len(events) == REMEMBERED_TOPICS + 10
-    assert len(bus._remembered) <= REMEMBERED_TOPICS
+    assert len(events) == CACHED_TOPICS + 10
+    assert len(bus._cache) <= CACHED_TOPICS
 
 
 def test_a_thousand_subscriptions_get_what_is_theirs() -> None:

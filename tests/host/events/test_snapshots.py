@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from plugbay.host.events.snapshots import MAX_TOPIC, Bounds, Snapshot, Snapshots, topic_problem
+from plugbay.host.events.snapshots import MAX_TOPIC, Quotas, Snapshot, Snapshots, topic_problem
 from plugbay.model.errors import CallFailed, Code
 from tests.support.requirements import requirement
 
@@ -167,14 +167,14 @@ def test_a_listener_that_is_cancelled_in_the_middle_stops_nobody_for_good() -> N
 def test_an_entry_that_fits_no_frame_is_refused_and_nobody_is_told() -> None:
     snapshots = Snapshots()
     heard = listening(snapshots, "a")
-    assert refusal(snapshots, "a", bytes(Bounds().entry + 1)) == (Code.FRAME_TOO_LARGE, "entry")
+    assert refusal(snapshots, "a", bytes(Quotas().entry + 1)) == (Code.FRAME_TOO_LARGE, "entry")
     assert (snapshots.get("a"), heard) == (None, [])
-    assert snapshots.publish("a", bytes(Bounds().entry)) == 1
+    assert snapshots.publish("a", bytes(Quotas().entry)) == 1
 
 
 @requirement("ainb:host-snapshot-bounds")
 def test_a_publisher_has_its_share_of_topics_and_bytes_and_others_keep_theirs() -> None:
-    snapshots = Snapshots(bounds=Bounds(topics=2, share=10, total=15))
+    snapshots = Snapshots(quotas=Quotas(topics=2, share=10, total=15))
     for topic in ("a", "b"):
         snapshots.publish(topic, b"12345", publisher="p")
     assert refusal(snapshots, "c", b"") == (Code.OVERLOADED, "topics")
@@ -185,7 +185,7 @@ def test_a_publisher_has_its_share_of_topics_and_bytes_and_others_keep_theirs() 
 
 
 def test_room_comes_back_with_what_is_replaced_erased_or_taken_over() -> None:
-    snapshots = Snapshots(bounds=Bounds(topics=1, share=10, total=20))
+    snapshots = Snapshots(quotas=Quotas(topics=1, share=10, total=20))
     snapshots.publish("a", b"1234567890", publisher="p")
     assert refusal(snapshots, "b", b"") == (Code.OVERLOADED, "topics")
     snapshots.publish("a", b"1", publisher="q")

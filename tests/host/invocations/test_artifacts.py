@@ -35,7 +35,7 @@ def ref(path: str = "out/report.md", data: bytes = b"# Done\n", **more: Any) -> 
 
 @requirement("vai:host-harness-artifacts")
 def test_an_artifact_is_kept_under_its_hash_and_outlives_the_room(room: Path, kept: Artifacts) -> None:
-    (found,) = kept.pick_up(room, [ref()])
+    (found,) = kept.collect(room, [ref()])
     (room / "out" / "report.md").unlink()
     assert found == {**ref(), "asset_id": f"asset_{ref()['sha256']}"}
     assert kept.path(found["asset_id"]).read_bytes() == b"# Done\n"
@@ -72,14 +72,14 @@ def test_an_artifact_that_is_not_what_it_says_is_refused(room: Path, kept: Artif
     os.mkfifo(room / "pipe")
     assert (room / "link").read_bytes() == b"# Done\n"  # only the guard is in the way
     with pytest.raises(BadArtifact, match=why):
-        kept.pick_up(room, [said])
+        kept.collect(room, [said])
     assert not list((room.parent / "kept").glob("*"))
 
 
 @pytest.mark.parametrize("said", ["report.md", {"path": "x"}, [ref()] * (artifacts.MAX_ARTIFACTS + 1)])
 def test_artifacts_are_a_list_of_bounded_length(room: Path, kept: Artifacts, said: Any) -> None:
     with pytest.raises(BadArtifact, match="must be a list"):
-        kept.pick_up(room, said)
+        kept.collect(room, said)
 
 
 @requirement("vai:host-harness-artifacts")
@@ -88,12 +88,12 @@ def test_a_file_that_is_mostly_holes_does_not_fill_the_disk(room: Path, kept: Ar
     os.truncate(room / "out" / "report.md", artifacts.MAX_BYTES + 1)
     assert (room / "out" / "report.md").stat().st_blocks < 100
     with pytest.raises(BadArtifact, match="together"):
-        kept.pick_up(room, [ref(size_bytes=artifacts.MAX_BYTES + 1)])
+        kept.collect(room, [ref(size_bytes=artifacts.MAX_BYTES + 1)])
     half = artifacts.MAX_BYTES // 2
     with pytest.raises(BadArtifact, match="together"):
-        kept.pick_up(room, [ref(size_bytes=half), ref(size_bytes=half), ref(size_bytes=1)])
+        kept.collect(room, [ref(size_bytes=half), ref(size_bytes=half), ref(size_bytes=1)])
     with pytest.raises(BadArtifact, match="bytes, not"):  # the positive control: two halves alone are not too many
-        kept.pick_up(room, [ref(size_bytes=half), ref(size_bytes=half)])
+        kept.collect(room, [ref(size_bytes=half), ref(size_bytes=half)])
     assert not (room.parent / "kept").exists()
 
 

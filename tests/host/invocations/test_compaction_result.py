@@ -21,7 +21,7 @@ ANSWER = block("tool_result", "found", tool_call_id="c1")
 
 def judge(blocks: list[Any], source: list[Any] | None = None, limit: int = 10_000, **policy: Any) -> list[str]:
     request = {"target": {"max_input_tokens": limit}, "policy": policy}
-    return compaction_result.breaches({"seed_blocks": blocks}, request, blocks, source or [])
+    return compaction_result.violations({"seed_blocks": blocks}, request, blocks, source or [])
 
 
 @requirement("vai:host-seed")
@@ -58,7 +58,7 @@ def test_a_seed_that_would_make_a_broken_chain_is_refused(blocks: list[Any], why
 
 @pytest.mark.parametrize("result", [None, "seed", [], {}, {"seed_blocks": None}, {"seed_blocks": {}}])
 def test_a_result_without_blocks_is_no_seed(result: Any) -> None:
-    assert compaction_result.breaches(result, {}, [], [])
+    assert compaction_result.violations(result, {}, [], [])
 
 
 def test_the_system_block_comes_first_where_it_is_to_be_retained() -> None:
@@ -75,7 +75,7 @@ def test_the_hosts_own_estimate_has_to_fit_the_target_whatever_the_plugin_says()
     assert judge([long], limit=size) == []
     request = {"target": {"max_input_tokens": size - 1}}
     said = {"seed_blocks": [long], "diagnostics": {"output_tokens_estimate": 3}}
-    assert f"about {size:,} tokens" in compaction_result.breaches(said, request, [long], [])[0]
+    assert f"about {size:,} tokens" in compaction_result.violations(said, request, [long], [])[0]
 
 
 @requirement("vai:host-seed-pinned")

@@ -1,16 +1,18 @@
-"""Who asks, what it may do, until when: with values only."""
+"""Requests, permissions, time limits and contexts of invocations. Pure values."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plugbay.host.config import settings
 from plugbay.host.invocations import context as contexts
-from plugbay.host.invocations.context import Delegation, Order, Permissions, Policy
+from plugbay.host.invocations.context import Delegation, InvocationRequest, Permissions, Policy, settings_of
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Code, Failure
-from plugbay.model.spec import Export
+from plugbay.model.spec import Export, PluginSpec, SettingsSpec
 from tests.support.requirements import requirement
 
 ASKED = {
@@ -108,33 +110,35 @@ def test_ids_have_their_prefix_and_eighty_bits() -> None:
 
 
 def test_the_context_of_a_plain_call_is_an_order() -> None:
-    order = contexts.order_of({"session_id": "sess_1", "run_id": None, "delivery_id": "del_1", "attempt": 2})
-    assert order == Order(session_id="sess_1", execution_id="del_1", attempt=2)
+    request = contexts.request_from_context(
+        {"session_id": "sess_1", "run_id": None, "delivery_id": "del_1", "attempt": 2}
+    )
+    assert request == InvocationRequest(session_id="sess_1", execution_id="del_1", attempt=2)
 
 
 @pytest.mark.parametrize("name", ["invocation_id", "deadline_at", "gateway", "scratch_dir", "secrets", "binding"])
 def test_a_plain_call_cannot_say_what_only_the_host_says(name: str) -> None:
-    refused = contexts.order_of({name: "x"})
+    refused = contexts.request_from_context({name: "x"})
     assert isinstance(refused, Failure) and refused.code == Code.INVALID_INPUT and name in refused.message
 
 
 @pytest.mark.parametrize(
-    "order",
+    "given",
     [
-        Order(org_id="a/b"),
-        Order(session_id="a:b"),
-        Order(chain_id=".."),
-        Order(run_id=""),
-        Order(trace_id="a b"),
-        Order(execution_id="x" * 201),
-        Order(org_id=7),  # type: ignore[arg-type]
-        Order(attempt=0),
-        Order(attempt=True),
+        InvocationRequest(org_id="a/b"),
+        InvocationRequest(session_id="a:b"),
+        InvocationRequest(chain_id=".."),
+        InvocationRequest(run_id=""),
+        InvocationRequest(trace_id="a b"),
+        InvocationRequest(execution_id="x" * 201),
+        InvocationRequest(org_id=7),  # type: ignore[arg-type]
+        InvocationRequest(attempt=0),
+        InvocationRequest(attempt=True),
     ],
 )
-def test_an_order_with_ids_that_are_none_is_refused(order: Order) -> None:
-    assert contexts.order_problem(order) is not None
-    assert contexts.order_problem(Order(org_id="org_1", execution_id="exec-1.a")) is None
+def test_a_request_with_invalid_ids_is_refused(given: InvocationRequest) -> None:
+    assert contexts.request_problem(given) is not None
+    assert contexts.request_problem(InvocationRequest(org_id="org_1", execution_id="exec-1.a")) is None
 
 
 @requirement("vai:host-context")
@@ -173,3 +177,35 @@ def test_every_key_of_the_context_is_there_null_where_it_does_not_apply() -> Non
         "gateway": {"base_url": None, "delegation_token": None, "scopes": []},
         "permissions": {"network": "none", "filesystem": "none"},
     }
+
+
+SCHEMA = {"type": "object", "required": ["base_url"], "properties": {"base_url": {"type": "string"}}}
+
+
+def spec(*exports: Export, **more: Any) -> PluginSpec:
+    return PluginSpec("acme/p", "1.0.0", "vai", Path("/"), ("run",), exports=exports, **more)
+
+
+def named_export(name: str, slots: list[str] | None = None, schema: Any = None) -> Export:
+    facts = {"execution_class": "worker", "permissions": {"secret_slots": slots or []}, "config_schema": schema}
+    return Export("tool", name, facts=facts)
+
+
+def test_each_export_has_its_part_of_the_config_under_its_name() -> None:
+    known = settings_of(spec(named_export("search", schema=SCHEMA), named_export("other")))
+    assert settings.check_config(known, {}) == []
+    assert settings.check_config(known, {"search": {"base_url": "https://a.example"}}) == []
+    assert settings.check_config(known, {"search": {}})[0].path == "search"
+    assert settings.check_config(known, {"other": {}})
+
+
+def test_all_exports_share_the_secrets_which_have_a_least_length() -> None:
+    known = settings_of(spec(named_export("a", ["token"]), named_export("b", ["token", "key"])))
+    assert settings.check_secrets(known, {"token": "long enough", "key": "sixsix"}) == []
+    assert settings.check_secrets(known, {"token": "five5"})[0].code == "minLength"
+    assert settings.check_secrets(known, {"unknown": "long enough"})
+
+
+def test_a_plugin_without_such_exports_has_what_its_manifest_says() -> None:
+    own = SettingsSpec(config_schema=SCHEMA, secrets_schema={"type": "object"})
+    assert settings_of(spec(Export("tool", "t"), settings=own)) == own

@@ -1,4 +1,4 @@
-"""Work that is done in invocations, by real children that speak plain Content-Length frames."""
+"""Invocations in real processes that speak plain Content-Length frames."""
 
 from __future__ import annotations
 

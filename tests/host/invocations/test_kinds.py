@@ -1,4 +1,4 @@
-"""The four kinds of work: what is asked, when a result counts, and what is gone on from."""
+"""The four kinds of executions: their requests, the check of their results, and how they resume."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from plugbay import Host
 from plugbay.host.invocations.context import ExportBinding
 from plugbay.host.invocations.kinds import MAX_CHECKPOINT, MAX_INLINE
-from plugbay.host.invocations.means import Gateway
-from plugbay.host.invocations.records import MemoryCheckpoints, MemoryTokens
-from plugbay.host.ports import Journey
+from plugbay.host.invocations.resources import Gateway
+from plugbay.host.ports import ResumeState
+from plugbay.host.records import MemoryCheckpoints, MemoryTokens
 from plugbay.model.errors import Code
 from tests.support.invoking import COUNTS, SCRATCH, host_of, raw_host_of, records, rooms, with_host
 from tests.support.loops import Run
@@ -248,7 +248,7 @@ def test_a_harness_is_started_with_its_target_and_its_trigger(run: Run, tmp_path
         assert said == {"mode": "start", "target": target, "trigger": trigger, "policy": policy, "checkpoint": None}
         (record,) = result.records
         assert (record.execution_id, record.session_id, record.chain_id) == ("exec_1", "sess_1", "ch_1")
-        assert await host.invocations.checkpoints.load("exec_1") == Journey(trigger, CHECKPOINT, "all done")
+        assert await host.invocations.checkpoints.load("exec_1") == ResumeState(trigger, CHECKPOINT, "all done")
 
     with_host(run, host_of(root), main)
 
@@ -257,25 +257,25 @@ def test_a_harness_is_started_with_its_target_and_its_trigger(run: Run, tmp_path
 @pytest.mark.parametrize(
     ("fidelity", "left", "expected"),
     [
-        ("checkpoint", Journey({"type": "a"}, CHECKPOINT), {"trigger": {"type": "a"}, "checkpoint": CHECKPOINT}),
-        ("lossless", Journey({"type": "a"}, CHECKPOINT), {"trigger": {"type": "a"}, "checkpoint": CHECKPOINT}),
-        ("checkpoint", Journey({"type": "a"}), None),
+        ("checkpoint", ResumeState({"type": "a"}, CHECKPOINT), {"trigger": {"type": "a"}, "checkpoint": CHECKPOINT}),
+        ("lossless", ResumeState({"type": "a"}, CHECKPOINT), {"trigger": {"type": "a"}, "checkpoint": CHECKPOINT}),
+        ("checkpoint", ResumeState({"type": "a"}), None),
         ("lossless", None, None),
-        ("prompt_replay", Journey({"type": "a"}), {"trigger": {"type": "a"}, "checkpoint": None}),
+        ("prompt_replay", ResumeState({"type": "a"}), {"trigger": {"type": "a"}, "checkpoint": None}),
         ("prompt_replay", None, None),
         (
             "summary_reseed",
-            Journey({"type": "a"}, None, "so far"),
+            ResumeState({"type": "a"}, None, "so far"),
             {
                 "trigger": {"type": "summary_reseed", "input": [{"type": "text", "text": "so far"}]},
                 "checkpoint": None,
             },
         ),
-        ("summary_reseed", Journey({"type": "a"}, CHECKPOINT), None),
+        ("summary_reseed", ResumeState({"type": "a"}, CHECKPOINT), None),
     ],
 )
 def test_what_a_harness_goes_on_from_is_a_matter_of_its_fidelity(
-    run: Run, tmp_path: Path, fidelity: str, left: Journey | None, expected: dict[str, Any] | None
+    run: Run, tmp_path: Path, fidelity: str, left: ResumeState | None, expected: dict[str, Any] | None
 ) -> None:
     root = write_vai_plugin(tmp_path, SAYS, [export("x", "harness", own={"fidelity": fidelity})])
     checkpoints = MemoryCheckpoints()
@@ -312,8 +312,8 @@ def harness(body, m):
 
     async def main(host: Host) -> None:
         task = asyncio.ensure_future(host.invoke("x", {}, execution_id="exec_1"))
-        kept = host.invocations.checkpoints._journeys  # type: ignore[attr-defined]
-        await until(lambda: kept.get("exec_1", Journey()).checkpoint is not None)
+        kept = host.invocations.checkpoints._states  # type: ignore[attr-defined]
+        await until(lambda: kept.get("exec_1", ResumeState()).checkpoint is not None)
         assert not task.done()
         (root / "go").touch()
         result = await task
@@ -340,8 +340,8 @@ def harness(body, m):
     async def main(host: Host) -> None:
         result = await host.invoke("x", {}, execution_id="exec_1")
         assert len(result.records) == (2 if status == "retryable_failure" else 1)
-        journey = await host.invocations.checkpoints.load("exec_1")
-        assert journey is not None and journey.checkpoint == {"kind": "k", "data": 7}
+        state = await host.invocations.checkpoints.load("exec_1")
+        assert state is not None and state.checkpoint == {"kind": "k", "data": 7}
 
     with_host(run, raw_host_of(root), main)
 
@@ -371,8 +371,8 @@ def test_a_checkpoint_that_is_none_or_too_large_is_not_kept(run: Run, tmp_path: 
 
     async def main(host: Host) -> None:
         assert (await host.invoke("x", {}, execution_id="exec_1")).status == "succeeded"
-        journey = await host.invocations.checkpoints.load("exec_1")
-        assert journey is not None and journey.checkpoint is None
+        state = await host.invocations.checkpoints.load("exec_1")
+        assert state is not None and state.checkpoint is None
         assert host.journal.counts("acme/p")["event_refused"] == 3
         result = await host.invoke("x", {"trigger": {"type": "large"}})
         assert [record.error_code for record in result.records] == ["harness.invalid_checkpoint"]
@@ -393,11 +393,11 @@ def test_no_org_goes_on_from_what_another_one_left_under_the_same_id(run: Run, t
         await host.invoke("x", {"target": {"execution_id": "exec_1"}}, org_id="org_1")
         others: tuple[dict[str, Any], ...] = ({"org_id": "org_2"}, {}, {"binding": ExportBinding(org_id="org_2")})
         own: tuple[dict[str, Any], ...] = ({"org_id": "org_1"}, {"binding": ExportBinding(org_id="org_1")})
-        for order in others:
-            refused = await host.invoke("x", resume, **order)
+        for fields in others:
+            refused = await host.invoke("x", resume, **fields)
             assert refused.record is not None and refused.record.error_code == "harness.nothing_to_resume"
-        for order in own:
-            resumed = await host.invoke("x", resume, **order)
+        for fields in own:
+            resumed = await host.invoke("x", resume, **fields)
             assert resumed.value_or_raise()["checkpoint"] == {"kind": "k", "data": "org_1"}
 
     with_host(run, host_of(root), main)

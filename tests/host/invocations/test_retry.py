@@ -1,4 +1,4 @@
-"""Whether work is tried again, row by row."""
+"""Whether a failed execution is attempted again, row by row."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def test_the_effect_class_of_a_tool_decides_whatever_the_plugin_says(
     effect_class: str | None, again: bool, failure: Failure
 ) -> None:
     may = retry.repeatable("tool", effect_class)
-    counts = retry.judged(failure, "tool", may)
-    assert retry.wants_retry("tool", may, counts, says_retryable=False, attempts=1) is again
-    assert retry.wants_retry("tool", may, None, says_retryable=True, attempts=1) is again
+    counts = retry.classify(failure, "tool", may)
+    assert retry.should_retry("tool", may, counts, is_retryable=False, attempts=1) is again
+    assert retry.should_retry("tool", may, None, is_retryable=True, attempts=1) is again
 
 
 def test_nothing_is_tried_more_than_three_times() -> None:
-    tried = [retry.wants_retry("tool", True, TRANSIENT, says_retryable=False, attempts=count) for count in (1, 2, 3)]
+    tried = [retry.should_retry("tool", True, TRANSIENT, is_retryable=False, attempts=count) for count in (1, 2, 3)]
     assert tried == [True, True, False]
 
 
 @pytest.mark.parametrize("failure", [PERMANENT, LATE])
 def test_what_would_end_the_same_way_is_not_tried_again(failure: Failure) -> None:
-    assert not retry.wants_retry("tool", True, failure, says_retryable=False, attempts=1)
-    assert not retry.wants_retry("tool", True, None, says_retryable=False, attempts=1)
+    assert not retry.should_retry("tool", True, failure, is_retryable=False, attempts=1)
+    assert not retry.should_retry("tool", True, None, is_retryable=False, attempts=1)
 
 
 @pytest.mark.parametrize(
@@ -58,18 +58,18 @@ def test_which_other_kinds_may_be_attempted_again(kind: str, has_checkpoint: boo
 @requirement("vai:host-hook-outcome")
 def test_a_delivery_is_never_tried_again_here_but_may_be_delivered_again() -> None:
     for failure in (CRASH, GARBLED, LATE, TRANSIENT):
-        counts = retry.judged(failure, "hook", True)
+        counts = retry.classify(failure, "hook", True)
         assert counts.retryable and counts.outcome == Outcome.RETRYABLE_FAILURE
-        assert not retry.wants_retry("hook", True, counts, says_retryable=False, attempts=1)
-    assert retry.judged(PERMANENT, "hook", True).outcome == Outcome.FAILED
+        assert not retry.should_retry("hook", True, counts, is_retryable=False, attempts=1)
+    assert retry.classify(PERMANENT, "hook", True).outcome == Outcome.FAILED
 
 
 def test_what_an_interrupted_write_has_done_is_unknown() -> None:
     for failure in (CRASH, LATE):
-        assert retry.judged(failure, "tool", False).detail["execution_outcome"] == "unknown"
-        assert "execution_outcome" not in retry.judged(failure, "tool", True).detail
-        assert "execution_outcome" not in retry.judged(failure, "tool", False, asked=False).detail
-    assert retry.judged(PERMANENT, "tool", False) is PERMANENT
+        assert retry.classify(failure, "tool", False).detail["execution_outcome"] == "unknown"
+        assert "execution_outcome" not in retry.classify(failure, "tool", True).detail
+        assert "execution_outcome" not in retry.classify(failure, "tool", False, asked=False).detail
+    assert retry.classify(PERMANENT, "tool", False) is PERMANENT
 
 
 def test_the_plugin_says_when_and_otherwise_each_pause_is_twice_the_last() -> None:

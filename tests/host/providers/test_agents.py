@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugbay import Code, ConfigInvalid, Host
-from plugbay.host.calls.call_log import MemoryCallLog
+from plugbay.host.records import MemoryCallLog
 from tests.support.kaged import write_kaged_plugin
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin

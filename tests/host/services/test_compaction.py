@@ -16,9 +16,9 @@ from plugbay.host.services.compaction import (
     CompactionOutcome,
     CompactionPlan,
     CompactionRequest,
+    apply_compactor,
     built_in,
     compact,
-    decided,
     plan_for,
 )
 from plugbay.host.services.hooks import MAX_INJECTION
@@ -156,7 +156,7 @@ def test_a_compactors_messages_replace_the_conversation(run: Run) -> None:
     ids=str,
 )
 def test_anything_else_leaves_it_to_the_built_in_strategy_and_says_why(answer: object, why: str) -> None:
-    outcome = decided(REQUEST, "c", answer)
+    outcome = apply_compactor(REQUEST, "c", answer)
     assert (outcome.messages, outcome.removed) == ([SYSTEM, *said(4)], said(1, 2, 3))
     assert outcome.compacted_by is None
     assert outcome.built_in_because is not None
@@ -164,11 +164,11 @@ def test_anything_else_leaves_it_to_the_built_in_strategy_and_says_why(answer: o
 
 
 def test_an_empty_conversation_may_stay_empty() -> None:
-    assert decided(CompactionRequest([]), "c", {"messages": []}).compacted_by == "c"
+    assert apply_compactor(CompactionRequest([]), "c", {"messages": []}).compacted_by == "c"
 
 
 def test_of_messages_that_are_alike_those_that_are_gone_are_counted() -> None:
-    outcome = decided(CompactionRequest(said(1, 1, 2, 1)), "c", {"messages": said(1)})
+    outcome = apply_compactor(CompactionRequest(said(1, 1, 2, 1)), "c", {"messages": said(1)})
     assert outcome.removed == said(1, 1, 2)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.host.services.concepts import MAX_TAGS, derive, telling, words
+from plugbay.host.services.concepts import MAX_TAGS, derive, significant, words
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_scripts_without_accents_keep_their_letters(text: str) -> None:
 
 
 def test_only_telling_words_count_unless_there_are_no_others() -> None:
-    assert telling(["what", "is", "the", "plan", "plan"]) == ["plan"]
-    assert telling(["what", "is", "what"]) == ["what", "is"]
+    assert significant(["what", "is", "the", "plan", "plan"]) == ["plan"]
+    assert significant(["what", "is", "what"]) == ["what", "is"]
 
 
 @given(st.text(), st.integers(0, 20))

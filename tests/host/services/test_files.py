@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plugbay.host.services import files as module
-from plugbay.host.services.files import MAX_ENTRIES, MAX_FILE, MAX_PATH, TRIES, Files, Outside
+from plugbay.host.services.files import MAX_ENTRIES, MAX_FILE, MAX_PATH, MAX_TRIES, Files, Outside
 from plugbay.model.errors import CallFailed, Code
 from plugbay.model.protected import Entry, Protected
 from tests.support.loops import Run
@@ -290,7 +290,7 @@ def test_a_path_that_never_holds_still_is_given_up(tree: Path, monkeypatch: pyte
 
     monkeypatch.setattr(module, "open_beneath", changed)
     assert "symbolic links" in refusal(tree / "granted/a/b.txt", tree / "granted")
-    assert len(tried) == TRIES
+    assert len(tried) == MAX_TRIES
 
 
 # What is no file.

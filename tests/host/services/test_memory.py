@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,23 @@ from plugbay.host.services.memory import (
     MAX_TAGS,
     MAX_TERMS,
     QUERY_CONCEPTS,
+    AgentMemory,
     LongTermMemory,
     MemoryEntry,
+    VectorRecall,
     match_expression,
 )
+from plugbay.host.services.vectors import (
+    EmbeddedVectors,
+    HashingEmbedder,
+    VectorBackend,
+    VectorMatch,
+    VectorQuery,
+    VectorRecord,
+    VectorRegistry,
+)
 from plugbay.host.stamps import as_utc, is_uuid
-from plugbay.model.errors import CallFailed, Code, PlugbayError
+from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 from tests.support.loops import Run, run_on
 from tests.support.requirements import requirement
 
@@ -337,5 +348,209 @@ def test_a_file_that_cannot_be_used_is_refused_when_it_is_opened(run: Run, tmp_p
     async def main() -> None:
         with pytest.raises(PlugbayError, match="memory database"):
             await LongTermMemory(tmp_path / "memory.db").open()
+
+    run(main)
+
+
+NOW = "2026-05-01T00:00:00Z"
+RecallStory = Callable[[VectorRecall, VectorRegistry], Awaitable[None]]
+
+
+def entry(id: str, content: str, agent: str = "a") -> MemoryEntry:
+    return MemoryEntry(id, agent, content, ("tag",), (), NOW, "fact")
+
+
+def with_recall(run: Run, story: RecallStory, backend: str = "embedded") -> None:
+    async def main() -> None:
+        async with EmbeddedVectors(IN_MEMORY) as store:
+            registry = VectorRegistry()
+            registry.register("embedded", store, "host")
+            await story(VectorRecall(registry, HashingEmbedder(), backend), registry)
+
+    run(main)
+
+
+async def found(recall: VectorRecall, query: str, agent: str = "a", limit: int = 10) -> list[str]:
+    return [match.id for match in await recall.recall(agent, query, limit)]
+
+
+@requirement("nexo:host-vector-recall")
+def test_what_is_most_like_the_question_comes_first(run: Run) -> None:
+    async def story(recall: VectorRecall, _: VectorRegistry) -> None:
+        await recall.remember(entry("1", "painting the kitchen walls"))
+        await recall.remember(entry("2", "a cup of green tea"))
+        assert (await found(recall, "paint on a wall"))[0] == "1"
+        assert await found(recall, "gren teas", limit=1) == ["2"]
+        (match,) = await recall.recall("a", "tea", 1)
+        assert match.metadata == {"agent_id": "a", "tags": ["tag"], "memory_type": "fact"}
+
+    with_recall(run, story)
+
+
+@requirement("nexo:host-vector-recall")
+def test_an_agent_never_sees_the_entries_of_another(run: Run) -> None:
+    async def story(recall: VectorRecall, _: VectorRegistry) -> None:
+        await recall.remember(entry("1", "tea", "a"))
+        await recall.remember(entry("2", "tea", "b"))
+        assert await found(recall, "tea", "a") == ["1"]
+        assert await found(recall, "tea", "b") == ["2"]
+        assert await found(recall, "tea", "nobody") == []
+
+    with_recall(run, story)
+
+
+def test_the_same_entry_again_replaces_it_and_forgetting_removes_it(run: Run) -> None:
+    async def story(recall: VectorRecall, _: VectorRegistry) -> None:
+        await recall.remember(entry("1", "tea"))
+        await recall.remember(entry("1", "coffee"))
+        assert [match.content for match in await recall.recall("a", "coffee")] == ["coffee"]
+        assert await recall.forget("a", "1")
+        assert not await recall.forget("a", "1")
+        assert not await recall.forget("nobody", "1")
+        assert await found(recall, "coffee") == []
+
+    with_recall(run, story)
+
+
+class Leaky:
+    """A store that ignores collections, and one that fails."""
+
+    def __init__(self, failure: Failure | None = None) -> None:
+        self._failure = failure
+        self._records: list[VectorRecord] = []
+
+    async def upsert(self, collection: str, records: Sequence[VectorRecord]) -> int:
+        self._records.extend(records)
+        return len(records)
+
+    async def search(self, collection: str, query: VectorQuery) -> list[VectorMatch]:
+        if self._failure is not None:
+            raise CallFailed(self._failure)
+        return [VectorMatch(record.id, record.content, 1.0, record.metadata) for record in self._records]
+
+    async def delete(self, collection: str, ids: Sequence[str]) -> int:
+        if self._failure is not None:
+            raise CallFailed(self._failure)
+        return 0
+
+
+def test_a_store_that_mixes_up_its_collections_leaks_nothing(run: Run) -> None:
+    async def story(recall: VectorRecall, registry: VectorRegistry) -> None:
+        registry.register("leaky", Leaky(), "plugin")
+        await recall.remember(entry("1", "tea", "a"))
+        await recall.remember(entry("2", "tea", "b"))
+        assert await found(recall, "tea", "b") == ["2"]
+
+    with_recall(run, story, "leaky")
+
+
+def test_a_store_that_left_is_not_found_and_one_that_came_back_is_used(run: Run) -> None:
+    async def story(recall: VectorRecall, registry: VectorRegistry) -> None:
+        for asked in (recall.recall("a", "tea"), recall.remember(entry("1", "tea")), recall.forget("a", "1")):
+            with pytest.raises(CallFailed) as caught:
+                await asked
+            assert caught.value.code == Code.NOT_FOUND
+        registry.register("qdrant", Leaky(), "plugin")
+        await recall.remember(entry("1", "tea"))
+        assert await found(recall, "tea") == ["1"]
+
+    with_recall(run, story, "qdrant")
+
+
+@pytest.mark.parametrize("code", [Code.TIMEOUT, Code.NOT_FOUND])
+def test_a_failure_of_the_store_is_the_callers_to_see(run: Run, code: str) -> None:
+    async def story(recall: VectorRecall, registry: VectorRegistry) -> None:
+        registry.register("broken", Leaky(Failure(code, "no")), "plugin")
+        for asked in (recall.recall("a", "tea"), recall.forget("a", "1")):
+            with pytest.raises(CallFailed) as caught:
+                await asked
+            assert caught.value.code == code
+
+    with_recall(run, story, "broken")
+
+
+class Broken:
+    """A store whose plugin is gone."""
+
+    async def upsert(self, collection: str, records: Sequence[VectorRecord]) -> int:
+        raise CallFailed(Failure(Code.CRASHED, "gone"))
+
+    async def search(self, collection: str, query: VectorQuery) -> list[VectorMatch]:
+        raise CallFailed(Failure(Code.CRASHED, "gone"))
+
+    async def delete(self, collection: str, ids: Sequence[str]) -> int:
+        raise CallFailed(Failure(Code.CRASHED, "gone"))
+
+
+def memory_with(store: VectorBackend, failures: list[Failure]) -> AgentMemory:
+    registry = VectorRegistry()
+    registry.register("s", store, "test")
+    return AgentMemory(
+        LongTermMemory(":memory:"),
+        VectorRecall(registry, HashingEmbedder(), "s"),
+        lambda failure: failures.append(failure),
+    )
+
+
+def test_what_has_no_word_in_common_is_found_by_likeness(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        failures: list[Failure] = []
+        async with EmbeddedVectors(tmp_path / "v.db") as store:
+            memory = memory_with(store, failures)
+            await memory.open()
+            await memory.remember("a", "photosynthesising leaves")
+            await memory.remember("b", "photosynthesis of another agent")
+            by_words = AgentMemory(memory._text)
+            assert await by_words.recall("a", "photosynthetic") == []
+            assert [entry.content for entry in await memory.recall("a", "photosynthetic")] == [
+                "photosynthesising leaves"
+            ]
+            assert await memory.recall("a", "photosynthetic", 0) == []
+            assert failures == []
+            await memory.close()
+
+    run(main)
+
+
+def test_nothing_is_found_twice_and_the_limit_holds(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with EmbeddedVectors(tmp_path / "v.db") as store:
+            memory = memory_with(store, [])
+            await memory.open()
+            for number in range(6):
+                await memory.remember("a", f"concise answers {number}")
+            found = await memory.recall("a", "concise", 4)
+            assert len(found) == len({entry.id for entry in found}) == 4
+            assert len(await memory.recall("a", "concise", 10)) == 6
+            await memory.close()
+
+    run(main)
+
+
+def test_a_broken_store_costs_the_likeness_and_is_reported(run: Run) -> None:
+    async def main() -> None:
+        failures: list[Failure] = []
+        memory = memory_with(Broken(), failures)
+        await memory.open()
+        entry = await memory.remember("a", "concise answers")
+        assert await memory.recall("a", "concise") == [entry]
+        assert await memory.forget("a", entry.id)
+        assert [failure.code for failure in failures] == [Code.CRASHED] * 3
+        await memory.close()
+
+    run(main)
+
+
+def test_an_agent_forgets_only_what_is_its_own(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with EmbeddedVectors(tmp_path / "v.db") as store:
+            memory = memory_with(store, [])
+            await memory.open()
+            entry = await memory.remember("a", "concise answers")
+            assert not await memory.forget("b", entry.id)
+            assert await memory.recall("a", "concise") == [entry]
+            assert await memory.forget("a", entry.id)
+            assert await memory.recall("a", "concise") == []
+            await memory.close()
 
     run(main)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.host.ports import Journey
+from plugbay.host.ports import ResumeState
 from plugbay.model.errors import Code, Failure
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.harnesses import Errand
@@ -49,7 +49,7 @@ async def ended(talk: Talk, execution: HarnessExecution) -> HarnessExecution:
 
 async def reached(talk: Talk, execution: HarnessExecution) -> None:
     """The host has kept a checkpoint."""
-    journey = Journey(TRIGGER, {"kind": "checkpoint", "data": {"cursor": 3}})
+    journey = ResumeState(TRIGGER, {"kind": "checkpoint", "data": {"cursor": 3}})
     async with talk.database.transaction() as tx:
         await checkpoints.save(tx, f"org_1:{execution.id}", journey, 1.0)
 

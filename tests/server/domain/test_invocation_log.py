@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.host.ports import InvocationRecord, Journey
+from plugbay.host.ports import InvocationRecord, ResumeState
 from plugbay.server.domain import invocation_log
 from plugbay.server.domain.invocation_log import KEPT_JOURNEYS, RESTARTED, SqlCheckpoints
 from plugbay.server.domain.live import ENDED, STARTED
@@ -132,10 +132,10 @@ def test_journeys_are_kept_for_a_month(sqlite_url: str, tmp_path: Path, run: Run
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path, clock=clock) as gateway:
             kept = SqlCheckpoints(gateway.database, clock)
-            await kept.save("exec_1", Journey(summary="so far"))
+            await kept.save("exec_1", ResumeState(summary="so far"))
             clock.turn(KEPT_JOURNEYS)
             await gateway.retention.remove()
-            assert await kept.load("exec_1") == Journey(summary="so far")
+            assert await kept.load("exec_1") == ResumeState(summary="so far")
             clock.turn(1)
             await gateway.retention.remove()
             assert await kept.load("exec_1") is None

@@ -1,8 +1,7 @@
-"""A look at what a plugin offers that only itself can tell, and the approval of exactly what was seen, in a host that
-runs.
+"""Inspects what a plugin with run-time exports offers, and approves exactly what was seen, in a running host.
 
-Owns the one start that a look takes, beside the plugin that may be running, and the digest by which an approval names
-what it is about. A friend of `Host`. What an approval is, and what follows from it, is `pins`' and `offers`'.
+An inspection starts the plugin once in a host of its own, beside the instance that may be running. Its digest names the
+offer, so that an approval cannot be about another one.
 """
 
 from __future__ import annotations
@@ -11,27 +10,26 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from plugbay.host.admin.renewal import take_over
 from plugbay.host.catalog import approvals
 from plugbay.host.host import Host
 from plugbay.model.errors import CallFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """One plugin as it showed itself, beside what was approved of it."""
+class Inspection:
+    """The current offer of a plugin, and its differences from the approved one."""
 
     plugin_id: str
     hello: dict[str, Any]
-    candidate: approvals.Pin
+    candidate: approvals.Approval
     approved_before: bool
     changes: tuple[approvals.Change, ...]
     digest: str
-    """Of all that would be approved."""
+    """Identifies everything that would be approved."""
 
     @property
     def definitions(self) -> list[tuple[str, dict[str, Any]]]:
-        """Everything it offers: of each the list it is in, and its own words."""
+        """Every definition, with the name of its list."""
         offer = self.candidate.offer
         return [(part, dict(definition)) for part in approvals.PARTS for definition in offer.get(part) or ()]
 
@@ -51,42 +49,29 @@ class Look:
         }
 
 
-async def look(host: Host, plugin_id: str) -> Look:
-    """Start the plugin once, with nothing granted that plugbay.toml does not grant, and let it say what it offers.
+async def inspect(host: Host, plugin_id: str) -> Inspection:
+    """Start the plugin once, with the grants of plugbay.toml only, and read its offer.
 
     Raises `CallFailed`.
     """
-    found = [item for item in host.found if item.spec is not None and item.spec.id == plugin_id]
-    is_declared = plugin_id in host.config.mcp
-    only = {plugin_id: host.config.mcp[plugin_id]} if is_declared else {}
-    beside = Host(
-        [] if is_declared else found,
-        host.config.model_copy(update={"mcp": only, "broker": None, "memory": None}),  # these are the host's own
-        trusted=(plugin_id,),
-        eager=False,
-        unconfined=host._bindings._options.unconfined,
-        log_dir=host._log_dir,
-        state_dir=host._bindings._state_dir,
-        protected=host.protection.everything,
-    )
-    async with beside:
+    async with host.isolated(plugin_id) as beside:
         failures = await beside.meet(plugin_id)
         if failures:
             raise CallFailed(failures[plugin_id])
-        offers = beside.offers
-        hello, candidate = offers.hello(plugin_id), offers.candidate(plugin_id)
-        assert hello is not None, "who has been met has said what it is"
-        digest = await asyncio.to_thread(digest_of, plugin_id, candidate)  # of 16 MiB, perhaps
-        approved = offers.pin(plugin_id) is not None
-        return Look(plugin_id, dict(hello), candidate, approved, tuple(offers.drift(plugin_id)), digest)
+        exports = beside.runtime_exports
+        hello, candidate = exports.hello(plugin_id), exports.candidate(plugin_id)
+        assert hello is not None, "the plugin has greeted"
+        digest = await asyncio.to_thread(digest_of, plugin_id, candidate)  # the offer may have 16 MiB
+        approved = exports.approval(plugin_id) is not None
+        return Inspection(plugin_id, dict(hello), candidate, approved, tuple(exports.drift(plugin_id)), digest)
 
 
-def digest_of(plugin_id: str, pin: approvals.Pin) -> str:
-    """A name for everything that an approval holds but its time."""
-    return f"sha256:{approvals.digest({**pin.to_json(plugin_id), 'approved_at': ''})}"
+def digest_of(plugin_id: str, approval: approvals.Approval) -> str:
+    """The digest of an approval without its time."""
+    return f"sha256:{approvals.digest({**approval.to_json(plugin_id), 'approved_at': ''})}"
 
 
-async def approve(host: Host, seen: Look) -> None:
-    """From now on the plugin may offer exactly what was seen; raises `ConfigInvalid`. A reload starts it."""
-    await asyncio.to_thread(host.offers.approve, seen.plugin_id, seen.candidate)
-    take_over(host, next(item.spec for item in host.found if item.spec is not None and item.spec.id == seen.plugin_id))
+async def approve(host: Host, seen: Inspection) -> None:
+    """Approve exactly the inspected offer; raises `ConfigInvalid`. A reload starts the plugin with it."""
+    await asyncio.to_thread(host.runtime_exports.approve, seen.plugin_id, seen.candidate)
+    host.adopt(next(item.spec for item in host.found if item.spec is not None and item.spec.id == seen.plugin_id))

@@ -1,20 +1,18 @@
-"""What an operator does to a host that runs: stop one plugin, start it again, give it other grants or settings.
+"""Operations on a running host: stop, start, restart or reload a plugin, take another plugbay.toml.
 
-Owns what of plugbay.toml takes effect without a new host, that what starts is what the plugin's folder holds now, and
-that a plugin somebody stopped stays stopped until it is started. A friend of `Host`: it changes what the host was made
-of, on the host's own loop, and nobody else does.
+A plugin that was stopped stays stopped until it is started. A start uses the plugin's folder as it is then: another
+release, or a changed manifest. Call these functions on the host's own loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plugbay.host.admin.renewal import renew
-from plugbay.host.assembly import offer_names
-from plugbay.host.authorization import policy
 from plugbay.host.config.config import Config
+from plugbay.host.discovery.folders import Found, inspect_all, without_twins
 from plugbay.host.host import Host
 from plugbay.host.status import PluginStatus
 from plugbay.host.supervision.instance import Deadline
@@ -29,41 +27,33 @@ FIXED = ("host", "network", "sandbox", "project", "broker", "agents", "memory", 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of another plugbay.toml."""
+    """The effect of another plugbay.toml."""
 
     plugins: tuple[str, ...]
-    """Plugins for which something else is said now; it takes effect when they are reloaded."""
+    """Plugins with other settings; these take effect when the plugin is reloaded."""
     restart: tuple[str, ...]
-    """Sections that say something else, and that only a new host reads."""
+    """Changed sections that take effect only in a new host."""
 
 
 def apply(host: Host, config: Config) -> Applied:
-    """Take over what another plugbay.toml says about each plugin."""
+    """Take the settings of each plugin from another plugbay.toml."""
     old = host.config
     restart = tuple(name for name in FIXED if _section(old, name) != _section(config, name))
     merged = old.model_copy(update={"plugins": config.plugins})
-    changed = tuple(plugin_id for plugin_id in host._specs if old.plugin(plugin_id) != merged.plugin(plugin_id))
-    host.config = host._bindings._config = merged
-    for plugin_id in host._specs:
-        host.decisions[plugin_id] = host._bindings.decide(plugin_id)
-    offer_names(host.calls, host._backends)
+    changed = tuple(plugin_id for plugin_id in host.specs if old.plugin(plugin_id) != merged.plugin(plugin_id))
+    host.configure(merged)
     return Applied(changed, restart)
 
 
 def _section(config: Config, name: str) -> object:
-    """What a section says; a folder is the same however it is written."""
+    """The value of a section; folders are compared as absolute paths."""
     section = getattr(config, name)
     return (section.id, Path(section.root).absolute()) if name == "project" else section
 
 
-def is_running(host: Host) -> bool:
-    """Whether the host was started, and not stopped since."""
-    return host._runtime is not None
-
-
 def shape(host: Host, status: PluginStatus) -> dict[str, Any]:
-    """The public JSON of one plugin: in `plugbay ps --json`, and of the server."""
-    denied = refusal(host, status.spec.id)
+    """The public JSON of one plugin, for `plugbay ps --json` and for the server."""
+    denied = host.refusal(status.spec.id)
     return {
         "id": status.spec.id,
         "name": status.spec.name,
@@ -85,59 +75,49 @@ def shape(host: Host, status: PluginStatus) -> dict[str, Any]:
     }
 
 
-def refusal(host: Host, plugin_id: str) -> Failure | None:
-    """Why the plugin may not run as it is decided now; None when it may."""
-    return policy.admit(host._specs[plugin_id], host.decisions[plugin_id])
-
-
 async def stop(host: Host, plugin_id: str) -> None:
-    """End a plugin's children; calls to it fail until it is started."""
+    """Stop a plugin's instances; calls to it fail until it is started."""
     await _supervisor(host, plugin_id).stop()
 
 
 async def start(host: Host, plugin_id: str) -> None:
-    """Have a plugin's child started, if it has one that stays; a plugin that was stopped or given up is as new.
+    """Start a plugin; a resident one is started now, others with their next call. A stopped or quarantined plugin
+    gets a new supervisor.
 
     Raises `CallFailed` when it does not start.
     """
-    is_over = _supervisor(host, plugin_id).state in (State.STOPPED, State.SHUTTING_DOWN, State.QUARANTINED)
-    if is_over:
+    has_ended = _supervisor(host, plugin_id).state in (State.STOPPED, State.SHUTTING_DOWN, State.QUARANTINED)
+    if has_ended:
         await renew(host, plugin_id)
     _require_admission(host, plugin_id)
-    supervisor = _fresh(host, plugin_id) if is_over else _supervisor(host, plugin_id)
-    await _warm(supervisor)
+    supervisor = host.replace_supervisor(plugin_id) if has_ended else _supervisor(host, plugin_id)
+    await _start(supervisor)
 
 
 async def restart(host: Host, plugin_id: str) -> None:
-    """End a plugin's children at once, whatever they are doing, and start afresh; raises `CallFailed`."""
+    """Stop a plugin's instances at once, with their calls, and start again; raises `CallFailed`."""
     _supervisor(host, plugin_id)
     await renew(host, plugin_id)
     _require_admission(host, plugin_id)
     await _supervisor(host, plugin_id).stop()
-    await _warm(_fresh(host, plugin_id))
+    await _start(host.replace_supervisor(plugin_id))
 
 
 async def reload(host: Host, plugin_id: str) -> None:
-    """Start afresh what the plugin's folder holds now, after the calls that run or wait. Raises `CallFailed`."""
+    """Read the plugin's folder again and replace its instances after their calls. Raises `CallFailed`."""
     _supervisor(host, plugin_id)
     await renew(host, plugin_id)
     await host.reload(plugin_id)
 
 
 def _require_admission(host: Host, plugin_id: str) -> None:
-    """Nobody starts by hand what may not run; raises `CallFailed`."""
-    refused = refusal(host, plugin_id)
+    """Raises `CallFailed` when the plugin may not run."""
+    refused = host.refusal(plugin_id)
     if refused is not None:
         raise CallFailed(refused)
 
 
-def _fresh(host: Host, plugin_id: str) -> Supervisor:
-    assert host._runtime is not None
-    fresh = host.calls.supervisors[plugin_id] = host._supervise(host._specs[plugin_id], host._runtime)
-    return fresh
-
-
-async def _warm(supervisor: Supervisor) -> None:
+async def _start(supervisor: Supervisor) -> None:
     spec = supervisor.binding.spec
     supervisor.begin()
     if spec.lifetime is not Lifetime.RESIDENT:
@@ -149,7 +129,49 @@ async def _warm(supervisor: Supervisor) -> None:
 
 
 def _supervisor(host: Host, plugin_id: str) -> Supervisor:
-    found = host.calls.supervisors.get(plugin_id)
+    found = host.supervisor(plugin_id)
     if found is None:
         raise CallFailed(Failure(Code.NOT_FOUND, f"no plugin here is called {plugin_id!r}"))
     return found
+
+
+async def renew(host: Host, plugin_id: str) -> None:
+    """Read the plugin's folder again; raises `CallFailed`, and then nothing has changed."""
+    at = next((at for at, item in enumerate(host.found) if item.spec and item.spec.id == plugin_id), None)
+    if at is None:
+        return
+    old = host.found[at]
+    # Servers in plugbay.toml have no folder; `apply` reads them.
+    fresh = old if plugin_id in host.config.mcp else await asyncio.to_thread(_read, old, plugin_id)
+    assert old.spec is not None
+    if fresh.spec == old.spec:
+        if not host.runtime_exports.is_approved(plugin_id):  # it may have been approved in the meantime
+            host.adopt(old.spec)
+        return
+    found = without_twins([*host.found[:at], fresh, *host.found[at + 1 :]])
+    spec = found[at].spec
+    if spec is None:
+        raise _unusable(plugin_id, old, "; ".join(map(str, found[at].errors)))
+    await host.prepare(spec)
+    host.found = found
+    host.protection.add(found[at])
+    host.adopt(spec)
+
+
+def _read(old: Found, plugin_id: str) -> Found:
+    """The same plugin as it is on disk now."""
+    found = [item for item in inspect_all(old.root, old.contract) if item.entry == old.entry]
+    if not found:
+        raise _unusable(plugin_id, old, "its manifest no longer names it")
+    item = found[0]
+    if item.spec is None:
+        raise _unusable(plugin_id, old, "; ".join(map(str, item.errors)))
+    if item.spec.id != plugin_id:
+        raise _unusable(plugin_id, old, f"its folder holds {item.spec.id} now; restart the host to serve that")
+    return item
+
+
+def _unusable(plugin_id: str, old: Found, why: str) -> CallFailed:
+    text = f"{plugin_id} stays as it was, because {old.root} cannot be used: {why}"
+    hint = f"plugbay inspect {old.root} shows what is wrong; once that is mended, reload the plugin"
+    return CallFailed(Failure(Code.LAUNCH_FAILED, text, plugin=plugin_id, detail={"hint": hint}))

@@ -1,7 +1,7 @@
-"""`Calls`: the one page that tells the story of a call — resolve, authorize, lease, ask, conclude, record.
+"""`Calls`: the pipeline of every call: resolve, authorize, lease, call, conclude, record.
 
-Owns the order of these steps and the record of how they ended; every step is somebody else's. Whoever wants something
-from a plugin comes through here: the public API, hooks, channels, language models, vector backends.
+All calls of plugins go through here: the public API, hooks, channels, language models, vector backends. Each call makes
+exactly one record, however it ends. This is the hot path: a call that needs no waiting awaits nothing but the link.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,9 +20,10 @@ from plugbay.host.authorization import policy
 from plugbay.host.authorization.policy import Decision
 from plugbay.host.catalog.catalog import Catalog, Entry
 from plugbay.host.catalog.operation import operation
-from plugbay.host.invocations.context import ID_BYTES, Order, new_id
+from plugbay.host.invocations.attempt import failed
+from plugbay.host.invocations.context import ID_BYTES, InvocationRequest, new_id
 from plugbay.host.invocations.invocations import Invocations
-from plugbay.host.ports import CallLog, CallRecord, Trace
+from plugbay.host.ports import CallLog, CallRecord, InvocationRecord, Trace
 from plugbay.host.supervision.instance import Deadline
 from plugbay.host.supervision.supervisor import Supervisor
 from plugbay.model.errors import CallFailed, Code, Failure
@@ -35,22 +37,22 @@ from plugbay.wire.strict_json import Unencodable
 if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
 
-    Ask = Callable[[Entry], PluginOp | Failure]
-    """What to ask the plugin, given what is known of its export; a `Failure` when that is not possible."""
+    MakeOperation = Callable[[Entry], PluginOp | Failure]
+    """Makes the operation for an export as it is known now; a `Failure` when that is not possible."""
 
-    Begun = Coroutine[Any, Any, CallFinished] | Failure
-    """What to wait for, or why there is nothing."""
+    Started = Coroutine[Any, Any, CallFinished] | Failure
+    """The coroutine to await, or why there is none."""
 
-    Meet = Callable[[str, float | None], Coroutine[Any, Any, Failure | None]]
-    """Given a name and the seconds there are: start who may offer it. A `Failure` says why that could not be."""
+    FindUnknown = Callable[[str, float | None], Coroutine[Any, Any, Failure | None]]
+    """Given a name and a timeout: starts plugins that may have it. A `Failure` says why that was not possible."""
 
 MAX_INPUT = 60 << 20
-"""Bytes of one input: with the message around it, less than the 64 MiB a plugin must be ready to buffer."""
+"""Bytes of one input: with its message, less than the 64 MiB that a plugin must be able to buffer."""
 
 IDS_AT_ONCE = 64
 
 LONGEST_CALL = 3600.0
-"""Seconds; no caller may wait longer, whatever it asks for."""
+"""Seconds; the upper bound of every timeout."""
 
 
 class CallResult(msgspec.Struct, frozen=True, gc=False):
@@ -76,7 +78,7 @@ class CallResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class Calls:
-    """Everything a call passes through between whoever asks and the child that answers."""
+    """The call pipeline of one host."""
 
     def __init__(
         self,
@@ -88,26 +90,30 @@ class Calls:
     ) -> None:
         self.catalog = catalog
         self.supervisors: dict[str, Supervisor] = {}
-        """Who looks after each plugin; empty while the host is not running."""
+        """By plugin; empty while the host is not running."""
         self.invocations: Invocations | None = None
-        """Who has the work done of exports that say how it is to be done."""
-        self.meet: Meet | None = None
-        """Makes the plugins known that may have what nobody knows by its name."""
+        """Runs the calls of exports that have an execution class."""
+        self.find_unknown: FindUnknown | None = None
+        """Starts plugins with unknown exports when a name is not found."""
         self._decisions = decisions
         self._call_log = call_log
         self._codec = codec
         self._trace = trace
         self._ids: list[str] = []
-        """Drawn ahead: asking the system for random bytes costs as much as half a record."""
+        """Drawn in batches: random bytes from the system cost as much as half a record."""
+
+    def supervisor(self, plugin_id: str) -> Supervisor | None:
+        """The supervisor of a plugin; None for an unknown id, or while the host is not running."""
+        return self.supervisors.get(plugin_id)
 
     def admits(self, entry: Entry) -> bool:
         """Whether the plugin of this export may be started at all."""
         return policy.admit(entry.spec, self._decisions[entry.spec.id]) is None
 
-    def with_input(self, input: Any, context: Mapping[str, Any], *, stream: bool = False) -> Ask:
-        """Ask for an export with an input: it must be JSON, fit the export's schema, and not be too large."""
+    def with_input(self, input: Any, context: Mapping[str, Any], *, stream: bool = False) -> MakeOperation:
+        """Operations with this input, which must be JSON, match the export's schema and not be too large."""
 
-        def ask(entry: Entry) -> PluginOp | Failure:
+        def make_operation(entry: Entry) -> PluginOp | Failure:
             try:
                 payload = self._codec.payload(input)
             except Unencodable as error:
@@ -119,18 +125,18 @@ class Calls:
                 return refusal
             return operation(entry.export, msgspec.Raw(payload), self._codec, context, stream)
 
-        return ask
+        return make_operation
 
     async def attempt(
         self,
         name: str,
-        ask: Ask,
+        make_operation: MakeOperation,
         timeout: float | None = None,
         on_progress: Callable[[Any], None] | None = None,
         kind: str = "",
-        order: Order | None = None,
+        request: InvocationRequest | None = None,
     ) -> CallResult:
-        """One call, from its name to its record; a failure is a value here. `kind` tells exports of one name apart."""
+        """One call, from name to record; a failure is a value here. `kind` distinguishes exports of one name."""
         if timeout is not None and not isinstance(timeout, int | float):
             raise TypeError(f"timeout is a number of seconds, such as 5 or 0.5, not {timeout!r}")
         started_at, began = time.time(), time.monotonic_ns()
@@ -140,14 +146,14 @@ class Calls:
         entry = self.catalog.resolve(name, kind)
         output, failure = None, None
         try:
-            if isinstance(entry, Failure) and entry.code == Code.NOT_FOUND and self.meet is not None:
-                entry = await self.meet(name, timeout) or self.catalog.resolve(name, kind)
+            if isinstance(entry, Failure) and entry.code == Code.NOT_FOUND and self.find_unknown is not None:
+                entry = await self.find_unknown(name, timeout) or self.catalog.resolve(name, kind)
                 timeout = None if timeout is None else max(0.0, timeout - (time.monotonic_ns() - began) / 1e9)
-            begun = self._begin(entry, ask, timeout, on_progress, order)
-            if isinstance(begun, Failure):
-                failure = begun
+            started = self._start(entry, make_operation, timeout, on_progress, request)
+            if isinstance(started, Failure):
+                failure = started
             else:
-                finished = await begun
+                finished = await started
                 output, failure = finished.value, finished.failure
         except Exception as error:
             failure = Failure(Code.INTERNAL, f"a bug in plugbay: {error!r}")
@@ -160,86 +166,86 @@ class Calls:
         return CallResult(record, output, self._codec)
 
     def tell(self, plugin_id: str, op: PluginOp) -> bool:
-        """Tell a plugin something; False when it is not running, because nothing is started for this."""
+        """Send a notification to a plugin; False when it is not running: a notification starts no process."""
         supervisor = self.supervisors.get(plugin_id)
-        return supervisor is not None and supervisor.notify(op)
+        return supervisor is not None and supervisor.tell(op)
 
-    def following(self, carrier: Mapping[str, Any]) -> AbstractContextManager[None]:
-        """While this lasts, calls belong to the trace that `carrier` names, where anybody keeps traces."""
+    def with_parent(self, carrier: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """Calls inside belong to the trace that `carrier` names, if the host has a tracer."""
         return nullcontext()
 
     def new_trace(self) -> str:
-        """The id of a trace, for work of which nobody says what it belongs to."""
+        """A trace id for an invocation whose request has none."""
         return new_id("tr", os.urandom(ID_BYTES))
 
-    def _begin(
+    def _start(
         self,
         entry: Entry | Failure,
-        ask: Ask,
+        make_operation: MakeOperation,
         timeout: float | None,
         on_progress: Callable[[Any], None] | None,
-        order: Order | None,
-    ) -> Begun:
-        """The story: judge what is asked, lease a child, ask it. Whatever has to be waited for comes back unawaited."""
+        request: InvocationRequest | None,
+    ) -> Started:
+        """Authorize, make the operation, lease an instance, call it. Returns what to await, not awaited yet."""
         if isinstance(entry, Failure):
             return entry
         if entry.by_invocation:
-            return self._invoke(entry, ask, timeout, on_progress, order)
+            return self._invoke(entry, make_operation, timeout, on_progress, request)
         plugin_id = entry.spec.id
         if self._trace is not None:
             self._trace("policy.authorize")
-        op = policy.authorize(entry.spec, entry.export, self._decisions[plugin_id]) or ask(entry)
+        op = policy.authorize(entry.spec, entry.export, self._decisions[plugin_id]) or make_operation(entry)
         if isinstance(op, Failure):
             return op
         supervisor = self.supervisors.get(plugin_id)
         if supervisor is None:
             return Failure(Code.UNAVAILABLE, "the host is not running; start it, or use `async with`")
-        patience = _patience(supervisor.binding.spec, op) if timeout is None else timeout
-        seconds = min(patience, LONGEST_CALL)
-        lease = supervisor.try_lease()
+        wanted = _default_timeout(supervisor.binding.spec, op) if timeout is None else timeout
+        seconds = min(wanted, LONGEST_CALL)
+        lease = supervisor.at_once()
         if lease is None:
-            return self._ask_later(entry, ask, op, supervisor, Deadline(seconds), on_progress)
+            return self._call_with_lease(entry, make_operation, op, supervisor, Deadline(seconds), on_progress)
         return lease.link.call(op, seconds, on_progress, over=lease.release)
 
     def _invoke(
         self,
         entry: Entry,
-        ask: Ask,
+        make_operation: MakeOperation,
         timeout: float | None,
         on_progress: Callable[[Any], None] | None,
-        order: Order | None,
-    ) -> Begun:
-        """The story of work that is done in invocations: those go on with less than was requested."""
+        request: InvocationRequest | None,
+    ) -> Started:
+        """The same for an invocation: it may run with fewer permissions than its manifest requests."""
         plugin_id = entry.spec.id
         if self._trace is not None:
             self._trace("policy.authorize")
-        op = policy.admit(entry.spec, self._decisions[plugin_id]) or ask(entry)
+        op = policy.admit(entry.spec, self._decisions[plugin_id]) or make_operation(entry)
         if isinstance(op, Failure):
             return op
         assert self.invocations is not None
         granted = policy.effective(entry.spec, self._decisions[plugin_id])
         find = functools.partial(self.supervisors.get, plugin_id)
-        return self.invocations.run(entry, op, find, granted, timeout, on_progress, order)
+        return self.invocations.run(entry, op, find, granted, timeout, on_progress, request)
 
-    async def _ask_later(
+    async def _call_with_lease(
         self,
         entry: Entry,
-        ask: Ask,
+        make_operation: MakeOperation,
         op: PluginOp | Failure,
         supervisor: Supervisor,
         deadline: Deadline,
         on_progress: Callable[[Any], None] | None,
     ) -> CallFinished:
-        """Ask a child that has to be waited for, or that serves this call alone, and see it off."""
+        """Wait for an instance, or for one of this call's own, call it and conclude."""
         lease = await supervisor.lease(deadline)
         if isinstance(lease, Failure):
-            return CallFinished(0, None, lease)
+            return failed(lease)
         try:
             known = self.catalog.current(entry)
-            if known is not entry:  # its greeting has just told us more about it
-                op = known if isinstance(known, Failure) else ask(known)
+            if known is not entry:  # its greeting has changed the export
+                op = known if isinstance(known, Failure) else make_operation(known)
             if isinstance(op, Failure):
-                return CallFinished(0, None, op)
+                return failed(op)
             answer = await lease.link.call(op, deadline.left(), on_progress)
             return await lease.conclude(answer, deadline)
         finally:
@@ -270,8 +276,8 @@ class Calls:
         return record
 
 
-def _patience(spec: PluginSpec, op: PluginOp) -> float:
-    """Seconds for this operation where the contract has its own, else those for any call."""
+def _default_timeout(spec: PluginSpec, op: PluginOp) -> float:
+    """The contract's timeout for this operation, else the one for any call."""
     if not spec.patience:
         return spec.timeouts.call
     name = "Chat.stream" if type(op) is Chat and op.stream else type(op).__name__
@@ -279,6 +285,38 @@ def _patience(spec: PluginSpec, op: PluginOp) -> float:
 
 
 def _cancelled(entry: Entry | Failure) -> Failure:
-    """How a call ends whose caller went away: contracts differ in the word for it."""
+    """The failure of a cancelled call; some contracts report it as a timeout."""
     as_timeout = isinstance(entry, Entry) and entry.spec.cancelled_is_timeout
     return Failure(Code.TIMEOUT if as_timeout else Code.CANCELLED, "the caller cancelled the call")
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationResult:
+    """The result of `Host.invoke`; a failure is a value here."""
+
+    call: CallResult
+    records: tuple[InvocationRecord, ...]
+    """One for each attempt, in order; none when the request was refused before the first."""
+
+    @property
+    def record(self) -> InvocationRecord | None:
+        """The record of the last attempt."""
+        return self.records[-1] if self.records else None
+
+    @property
+    def status(self) -> str:
+        """One of the four terminal statuses."""
+        status = None if self.record is None else self.record.status
+        return status or self.call.record.status
+
+    @property
+    def failure(self) -> Failure | None:
+        return self.call.failure
+
+    def value(self) -> Any:
+        """The result as Python values; None when there is none."""
+        return self.call.value()
+
+    def value_or_raise(self) -> Any:
+        """The same; raises `CallFailed` when the invocation failed."""
+        return self.call.value_or_raise()

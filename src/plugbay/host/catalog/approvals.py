@@ -1,8 +1,7 @@
-"""`Pins`: what an operator has approved of plugins that say only at run time what they offer, and how that has changed.
+"""`Approvals`: the definitions that an operator approved, for plugins that declare their exports only at run time.
 
-Owns the files `<state>/mcp/<plugin>.json` with the approved definitions, whole and hashed, and the comparison of what
-is offered now with them. A server that changes the words of a tool after it was approved is found out here. Refuses to
-know who asks, what an export is and what follows from a difference.
+Owns the files `<state>/mcp/<plugin>.json`, with whole definitions and their hashes, and the comparison with what a
+plugin offers now. A server that changes the text of a tool after its approval is detected here.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.contracts.mcp.messages import LISTS
-from plugbay.host.config.settings import file_name, replace_at
+from plugbay.host.config.settings_files import file_name, replace_at
 from plugbay.model.errors import ConfigInvalid, Problem
 from plugbay.model.spec import PluginSpec
 
 PARTS = {each.name: each.identity for each in LISTS}
-"""The lists of an offer, and what tells the definitions in each apart."""
+"""The lists of an offer, and the key that identifies a definition in each."""
 
 INSTRUCTIONS = "instructions"
-"""The part of what a server says for models to read that is in no list: how all of it is to be used."""
+"""The server's instructions for models; they are approved like the definitions in the lists."""
 
 NOUNS = {
     "tools": "tool",
@@ -49,7 +48,7 @@ Offer = Mapping[str, Any]
 
 
 def user_state() -> Path:
-    """Where approvals are kept when nobody has named a folder for what hosts keep."""
+    """Where approvals are stored when no state directory is configured."""
     from platformdirs import user_state_path
 
     return user_state_path("plugbay", appauthor=False)
@@ -66,10 +65,10 @@ def digest(definition: Any) -> str:
     return hashlib.sha256(canonical(definition)).hexdigest()
 
 
-def launch_of(spec: PluginSpec) -> str:
-    """A name for what is run: command, folder and variables as they are declared, references not looked up.
+def launch_digest(spec: PluginSpec) -> str:
+    """A digest of the command, the folder and the variables as declared, with references unresolved.
 
-    Whoever can change a file of servers must not have another command run under an approval that was given to this one.
+    A changed file of servers must not run another command under an existing approval.
     """
     return digest([list(spec.command), os.path.realpath(spec.cwd or spec.root), sorted(map(list, spec.env))])
 
@@ -85,7 +84,7 @@ def definitions(offer: Offer) -> dict[tuple[str, str], dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One definition that is not what was approved."""
+    """One definition that differs from the approved one."""
 
     part: str
     name: str
@@ -99,10 +98,10 @@ class Change:
 
     @property
     def fields(self) -> list[str]:
-        """What of it is different, where it was there before and still is."""
+        """The fields that differ, of a definition that was changed."""
         before, after = self.before or {}, self.after or {}
         names = dict.fromkeys((*before, *after)) if self.word == "changed" else ()
-        return [name for name in names if _differs(before, after, name)]
+        return [name for name in names if _is_different(before, after, name)]
 
     def to_json(self) -> dict[str, Any]:
         """The public shape, as in `plugbay mcp diff --json`."""
@@ -121,7 +120,7 @@ class Change:
 
 
 def changes(approved: Offer, offered: Offer) -> list[Change]:
-    """What is offered now that was not approved like that, and what no longer is."""
+    """The differences between the approved definitions and those offered now."""
     before, after = definitions(approved), definitions(offered)
     return [
         Change(*key, before.get(key), after.get(key))
@@ -130,25 +129,25 @@ def changes(approved: Offer, offered: Offer) -> list[Change]:
     ]
 
 
-def instructed(approved: Mapping[str, Any], offered: Mapping[str, Any]) -> list[Change]:
-    """How a server's word on the use of all that it offers differs from the approved one, if it does."""
-    before, after = ({"text": said} if (said := server.get(INSTRUCTIONS)) else None for server in (approved, offered))
+def instruction_changes(approved: Mapping[str, Any], offered: Mapping[str, Any]) -> list[Change]:
+    """The change of the server's instructions, if they differ from the approved ones."""
+    before, after = ({"text": text} if (text := server.get(INSTRUCTIONS)) else None for server in (approved, offered))
     return [] if before == after else [Change(INSTRUCTIONS, "server", before, after)]
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
-    """What was approved of one plugin, and of which program it was."""
+class Approval:
+    """The approved definitions of one plugin, and of which program they were."""
 
     offer: Offer
     era: str = ""
     binary: str = ""
-    """Who offered it, as `protocol_cache.identity` names programs."""
+    """The identity of the program, as in `protocol_cache`."""
     server: Mapping[str, Any] = field(default_factory=dict)
-    """What the server called itself."""
+    """The server's own name, version and instructions."""
     approved_at: str = ""
     launch: str = ""
-    """How the server was declared, as `launch_of` names it; empty: nobody knows."""
+    """The `launch_digest` of the declaration; empty when unknown."""
 
     def to_json(self, plugin_id: str) -> dict[str, Any]:
         """The shape of the file."""
@@ -167,26 +166,26 @@ class Pin:
         }
 
 
-class Pins:
-    """The approvals that a state folder holds."""
+class Approvals:
+    """The approvals in a state folder."""
 
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / FOLDER
 
     def path(self, plugin_id: str) -> Path:
-        """Where the approval of this plugin is, if there is one."""
+        """The file of this plugin's approval, which may not exist."""
         return self._folder / file_name(plugin_id)
 
     def stamp(self, plugin_id: str) -> tuple[int, int, int] | None:
-        """Something else whenever the approval is another one; None when there is none that can be looked at."""
+        """A value that changes with the approval; None when there is no readable file."""
         try:
             status = os.lstat(self.path(plugin_id))
         except OSError:
             return None
         return status.st_ino, status.st_size, status.st_mtime_ns
 
-    def load(self, plugin_id: str) -> Pin | None:
-        """What was approved; None when nothing was. Raises `ConfigInvalid` for a file of no use."""
+    def load(self, plugin_id: str) -> Approval | None:
+        """The approval; None when there is none. Raises `ConfigInvalid` for a file that cannot be used."""
         path = self.path(plugin_id)
         try:
             data = _read(path)
@@ -195,15 +194,15 @@ class Pins:
         except OSError as error:
             raise _invalid(path, "unreadable", f"cannot be read: {error.strerror}") from error
         try:
-            # No program writes it but this one, so nobody needs the line of a mistake, which takes ten times as long.
-            return _pin(path, json.loads(data))
+            # Only plugbay writes these files, so a parser that reports lines, at ten times the cost, is not needed.
+            return _approval(path, json.loads(data))
         except (ValueError, RecursionError) as error:
             raise _invalid(path, "parse_error", f"is not JSON ({error}); approve the plugin again") from None
 
-    def save(self, plugin_id: str, pin: Pin) -> None:
-        """Approve exactly this, in the place of what was approved before; raises `ConfigInvalid`."""
+    def save(self, plugin_id: str, approval: Approval) -> None:
+        """Store an approval in place of the previous one; raises `ConfigInvalid`."""
         path = self.path(plugin_id)
-        data = json.dumps(pin.to_json(plugin_id), indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        data = json.dumps(approval.to_json(plugin_id), indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace")
         if len(data) >= MAX_BYTES:
             raise _invalid(path, "unwritable", f"what it offers has {len(data):,} bytes; at most {MAX_BYTES:,}")
         try:
@@ -217,7 +216,7 @@ class Pins:
             raise _invalid(path, "unwritable", f"cannot be written: {error.strerror}") from error
 
     def forget(self, plugin_id: str) -> bool:
-        """Whether there was an approval, which there is no longer; raises `ConfigInvalid`."""
+        """Remove the approval; False when there was none. Raises `ConfigInvalid`."""
         path = self.path(plugin_id)
         try:
             path.unlink()
@@ -242,8 +241,8 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _pin(path: Path, value: Any) -> Pin:
-    """What the file says, if every definition is the one that was approved."""
+def _approval(path: Path, value: Any) -> Approval:
+    """The approval in a file, if every definition still has its hash."""
     if not isinstance(value, dict) or value.get("version") != VERSION:
         raise _invalid(path, "invalid_value", f"is no approval of version {VERSION}; approve the plugin again")
     listed = value.get("definitions")
@@ -254,7 +253,7 @@ def _pin(path: Path, value: Any) -> Pin:
         offer.setdefault(part, []).append(kept["definition"])
     texts = {name: str(value.get(name) or "") for name in ("era", "binary", "approved_at", "launch")}
     server = value.get("server")
-    return Pin(offer, server=server if isinstance(server, dict) else {}, **texts)
+    return Approval(offer, server=server if isinstance(server, dict) else {}, **texts)
 
 
 def _entries(path: Path, listed: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -267,7 +266,7 @@ def _entries(path: Path, listed: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield part, kept
 
 
-def _differs(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> bool:
+def _is_different(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> bool:
     if name not in before or name not in after:
         return True
     return canonical(before[name]) != canonical(after[name])

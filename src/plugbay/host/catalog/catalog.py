@@ -1,8 +1,7 @@
-"""What can be called: every export of every plugin, by full and by short name, with its input schema, compiled when it
-is first needed.
+"""`Catalog`: every export of every plugin, by full and by short name, with its input schema.
 
-Where a contract leaves descriptions and schemas to the greeting, they are learned then; where it leaves everything to
-it, all exports of a plugin are replaced at once. A leaf of the walk: no I/O.
+Contracts may leave descriptions and schemas, or all exports, to the greeting; the catalogue is updated then. Schemas
+are compiled at their first use. No I/O: `resolve` is on the path of every call.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from plugbay.model.spec import Export, PluginSpec
 from plugbay.wire.fast_json import MsgspecCodec
 
 MAX_LISTED = 12
-"""Names shown in an error; more help nobody."""
+"""Names shown in an error; more would not help a reader."""
 
 
 class InputCheck:
-    """An input schema. It is compiled at its first use: of a plugin with thousands of tools, few are ever called."""
+    """An input schema, compiled at its first use: of a plugin with thousands of tools, few are ever called."""
 
     __slots__ = ("_schema", "_validator")
 
@@ -35,7 +34,7 @@ class InputCheck:
         self._validator: Any = None
 
     def validator(self) -> Any:
-        """None when nothing can be checked: readers have replaced what cannot be compiled, of what they looked at."""
+        """The compiled schema; None when there is none, or it cannot be compiled."""
         if self._validator is None and self._schema is not None:
             try:
                 self._validator = compile_schema(self._schema)
@@ -53,14 +52,14 @@ class Entry:
     check: InputCheck
     full_name: str = field(init=False)
     by_invocation: bool = field(init=False)
-    """Whether its work is done in invocations."""
+    """Whether its calls are invocations: recorded, with retries."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "full_name", full_name(self.spec.id, self.export.name))
         object.__setattr__(self, "by_invocation", has_execution_class(self.export))
 
     def check_input(self, payload: bytes, codec: MsgspecCodec) -> Failure | None:
-        """Why the JSON that will be sent does not fit the input schema, naming the path and the rule."""
+        """Why the JSON input does not match the input schema, with the path and the rule."""
         validator = self.check.validator()
         if validator is None:
             return None
@@ -83,15 +82,15 @@ class Entry:
 class Catalog:
     """All exports of a set of plugins.
 
-    A plugin may use one name for exports of different kinds, such as a screen and a command line. Who names the kind
-    gets that one; who does not, the first in the manifest.
+    A plugin may use one name for exports of different kinds, such as a screen and a command line. A lookup with a kind
+    finds that one; a lookup without a kind finds the first in the manifest.
     """
 
     def __init__(self, specs: Iterable[PluginSpec]) -> None:
-        self._offered: dict[str, list[Entry]] = {spec.id: _entries(spec) for spec in specs}
+        self._by_plugin: dict[str, list[Entry]] = {spec.id: _entries(spec) for spec in specs}
         """By plugin."""
-        self._barred: dict[str, dict[str, Failure]] = {}
-        """By plugin and name: what it offers and nobody may use, and why."""
+        self._disabled: dict[str, dict[str, Failure]] = {}
+        """By plugin and name: why an export is disabled."""
         self._index()
 
     def _index(self) -> None:
@@ -99,14 +98,14 @@ class Catalog:
         """By kind and full name."""
         self._full: dict[str, Entry] = {}
         self._short: dict[str, list[str]] = {}
-        for offered in self._offered.values():
-            for entry in offered:
+        for entries in self._by_plugin.values():
+            for entry in entries:
                 self._add(entry)
         self._index_names()
 
     def _index_names(self) -> None:
         self._named = {short: self._full[names[0]] for short, names in self._short.items() if len(names) == 1}
-        """By every name that means one export: nearly all that is ever asked for."""
+        """By every unambiguous name: the one lookup of nearly every call."""
         self._named |= self._full
 
     def _add(self, entry: Entry) -> None:
@@ -118,34 +117,34 @@ class Catalog:
                 self._short.setdefault(entry.export.name, []).append(name)
 
     def _is_short(self, name: str) -> bool:
-        """Whether an export is known by its own name, too: not by one that reads like the full name of another's."""
+        """Whether an export may have a short name: not one that reads like the full name of another plugin's export."""
         owner, slash, _ = name.partition("/")
-        return not slash or owner not in self._offered
+        return not slash or owner not in self._by_plugin
 
     def entries(self) -> list[Entry]:
-        """Every export, in the order of the plugins, each with its exports as its manifest lists them."""
+        """Every export, in the order of the plugins and of their manifests."""
         return list(self._all.values())
 
     def named(self) -> dict[str, Entry]:
-        """What each full name stands for."""
+        """The export of each full name."""
         return dict(self._full)
 
     def of_kind(self, kind: str) -> list[Entry]:
         """Every export of one kind, in the same order."""
         return [entry for entry in self._all.values() if entry.export.kind == kind]
 
-    def offer(self, spec: PluginSpec, barred: Mapping[str, Failure]) -> None:
-        """From now on the plugin offers what this spec says; what else it has is `barred`, each for a reason."""
-        self._offered[spec.id] = _entries(spec, self._offered.get(spec.id, ()))
-        self._barred[spec.id] = dict(barred)
+    def replace(self, spec: PluginSpec, disabled: Mapping[str, Failure]) -> None:
+        """Replace the exports of a plugin; `disabled` has the failures of those that are not callable, by name."""
+        self._by_plugin[spec.id] = _entries(spec, self._by_plugin.get(spec.id, ()))
+        self._disabled[spec.id] = dict(disabled)
         self._index()
 
-    def barred(self, plugin_id: str) -> dict[str, Failure]:
-        """What the plugin offers and nobody may use, by name, and why."""
-        return dict(self._barred.get(plugin_id, {}))
+    def disabled(self, plugin_id: str) -> dict[str, Failure]:
+        """The disabled exports of a plugin, by name, and why."""
+        return dict(self._disabled.get(plugin_id, {}))
 
     def learn(self, plugin_id: str, tools: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Take over what a plugin said about its tools in its greeting; the reasons why something was not usable."""
+        """Take descriptions and schemas of tools from a greeting; returns why some of them cannot be used."""
         unusable = []
         preview = Preview()
         for tool in tools:
@@ -160,19 +159,19 @@ class Catalog:
             if (schema, tool["description"]) != (entry.export.input_schema, entry.export.description):
                 export = replace(entry.export, description=tool["description"], input_schema=schema)
                 self._replace(entry, Entry(entry.spec, export, InputCheck(schema)))
-        self._index_names()  # once: it looks at every name there is
+        self._index_names()  # once, because it visits every name
         return unusable
 
     def _replace(self, old: Entry, new: Entry) -> None:
-        offered = self._offered[old.spec.id]
-        offered[next(at for at, entry in enumerate(offered) if entry is old)] = new
+        entries = self._by_plugin[old.spec.id]
+        entries[next(at for at, entry in enumerate(entries) if entry is old)] = new
         name = old.full_name
         self._all[old.export.kind, name] = new
         if self._full[name] is old:
             self._full[name] = new
 
     def current(self, entry: Entry) -> Entry | Failure:
-        """The entry as it is known now; a `Failure` when the plugin no longer offers it, or nobody may use it."""
+        """The current entry of the same export; a `Failure` when it is gone or disabled."""
         known = self._all.get((entry.export.kind, entry.full_name))
         return known or self.resolve(entry.full_name, entry.export.kind)
 
@@ -181,11 +180,11 @@ class Catalog:
         if not kind and (entry := self._named.get(name)) is not None:
             return entry
         found = self._resolve_kind(name, kind) if kind else self._unresolved(name)
-        return found if isinstance(found, Entry) else self._why_barred(name) or found
+        return found if isinstance(found, Entry) else self._why_disabled(name) or found
 
-    def _why_barred(self, name: str) -> Failure | None:
-        for plugin_id, barred in self._barred.items():
-            for short, failure in barred.items():
+    def _why_disabled(self, name: str) -> Failure | None:
+        for plugin_id, disabled in self._disabled.items():
+            for short, failure in disabled.items():
                 if name == full_name(plugin_id, short) or (name == short and self._is_short(name)):
                     return failure
         return None
@@ -201,20 +200,20 @@ class Catalog:
         entry = self._all.get((kind, name))
         if entry is not None:
             return entry
-        offered, noun = self.of_kind(kind), kind.replace("_", " ")
-        named = [entry for entry in offered if entry.export.name == name] if self._is_short(name) else []
+        entries, noun = self.of_kind(kind), kind.replace("_", " ")
+        named = [entry for entry in entries if entry.export.name == name] if self._is_short(name) else []
         if len(named) == 1:
             return named[0]
         if named:
             candidates = [entry.full_name for entry in named][:MAX_LISTED]
             text = f"{len(named)} plugins have a {noun} {name!r}; use one of {', '.join(candidates)}"
             return Failure(Code.NOT_FOUND, text, detail={"candidates": candidates})
-        full, short = [entry.full_name for entry in offered], [entry.export.name for entry in offered]
+        full, short = [entry.full_name for entry in entries], [entry.export.name for entry in entries]
         return _unknown(f"no {noun}", name, full, short)
 
 
 def _entries(spec: PluginSpec, before: Iterable[Entry] = ()) -> list[Entry]:
-    """The exports of a plugin; a schema that has been compiled for the same export before is not compiled again."""
+    """The exports of a plugin. A compiled schema is kept where the schema has not changed."""
     known = {(entry.export.kind, entry.export.name): entry for entry in before}
     entries = []
     for export in spec.exports:
@@ -226,10 +225,10 @@ def _entries(spec: PluginSpec, before: Iterable[Entry] = ()) -> list[Entry]:
     return entries
 
 
-def _unknown(nobody: str, name: str, full: list[str], short: list[str]) -> Failure:
+def _unknown(subject: str, name: str, full: list[str], short: list[str]) -> Failure:
     near = difflib.get_close_matches(name, [*full, *short], n=3)
     listed = near or full[:MAX_LISTED]
-    text = f"{nobody} is called {name!r}"
+    text = f"{subject} is called {name!r}"
     if near:
         text += f"; did you mean {', '.join([*near[:-2], ' or '.join(near[-2:])])}?"
     elif listed:

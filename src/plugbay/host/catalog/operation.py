@@ -1,6 +1,6 @@
-"""From what a caller writes to what is asked: one export and one JSON input become one operation.
+"""From a caller's input to an operation: one export and one JSON input become one operation.
 
-Owns the input of every kind of export that has no schema of its own. Decides with values.
+Has the input schemas of all kinds of exports that bring none. Pure.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from plugbay.wire.fast_json import MsgspecCodec
 if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
 
-USUAL_SIZE = (80, 24)
-"""Columns and lines of a terminal that nobody has measured."""
+DEFAULT_SIZE = (80, 24)
+"""Columns and lines of a terminal of unknown size."""
 
 LONGEST_SIDE = 65_535
-"""Cells of a screen in one direction: the sides of a viewport have 16 bits."""
+"""Cells of a screen in one direction: viewports have 16-bit sides."""
 
 _TEXT = {"type": "string", "minLength": 1}
 _SIDE = {"type": "integer", "minimum": 1, "maximum": LONGEST_SIDE}
 
 INPUTS: dict[str, Any] = {
-    "hook": {"type": "object", "description": "The event the hook is told about."},
+    "hook": {"type": "object", "description": "The event that is passed to the hook."},
     "channel": {
         "type": "object",
         "required": ["action"],
@@ -148,8 +148,8 @@ INPUTS: dict[str, Any] = {
     "screen": {
         "type": "object",
         "properties": {
-            "width": {**_SIDE, "default": USUAL_SIZE[0]},
-            "height": {**_SIDE, "default": USUAL_SIZE[1]},
+            "width": {**_SIDE, "default": DEFAULT_SIZE[0]},
+            "height": {**_SIDE, "default": DEFAULT_SIZE[1]},
         },
         "additionalProperties": False,
     },
@@ -166,13 +166,13 @@ INPUTS: dict[str, Any] = {
         "additionalProperties": False,
     },
 }
-"""What `host.call` takes for an export of each kind; tools bring their own schema."""
+"""The input schema of each kind of export; tools bring their own."""
 
 
 def operation(
     export: Export, payload: msgspec.Raw, codec: MsgspecCodec, context: Mapping[str, Any], stream: bool = False
 ) -> PluginOp | Failure:
-    """What to ask the plugin. The payload fits the export's schema already."""
+    """The operation for an input that matches the export's schema already."""
     if export.facts.get("unsupported"):
         return Failure(Code.UNAVAILABLE, f"{export.name} cannot run here: {export.facts['unsupported']}")
     if export.kind == "tool":
@@ -186,7 +186,7 @@ def operation(
         return ReadResource(uri, context) if uri else Failure(Code.NOT_FOUND, f"{export.name} has no address")
     if export.kind == "prompt":
         return GetPrompt(export.facts[FACT]["name"], payload, context)
-    # A compactor of kaged has no execution class: it is asked through its hook, never by itself.
+    # A compactor of kaged has no execution class: it is called through its hook, never by itself.
     if export.kind in _BY_INVOCATION and "execution_class" in export.facts:
         return _BY_INVOCATION[export.kind](export.name, codec.load(payload), context)
     build = _BUILDERS.get(export.kind)
@@ -222,7 +222,7 @@ def _vectors(backend: str, value: dict[str, Any], stream: bool) -> PluginOp:
 
 
 def _screen(screen: str, value: dict[str, Any], stream: bool) -> PluginOp:
-    width, height = USUAL_SIZE
+    width, height = DEFAULT_SIZE
     # JSON Schema takes 80.0 for an integer, the wire does not.
     return Render(screen, int(value.get("width", width)), int(value.get("height", height)))
 

@@ -1,8 +1,7 @@
-"""The event bus of one host: who publishes says under which subject, who listens says which pattern.
+"""The event bus of one host: publishers name a subject, subscribers a pattern.
 
-Owns the shape of an event, its delivery to every subscriber at most once, and the bounded streams that consumers read
-at their own pace. Knows nothing of who may publish or listen where, and of no contract. Lives on one loop; publishing
-is synchronous, never blocks and never fails because of a subscriber.
+Each subscriber gets each event at most once; streams are bounded. Publishing is synchronous, on one loop, never blocks
+and never fails because of a subscriber. Permissions are checked elsewhere.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from plugbay.wire.strict_json import Unencodable
 DEPTH = 64
 """Events that wait for a slow consumer; the same number that a plugin's outgoing queue holds."""
 
-REMEMBERED_TOPICS = 4_096
-"""Topics whose subscribers are remembered. Each takes at most 4 KiB, so inventing topics costs the host 16 MiB."""
+CACHED_TOPICS = 4_096
+"""Topics whose subscribers are cached. Each takes at most 4 KiB, so a flood of new topics costs the host 16 MiB."""
 
 _CODEC = MsgspecCodec()
 
@@ -49,10 +48,10 @@ class BusEvent:
     def complete(
         cls, topic: str, source: str, event: object, *, new_id: Callable[[], str], now: Callable[[], str]
     ) -> BusEvent | str:
-        """The full event for what a publisher wrote, or why there is none.
+        """The full event for a published one, or why it is refused.
 
-        Publishers may leave out everything. What is missing or not well-formed is made up or dropped; topic and source
-        are the host's word, whatever the event says. An event that is complete has a JSON form.
+        All fields are optional. Missing or malformed ones are generated or dropped; topic and source always come from
+        the host. A complete event can be encoded as JSON.
         """
         problem = subject_problem(topic)
         if problem is not None:
@@ -61,7 +60,7 @@ class BusEvent:
             return f"an event is an object, not {type(event).__name__}"
         written_id, session_id = event.get("id"), event.get("session_id")
         correlation_id, metadata = event.get("correlation_id"), event.get("metadata")
-        made = cls(
+        complete = cls(
             written_id if is_uuid(written_id) else new_id(),
             as_utc(event.get("timestamp")) or now(),
             topic,
@@ -72,10 +71,10 @@ class BusEvent:
             metadata if isinstance(metadata, Mapping) else None,
         )
         try:
-            made.raw()
+            complete.raw()
         except Unencodable as error:
             return str(error)
-        return made
+        return complete
 
     def to_json(self) -> dict[str, Any]:
         """The full shape: six fields always, the two others when they are set."""
@@ -101,10 +100,10 @@ class BusEvent:
 
 
 Listener = Callable[[BusEvent], bool | None]
-"""Called with each event. Answers False when it did not take it; must not block."""
+"""Called with each event. Returns False when it dropped it; must not block."""
 
 Report = Callable[["Subscription", BusEvent, Exception], object]
-"""Told about a listener that raised."""
+"""Called with the error of a listener that raised."""
 
 
 class Subscription:
@@ -122,7 +121,7 @@ class Subscription:
         """How often the listener raised."""
 
     def cancel(self) -> None:
-        """Hear nothing more, not even of an event that is being delivered. May be called twice."""
+        """Get no further events, not even one that is being delivered. May be called twice."""
         if self.active:
             self.active = False
             self._bus._forget(self)
@@ -131,7 +130,7 @@ class Subscription:
 class Stream:
     """Events in order of arrival, for `async for`, on the loop it was made on. Made by `Bus.subscribe`.
 
-    At most `depth` events wait; what arrives then is dropped and counted. After `close` it yields what still waits and
+    At most `depth` events wait; further ones are dropped and counted. After `close` it yields the waiting events and
     ends.
     """
 
@@ -143,10 +142,10 @@ class Stream:
         self._depth = depth
         self._waiting: deque[BusEvent] = deque()
         self._wake = asyncio.Event()
-        self._subscription = bus.listen(patterns, self._offer)
+        self._subscription = bus.listen(patterns, self._push)
         self.dropped = 0
 
-    def _offer(self, event: BusEvent) -> bool:
+    def _push(self, event: BusEvent) -> bool:
         if len(self._waiting) >= self._depth:
             self.dropped += 1
             return False
@@ -182,32 +181,32 @@ class Bus:
     def __init__(self, report: Report | None = None) -> None:
         self._report = report
         self._index: SubjectIndex[Subscription] = SubjectIndex()
-        self._remembered: dict[str, tuple[Subscription, ...]] = {}
+        self._cache: dict[str, tuple[Subscription, ...]] = {}
         self._made = 0
 
     def listen(self, patterns: Iterable[str], listener: Listener) -> Subscription:
-        """Call `listener` with every event from now on whose topic a pattern covers: once, also when several do.
+        """Call `listener` with every event from now on whose topic matches a pattern: once, even when several match.
 
-        One pattern may stand alone, as a string.
+        A single pattern may be given as a string.
         """
         wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
         self._made += 1
         subscription = Subscription(self, self._made, wanted, listener)
         for pattern in wanted:
             self._index.add(pattern, subscription)
-        self._remembered.clear()
+        self._cache.clear()
         return subscription
 
     def subscribe(self, *patterns: str, depth: int = DEPTH) -> Stream:
-        """A stream of the events whose topic a pattern covers."""
+        """A stream of the events whose topic matches a pattern."""
         return Stream(self, patterns, depth)
 
     def publish(self, event: BusEvent) -> int:
-        """Hand `event` to every subscriber, in the order in which they subscribed; how many took it.
+        """Deliver `event` to every subscriber, in the order of subscription; returns how many took it.
 
-        What a listener publishes is delivered before the listener returns. Who subscribes meanwhile hears the next one.
+        Events that a listener publishes are delivered before it returns. Subscriptions made meanwhile get the next one.
         """
-        subscriptions = self._remembered.get(event.topic)
+        subscriptions = self._cache.get(event.topic)
         if subscriptions is None:
             subscriptions = self._find(event.topic)
         taken = 0
@@ -227,12 +226,12 @@ class Bus:
 
     def _find(self, topic: str) -> tuple[Subscription, ...]:
         found = tuple(sorted(self._index.find(topic), key=lambda subscription: subscription.number))
-        if len(self._remembered) >= REMEMBERED_TOPICS:
-            self._remembered.clear()
-        self._remembered[topic] = found
+        if len(self._cache) >= CACHED_TOPICS:
+            self._cache.clear()
+        self._cache[topic] = found
         return found
 
     def _forget(self, subscription: Subscription) -> None:
         for pattern in subscription.patterns:
             self._index.remove(pattern, subscription)
-        self._remembered.clear()
+        self._cache.clear()

@@ -1,8 +1,7 @@
-"""Snapshots: what was last published under each topic, and who is told when that changes.
+"""Snapshots: the last value of each topic, and notifications when it changes.
 
-Owns the entries, the one counter of their versions, the order of deliveries and how much of the host's memory a
-publisher may take. Knows nothing of links, of grants and of what the bytes mean. Lives on one loop; publishing is
-synchronous, never blocks and never fails because of a listener.
+Owns the entries, one version counter for all topics, the order of deliveries and the memory limit of each publisher.
+Publishing is synchronous, on one loop, never blocks and never fails because of a listener.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ HOST = "host"
 """The publisher that is no plugin; no plugin may have this name."""
 
 UI_STATE = "ui.state"
-"""What a plugin publishes here is kept under `ui.state/<plugin>`, for as long as its process lives."""
+"""A plugin's snapshot of this topic is kept under `ui.state/<plugin>`, for as long as its process lives."""
 
 MAX_TOPIC = 256
 """Characters of a topic: it is a name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """How much is kept. A plugin that has used up its share is refused; what others have published stays."""
+class Quotas:
+    """Limits of the stored snapshots. A publisher over its share is refused; the snapshots of others stay."""
 
     entry: int = MAX_PAYLOAD
     """Bytes of one entry."""
     topics: int = 256
-    """Topics of one publisher; the plugins that exist publish under one to three."""
+    """Topics of one publisher; existing plugins have one to three."""
     share: int = 64 << 20
     """Bytes of one publisher: five entries of the largest size."""
     total: int = 512 << 20
@@ -40,7 +39,7 @@ class Bounds:
 
 
 class Snapshot(NamedTuple):
-    """What was last published under a topic."""
+    """The last value of a topic."""
 
     data: bytes
     version: int
@@ -49,10 +48,10 @@ class Snapshot(NamedTuple):
 
 
 Listener = Callable[[str, Snapshot], object]
-"""Called with each topic and what was published under it; must not block."""
+"""Called with the topic and its new snapshot; must not block."""
 
 Report = Callable[[Exception], object]
-"""Told about a listener that raised."""
+"""Called with the error of a listener that raised."""
 
 
 class SnapshotSubscription:
@@ -64,18 +63,18 @@ class SnapshotSubscription:
         self._snapshots = snapshots
         self.listener = listener
         self.name = name
-        """A publisher of this name is not told of what it publishes itself."""
+        """A publisher of this name gets no notification of its own snapshots."""
         self.topics: set[str] = set()
         self.active = True
 
     def add(self, topic: str) -> None:
-        """Hear of this topic too, from the next publish on; once, however often it is added."""
+        """Add a topic, from its next publish on. Adding it twice has no effect."""
         if self.active:
             self.topics.add(topic)
             self._snapshots._listeners.setdefault(topic, {})[self] = None
 
     def cancel(self) -> None:
-        """Hear nothing more, not even of a publish that is being delivered. May be called twice."""
+        """Get no further notifications, not even one that is being delivered. May be called twice."""
         self.active = False
         for topic in self.topics:
             listeners = self._snapshots._listeners[topic]
@@ -88,9 +87,9 @@ class SnapshotSubscription:
 class Snapshots:
     """The last value of every topic of one host."""
 
-    def __init__(self, report: Report | None = None, bounds: Bounds | None = None) -> None:
+    def __init__(self, report: Report | None = None, quotas: Quotas | None = None) -> None:
         self._report = report
-        self._bounds = bounds or Bounds()
+        self._quotas = quotas or Quotas()
         self._entries: dict[str, Snapshot] = {}
         self._listeners: dict[str, dict[SnapshotSubscription, None]] = {}
         self._topics: Counter[str] = Counter()
@@ -100,28 +99,30 @@ class Snapshots:
         self._version = 0
 
     def get(self, topic: str) -> Snapshot | None:
-        """What was last published under this topic."""
+        """The last snapshot of this topic."""
         return self._entries.get(topic)
 
     def topics(self) -> list[str]:
-        """Every topic that something is kept under."""
+        """Every topic with a snapshot."""
         return sorted(self._entries)
 
     def listen(self, topics: str | Iterable[str], listener: Listener, *, name: str = "") -> SnapshotSubscription:
-        """Call `listener` with every publish under these topics from now on; what is there already is not repeated."""
+        """Call `listener` with every publish to these topics from now on; existing snapshots are not repeated."""
         subscription = SnapshotSubscription(self, listener, name)
         for topic in (topics,) if isinstance(topics, str) else topics:
             subscription.add(topic)
         return subscription
 
     def publish(self, topic: str, data: bytes | bytearray, *, publisher: str = HOST) -> int:
-        """Keep `data` under `topic` in place of what is there and tell whoever listens; the version it got.
+        """Replace the snapshot of `topic` and notify its listeners; returns the new version.
 
-        Raises `CallFailed` when it is not kept, and then nobody is told. What a listener publishes is kept at once and
-        delivered after what it was told of, so everybody hears all publishes in one order.
+        Raises `CallFailed` when it is refused; then no listener is notified. A publish by a listener is stored at once
+        and delivered after the current one, so all listeners see all publishes in one order.
         """
         problem, size = topic_problem(topic), len(data)
-        refusal = Failure(Code.INVALID_INPUT, problem) if problem is not None else self._no_room(topic, size, publisher)
+        refusal = (
+            Failure(Code.INVALID_INPUT, problem) if problem is not None else self._quota_failure(topic, size, publisher)
+        )
         if refusal is not None:
             raise CallFailed(refusal)
         self._version += 1
@@ -135,28 +136,28 @@ class Snapshots:
         return snapshot.version
 
     def erase(self, topic: str) -> None:
-        """Forget what is kept under this topic, if anything is; nobody is told."""
+        """Remove the snapshot of this topic, if there is one, without a notification."""
         entry = self._entries.pop(topic, None)
         if entry is not None:
             self._topics[entry.publisher] -= 1
             self._bytes[entry.publisher] -= len(entry.data)
 
-    def _no_room(self, topic: str, size: int, publisher: str) -> Failure | None:
-        bounds = self._bounds
-        if size > bounds.entry:
-            text = f"the snapshot has {size:,} bytes; at most {bounds.entry:,} fit one message"
+    def _quota_failure(self, topic: str, size: int, publisher: str) -> Failure | None:
+        quotas = self._quotas
+        if size > quotas.entry:
+            text = f"the snapshot has {size:,} bytes; at most {quotas.entry:,} fit one message"
             return Failure(Code.FRAME_TOO_LARGE, text, detail={"limit": "entry"})
         old = self._entries.get(topic)
         freed = 0 if old is None else len(old.data)
         own = old is not None and old.publisher == publisher
-        if not own and self._topics[publisher] >= bounds.topics:
-            return _full("topics", f"{publisher} has published under {bounds.topics} topics already")
+        if not own and self._topics[publisher] >= quotas.topics:
+            return _exceeded("topics", f"{publisher} has published under {quotas.topics} topics already")
         share = self._bytes[publisher] - (freed if own else 0) + size
-        if share > bounds.share:
-            return _full("share", f"with this, {publisher} would have {share:,} bytes of {bounds.share:,}")
+        if share > quotas.share:
+            return _exceeded("share", f"with this, {publisher} would have {share:,} bytes of {quotas.share:,}")
         whole = self._bytes.total() - freed + size
-        if whole > bounds.total:
-            return _full("total", f"with this, all snapshots would have {whole:,} bytes of {bounds.total:,}")
+        if whole > quotas.total:
+            return _exceeded("total", f"with this, all snapshots would have {whole:,} bytes of {quotas.total:,}")
         return None
 
     def _deliver(self) -> None:
@@ -164,16 +165,16 @@ class Snapshots:
         try:
             while self._undelivered:
                 topic, snapshot = self._undelivered.popleft()
-                self._fan_out(topic, snapshot)
+                self._notify_all(topic, snapshot)
         finally:
             self._delivering = False
 
-    def _fan_out(self, topic: str, snapshot: Snapshot) -> None:
+    def _notify_all(self, topic: str, snapshot: Snapshot) -> None:
         for subscription in tuple(self._listeners.get(topic, ())):
             if subscription.active and subscription.name != snapshot.publisher:
-                self._tell(subscription, topic, snapshot)
+                self._notify(subscription, topic, snapshot)
 
-    def _tell(self, subscription: SnapshotSubscription, topic: str, snapshot: Snapshot) -> None:
+    def _notify(self, subscription: SnapshotSubscription, topic: str, snapshot: Snapshot) -> None:
         try:
             subscription.listener(topic, snapshot)
         except Exception as error:
@@ -182,7 +183,7 @@ class Snapshots:
 
 
 def topic_problem(topic: str) -> str | None:
-    """Why nothing can be published under this; None when it can."""
+    """Why a topic is invalid; None when it is valid."""
     if not topic:
         return "a topic must not be empty"
     if len(topic) > MAX_TOPIC:
@@ -190,5 +191,5 @@ def topic_problem(topic: str) -> str | None:
     return None if topic.isprintable() else "a topic has printable characters only"
 
 
-def _full(limit: str, text: str) -> Failure:
+def _exceeded(limit: str, text: str) -> Failure:
     return Failure(Code.OVERLOADED, f"no room for the snapshot: {text}", detail={"limit": limit})

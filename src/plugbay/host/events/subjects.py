@@ -1,7 +1,6 @@
-"""Which subjects a pattern covers: dotted names, `*` for one segment, `>` for everything that follows.
+"""Matching of subjects: dotted names, `*` for one segment, `>` for all that follow.
 
-Pure. Owns the matching rules, once for a single question (`matches`) and once for many patterns (`SubjectIndex`). Knows
-nothing of events, of subscribers or of who may publish where.
+Pure. The same rules twice: for one pattern (`matches`) and for many (`SubjectIndex`).
 
     pattern `a.*.c`    covers `a.b.c`; `*` stands for exactly one whole segment, `a.b*` is plain text
     pattern `a.>`      covers `a.b` and `a.b.c`, not `a`; what follows a `>` is ignored
@@ -17,13 +16,13 @@ ANY = "*"
 REST = ">"
 
 MAX_SUBJECT = 1_024
-"""Characters of a subject. The bus remembers subjects, so a plugin must not choose how long they are."""
+"""Characters of a subject. The bus caches subjects that plugins choose, so they must be bounded."""
 
 T = TypeVar("T", bound=Hashable)
 
 
 def subject_problem(subject: str) -> str | None:
-    """Why nothing may be published under `subject`; None when it may."""
+    """Why a subject is invalid; None when it is valid."""
     if len(subject) > MAX_SUBJECT:
         return f"a subject has at most {MAX_SUBJECT} characters, not {len(subject)}"
     segments = subject.split(".")
@@ -58,7 +57,7 @@ def _segments(text: str) -> list[str]:
 
 
 class _Node(Generic[T]):
-    """A place in the tree of patterns: one segment further down per level."""
+    """A node in the tree of patterns, one segment per level."""
 
     __slots__ = ("below", "ends", "rests")
 
@@ -72,7 +71,7 @@ class _Node(Generic[T]):
 
 
 class SubjectIndex(Generic[T]):
-    """Values filed under patterns. Finding costs what the subject's length costs, however many patterns there are."""
+    """Values by pattern. A lookup takes time by the length of the subject, not by the number of patterns."""
 
     __slots__ = ("_root",)
 
@@ -80,7 +79,7 @@ class SubjectIndex(Generic[T]):
         self._root: _Node[T] = _Node()
 
     def add(self, pattern: str, value: T) -> None:
-        """File `value` under `pattern`; filing it there twice is filing it once."""
+        """Add `value` under `pattern`. Adding it twice has no effect."""
         node = self._root
         for segment in _segments(pattern):
             if segment == REST:
@@ -91,7 +90,7 @@ class SubjectIndex(Generic[T]):
             node.ends.add(value)
 
     def remove(self, pattern: str, value: T) -> None:
-        """Take `value` from under `pattern`, if it is there."""
+        """Remove `value` from `pattern`, if it is there."""
         path: list[tuple[_Node[T], str]] = []
         node = self._root
         for segment in _segments(pattern):
@@ -110,7 +109,7 @@ class SubjectIndex(Generic[T]):
                 del above.below[segment]
 
     def find(self, subject: str) -> set[T]:
-        """Every value with a pattern that covers `subject`."""
+        """Every value with a pattern that matches `subject`."""
         found: set[T] = set()
         nodes = [self._root]
         for segment in _segments(subject):

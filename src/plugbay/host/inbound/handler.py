@@ -24,9 +24,9 @@ from plugbay.host.journal import LEVELS, OWN_LINE, Journal
 from plugbay.host.rate import TokenBucket
 from plugbay.host.recording.redaction import Redactor
 from plugbay.host.services.actions import Actions
-from plugbay.host.services.agent_memory import AgentMemory
 from plugbay.host.services.files import Files, Outside
 from plugbay.host.services.llm.registry import LlmRegistry
+from plugbay.host.services.memory import AgentMemory
 from plugbay.host.services.network import Fetcher
 from plugbay.host.services.storage import PluginStorage
 from plugbay.host.stamps import new_uuid, utc_now

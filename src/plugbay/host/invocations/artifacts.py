@@ -1,9 +1,9 @@
-"""Files that cross between the host and a room: written for a plugin to read, picked up after it wrote them.
+"""Files in scratch folders: written for a plugin to read, or collected after a plugin wrote them.
 
     {"path": "report.md", "media_type": "text/markdown", "size_bytes": 120, "sha256": "…"}
 
-Owns that a path stays inside the room, that nothing on the way is a link, and that size and hash are what was said.
-What is picked up is kept under its hash, and outlives the room. Blocks: for a thread of its own.
+A path must stay inside the folder, no part of it may be a link, and size and hash must be the declared ones. Collected
+files are stored under their hash and outlive the folder. All functions block: call them on a thread.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MAX_ARTIFACTS = 256
 """Files one result may name."""
 
 MAX_BYTES = 256 << 20
-"""Of all of them together: as many as a room has. A file with holes says that it is larger than what it takes there,
-and the same file may be named many times."""
+"""Of all files of one result together: the quota of a scratch folder. A sparse file is larger than the space it takes,
+and a result may name the same file many times, so the quota alone does not bound them."""
 
 PREFIX = "asset_"
 
@@ -34,12 +34,12 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class BadArtifact(ValueError):
-    """An artifact that cannot be taken; the text says why."""
+    """An artifact that cannot be collected; the text says why."""
 
 
-def write(room: Path, name: str, data: bytes, media_type: str) -> dict[str, Any]:
-    """Put a new file into a room, for the room's owner; the reference to it."""
-    at = os.open(room, _FOLDER)
+def write(folder: Path, name: str, data: bytes, media_type: str) -> dict[str, Any]:
+    """Write a new file into a folder, owned by the folder's owner; returns the reference to it."""
+    at = os.open(folder, _FOLDER)
     try:
         fd, owner = os.open(name, _WRITE, 0o600, dir_fd=at), os.fstat(at).st_uid
     finally:
@@ -57,28 +57,28 @@ def write(room: Path, name: str, data: bytes, media_type: str) -> dict[str, Any]
 
 
 class Artifacts:
-    """What invocations left, by content. `folder` is asked for, and made, when the first of it is kept."""
+    """The artifacts of invocations, by content. `store` gives their folder; it is made with the first artifact."""
 
-    def __init__(self, folder: Callable[[], Path]) -> None:
-        self._folder = folder
+    def __init__(self, store: Callable[[], Path]) -> None:
+        self._store = store
 
     def path(self, asset_id: str) -> Path:
-        """Where the content is; a name that could be another file's is refused."""
+        """The file of an asset; raises `BadArtifact` for a text that is no asset id."""
         if not asset_id.startswith(PREFIX) or not _is_digest(asset_id.removeprefix(PREFIX)):
             raise BadArtifact(f"{asset_id!r:.100} is no asset_id")
-        return self._folder() / asset_id
+        return self._store() / asset_id
 
-    def pick_up(self, room: Path, said: Any) -> list[dict[str, Any]]:
-        """Every artifact that a result names, kept, each with its `asset_id`; raises `BadArtifact`."""
-        if not isinstance(said, list) or len(said) > MAX_ARTIFACTS:
+    def collect(self, folder: Path, references: Any) -> list[dict[str, Any]]:
+        """Store the artifacts of a result; returns the references with their `asset_id`. Raises `BadArtifact`."""
+        if not isinstance(references, list) or len(references) > MAX_ARTIFACTS:
             raise BadArtifact(f"artifacts must be a list of at most {MAX_ARTIFACTS}")
-        read = [_reference(ref) for ref in said]
+        read = [_reference(ref) for ref in references]
         if sum(size for _, size, _ in read) > MAX_BYTES:
             raise BadArtifact(f"artifacts must have at most {MAX_BYTES:,} bytes together")
-        return [self._keep(room, ref, *parts) for ref, parts in zip(said, read, strict=True)]
+        return [self._keep(folder, ref, *parts) for ref, parts in zip(references, read, strict=True)]
 
-    def _keep(self, room: Path, ref: Any, path: PurePosixPath, size: int, digest: str) -> dict[str, Any]:
-        source = _open_beneath(room, path)
+    def _keep(self, folder: Path, ref: Any, path: PurePosixPath, size: int, digest: str) -> dict[str, Any]:
+        source = _open_beneath(folder, path)
         try:
             facts = os.fstat(source)
             if not stat.S_ISREG(facts.st_mode):
@@ -91,8 +91,8 @@ class Artifacts:
         return {**ref, "asset_id": _asset_id(digest)}
 
     def _copy(self, source: int, path: PurePosixPath, size: int, digest: str) -> None:
-        """Never more than was said, and under its name only when all of it is right."""
-        folder = self._folder()
+        """Copy at most the declared size; the file gets its name only when size and hash are right."""
+        folder = self._store()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = folder / f".{secrets.token_hex(8)}"
         hashed, left = hashlib.sha256(), size
@@ -133,9 +133,9 @@ def _reference(ref: Any) -> tuple[PurePosixPath, int, str]:
     return parts, size, digest
 
 
-def _open_beneath(room: Path, path: PurePosixPath) -> int:
-    """Step by step, and no step is a link."""
-    at = os.open(room, _FOLDER)
+def _open_beneath(folder: Path, path: PurePosixPath) -> int:
+    """Open part by part, following no link."""
+    at = os.open(folder, _FOLDER)
     try:
         for part in path.parts[:-1]:
             below = os.open(part, _FOLDER, dir_fd=at)

@@ -1,7 +1,7 @@
-"""What a compactor gives back, judged by the host: the blocks a new chain would begin with.
+"""Checks the result of a compactor: the seed blocks that a new chain would begin with.
 
-Pure. A compactor proposes; the host never believes its figures, and what breaks a rule makes no chain. Pinned items are
-the one thing the host puts right itself: those that are missing come back at the end.
+Pure. The host computes its own token estimate, and a seed that breaks a rule makes no chain. The host repairs one thing
+itself: missing pinned items are appended.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ KINDS = frozenset("input response system thinking tool_call tool_result".split()
 """Kinds of blocks a chain has."""
 
 BYTES_PER_TOKEN = 4
-"""What a token of English text or code takes on average; other scripts take more tokens, and more bytes as well."""
+"""Average of English text and code; other scripts need more tokens, and more bytes as well."""
 
-MAX_BREACHES = 12
-"""Named in a failure; more help nobody."""
+MAX_VIOLATIONS = 12
+"""Violations named in a failure; more would not help a reader."""
 
 
 def token_estimate(blocks: Sequence[Any]) -> int:
-    """The host's own figure for these blocks: their JSON, since what stands around a text is read by the model too."""
+    """The host's estimate for these blocks, from their JSON: a model reads the structure around a text too."""
     return sum(-(-len(msgspec.json.encode(block)) // BYTES_PER_TOKEN) for block in blocks)
 
 
@@ -32,13 +32,13 @@ def with_pinned(blocks: Sequence[Any], pinned: Sequence[Any]) -> list[Any]:
     return [*blocks, *(item for item in pinned if item not in blocks)]
 
 
-def breaches(result: Any, request: Mapping[str, Any], blocks: Sequence[Any], source: Sequence[Any]) -> list[str]:
-    """What is wrong with a seed. `blocks` are those of the result with the pinned items, `source` what they replace."""
+def violations(result: Any, request: Mapping[str, Any], blocks: Sequence[Any], source: Sequence[Any]) -> list[str]:
+    """The rules that a seed breaks. `blocks` are its own and the pinned items, `source` the blocks they replace."""
     if not isinstance(result, Mapping) or not isinstance(result.get("seed_blocks"), list) or not result["seed_blocks"]:
         return ["seed_blocks must be a list of one block at least"]
     found = [f"seed_blocks[{at}] {why}" for at, block in enumerate(blocks) if (why := _block_problem(block))]
     if found:
-        return found[:MAX_BREACHES]
+        return found[:MAX_VIOLATIONS]
     found = _pairing_problems(blocks)
     retain = request.get("policy") or {}
     if retain.get("retain_system") and _has_system(source) and blocks[0]["kind"] != "system":
@@ -47,7 +47,7 @@ def breaches(result: Any, request: Mapping[str, Any], blocks: Sequence[Any], sou
     size = token_estimate(blocks)
     if limit is not None and size > limit:
         found.append(f"it has about {size:,} tokens by the host's estimate; the target has room for {limit:,}")
-    return found[:MAX_BREACHES]
+    return found[:MAX_VIOLATIONS]
 
 
 def _block_problem(block: Any) -> str | None:
@@ -65,7 +65,7 @@ def _block_problem(block: Any) -> str | None:
 
 
 def _pairing_problems(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Every call has one result after it, and every result a call before it: history never has a dangling call."""
+    """Every tool call has one result after it, and every result a call before it."""
     waiting: Counter[str] = Counter()
     seen: set[str] = set()
     found = []

@@ -1,7 +1,7 @@
-"""What an invocation is done with: who asks for it, how its export is bound, what it may do, until when.
+"""The values of an invocation: the request, the binding of its export, its permissions, its time limit, its context.
 
-Pure: bindings and orders in, values out; clock and randomness come from the caller. A manifest only requests: what an
-invocation may do is requested ∩ granted ∩ policy ∩ what its caller may, and a policy can never widen anything.
+Pure: clock and randomness come from the caller. A manifest only requests: the permissions of an invocation are
+requested ∩ granted ∩ policy ∩ those of its caller, and a policy can never widen anything.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from plugbay.host.ports import DEFAULT_ORG, InvocationRecord
+from plugbay.host.recording.redaction import SHORTEST
 from plugbay.model.errors import Code, Failure
-from plugbay.model.spec import Export
+from plugbay.model.spec import Export, PluginSpec, SettingsSpec
 
 CLASSES = ("inline", "worker", "isolated")
 """Execution classes, from the least to the most isolated."""
 
 LONGEST = 3_600_000
-"""Milliseconds; the host's ceiling for every invocation, whatever anybody asks for."""
+"""Milliseconds; the longest timeout of any invocation."""
 
 ID_BYTES = 10
 """80 random bits."""
 
 MAX_ID = 200
-"""Characters of an id that somebody else made."""
+"""Characters of an id that a caller supplies."""
 
 NO_ACCESS = "none"
 
@@ -36,8 +37,8 @@ TRACE_PREFIX = "tr_"
 _W3C_TRACE = re.compile(f"{TRACE_PREFIX}([0-9a-f]{{32}})", re.ASCII)
 
 
-def trace_digits(trace_id: str) -> str | None:
-    """The hex digits of a trace id that is one of W3C's too; None: it is somebody else's kind of id."""
+def w3c_trace_id(trace_id: str) -> str | None:
+    """The hex digits of a trace id in the W3C format; None when it has another format."""
     found = _W3C_TRACE.fullmatch(trace_id)
     return None if found is None or set(found[1]) == {"0"} else found[1]
 
@@ -49,7 +50,7 @@ def new_id(prefix: str, entropy: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a binding narrows; None: nothing."""
+    """The restrictions of a binding; None restricts nothing."""
 
     timeout_ms: int | None = None
     network: str | None = None
@@ -60,7 +61,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class ExportBinding:
-    """One export attached to an org or a project. Secrets are values here: whoever binds has resolved them."""
+    """One export attached to an org or a project. Secrets are resolved values here."""
 
     binding_id: str | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -71,11 +72,11 @@ class ExportBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a caller says beside the input. Ids it leaves out are null for the plugin, or made up where work needs one.
+class InvocationRequest:
+    """The caller's part of an invocation besides the input. Ids that are missing are null for the plugin, or generated.
 
-    `execution_id` is the id of the logical work, the same over all attempts: the tool_execution_id, delivery_id,
-    compaction_id or execution_id of the four kinds.
+    `execution_id` is the same over all attempts: the tool_execution_id, delivery_id, compaction_id or execution_id of
+    the four kinds.
     """
 
     org_id: str | None = None
@@ -86,46 +87,46 @@ class Order:
     trace_id: str | None = None
     execution_id: str | None = None
     attempt: int = 1
-    """Of a hook's delivery, from 1."""
+    """The number of a hook's delivery attempt, from 1."""
     scopes: tuple[str, ...] | None = None
     """Gateway scopes the caller has itself; None: it does not narrow them."""
     binding: ExportBinding | None = field(default=None, repr=False)
     """None: as the operator bound the export in plugbay.toml."""
     opened: Callable[[InvocationRecord], None] | None = field(default=None, compare=False, repr=False)
-    """Told of each attempt once its record is open, before anything is started. Must not raise."""
+    """Called with the record of each attempt when it is open, before a process is started. Must not raise."""
     stays: bool = False
-    """Whether a caller that is cancelled cancels the work and then waits for its end, instead of going at once."""
+    """Whether a cancelled caller waits until the cancelled execution has ended, instead of returning at once."""
     records: list[InvocationRecord] = field(default_factory=list, compare=False, repr=False)
-    """Filled by the engine: one for each attempt, as it ended."""
+    """Filled by the host: the final record of each attempt."""
 
 
 _IDS = ("org_id", "project_id", "session_id", "chain_id", "run_id", "trace_id", "execution_id")
-_SAME = {"tool_execution_id": "execution_id", "delivery_id": "execution_id", "compaction_id": "execution_id"}
+_ALIASES = {"tool_execution_id": "execution_id", "delivery_id": "execution_id", "compaction_id": "execution_id"}
 
 
-def order_of(context: Mapping[str, Any]) -> Order | Failure:
-    """The order in the `context` of a plain call: ids, and the `attempt` of a delivery."""
-    said = {_SAME.get(name, name): value for name, value in context.items() if value is not None}
-    unknown = next((name for name in said if name not in (*_IDS, "attempt")), None)
+def request_from_context(context: Mapping[str, Any]) -> InvocationRequest | Failure:
+    """The request in the `context` of a plain call: ids, and the `attempt` of a delivery."""
+    given = {_ALIASES.get(name, name): value for name, value in context.items() if value is not None}
+    unknown = next((name for name in given if name not in (*_IDS, "attempt")), None)
     if unknown is not None:
-        return _refused(unknown, f"is not one of {', '.join((*_IDS, *_SAME, 'attempt'))}")
-    return Order(**said)
+        return _invalid_field(unknown, f"is not one of {', '.join((*_IDS, *_ALIASES, 'attempt'))}")
+    return InvocationRequest(**given)
 
 
-def order_problem(order: Order) -> Failure | None:
-    """What is wrong with an order."""
-    if type(order.attempt) is not int or order.attempt < 1:
-        return _refused("attempt", "must be a whole number from 1")
+def request_problem(request: InvocationRequest) -> Failure | None:
+    """Why a request cannot be used."""
+    if type(request.attempt) is not int or request.attempt < 1:
+        return _invalid_field("attempt", "must be a whole number from 1")
     for name in _IDS:
-        value = getattr(order, name)
+        value = getattr(request, name)
         problem = None if value is None else id_problem(value)
         if problem is not None:
-            return _refused(name, problem)
+            return _invalid_field(name, problem)
     return None
 
 
 def id_problem(value: Any) -> str | None:
-    """Why a value cannot be an id: ids stand in paths and URLs."""
+    """Why a value cannot be an id: ids are used in paths and URLs."""
     if not isinstance(value, str) or not value or len(value) > MAX_ID:
         return f"must be a text of 1 to {MAX_ID} characters"
     if value in (".", "..") or any(char in "/:\\" or not char.isprintable() or char.isspace() for char in value):
@@ -133,16 +134,16 @@ def id_problem(value: Any) -> str | None:
     return None
 
 
-def _refused(name: str, why: str) -> Failure:
+def _invalid_field(name: str, why: str) -> Failure:
     return Failure(Code.INVALID_INPUT, f"the context cannot be used: {name} {why}", detail={"path": f"context.{name}"})
 
 
-# What it may do.
+# Permissions.
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What one invocation may do."""
+    """The permissions of one invocation."""
 
     network: str = NO_ACCESS
     filesystem: str = NO_ACCESS
@@ -159,7 +160,7 @@ class Permissions:
 
 
 def requested(export: Export) -> Permissions:
-    """What the manifest asks for."""
+    """The permissions that the manifest requests."""
     asked = export.facts.get("permissions") or {}
     return Permissions(
         network=asked.get("network", NO_ACCESS),
@@ -170,7 +171,7 @@ def requested(export: Export) -> Permissions:
 
 
 def effective(export: Export, granted: Iterable[str], policy: Policy, scopes: Iterable[str] | None) -> Permissions:
-    """What this invocation may really do. Without the network a gateway cannot be reached, so its scopes go too."""
+    """The effective permissions. Without the network the gateway is out of reach, so its scopes are dropped too."""
     asked, given = requested(export), frozenset(granted)
     online = asked.network != NO_ACCESS and "network" in given and policy.network != NO_ACCESS
     may = [scope for scope in asked.gateway_api_scopes if f"scope={scope}" in given] if online else []
@@ -185,15 +186,15 @@ def effective(export: Export, granted: Iterable[str], policy: Policy, scopes: It
 
 
 def execution_class(*classes: str | None) -> str:
-    """The most isolated of these: a manifest cannot grant itself less isolation than its operator wants."""
+    """The most isolated of these: a manifest cannot choose less isolation than its operator requires."""
     return max((name for name in classes if name is not None), key=CLASSES.index)
 
 
-# Until when.
+# Time limits.
 
 
 def allowed_seconds(export: Export, policy: Policy, caller: float | None) -> float:
-    """The least of what the binding, the manifest, the caller and the host allow."""
+    """The shortest of the limits of the binding, the manifest, the caller and the host."""
     limits = [LONGEST, export.facts.get("timeout_ms"), policy.timeout_ms]
     seconds = [ms / 1000 for ms in limits if ms is not None]
     return max(0.0, min(seconds if caller is None else [*seconds, caller]))
@@ -205,22 +206,22 @@ def moment(epoch_seconds: float) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
-# What the plugin is told.
+# The context object and the token.
 
 TOKEN_EXTRA = 30.0
-"""Seconds a token outlives the deadline: as long as the plugin may take to stop in good order, and more."""
+"""Seconds a token is valid beyond the deadline: longer than the grace period of a plugin."""
 
 CLAIMS = tuple(
     "invocation_id trace_id binding_id package_id export_kind export_id org_id project_id session_id chain_id run_id "
     "execution_id".split()
 )
-"""What a token says about its invocation; its scopes, the limits of its work and its times come on top."""
+"""The claims copied from the record; scopes, policy and times are added."""
 
 
 def claims(
     record: InvocationRecord, scopes: Iterable[str], limits: Mapping[str, Any], now: float, ends: float
 ) -> dict[str, Any]:
-    """What the token of an invocation stands for."""
+    """The claims of an invocation's token."""
     times = {"issued_at": moment(now), "expires_at": moment(ends + TOKEN_EXTRA)}
     of_record = {name: getattr(record, name) for name in CLAIMS}
     return {**of_record, "scopes": list(scopes), "policy": dict(limits), **times}
@@ -228,7 +229,7 @@ def claims(
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """The way to the gateway for one invocation."""
+    """Access to the gateway for one invocation."""
 
     base_url: str | None = None
     token: str | None = field(default=None, repr=False)
@@ -256,3 +257,36 @@ def context_object(
         },
         "permissions": {"network": permissions.network, "filesystem": permissions.filesystem},
     }
+
+
+# Settings per export.
+
+
+def settings_of(spec: PluginSpec) -> SettingsSpec:
+    """The settings of a plugin: those of its manifest, and those of its exports where they have their own.
+
+    Each export has its part of the plugin's config under its own name:
+
+        [plugins."acme/devkit"]
+        config = { jira_search = { base_url = "https://acme.example" } }
+
+    All exports share the plugin's secrets. Each secret must be long enough to be redacted from output.
+    """
+    configs = {
+        export.name: export.facts["config_schema"]
+        for export in spec.exports
+        if export.facts.get("config_schema") is not None
+    }
+    slots = dict.fromkeys(slot for export in spec.exports for slot in requested(export).secret_slots)
+    known = spec.settings
+    return SettingsSpec(
+        config_schema=_object(configs) if configs else known.config_schema,
+        secrets_schema=_object({slot: {"type": "string", "minLength": SHORTEST} for slot in slots})
+        if slots
+        else known.secrets_schema,
+        knobs=known.knobs,
+    )
+
+
+def _object(properties: dict[str, object]) -> dict[str, object]:
+    return {"type": "object", "properties": properties, "additionalProperties": False}

@@ -1,8 +1,7 @@
-"""`Invocations`: work that is done in invocations, from what is asked to its last attempt.
+"""`Invocations`: recorded calls, from the request to the last attempt.
 
-Owns what lies around single attempts: who asks and as what the export is bound, one deadline for all attempts, whether
-there is another one, who is still at it when somebody cancels, when a caller goes away and when the host stops. How
-one attempt goes is `invocation`'s story.
+Owns what surrounds single attempts: the request and its binding, one deadline for all attempts, retries, cancellation
+by id, by a caller that goes away and by a host that stops. One attempt is in `attempt`.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from plugbay.host.catalog.catalog import Entry
 from plugbay.host.confinement.scratch import Scratch
 from plugbay.host.invocations import retry
 from plugbay.host.invocations.artifacts import Artifacts
+from plugbay.host.invocations.attempt import SHUTDOWN, USER, Attempt, failed
 from plugbay.host.invocations.context import (
     ID_BYTES,
     ExportBinding,
-    Order,
+    InvocationRequest,
     allowed_seconds,
     new_id,
-    order_of,
-    order_problem,
+    request_from_context,
+    request_problem,
 )
-from plugbay.host.invocations.invocation import SHUTDOWN, USER, Invocation
-from plugbay.host.invocations.kinds import WORKS, Kit, Work
-from plugbay.host.invocations.means import Gateway, Means
-from plugbay.host.invocations.records import MemoryCheckpoints, MemoryInvocationLog
+from plugbay.host.invocations.kinds import EXECUTIONS, Execution
+from plugbay.host.invocations.resources import Gateway, Resources
 from plugbay.host.journal import Journal
 from plugbay.host.ports import Checkpoints, InvocationLog
+from plugbay.host.records import MemoryCheckpoints, MemoryInvocationLog
 from plugbay.host.supervision.instance import Deadline
 from plugbay.host.supervision.supervisor import Supervisor
 from plugbay.model.errors import Code, Failure
@@ -41,46 +40,46 @@ from plugbay.model.events import CallFinished
 from plugbay.wire.fast_json import MsgspecCodec
 
 ARTIFACTS = "artifacts"
-"""Below the state directory: what harnesses left."""
+"""Folder below the state directory: the artifacts of harnesses."""
 
 Bind = Callable[[Entry], ExportBinding | Failure]
-"""How the operator bound an export."""
+"""Finds the operator's binding of an export."""
 
 Find = Callable[[], Supervisor | None]
-"""Who looks after the plugin now; None when the host is not running."""
+"""Finds the current supervisor of the plugin; None when the host is not running."""
 
 
-class Errand:
-    """What one caller wants done, over all attempts."""
+class PendingRequest:
+    """One caller's request, over all attempts."""
 
-    __slots__ = ("_unwanted", "current")
+    __slots__ = ("_cancelled", "current")
 
     def __init__(self) -> None:
-        self.current: Invocation | None = None
-        self._unwanted = asyncio.Event()
+        self.current: Attempt | None = None
+        self._cancelled = asyncio.Event()
 
     def cancel(self, reason: str) -> bool:
-        """There is no other attempt; False when the last one is as good as done."""
+        """Cancel it; there is no further attempt. False when it was cancelled before or has just ended."""
         if self.is_cancelled():
             return False
-        self._unwanted.set()
+        self._cancelled.set()
         return self.current is None or self.current.cancel(reason)
 
     def is_cancelled(self) -> bool:
-        return self._unwanted.is_set()
+        return self._cancelled.is_set()
 
     async def pause(self, seconds: float) -> bool:
-        """Wait before the next attempt; False when it is cancelled meanwhile."""
+        """Wait before the next attempt; False when it is cancelled in the meantime."""
         self.current = None
         try:
-            await asyncio.wait_for(self._unwanted.wait(), seconds)
+            await asyncio.wait_for(self._cancelled.wait(), seconds)
         except TimeoutError:
             return True
         return False
 
 
 class Invocations:
-    """Everything that is done in invocations on one host."""
+    """All invocations of one host."""
 
     def __init__(
         self,
@@ -96,58 +95,65 @@ class Invocations:
     ) -> None:
         self._bind = bind
         self._new_trace = new_trace or (lambda: _make_id("tr"))
-        rooms = scratch or Scratch(state_dir)
-        # Without a place of its own, what harnesses left lasts as long as the host.
-        artifacts = Artifacts(lambda: (state_dir or rooms.home()) / ARTIFACTS)
-        kit = Kit(codec, checkpoints or MemoryCheckpoints(), artifacts, _make_id)
-        self._means = Means(kit, log or MemoryInvocationLog(), rooms, journal)
-        self._errands: dict[asyncio.Task[CallFinished], Errand] = {}
+        folders = scratch or Scratch(state_dir)
+        # Without a state directory, artifacts last as long as the host.
+        artifacts = Artifacts(lambda: (state_dir or folders.home()) / ARTIFACTS)
+        self._resources = Resources(
+            codec,
+            journal,
+            folders,
+            artifacts,
+            log or MemoryInvocationLog(),
+            checkpoints or MemoryCheckpoints(),
+            _make_id,
+        )
+        self._pending: dict[asyncio.Task[CallFinished], PendingRequest] = {}
         self._stopping = False
 
     @property
     def log(self) -> InvocationLog:
-        """Where the records go."""
-        return self._means.log
+        """The log of invocation records."""
+        return self._resources.log
 
     @property
     def checkpoints(self) -> Checkpoints:
-        return self._means.kit.checkpoints
+        return self._resources.checkpoints
 
     @property
     def artifacts(self) -> Artifacts:
-        """What harnesses left, by its `asset_id`."""
-        return self._means.kit.artifacts
+        """The artifacts of harnesses, by `asset_id`."""
+        return self._resources.artifacts
 
     @property
     def gateway(self) -> Gateway | None:
-        """What plugins may come back to; None: they get no token."""
-        return self._means.gateway
+        """The API that plugins may call back; None: they get no token."""
+        return self._resources.gateway
 
     @gateway.setter
     def gateway(self, gateway: Gateway | None) -> None:
-        self._means.gateway = gateway
+        self._resources.gateway = gateway
 
     async def open(self) -> None:
-        """Clear up after hosts that were killed."""
+        """Remove the scratch folders of hosts that were killed."""
         self._stopping = False
-        left = await self._means.scratch.sweep()
+        left = await self._resources.scratch.sweep()
         if left:
-            self._means.journal.note("host", "scratch_swept", f"{left} hosts had left scratch directories behind")
+            self._resources.journal.note("host", "scratch_swept", f"{left} hosts had left scratch directories behind")
 
     async def stop(self) -> None:
-        """Cancel what runs, let it come to its end within its grace, and see that nothing is left."""
+        """Cancel all running invocations, wait for them and for their clean-up."""
         self._stopping = True
-        for errand in self._errands.values():
-            errand.cancel(SHUTDOWN)
-        while self._errands or self._means.tasks:
-            await asyncio.wait({*self._errands, *self._means.tasks})
-        await self._means.scratch.close()
+        for pending in self._pending.values():
+            pending.cancel(SHUTDOWN)
+        while self._pending or self._resources.tasks:
+            await asyncio.wait({*self._pending, *self._resources.tasks})
+        await self._resources.scratch.close()
 
     def cancel(self, invocation_id: str, reason: str = USER) -> bool:
-        """Cancel one invocation, and what would follow it; False when it is not running, or cancelled already."""
-        for errand in self._errands.values():
-            if errand.current is not None and errand.current.record.invocation_id == invocation_id:
-                return errand.cancel(reason)
+        """Cancel one invocation and its retries; False when it is not running, or cancelled already."""
+        for pending in self._pending.values():
+            if pending.current is not None and pending.current.record.invocation_id == invocation_id:
+                return pending.cancel(reason)
         return False
 
     async def run(
@@ -158,65 +164,65 @@ class Invocations:
         granted: tuple[str, ...],
         timeout: float | None = None,
         on_progress: Callable[[Any], None] | None = None,
-        order: Order | None = None,
+        request: InvocationRequest | None = None,
     ) -> CallFinished:
-        """Have `op` done; its context is the order, unless one is given. A caller that is cancelled cancels it."""
-        wanted = order_of(op.context) if order is None else order
+        """Run `op`. Without a `request`, the context of `op` is the request. Cancelling the caller cancels the run."""
+        wanted = request_from_context(op.context) if request is None else request
         if isinstance(wanted, Failure):
-            return CallFinished(0, None, wanted)
-        problem = order_problem(wanted)
+            return failed(wanted)
+        problem = request_problem(wanted)
         if problem is not None:
-            return CallFinished(0, None, problem)
+            return failed(problem)
         binding = wanted.binding or self._bind(entry)
         if isinstance(binding, Failure):
-            return CallFinished(0, None, binding)
-        kind = WORKS.get(type(op))
+            return failed(binding)
+        kind = EXECUTIONS.get(type(op))
         if kind is None:
-            return CallFinished(0, None, Failure(Code.NOT_FOUND, f"a {entry.export.kind} cannot be invoked"))
+            return failed(Failure(Code.NOT_FOUND, f"a {entry.export.kind} cannot be invoked"))
         wanted = replace(wanted, org_id=wanted.org_id or binding.org_id)
-        errand, work = Errand(), kind(entry, op, wanted, self._means.kit)
+        pending, execution = PendingRequest(), kind(entry, op, wanted, self._resources)
         deadline = Deadline(allowed_seconds(entry.export, binding.policy, timeout))
-        await work.begin()
-        story = self._attempts(errand, work, binding, granted, deadline, find, on_progress)
-        task = asyncio.get_running_loop().create_task(story)
-        self._errands[task] = errand
+        await execution.load()
+        attempts = self._run_attempts(pending, execution, binding, granted, deadline, find, on_progress)
+        task = asyncio.get_running_loop().create_task(attempts)
+        self._pending[task] = pending
         task.add_done_callback(self._done)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            errand.cancel(USER)
+            pending.cancel(USER)
             while wanted.stays and not task.done():
-                with suppress(asyncio.CancelledError):  # more than once: whoever cancels us may become impatient
+                with suppress(asyncio.CancelledError):  # the caller may be cancelled more than once
                     await asyncio.wait({task})
             raise
 
     def _done(self, task: asyncio.Task[CallFinished]) -> None:
-        del self._errands[task]
+        del self._pending[task]
         if not task.cancelled() and task.exception() is not None:
-            self._means.journal.note("host", "invocation_failed", repr(task.exception()), level="error")
+            self._resources.journal.note("host", "invocation_failed", repr(task.exception()), level="error")
 
-    async def _attempts(
+    async def _run_attempts(
         self,
-        errand: Errand,
-        work: Work,
+        pending: PendingRequest,
+        execution: Execution,
         binding: ExportBinding,
         granted: tuple[str, ...],
         deadline: Deadline,
         find: Find,
         on_progress: Callable[[Any], None] | None,
     ) -> CallFinished:
-        """One attempt after the other, as long as another one may help and there is time."""
-        trace_id, attempts = work.order.trace_id or self._new_trace(), 0
+        """Run attempts while a retry is allowed and there is time."""
+        trace_id, attempts = execution.request.trace_id or self._new_trace(), 0
         while True:
             supervisor = None if self._stopping else find()
             if supervisor is None:
                 why = "the host is not running; start it, or use `async with`"
-                return CallFinished(0, None, Failure(Code.UNAVAILABLE, why))
-            if errand.is_cancelled():
-                return CallFinished(0, None, Failure(Code.CANCELLED, "it was cancelled before it began"))
-            errand.current = invocation = Invocation(
-                self._means,
-                work,
+                return failed(Failure(Code.UNAVAILABLE, why))
+            if pending.is_cancelled():
+                return failed(Failure(Code.CANCELLED, "it was cancelled before it began"))
+            pending.current = attempt = Attempt(
+                self._resources,
+                execution,
                 binding,
                 granted,
                 deadline,
@@ -224,15 +230,15 @@ class Invocations:
                 retry_count=attempts,
                 on_progress=on_progress,
             )
-            finished = await invocation.run(supervisor)
+            finished = await attempt.run(supervisor)
             attempts += 1
             failure = finished.failure
-            says = failure is None and work.says_retryable(invocation.result)
-            again = retry.wants_retry(
-                work.entry.export.kind, work.repeatable, failure, says_retryable=says, attempts=attempts
+            retryable = failure is None and execution.is_retryable(attempt.result)
+            again = retry.should_retry(
+                execution.entry.export.kind, execution.repeatable, failure, is_retryable=retryable, attempts=attempts
             )
             pause = retry.delay(failure, attempts)
-            if not again or errand.is_cancelled() or pause >= deadline.left() or not await errand.pause(pause):
+            if not again or pending.is_cancelled() or pause >= deadline.left() or not await pending.pause(pause):
                 return finished
 
 

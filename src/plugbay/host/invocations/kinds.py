@@ -1,25 +1,23 @@
-"""`Work`: what one of the four kinds of exports is asked, and what becomes of it over all its attempts.
+"""`Execution`: one requested execution of a tool, hook, compactor or harness, over all its attempts.
 
-Owns what differs between tools, hooks, compactors and harnesses: the body of the request, what an event means, when a
-result counts, whether there may be another attempt. Knows nothing of processes, deadlines and records.
+Holds the differences between the four kinds: the body of the request, the meaning of events, the check of results,
+whether another attempt is allowed. It has no processes, deadlines or records; those are in `attempt`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from plugbay.contracts.schemas import compile_schema
-from plugbay.host.catalog.catalog import MAX_LISTED, Entry
+from plugbay.host.catalog.catalog import Entry
 from plugbay.host.invocations import artifacts, compaction_result, retry
-from plugbay.host.invocations.context import Order, id_problem
-from plugbay.host.ports import DEFAULT_ORG, Checkpoints, Journey
+from plugbay.host.invocations.context import InvocationRequest, id_problem
+from plugbay.host.invocations.resources import Resources
+from plugbay.host.ports import DEFAULT_ORG, ResumeState
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.operations import Compact, InvokeTool, RunHarness, RunHook
 from plugbay.wire.fast_json import MsgspecCodec
@@ -34,106 +32,83 @@ PROJECTION_FILE = "projection.json"
 PROJECTION_TYPE = "application/vnd.vai.projection.v1+json"
 
 MAX_CHECKPOINT = 256 << 10
-"""Bytes of a checkpoint as JSON: a place to go on from, not a store."""
+"""Bytes of a checkpoint as JSON: enough to resume from, too little to store data in."""
 
 _EXACT = frozenset({"lossless", "checkpoint"})
-"""Fidelities of harnesses that go on from their checkpoint."""
+"""Fidelities of harnesses that resume from their checkpoint."""
 
 
-@dataclass(slots=True)
-class Kit:
-    """What work is done with."""
-
-    codec: MsgspecCodec
-    checkpoints: Checkpoints
-    artifacts: artifacts.Artifacts
-    make_id: Callable[[str], str]
-    _validators: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-
-    def errors(self, name: str, schema: Any, value: Any) -> list[dict[str, str]]:
-        """Where and how `value` breaks a schema, which is compiled once for each `name`."""
-        known = self._validators.get(name)
-        if known is None or known[0] is not schema:
-            known = self._validators[name] = (schema, compile_schema(schema))
-        if known[1].is_valid(value):
-            return []
-        return [
-            {"path": "/".join(map(str, error.instance_path)), "rule": error.message}
-            for error in islice(known[1].iter_errors(value), MAX_LISTED)
-        ]
-
-
-class Work:
-    """One piece of work. Its `execution_id` is the same for every attempt at it."""
+class Execution:
+    """One execution. Its `execution_id` is the same for every attempt."""
 
     PREFIX: ClassVar[str] = ""
 
-    def __init__(self, entry: Entry, op: Any, order: Order, kit: Kit) -> None:
+    def __init__(self, entry: Entry, op: Any, request: InvocationRequest, resources: Resources) -> None:
         self.entry = entry
-        self.order = order
+        self.request = request
         self._name = entry.export.name
         self._op = op
-        self._kit = kit
-        self.size = _size(self.payload, kit.codec)
-        """Bytes of what the caller gave, as JSON."""
-        self.execution_id = self._named() or order.execution_id or kit.make_id(self.PREFIX)
+        self._resources = resources
+        self.size = _size(self.payload, resources.codec)
+        """Bytes of the caller's input as JSON."""
+        self.execution_id = self._given_id() or request.execution_id or resources.make_id(self.PREFIX)
 
     @property
     def payload(self) -> Any:
-        """What the caller gave, as JSON or as Python values."""
+        """The caller's input, as JSON or as Python values."""
         raise NotImplementedError
 
     @property
     def repeatable(self) -> bool:
-        """Whether there may be another attempt, as things are now."""
+        """Whether another attempt is allowed now."""
         return retry.repeatable(self.entry.export.kind, self.entry.export.facts.get("effect_class"))
 
-    def place(self) -> dict[str, Any]:
-        """Where the work belongs, as far as its input says so: a session, a chain."""
+    def location(self) -> dict[str, Any]:
+        """The session and the chain that the input names."""
         return {}
 
-    def limits(self) -> dict[str, Any]:
-        """What the work's own policy allows, for the claims of its token."""
+    def token_limits(self) -> dict[str, Any]:
+        """The policy of the request, for the claims of the token."""
         return {}
 
     def problem(self) -> Failure | None:
-        """Why it cannot be begun."""
+        """Why it cannot be started."""
         why = id_problem(self.execution_id)
-        return None if why is None else Failure(Code.INVALID_INPUT, f"the id of the work {why}")
+        return None if why is None else Failure(Code.INVALID_INPUT, f"the execution id {why}")
 
-    async def operation(self, beside: Mapping[str, Any], room: Path | None) -> PluginOp:
-        """What to ask in the next attempt."""
+    async def operation(self, common: Mapping[str, Any], folder: Path | None) -> PluginOp:
+        """The operation of the next attempt; `common` is the part of the body that all kinds share."""
         raise NotImplementedError
 
-    def heard(self, event: Any) -> str | None:
-        """The plugin says something before its answer; what is wrong with that, if anything is."""
+    def on_event(self, event: Any) -> str | None:
+        """Handle an event that precedes the result; returns why it was refused, if it was."""
         return None
 
-    async def begin(self) -> None:
-        """Find out what is known of it from before; called once, before anything else."""
+    async def load(self) -> None:
+        """Load the stored state of earlier attempts; called once, before anything else."""
 
-    async def left(self, failure: Failure) -> None:
-        """The attempt has failed; it may have left something of use."""
+    async def on_failure(self, failure: Failure) -> None:
+        """Handle a failed attempt: it may have left a checkpoint."""
 
-    async def judge(self, result: Any, room: Path | None) -> Any:
-        """The result as the caller gets it, or the `Failure` that it really is."""
+    async def check_result(self, result: Any, folder: Path | None) -> Any:
+        """The result as the caller gets it, or the `Failure` of a result that breaks the contract."""
         return result
 
-    def says_retryable(self, result: Any) -> bool:
-        """Whether a result says that another attempt may do better."""
+    def is_retryable(self, result: Any) -> bool:
+        """Whether a result says that another attempt may succeed."""
         return False
 
-    def _named(self) -> str | None:
-        """The id of the work where the caller's own input has it."""
+    def _given_id(self) -> str | None:
+        """The execution id in the caller's input, if it has one."""
         return None
 
     def _invalid(self, code: str, why: str, **detail: Any) -> Failure:
-        text = f"what {self._name} gave back cannot be used: {why}"
+        text = f"the result of {self._name} cannot be used: {why}"
         return Failure(Code.PLUGIN_ERROR, text, origin=Origin.PLUGIN, detail={"plugin_code": code, **detail})
 
 
-class ToolWork(Work):
-    """A function with a result. The output is held to its schema; an error that the tool itself reports is a result."""
+class ToolExecution(Execution):
+    """A tool call. Its output must match its schema; an error that the tool itself reports is a result."""
 
     PREFIX = "toolx"
 
@@ -141,10 +116,10 @@ class ToolWork(Work):
     def payload(self) -> Any:
         return self._op.input
 
-    async def operation(self, beside: Mapping[str, Any], room: Path | None) -> PluginOp:
-        return InvokeTool(self._name, self._op.input, {**beside, "tool_execution_id": self.execution_id})
+    async def operation(self, common: Mapping[str, Any], folder: Path | None) -> PluginOp:
+        return InvokeTool(self._name, self._op.input, {**common, "tool_execution_id": self.execution_id})
 
-    async def judge(self, result: Any, room: Path | None) -> Any:
+    async def check_result(self, result: Any, folder: Path | None) -> Any:
         code = "tool.invalid_output"
         if not isinstance(result, dict):
             return self._invalid(code, "it is no object")
@@ -156,19 +131,19 @@ class ToolWork(Work):
         schema = self.entry.export.output_schema
         if schema is None or (whole["is_error"] and whole["structured_output"] is None):
             return whole
-        errors = self._kit.errors(f"{self.entry.full_name}.output", schema, whole["structured_output"])
+        errors = self._resources.schema_errors(f"{self.entry.full_name}.output", schema, whole["structured_output"])
         if errors:
             first = errors[0]
             where = f"structured_output{'/' if first['path'] else ''}{first['path']}"
             return self._invalid(code, f"{where}: {first['rule']}", errors=errors)
         return whole
 
-    def says_retryable(self, result: Any) -> bool:
+    def is_retryable(self, result: Any) -> bool:
         return bool(result["is_error"] and result["retryable"])
 
 
-class HookWork(Work):
-    """An event to be told of. Whoever delivers it says which delivery and which attempt this is."""
+class HookExecution(Execution):
+    """The delivery of an event to a hook. The caller numbers the deliveries and their attempts."""
 
     PREFIX = "del"
 
@@ -176,13 +151,13 @@ class HookWork(Work):
     def payload(self) -> Any:
         return self._op.event
 
-    async def operation(self, beside: Mapping[str, Any], room: Path | None) -> PluginOp:
-        delivery = {"delivery_id": self.execution_id, "attempt": self.order.attempt}
-        return RunHook(self._name, self._op.event, {**beside, **delivery})
+    async def operation(self, common: Mapping[str, Any], folder: Path | None) -> PluginOp:
+        delivery = {"delivery_id": self.execution_id, "attempt": self.request.attempt}
+        return RunHook(self._name, self._op.event, {**common, **delivery})
 
 
-class CompactorWork(Work):
-    """A conversation to be made shorter: what comes back is a proposal, and the host judges it."""
+class CompactorExecution(Execution):
+    """A compaction. The compactor proposes blocks; the host checks them before anyone uses them."""
 
     PREFIX = "cmp"
 
@@ -190,11 +165,11 @@ class CompactorWork(Work):
     def payload(self) -> Any:
         return self._op.request
 
-    def _named(self) -> str | None:
+    def _given_id(self) -> str | None:
         given: str | None = self._op.request.get("compaction_id")
         return given
 
-    def place(self) -> dict[str, Any]:
+    def location(self) -> dict[str, Any]:
         return {"chain_id": self._op.request["source"].get("chain_id")}
 
     @property
@@ -202,181 +177,184 @@ class CompactorWork(Work):
         projection: dict[str, Any] = self._op.request["source"]["projection"]
         return {"blocks": projection["blocks"], "pinned_items": projection.get("pinned_items", [])}
 
-    async def operation(self, beside: Mapping[str, Any], room: Path | None) -> PluginOp:
+    async def operation(self, common: Mapping[str, Any], folder: Path | None) -> PluginOp:
         request = self._op.request
         whole = self._projection
         estimate = request["source"]["projection"].get("token_estimate")
         if estimate is None:
             estimate = compaction_result.token_estimate([*whole["blocks"], *whole["pinned_items"]])
-        data = self._kit.codec.encode(whole)
-        if room is not None and len(data) > MAX_INLINE:
-            ref = await asyncio.to_thread(artifacts.write, room, PROJECTION_FILE, data, PROJECTION_TYPE)
+        data = self._resources.codec.encode(whole)
+        if folder is not None and len(data) > MAX_INLINE:
+            ref = await asyncio.to_thread(artifacts.write, folder, PROJECTION_FILE, data, PROJECTION_TYPE)
             projection = {"transport": "artifact", "artifact": ref, "token_estimate": estimate}
         else:
             projection = {"transport": "inline", **whole, "token_estimate": estimate}
-        chain_id = self.place()["chain_id"] or self.order.chain_id
+        chain_id = self.location()["chain_id"] or self.request.chain_id
         parts = {
             "compaction_id": self.execution_id,
             "source": {"chain_id": chain_id, "projection": projection},
             "target": request["target"],
             "policy": request.get("policy", {}),
         }
-        return Compact(self._name, parts, beside)
+        return Compact(self._name, parts, common)
 
-    async def judge(self, result: Any, room: Path | None) -> Any:
+    async def check_result(self, result: Any, folder: Path | None) -> Any:
         whole = self._projection
-        said = result.get("seed_blocks") if isinstance(result, dict) else None
-        blocks = compaction_result.with_pinned(said if isinstance(said, list) else [], whole["pinned_items"])
-        breaches = compaction_result.breaches(
+        seed = result.get("seed_blocks") if isinstance(result, dict) else None
+        blocks = compaction_result.with_pinned(seed if isinstance(seed, list) else [], whole["pinned_items"])
+        violations = compaction_result.violations(
             result, self._op.request, blocks, [*whole["blocks"], *whole["pinned_items"]]
         )
-        if breaches:
-            return self._invalid("compactor.invalid_seed", "; ".join(breaches), breaches=breaches)
+        if violations:
+            return self._invalid("compactor.invalid_seed", "; ".join(violations), breaches=violations)
         return {**result, "seed_blocks": blocks, "token_estimate": compaction_result.token_estimate(blocks)}
 
 
-class HarnessWork(Work):
-    """A program of many steps, which can be gone on with: how exactly is a matter of its fidelity."""
+class HarnessExecution(Execution):
+    """A run of a harness, which can be resumed; its fidelity says from what."""
 
     PREFIX = "exec"
 
-    def __init__(self, entry: Entry, op: Any, order: Order, kit: Kit) -> None:
-        super().__init__(entry, op, order, kit)
+    def __init__(self, entry: Entry, op: Any, request: InvocationRequest, resources: Resources) -> None:
+        super().__init__(entry, op, request, resources)
         self._resuming = op.request.get("mode", "start") == "resume"
         self._fidelity = entry.export.facts.get("fidelity", "checkpoint")
-        self._key = journey_key(order.org_id, self.execution_id)
-        self._known = False
-        self._journey = Journey(op.request.get("trigger"))
-        self._keeping: asyncio.Task[None] | None = None
-        """Writes the journey down while the plugin goes on: what it says comes in a callback."""
-        self._unkept: Exception | None = None
-        """Why that did not work."""
+        self._key = resume_key(request.org_id, self.execution_id)
+        self._is_known = False
+        self._state = ResumeState(op.request.get("trigger"))
+        self._saving: asyncio.Task[None] | None = None
+        """Saves the state while the plugin runs: events arrive in a callback, which cannot wait."""
+        self._save_error: Exception | None = None
+        """Why the last save failed."""
 
-    async def begin(self) -> None:
-        known = await self._kit.checkpoints.load(self._key) if self._resuming else None
-        self._known = known is not None
+    async def load(self) -> None:
+        known = await self._resources.checkpoints.load(self._key) if self._resuming else None
+        self._is_known = known is not None
         if known is not None:
-            trigger = known.trigger if self._journey.trigger is None else self._journey.trigger
-            self._journey = msgspec.structs.replace(known, trigger=trigger)
+            trigger = known.trigger if self._state.trigger is None else self._state.trigger
+            self._state = msgspec.structs.replace(known, trigger=trigger)
 
     @property
     def payload(self) -> Any:
         return self._op.request
 
-    def _named(self) -> str | None:
+    def _given_id(self) -> str | None:
         given: str | None = (self._op.request.get("target") or {}).get("execution_id")
         return given
 
-    def place(self) -> dict[str, Any]:
+    def location(self) -> dict[str, Any]:
         target = self._op.request.get("target") or {}
         return {"session_id": target.get("session_id"), "chain_id": target.get("chain_id")}
 
     @property
     def repeatable(self) -> bool:
-        has_checkpoint = self._fidelity in _EXACT and self._journey.checkpoint is not None
+        has_checkpoint = self._fidelity in _EXACT and self._state.checkpoint is not None
         return retry.repeatable("harness", None, has_checkpoint=has_checkpoint)
 
-    def limits(self) -> dict[str, Any]:
+    def token_limits(self) -> dict[str, Any]:
         return dict(self._op.request.get("policy") or {})
 
     def problem(self) -> Failure | None:
         if not self._resuming:
             return super().problem()
-        have = {"prompt_replay": self._journey.trigger, "summary_reseed": self._journey.summary}
-        if self._known and have.get(self._fidelity, self._journey.checkpoint) is not None:
+        have = {"prompt_replay": self._state.trigger, "summary_reseed": self._state.summary}
+        if self._is_known and have.get(self._fidelity, self._state.checkpoint) is not None:
             return None
-        text = f"{self.execution_id} left nothing that {self._name} could go on from ({self._fidelity})"
+        text = f"{self.execution_id} has no stored state that {self._name} could resume from ({self._fidelity})"
         return Failure(Code.NOT_FOUND, text, detail={"plugin_code": "harness.nothing_to_resume"})
 
-    async def operation(self, beside: Mapping[str, Any], room: Path | None) -> PluginOp:
-        request, journey = self._op.request, self._journey
-        ids = {"session_id": self.order.session_id, "chain_id": self.order.chain_id}
+    async def operation(self, common: Mapping[str, Any], folder: Path | None) -> PluginOp:
+        request, state = self._op.request, self._state
+        ids = {"session_id": self.request.session_id, "chain_id": self.request.chain_id}
         target = {**ids, **(request.get("target") or {}), "execution_id": self.execution_id}
-        # Once it has a checkpoint, every further attempt goes on from there: its steps have had effects.
-        onward = self._resuming or self.repeatable
+        # Once there is a checkpoint, further attempts resume from it: the steps before it had effects.
+        resuming = self._resuming or self.repeatable
         parts = {
-            "mode": "resume" if onward else "start",
+            "mode": "resume" if resuming else "start",
             "target": target,
-            "trigger": self._trigger(onward),
-            "policy": self.limits(),
+            "trigger": self._trigger(resuming),
+            "policy": self.token_limits(),
         }
-        if onward and journey.checkpoint is not None:
-            parts["checkpoint"] = journey.checkpoint
-        await self._kit.checkpoints.save(self._key, journey)
-        return RunHarness(self._name, parts, beside)
+        if resuming and state.checkpoint is not None:
+            parts["checkpoint"] = state.checkpoint
+        await self._resources.checkpoints.save(self._key, state)
+        return RunHarness(self._name, parts, common)
 
-    def _trigger(self, onward: bool) -> Any:
-        if onward and self._fidelity == "summary_reseed" and self._journey.summary is not None:
-            return {"type": "summary_reseed", "input": [{"type": "text", "text": self._journey.summary}]}
-        return self._journey.trigger or {"type": "user_request", "input": []}
+    def _trigger(self, resuming: bool) -> Any:
+        if resuming and self._fidelity == "summary_reseed" and self._state.summary is not None:
+            return {"type": "summary_reseed", "input": [{"type": "text", "text": self._state.summary}]}
+        return self._state.trigger or {"type": "user_request", "input": []}
 
-    def heard(self, event: Any) -> str | None:
+    def on_event(self, event: Any) -> str | None:
         is_checkpoint = isinstance(event, dict) and event.get("type") == "checkpoint"
-        return self._reached(event.get("checkpoint")) if is_checkpoint else None
+        return self._set_checkpoint(event.get("checkpoint")) if is_checkpoint else None
 
-    async def left(self, failure: Failure) -> None:
+    async def on_failure(self, failure: Failure) -> None:
         result = failure.detail.get("result")
         if isinstance(result, dict) and result.get("checkpoint") is not None:
-            self._reached(result["checkpoint"])
-        await self._kept()
+            self._set_checkpoint(result["checkpoint"])
+        await self._wait_saved()
 
-    async def judge(self, result: Any, room: Path | None) -> Any:
+    async def check_result(self, result: Any, folder: Path | None) -> Any:
         if not isinstance(result, dict):
             return self._invalid("harness.invalid_result", "it is no object")
-        why = None if result.get("checkpoint") is None else self._reached(result["checkpoint"])
+        why = None if result.get("checkpoint") is None else self._set_checkpoint(result["checkpoint"])
         if why is not None:
             return self._invalid("harness.invalid_checkpoint", why)
         summary = result.get("summary")
         text = summary.get("text") if isinstance(summary, dict) else None
         if isinstance(text, str):
-            self._save(msgspec.structs.replace(self._journey, summary=text))
-        await self._kept()
+            self._set_state(msgspec.structs.replace(self._state, summary=text))
+        await self._wait_saved()
         found = result.get("artifacts") or []
         if not found:
             return {**result, "artifacts": []}
-        if room is None:
-            return self._invalid("harness.invalid_artifact", "it has no scratch directory to leave artifacts in")
+        if folder is None:
+            return self._invalid(
+                "harness.invalid_artifact", "artifacts need a scratch directory, and this invocation has none"
+            )
         try:
-            kept = await asyncio.to_thread(self._kit.artifacts.pick_up, room, found)
+            kept = await asyncio.to_thread(self._resources.artifacts.collect, folder, found)
         except (artifacts.BadArtifact, OSError) as error:
             return self._invalid("harness.invalid_artifact", str(error))
         return {**result, "artifacts": kept}
 
-    def _reached(self, checkpoint: Any) -> str | None:
-        """It has come as far as this; the reason why that cannot be kept."""
+    def _set_checkpoint(self, checkpoint: Any) -> str | None:
+        """Store a checkpoint; returns why it cannot be stored, if so."""
         if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("kind"), str):
             return "a checkpoint must be an object with a kind and data"
-        size = len(self._kit.codec.encode(checkpoint))
+        size = len(self._resources.codec.encode(checkpoint))
         if size > MAX_CHECKPOINT:
             return f"a checkpoint has {size:,} bytes; at most {MAX_CHECKPOINT:,}"
-        self._save(msgspec.structs.replace(self._journey, checkpoint=checkpoint))
+        self._set_state(msgspec.structs.replace(self._state, checkpoint=checkpoint))
         return None
 
-    def _save(self, journey: Journey) -> None:
-        self._journey = journey
-        if self._keeping is None or self._keeping.done():
-            self._keeping = asyncio.get_running_loop().create_task(self._keep())
+    def _set_state(self, state: ResumeState) -> None:
+        self._state = state
+        if self._saving is None or self._saving.done():
+            self._saving = asyncio.get_running_loop().create_task(self._save_latest())
 
-    async def _keep(self) -> None:
-        """Write down how far it has come, until that is as far as it has come: of many steps only the last counts."""
-        kept = self._unkept = None
+    async def _save_latest(self) -> None:
+        """Save until the latest state is saved; states in between are skipped."""
+        kept = self._save_error = None
         try:
-            while kept is not self._journey:
-                kept = self._journey
-                await self._kit.checkpoints.save(self._key, kept)
+            while kept is not self._state:
+                kept = self._state
+                await self._resources.checkpoints.save(self._key, kept)
         except Exception as error:
-            self._unkept = error
+            self._save_error = error
 
-    async def _kept(self) -> None:
-        """Everything is written down; raises what prevented it."""
-        if self._keeping is not None:
-            await self._keeping
-        if self._unkept is not None:
-            raise self._unkept
+    async def _wait_saved(self) -> None:
+        """Wait until the latest state is saved; raises the error of a failed save."""
+        if self._saving is not None:
+            await self._saving
+        if self._save_error is not None:
+            raise self._save_error
 
 
-def journey_key(org: str | None, execution_id: str) -> str:
-    """Callers name their own executions, and no org may go on from another's. No id has a colon."""
+def resume_key(org: str | None, execution_id: str) -> str:
+    """The storage key of a resume state. Callers choose execution ids, so the key has the org: no org may resume
+    another's state. Ids have no colon."""
     return execution_id if org in (None, DEFAULT_ORG) else f"{org}:{execution_id}"
 
 
@@ -384,10 +362,10 @@ def _size(payload: Any, codec: MsgspecCodec) -> int:
     return memoryview(payload).nbytes if isinstance(payload, msgspec.Raw) else len(codec.encode(payload))
 
 
-WORKS: dict[type, type[Work]] = {
-    InvokeTool: ToolWork,
-    RunHook: HookWork,
-    Compact: CompactorWork,
-    RunHarness: HarnessWork,
+EXECUTIONS: dict[type, type[Execution]] = {
+    InvokeTool: ToolExecution,
+    RunHook: HookExecution,
+    Compact: CompactorExecution,
+    RunHarness: HarnessExecution,
 }
-"""By the operation that asks for it."""
+"""The class for each type of operation."""

@@ -1,41 +1,40 @@
-"""Whether work that failed is tried again, and how its failure counts. Decides with values.
+"""Whether a failed execution is attempted again, and how its failure is reported. Pure decisions.
 
-The effect class of a tool decides, never the plugin: what may have happened twice must not happen twice. A compactor
-changes nothing, so it may always try again; a harness only goes on from a checkpoint; a hook is delivered again by
-whoever delivers it, not here.
+The effect class of a tool decides, never the plugin: an effect must not happen twice. A compactor changes nothing, so
+it may always be repeated; a harness only resumes from a checkpoint; a hook is delivered again by its dispatcher.
 """
 
 from __future__ import annotations
 
 from plugbay.model.errors import Code, Failure, Origin
 
-MORE = 2
+MAX_RETRIES = 2
 """Attempts after the first."""
 
 REPEATABLE = frozenset({"read_only", "idempotent_write"})
-"""Effect classes of work that may be done twice; the second kind because every attempt has the same execution id."""
+"""Effect classes that may run twice; an idempotent write because every attempt has the same execution id."""
 
 FIRST_DELAY = 0.1
-"""Seconds before the second attempt where the plugin does not say; twice as many before the third."""
+"""Seconds before the second attempt when the plugin gives no delay; doubled before the third."""
 
 _LOST = frozenset({Code.CRASHED, Code.MALFORMED_RESPONSE})
-"""Nobody knows what the plugin did: it is gone, or what it said cannot be understood."""
+"""Codes after which the effects are unknown: the plugin is gone, or its response is malformed."""
 
 NO_CHANGES = frozenset({"hook", "compactor"})
-"""Kinds whose contract says that they may be asked again."""
+"""Kinds that may be repeated by contract."""
 
 
 def repeatable(kind: str, effect_class: str | None, *, has_checkpoint: bool = False) -> bool:
-    """Whether work of this kind may be attempted again at all."""
+    """Whether an execution of this kind may be attempted again at all."""
     if kind == "tool":
         return effect_class in REPEATABLE
     return kind in NO_CHANGES or (kind == "harness" and has_checkpoint)
 
 
-def judged(failure: Failure, kind: str, may_repeat: bool, *, asked: bool = True) -> Failure:
-    """The failure as it counts: a crash is worth another attempt, or else what was done before it is unknown.
+def classify(failure: Failure, kind: str, may_repeat: bool, *, asked: bool = True) -> Failure:
+    """The failure to report: a crash is retryable where repeating is allowed, else its outcome is unknown.
 
-    A delivery that ran out of time is worth another one too. Where the plugin was never `asked`, nothing was done.
+    A hook delivery that timed out is retryable too. Where the plugin was never `asked`, it had no effect.
     """
     lost = failure.code in _LOST
     late = failure.code == Code.TIMEOUT and failure.origin == Origin.HOST
@@ -46,15 +45,15 @@ def judged(failure: Failure, kind: str, may_repeat: bool, *, asked: bool = True)
     return failure
 
 
-def wants_retry(kind: str, may_repeat: bool, failure: Failure | None, *, says_retryable: bool, attempts: int) -> bool:
-    """Whether there is another attempt after `attempts` of them. `says_retryable`: the result of a tool says so."""
-    if not may_repeat or attempts > MORE or kind == "hook":
+def should_retry(kind: str, may_repeat: bool, failure: Failure | None, *, is_retryable: bool, attempts: int) -> bool:
+    """Whether to try again after `attempts` attempts. `is_retryable`: the tool's own result says so."""
+    if not may_repeat or attempts > MAX_RETRIES or kind == "hook":
         return False
-    return says_retryable if failure is None else failure.retryable
+    return is_retryable if failure is None else failure.retryable
 
 
 def delay(failure: Failure | None, attempts: int) -> float:
-    """Seconds until the next attempt, after `attempts` of them."""
+    """Seconds until the next attempt, after `attempts` attempts."""
     if failure is not None and failure.retry_after_ms is not None:
         return failure.retry_after_ms / 1000
     return FIRST_DELAY * 2.0 ** (attempts - 1)

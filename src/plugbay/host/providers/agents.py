@@ -1,6 +1,7 @@
-"""`Agents`: what the life of an agent asks of the plugins attached to it — hooks, and compaction.
+"""`Agents`: hooks and compaction for agents, with the plugins attached to each.
 
-Owns which plugins belong to which agent, and in which order they are asked. What their answers mean is the services'.
+Owns which plugins belong to which agent, and their order. The meaning of responses is in the services `hooks` and
+`compaction`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from plugbay.model.operations import RunHook
 from plugbay.model.spec import Export, PluginSpec
 
 PRIMARY = "primary"
-"""The agent that is there when nobody names one."""
+"""The default agent."""
 
 
 class Agents:
-    """Every agent of one host; an agent nobody configured has every plugin."""
+    """Every agent of one host; an agent that is not configured has every plugin."""
 
     def __init__(self, settings: Mapping[str, AgentConfig], specs: Mapping[str, PluginSpec], calls: Calls) -> None:
-        """Raises `ConfigInvalid` for an agent that cannot be, as one with two compactors."""
+        """Raises `ConfigInvalid` for an invalid agent, such as one with two compactors."""
         self._settings = settings
         self._specs = specs
         self._calls = calls
@@ -35,14 +36,14 @@ class Agents:
             raise ConfigInvalid("plugbay.toml", problems)
 
     def attached(self, agent: str) -> list[PluginSpec]:
-        """The plugins of an agent in the order in which they are asked."""
+        """The plugins of an agent, in the order of their calls."""
         settings = self._settings.get(agent)
         if settings is None:
             return list(self._specs.values())
         return [self._specs[plugin_id] for plugin_id in settings.plugins if plugin_id in self._specs]
 
     def missing(self) -> dict[str, list[str]]:
-        """Plugins that agents name and that this host does not have."""
+        """Plugins of agents that this host does not have."""
         named = {agent: ours.plugins for agent, ours in self._settings.items()}
         absent = {agent: [name for name in names if name not in self._specs] for agent, names in named.items()}
         return {agent: names for agent, names in absent.items() if names}
@@ -50,36 +51,36 @@ class Agents:
     async def fire(
         self, agent: str, hook: str, event: Mapping[str, Any], context: Mapping[str, Any], timeout: float | None
     ) -> HookOutcome:
-        """Ask every plugin of the agent that handles `hook`; one that fails is passed over."""
+        """Call every plugin of the agent that handles `hook`; a plugin that fails is skipped."""
         exports = {spec.id: _export(spec, hook) for spec in self.attached(agent)}
         handlers = {
             plugin_id: bool(export.facts.get("advisory"))
             for plugin_id, export in exports.items()
             if export is not None and (agent == PRIMARY or not export.facts.get("primary_only"))
         }
-        ask = self._asker(agent, context, timeout)
+        ask = self._make_ask(agent, context, timeout)
 
-        async def heard(plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
+        async def ask_handler(plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
             answer = await ask(plugin_id, hook, event)
-            return _advice(answer) if handlers[plugin_id] else answer
+            return _only_inject(answer) if handlers[plugin_id] else answer
 
-        return await hooks.fire(hook, event, list(handlers), heard)
+        return await hooks.fire(hook, event, list(handlers), ask_handler)
 
     async def compact(
         self, agent: str, messages: Sequence[Mapping[str, Any]], trigger: str, context: Mapping[str, Any]
     ) -> CompactionOutcome:
-        """Make the agent's conversation shorter, with the help of its plugins."""
+        """Compact the agent's conversation with its plugins."""
         plan = self._plan(agent)
         if isinstance(plan, Failure):
             raise CallFailed(plan)
         settings = self._settings.get(agent) or AgentConfig()
         request = CompactionRequest([dict(item) for item in messages], settings.strategy, trigger, settings.keep)
-        return await compaction.compact(plan, request, self._asker(agent, context, None))
+        return await compaction.compact(plan, request, self._make_ask(agent, context, None))
 
     def _plan(self, agent: str) -> CompactionPlan | Failure:
         return compaction.plan_for(agent, self.attached(agent))
 
-    def _asker(self, agent: str, context: Mapping[str, Any], timeout: float | None) -> hooks.Ask:
+    def _make_ask(self, agent: str, context: Mapping[str, Any], timeout: float | None) -> hooks.Ask:
         about = {"agent_path": agent, **context}
 
         async def ask(plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
@@ -96,11 +97,11 @@ class Agents:
 
 
 def _export(spec: PluginSpec, hook: str) -> Export | None:
-    """The hook of that name; one that says which events are delivered to it is no part of an agent's turn."""
+    """The hook of that name. Hooks with subscriptions get delivered events and are not part of an agent's turn."""
     hooks = (export for export in spec.exports if export.kind == "hook" and "subscribes_to" not in export.facts)
     return next((export for export in hooks if export.name == hook), None)
 
 
-def _advice(answer: object) -> object:
-    """What counts of an answer where the contract lets a hook add text and decide nothing."""
+def _only_inject(answer: object) -> object:
+    """The response of an advisory hook: it may add text but decide nothing."""
     return {"inject": answer.get("inject")} if isinstance(answer, Mapping) else answer

@@ -1,6 +1,6 @@
-"""What plugins offer, in the shapes the host's services expect: models to chat with, vectors to search, channels.
+"""Exports of plugins as backends of services: language models, vector stores, channels.
 
-Each holds a name, never a child: every use is a call of its own, so after a restart it reaches whoever lives then.
+Each holds a name, never a process: every use is a call of its own, so it reaches the current process after a restart.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugbay.host.calls.calls import Calls
 from plugbay.host.calls.streaming import CallStream
-from plugbay.host.services.llm.chat import ChatReply, ChatRequest, Chunk, Usage, finish_to_json, whole
+from plugbay.host.services.llm.chat import ChatReply, ChatRequest, Chunk, Usage, chunks_of, finish_to_json
 from plugbay.host.services.vectors import VectorMatch, VectorQuery, VectorRecord
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.ids import full_name
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from plugbay.model.operations import PluginOp
 
 
-class _Offered:
+class _Backend:
     """One export of one plugin."""
 
     def __init__(self, calls: Calls, plugin_id: str, name: str) -> None:
@@ -37,80 +37,80 @@ class _Offered:
         self._name = name
         self._full_name = full_name(plugin_id, name)
 
-    async def _ask(self, op: PluginOp, timeout: float | None = None) -> Any:
+    async def _call(self, op: PluginOp, timeout: float | None = None) -> Any:
         result = await self._calls.attempt(self._full_name, lambda _: op, timeout)
         return result.value_or_raise()
 
 
-class PluginModel(_Offered):
+class PluginModel(_Backend):
     """A language model that a plugin provides."""
 
     async def chat(self, request: ChatRequest, timeout: float | None = None) -> ChatReply:
         op = Chat(self._name, request.model, request.to_json())
-        return _reply(await self._ask(op, timeout), self._name)
+        return _reply(await self._call(op, timeout), self._name)
 
     async def stream(self, request: ChatRequest, timeout: float | None = None) -> AsyncGenerator[Chunk, None]:
-        """The chunks as they come; what only the final answer says follows as chunks of its own, and one end last."""
+        """The chunks as they come, then those that only the final result has, and one end last."""
         op = Chat(self._name, request.model, request.to_json(), stream=True)
-        said: set[str | None] = set()
+        seen: set[str | None] = set()
         end: Chunk | None = None
         stream = CallStream(lambda each: self._calls.attempt(self._full_name, lambda _: op, timeout, each))
         async with aclosing(stream):
             async for chunk in stream:
                 kind = chunk.get("type") if isinstance(chunk, dict) else None
-                said.add(kind)
+                seen.add(kind)
                 if kind == "end":
                     end = end or chunk
                 else:
                     yield chunk
             reply = _reply(stream.result, self._name)
-        for chunk in _unsaid(reply, said):
+        for chunk in _missing_chunks(reply, seen):
             yield chunk
         yield end or {"type": "end", "finish_reason": finish_to_json(reply.finish_reason)}
 
 
-class PluginVectors(_Offered):
+class PluginVectors(_Backend):
     """A vector backend that a plugin provides."""
 
     async def upsert(self, collection: str, records: Sequence[VectorRecord]) -> int:
         op = UpsertVectors(self._name, collection, [record.to_json() for record in records])
-        return int((await self._ask(op))["count"])
+        return int((await self._call(op))["count"])
 
     async def search(self, collection: str, query: VectorQuery) -> list[VectorMatch]:
-        answer = await self._ask(SearchVectors(self._name, collection, query.to_json()))
+        answer = await self._call(SearchVectors(self._name, collection, query.to_json()))
         return [VectorMatch.from_json(match) for match in answer["matches"]]
 
     async def delete(self, collection: str, ids: Sequence[str]) -> int:
-        return int((await self._ask(DeleteVectors(self._name, collection, list(ids))))["count"])
+        return int((await self._call(DeleteVectors(self._name, collection, list(ids))))["count"])
 
 
-class PluginChannel(_Offered):
-    """A channel that a plugin carries messages over."""
+class PluginChannel(_Backend):
+    """A message channel of a plugin."""
 
     async def start(self, instance: str | None = None) -> None:
-        await self._ask(StartChannel(self._name, instance))
+        await self._call(StartChannel(self._name, instance))
 
     async def stop(self) -> None:
-        await self._ask(StopChannel(self._name))
+        await self._call(StopChannel(self._name))
 
     async def send(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """`{"message_id", "sent_at_unix"}` for a message of kind text, media or custom; else `TypeError`."""
         if not isinstance(message, Mapping):
             shape = '{"kind": "text", "to": "ada", "body": "tea?"}'
             raise TypeError(f"a message for the channel {self._name} is an object such as {shape}, not {message!r:.60}")
-        answer = await self._ask(SendOutbound(self._name, dict(message)))
+        answer = await self._call(SendOutbound(self._name, dict(message)))
         return dict(answer)
 
 
 class Channels:
-    """Every channel kind that some plugin carries; the first plugin to name a kind has it."""
+    """The channels of plugins by kind; the first plugin to register a kind keeps it."""
 
     def __init__(self) -> None:
         self._channels: dict[str, PluginChannel] = {}
         self._owners: dict[str, str] = {}
 
     def register(self, kind: str, channel: PluginChannel, owner: str) -> str | None:
-        """Offer a channel; the reason when its kind is taken."""
+        """Register a channel; returns the reason when its kind is taken."""
         if kind in self._channels:
             return f"the channel kind {kind!r} belongs to {self._owners[kind]!r} already"
         self._channels[kind] = channel
@@ -118,7 +118,7 @@ class Channels:
         return None
 
     def withdraw(self, kind: str) -> None:
-        """The channel of this kind is no longer offered."""
+        """Remove the channel of this kind."""
         del self._channels[kind], self._owners[kind]
 
     def kinds(self) -> list[str]:
@@ -133,10 +133,10 @@ class Channels:
         return channel
 
 
-def _unsaid(reply: ChatReply, said: set[str | None]) -> list[Chunk]:
-    """What only the final answer says. A usage of zeros says nothing where a chunk has named one."""
-    chunks = [] if said & {"text_delta", "tool_call_start"} else whole(reply)
-    if "usage" not in said or reply.usage != Usage():
+def _missing_chunks(reply: ChatReply, seen: set[str | None]) -> list[Chunk]:
+    """Chunks for the parts that only the final result has. A zero usage does not replace one from a chunk."""
+    chunks = [] if seen & {"text_delta", "tool_call_start"} else chunks_of(reply)
+    if "usage" not in seen or reply.usage != Usage():
         chunks.append({"type": "usage", "usage": reply.usage.to_json()})
     return chunks
 

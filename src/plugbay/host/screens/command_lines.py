@@ -1,7 +1,6 @@
-"""`Namespaces`: command lines that plugins answer, each with what it printed and the status it left with.
+"""`CommandLines`: runs command lines of plugins, with their output and exit status.
 
-Owns how words become a dispatch and its answer becomes bytes. What the words mean is the plugin's business; where the
-bytes go is the caller's.
+The plugin interprets the arguments; the caller decides where the output goes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from plugbay.model.operations import DispatchCli
 
 @dataclass(frozen=True, slots=True)
 class CliOutput:
-    """What a command line of a plugin wrote, byte for byte, and the status it left with."""
+    """The output of a plugin's command line, byte for byte, and its exit status."""
 
     stdout: bytes
     stderr: bytes
@@ -35,17 +34,17 @@ class _Answer(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Answer).decode
 
 
-class Namespaces:
-    """Every namespace of command lines that some plugin answers for."""
+class CommandLines:
+    """The command lines of all plugins, by namespace."""
 
     def __init__(self, calls: Calls, answered: Callable[[str], None]) -> None:
-        """`answered` is told the id of each plugin that has answered."""
+        """`answered` is called with the id of each plugin that has answered."""
         self._calls = calls
         self._answered = answered
 
     async def run(self, name: str, argv: Sequence[str], timeout: float | None = None) -> CliOutput:
-        """Have a plugin run a command line; raises `CallFailed` when it did not get to an end of its own."""
-        refusal = _unsayable(argv)
+        """Run a command line of a plugin; raises `CallFailed` when it does not exit by itself."""
+        refusal = _encoding_problem(argv)
         if refusal is not None:
             raise CallFailed(refusal)
         words = list(argv)
@@ -59,8 +58,8 @@ class Namespaces:
         return CliOutput(answer.stdout, answer.stderr, answer.exit_code)
 
 
-def _unsayable(argv: Sequence[str]) -> Failure | None:
-    """A shell passes on whatever bytes were typed; a message holds text."""
+def _encoding_problem(argv: Sequence[str]) -> Failure | None:
+    """Why an argument cannot be sent: a shell passes any bytes, a message holds text."""
     for place, word in enumerate(argv, start=1):
         try:
             word.encode()

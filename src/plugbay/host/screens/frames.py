@@ -1,9 +1,7 @@
-"""What a plugin drew, made safe to show: the raw result of a render becomes a `Frame`, or a `Failure` that names the
-path of what is wrong.
+"""Decodes and sanitizes frames: the raw result of a render becomes a `Frame`, or a `Failure` with the bad path.
 
-Owns the shape of a picture on the wire, what of it is inside, what a symbol may be and how many columns it takes. A
-symbol ends up in somebody's terminal, so none of them can move a cursor, turn text around or be more than one grapheme.
-Knows no plugin and no terminal.
+Owns the wire format, the clipping, and which symbols are allowed and how many columns they take. Symbols end up in a
+terminal, so none of them can move the cursor, change the direction of text or be more than one grapheme.
 """
 
 from __future__ import annotations
@@ -18,29 +16,29 @@ import msgspec
 from plugbay.model.errors import Code, Failure, Origin
 
 MAX_CELLS = 140_000
-"""Of one picture, those that are painted over included: with both its colours, a cell takes about 115 bytes of the
-16 MiB that a message has. No terminal has half as many, and they keep the host busy for a tenth of a second."""
+"""Cells of one frame, overwritten ones included: with both its colours, a cell takes about 115 bytes of the 16 MiB
+of a message. No terminal has half as many, and they keep the host busy for a tenth of a second."""
 
 MAX_SYMBOL = 16
-"""Code points of one symbol. A family of four has eleven; more is a mark upon a mark upon a mark."""
+"""Code points of one symbol. The emoji of a family of four has eleven."""
 
 MODIFIERS = 0b11111
-"""The bits of a modifier that mean something: bold 1, dim 2, italic 4, underline 8, reversed 16."""
+"""The known bits of a modifier: bold 1, dim 2, italic 4, underline 8, reversed 16."""
 
-REMEMBERED = 4096
-"""Symbols whose form and width are kept: more than any screen shows at once."""
+CACHED_SYMBOLS = 4096
+"""Symbols whose form and width are cached: more than any screen shows at once."""
 
 BLANK = " "
 
 _PLAIN = frozenset(map(chr, range(0x20, 0x7F)))
-"""Symbols that need no second look: nearly all."""
+"""Symbols that need no cleaning: nearly all."""
 
 _JOINER = "\N{ZERO WIDTH JOINER}"
 _EMOJI_STYLE = "\N{VARIATION SELECTOR-16}"
 _KEYCAP = "\N{COMBINING ENCLOSING KEYCAP}"
 _MARKS = frozenset({"Mn", "Me", "Mc"})
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"})
-"""Categories no symbol has: controls, formats (what turns text around is one), halves of a pair, nothing, new lines."""
+"""Unicode categories that are removed: controls, formats such as bidi marks, surrogates, unassigned, line breaks."""
 
 
 class Cell(NamedTuple):
@@ -54,16 +52,16 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One picture of a screen. Cells that are not listed are blank; what a wide symbol covers is not listed."""
+    """One frame of a screen. Cells that are not listed are blank; the second cell of a wide symbol is not listed."""
 
     width: int
     height: int
     cells: dict[tuple[int, int], Cell]
     """By (x, y)."""
     redraw: bool
-    """The plugin has more to show soon, without being told anything."""
+    """The plugin requests another render soon."""
     captures_text: bool
-    """The plugin takes every character that is typed, even those that usually mean something to the host."""
+    """The plugin takes every typed character, even the key bindings of the host."""
 
     def lines(self) -> list[str]:
         """The text of each row, without the blanks at its end."""
@@ -88,12 +86,12 @@ class _Colour(msgspec.Struct, gc=False):
     b: _U8
 
 
-class _At(msgspec.Struct, gc=False):
+class _Position(msgspec.Struct, gc=False):
     x: _U16
     y: _U16
 
 
-class _Painted(msgspec.Struct, gc=False):
+class _Cell(msgspec.Struct, gc=False):
     symbol: str
     fg: _Colour | None = None
     bg: _Colour | None = None
@@ -103,34 +101,34 @@ class _Painted(msgspec.Struct, gc=False):
 class _Buffer(msgspec.Struct, gc=False):
     width: _U16
     height: _U16
-    cells: Annotated[list[tuple[_At, _Painted]], msgspec.Meta(max_length=MAX_CELLS)]
+    cells: Annotated[list[tuple[_Position, _Cell]], msgspec.Meta(max_length=MAX_CELLS)]
 
 
-class _Picture(msgspec.Struct, gc=False):
+class _Render(msgspec.Struct, gc=False):
     buffer: _Buffer
     redraw: bool = False
     captures_text: bool = False
 
 
-_decode = msgspec.json.Decoder(_Picture).decode
+_decode = msgspec.json.Decoder(_Render).decode
 
 
 def decode(result: bytes | msgspec.Raw, width: int, height: int) -> Frame | Failure:
-    """The picture in the raw JSON of a render's result, clipped to the size it says it has and to the one asked for.
+    """The frame in the raw JSON of a render's result, clipped to its own size and to the requested one.
 
-    The last of several cells at one place counts.
+    Of several cells at one position the last counts.
     """
     try:
-        picture = _decode(result)
+        rendered = _decode(result)
     except (ValueError, RecursionError) as error:
         text = f"what it drew cannot be shown: {error}"
         return Failure(Code.MALFORMED_RESPONSE, text, origin=Origin.PLUGIN)
-    cells = _painted(picture.buffer, min(width, picture.buffer.width), min(height, picture.buffer.height))
-    return Frame(width, height, cells, picture.redraw, picture.captures_text)
+    cells = _visible_cells(rendered.buffer, min(width, rendered.buffer.width), min(height, rendered.buffer.height))
+    return Frame(width, height, cells, rendered.redraw, rendered.captures_text)
 
 
-def _painted(buffer: _Buffer, right: int, bottom: int) -> dict[tuple[int, int], Cell]:
-    """The cells that are inside. Written for speed: a full screen of 200 by 60 comes through here at every key."""
+def _visible_cells(buffer: _Buffer, right: int, bottom: int) -> dict[tuple[int, int], Cell]:
+    """The cells inside the clip. Written for speed: a full screen of 200 by 60 is decoded at every key press."""
     cells: dict[tuple[int, int], Cell] = {}
     wide: set[tuple[int, int]] = set()
     for at, cell in buffer.cells:
@@ -140,7 +138,7 @@ def _painted(buffer: _Buffer, right: int, bottom: int) -> dict[tuple[int, int], 
         if symbol not in _PLAIN:
             symbol = clean(symbol)
             if cell_width(symbol) > 1:
-                # Half of a symbol cannot be shown, and the other half would be outside.
+                # The second half of a wide symbol would be outside.
                 symbol = symbol if x + 1 < right else BLANK
                 wide.add((x, y))
         cells[x, y] = Cell(
@@ -159,18 +157,18 @@ def _painted(buffer: _Buffer, right: int, bottom: int) -> dict[tuple[int, int], 
 
 
 def clean(symbol: str) -> str:
-    """The first grapheme of what a plugin wants in a cell; a blank when there is none, or a control character is."""
+    """The first grapheme of a cell's text; a blank when there is none, or when the text has a control character."""
     return _cleaned(symbol[: 2 * MAX_SYMBOL])
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED_SYMBOLS)
 def _cleaned(head: str) -> str:
-    """What is remembered is short: a symbol may be as long as a message, and thousands are remembered."""
+    """Cached by a short prefix: a symbol may be as long as a message, and thousands are cached."""
     text = "" if any(unicodedata.category(char) == "Cc" for char in head) else "".join(filter(_harmless, head))
-    return text[: _grapheme(text)] if text and not _attaches(text[0]) else BLANK
+    return text[: _grapheme(text)] if text and not _is_combining(text[0]) else BLANK
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED_SYMBOLS)
 def cell_width(symbol: str) -> int:
     """How many columns one symbol takes: 1 or 2."""
     first = symbol[:1] or BLANK
@@ -188,22 +186,22 @@ def _harmless(char: str) -> bool:
 
 
 def _grapheme(text: str) -> int:
-    """Where the first grapheme of `text` ends: Unicode's rules, without those for scripts that join letters."""
+    """The end of the first grapheme of `text`: Unicode's rules, without those for scripts that join letters."""
     end = 2 if len(text) > 1 and _is_flag_half(text[0]) and _is_flag_half(text[1]) else 1
     while end < len(text) and end < MAX_SYMBOL:
         if text[end] == _JOINER:
-            if end + 1 == len(text) or text[0].isascii() or _attaches(text[end + 1]):
+            if end + 1 == len(text) or text[0].isascii() or _is_combining(text[end + 1]):
                 break
             end += 2
-        elif _attaches(text[end]) or _is_syllable(text[end - 1], text[end]):
+        elif _is_combining(text[end]) or _is_syllable(text[end - 1], text[end]):
             end += 1
         else:
             break
     return min(end, MAX_SYMBOL)
 
 
-def _attaches(char: str) -> bool:
-    """Whether a character has no place of its own but changes the one before it."""
+def _is_combining(char: str) -> bool:
+    """Whether a character modifies the one before it."""
     is_skin_tone = "\U0001f3fb" <= char <= "\U0001f3ff"
     return unicodedata.category(char) in _MARKS or char == _JOINER or _is_tag(char) or is_skin_tone
 
@@ -213,15 +211,15 @@ def _is_flag_half(char: str) -> bool:
 
 
 def _is_tag(char: str) -> bool:
-    """What the flags of regions are spelled with."""
+    """Tag characters, which spell the flags of regions."""
     return "\U000e0020" <= char <= "\U000e007f"
 
 
 def _is_syllable(before: str, after: str) -> bool:
-    """Whether two letters of Korean, written apart, stand in one place."""
+    """Whether two Hangul jamo form one syllable."""
     return "\u1100" <= before <= "\u11ff" and "\u1160" <= after <= "\u11ff"
 
 
 def _is_newer_emoji(char: str) -> bool:
-    """Whether it is where emoji are added, and this Python's tables are older than it."""
+    """Whether it is an unassigned code point of the emoji blocks: newer than the tables of this Python."""
     return "\U0001f300" <= char <= "\U0001faff" and unicodedata.category(char) == "Cn"

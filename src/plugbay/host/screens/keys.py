@@ -1,7 +1,4 @@
-"""Keys by name: `ctrl+a`, `shift+tab`, `f5`, `é` become the key events that screens are told, and back.
-
-Owns the names and the modifiers' bits. Knows no screen and no terminal.
-"""
+"""Keys by name: `ctrl+a`, `shift+tab`, `f5`, `é` to key events of screens, and back. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +9,14 @@ from typing import Any
 SHIFT, CTRL, ALT, SUPER = 1, 2, 4, 8
 
 MODIFIERS = {"shift": SHIFT, "ctrl": CTRL, "alt": ALT, "super": SUPER}
-"""In the order in which names are written."""
+"""In the order of their names in a key name."""
 
 NAMES = tuple("enter tab back_tab esc backspace delete insert up down left right home end page_up page_down".split())
-"""Every key without a character of its own; `f1` to `f255` besides."""
+"""Keys without a character, besides `f1` to `f255`."""
 
 LAST_FUNCTION_KEY = 255
 
-_ALSO = {
+_ALIASES = {
     "control": "ctrl",
     "option": "alt",
     "meta": "alt",
@@ -35,29 +32,29 @@ _ALSO = {
     "pagedown": "page_down",
     "pgdn": "page_down",
 }
-"""What people write instead."""
+"""Other names of modifiers and keys."""
 
-_SPELLED = {"space": " ", "plus": "+"}
-"""Characters that have a name too, because a shell or a `+` would swallow them."""
+_NAMED_CHARS = {"space": " ", "plus": "+"}
+"""Characters with a name, because a shell or the `+` syntax would swallow them."""
 
-POSSIBLE = (
+VALID_KEYS = (
     f"one character, space, plus, f1 to f{LAST_FUNCTION_KEY} or one of {', '.join(NAMES)}, "
     f"after any of {', '.join(f'{name}+' for name in MODIFIERS)}"
 )
 
 
 def parse_key(text: str) -> dict[str, Any]:
-    """The key event of a name; raises `ValueError` that says which names there are."""
+    """The key event of a name; raises `ValueError` with the valid names."""
     *held, last = _words(text)
     mods = 0
     for word in held:
-        name = _usual(word)
+        name = _canonical(word)
         if name not in MODIFIERS:
-            raise ValueError(f"{word!r} in {text!r} is no modifier; a key is {POSSIBLE}")
+            raise ValueError(f"{word!r} in {text!r} is no modifier; a key is {VALID_KEYS}")
         mods |= MODIFIERS[name]
     code, implied = _code(last, mods)
     if code is None:
-        raise ValueError(f"there is no key {last!r}; a key is {POSSIBLE}")
+        raise ValueError(f"there is no key {last!r}; a key is {VALID_KEYS}")
     return {"code": code, "mods": mods | implied, "kind": "press"}
 
 
@@ -66,8 +63,8 @@ def key_name(key: Mapping[str, Any]) -> str:
     code, mods = key["code"], key.get("mods", 0)
     name = code["type"]
     if name == "char":
-        spelled = {char: word for word, char in _SPELLED.items()}
-        name = spelled.get(code["ch"], code["ch"])
+        names = {char: word for word, char in _NAMED_CHARS.items()}
+        name = names.get(code["ch"], code["ch"])
         mods &= ~_implied(code["ch"])
     elif name == "f":
         name = f"f{code['n']}"
@@ -77,26 +74,26 @@ def key_name(key: Mapping[str, Any]) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """The parts between the plus signs; `ctrl++` has the last one for its key."""
+    """The parts between the plus signs; in `ctrl++` the last plus is the key."""
     if text == "+":
         return ["+"]
     return [*text[:-2].split("+"), "+"] if text.endswith("++") else text.split("+")
 
 
-def _usual(word: str) -> str:
+def _canonical(word: str) -> str:
     lower = word.lower()
-    return _ALSO.get(lower, lower)
+    return _ALIASES.get(lower, lower)
 
 
 def _code(word: str, mods: int) -> tuple[dict[str, Any] | None, int]:
-    """What the last part of a name means, and the modifiers that come with it."""
+    """The code of the last part of a name, and the modifiers that it implies."""
     char = unicodedata.normalize("NFC", word)
     if len(char) != 1:
-        char = _SPELLED.get(word.lower(), "")
+        char = _NAMED_CHARS.get(word.lower(), "")
     if char:
         char = char.upper() if mods & SHIFT and len(char.upper()) == 1 else char
         return ({"type": "char", "ch": char}, _implied(char)) if _can_be_typed(char) else (None, 0)
-    name = _usual(word)
+    name = _canonical(word)
     if name == "back_tab" or (name == "tab" and mods & SHIFT):
         return {"type": "back_tab"}, SHIFT
     if name in NAMES:
@@ -107,7 +104,7 @@ def _code(word: str, mods: int) -> tuple[dict[str, Any] | None, int]:
 
 
 def _implied(char: str) -> int:
-    """A terminal says that Shift was held for a capital letter."""
+    """Terminals report Shift for a capital letter."""
     return SHIFT if char.isupper() else 0
 
 

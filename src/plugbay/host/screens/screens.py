@@ -1,8 +1,8 @@
-"""`Screens`: what plugins draw, and what they are told of keys, the mouse and actions.
+"""`Screens`: frames of plugins' screens, and the keys, mouse events and actions sent to them.
 
-Owns when a picture is out of date, how long one may take, how often a plugin may ask to be drawn again, and the numbers
-of keys. Every use is a call of its own, so after a restart it reaches whoever lives then. What is in a picture is
-`frames`' business; how it is shown is the caller's. Lives on the host's loop.
+Owns when a frame is out of date, how long a render may take, how often a plugin may request a redraw, and the numbers
+of input events. Every render is a call of its own, so it reaches the current process after a restart. `frames` checks
+the contents. Runs on the host's loop.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["Cell", "Frame", "Screen", "Screens"]
 
 MAX_REDRAWS = 600
-"""Pictures in a row that a plugin may ask for itself: 20 s of an animation that nobody has touched."""
+"""Redraws in a row that a plugin may request without input: 20 s of an animation."""
 
 REDRAW_SECONDS = 5.0
-"""From then on one picture in so many seconds, until the plugin is content or somebody does something. One that took
-too long is asked for again after this time, too."""
+"""Seconds between further redraws, until the plugin stops requesting them or there is input. Also the delay after a
+render that timed out."""
 
 NEEDS_LATER_ABI = frozenset({"insert"})
-"""Keys that came with a later version of the contract; a plugin of this one could not read the message."""
+"""Keys of a later version of the contract; plugins of this version cannot decode them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +50,25 @@ class Screen:
 
 
 class _View:
-    """What is known about the last picture of one screen."""
+    """The state of one screen's last frame."""
 
-    __slots__ = ("due", "life", "redraws", "size")
+    __slots__ = ("due", "process", "redraws", "size")
 
     def __init__(self) -> None:
         self.due = -math.inf
-        """From when on, by our clock, the picture is out of date."""
-        self.life: _Life = (None, 0)
-        """Whose picture it is."""
+        """The time of our clock from which the frame is out of date."""
+        self.process: _Process = (None, 0)
+        """The process that rendered it."""
         self.redraws = 0
         self.size: tuple[int, int] | None = None
 
-    def touched(self) -> None:
-        """Something happened that the next picture may show."""
+    def invalidate(self) -> None:
+        """The frame is out of date now."""
         self.due = -math.inf
         self.redraws = 0
 
-    def drawn(self, frame: Frame | Failure, now: float) -> None:
-        """There is a picture, or none; what happened while it was being drawn asks for another one in any case."""
+    def record(self, frame: Frame | Failure, now: float) -> None:
+        """Note the end of a render; an invalidation during the render stays in effect."""
         if isinstance(frame, Failure):
             wanted, at = frame.code == Code.TIMEOUT, now + REDRAW_SECONDS
         else:
@@ -78,8 +78,8 @@ class _View:
             self.due = min(self.due, at)
 
 
-_Life = tuple[Supervisor | None, int]
-"""One process of a plugin: who looks after it, and how many came before it."""
+_Process = tuple[Supervisor | None, int]
+"""One process of a plugin: its supervisor and its generation."""
 
 
 class Screens:
@@ -90,21 +90,21 @@ class Screens:
         self._clock = clock
         self._entries = calls.catalog.of_kind("screen")
         self._views = {entry.full_name: _View() for entry in self._entries}
-        self._overdue: dict[str, tuple[_Life, int]] = {}
-        """Of each plugin that owes us a picture: which process of it, and how much it had answered too late by then."""
+        self._overdue: dict[str, tuple[_Process, int]] = {}
+        """By plugin whose render timed out: the process, and its count of late answers at that time."""
         self._generation = 0
-        """Keys and mouse events so far, over all plugins."""
+        """The number of the last key or mouse event, over all plugins."""
 
     def all(self) -> list[Screen]:
         return [Screen(entry.full_name, entry.spec.id, entry.export.name) for entry in self._entries]
 
-    # Drawing.
+    # Frames.
 
     async def render(self, name: str, width: int, height: int, *, timeout: float | None = None) -> Frame:
-        """A picture of a screen; raises `CallFailed`.
+        """Render a screen; raises `CallFailed`.
 
-        A plugin that does not run is started first. With `timeout`, that counts too; otherwise the time is the
-        contract's and begins when the plugin is there.
+        A plugin that does not run is started first. A given `timeout` includes the start; the contract's own timeout
+        begins after it.
         """
         entry = self._find(name)
         if not (0 < width <= 0xFFFF and 0 < height <= 0xFFFF and width * height <= MAX_CELLS):
@@ -117,22 +117,22 @@ class Screens:
         op = Render(entry.export.name, width, height, self._generation)
         try:
             if timeout is None:
-                await self._awaken(entry)
+                await self._start(entry)
             result = await self._calls.attempt(entry.full_name, lambda _: op, timeout, kind="screen")
         except asyncio.CancelledError:
             view.due = -math.inf
             raise
-        self._looked_at(entry)
-        view.life = self._life(entry.spec.id)
-        frame = self._judged(entry, result, timeout) or frames.decode(result.output, width, height)
-        view.drawn(frame, self._clock())
+        self._view(entry)
+        view.process = self._process(entry.spec.id)
+        frame = self._failure(entry, result, timeout) or frames.decode(result.output, width, height)
+        view.record(frame, self._clock())
         if isinstance(frame, Failure):
             raise CallFailed(frame.with_detail(entry.spec.id), result.record.call_id)
         return frame
 
-    async def _awaken(self, entry: Entry) -> None:
-        """Start the plugin ahead of the call: a picture that takes long is no good sign, a start that does may be."""
-        supervisor = self._calls.supervisors.get(entry.spec.id)
+    async def _start(self, entry: Entry) -> None:
+        """Start the plugin before the call, so that a slow start does not count as a slow render."""
+        supervisor = self._calls.supervisor(entry.spec.id)
         if supervisor is None or supervisor.ready or not self._calls.admits(entry):
             return
         times = supervisor.binding.spec.timeouts
@@ -141,50 +141,50 @@ class Screens:
             raise CallFailed(lease)
         lease.release()
 
-    def _judged(self, entry: Entry, result: CallResult, timeout: float | None) -> Failure | None:
-        """Why there is no picture. A plugin that lives and says nothing is noted, and left alone."""
+    def _failure(self, entry: Entry, result: CallResult, timeout: float | None) -> Failure | None:
+        """The failure of a render. A running plugin that did not answer is noted as overdue, not stopped."""
         failure, plugin_id = result.failure, entry.spec.id
-        supervisor = self._calls.supervisors.get(plugin_id)
+        supervisor = self._calls.supervisor(plugin_id)
         if failure is None:
             self.answered(plugin_id)
         if failure is None or failure.code != Code.TIMEOUT or supervisor is None or not supervisor.ready:
             return failure
-        self._overdue[plugin_id] = self._signs(plugin_id)
+        self._overdue[plugin_id] = self._progress_of(plugin_id)
         spec = supervisor.binding.spec
         seconds = timeout if timeout is not None else spec.patience.get(Render.__name__, spec.timeouts.call)
         return Failure(Code.TIMEOUT, f"render exceeded {seconds:g} s", plugin=plugin_id, detail=failure.detail)
 
     def wedged(self, plugin_id: str) -> bool:
-        """Whether a picture has taken too long and the same process has not answered anything since."""
-        return plugin_id in self._overdue and self._overdue[plugin_id] == self._signs(plugin_id)
+        """Whether a render timed out and the same process has not answered anything since."""
+        return plugin_id in self._overdue and self._overdue[plugin_id] == self._progress_of(plugin_id)
 
     def answered(self, plugin_id: str) -> None:
-        """The plugin has answered something, whatever it was."""
+        """The plugin has answered a call, so it is not overdue."""
         self._overdue.pop(plugin_id, None)
 
     def dirty(self, name: str) -> bool:
-        """Whether the last picture of a screen is out of date, or there is none."""
+        """Whether the last frame of a screen is out of date, or there is none."""
         entry = self._find(name)
-        view = self._looked_at(entry)
-        return view.due <= self._clock() or view.life != self._life(entry.spec.id)
+        view = self._view(entry)
+        return view.due <= self._clock() or view.process != self._process(entry.spec.id)
 
     def touch(self, plugin_id: str) -> None:
-        """The plugin was told something, so its pictures are out of date."""
+        """The plugin got a notification, so its frames are out of date."""
         for entry in self._entries:
             if entry.spec.id == plugin_id:
-                self._views[entry.full_name].touched()
+                self._views[entry.full_name].invalidate()
 
-    # Telling.
+    # Input.
 
     def press(self, name: str, key: Mapping[str, Any]) -> bool:
-        """Tell a screen of a key; False when nobody is there to hear of it, and the key is lost."""
+        """Send a key to a screen; False when the plugin does not run, and the key is lost."""
         if key["code"]["type"] in NEEDS_LATER_ABI:
             return False
         entry = self._find(name)
         return self._tell(entry.spec.id, PressKey(entry.export.name, key, self._next()))
 
     def mouse(self, name: str, mouse: Mapping[str, Any]) -> bool:
-        """Tell a screen what the mouse did on it; what it did elsewhere, or mere moving, is not told."""
+        """Send a mouse event to a screen; moves and events outside the screen are not sent."""
         entry = self._find(name)
         width, height = self._views[entry.full_name].size or (0xFFFF, 0xFFFF)
         if mouse["kind"]["type"] == "moved" or not (0 <= mouse["col"] < width and 0 <= mouse["row"] < height):
@@ -192,14 +192,14 @@ class Screens:
         return self._tell(entry.spec.id, UseMouse(entry.export.name, mouse, self._next()))
 
     def act(self, plugin_id: str, action: str, payload: Any = None) -> bool:
-        """Tell a plugin to do something it offers under a name; False when nobody is there to hear of it."""
+        """Send a named action to a plugin; False when the plugin does not run."""
         return self._tell(plugin_id, PerformAction(action, payload))
 
     def _tell(self, plugin_id: str, op: PluginOp) -> bool:
-        told = self._calls.tell(plugin_id, op)
-        if told:
+        sent = self._calls.tell(plugin_id, op)
+        if sent:
             self.touch(plugin_id)
-        return told
+        return sent
 
     # Details.
 
@@ -209,9 +209,9 @@ class Screens:
             raise CallFailed(entry)
         return entry
 
-    def _looked_at(self, entry: Entry) -> _View:
-        """The view of a screen; a plugin whose screen somebody looks at is not idle."""
-        supervisor = self._calls.supervisors.get(entry.spec.id)
+    def _view(self, entry: Entry) -> _View:
+        """The view of a screen. Marks its plugin as in use: a plugin with a visible screen is not idle."""
+        supervisor = self._calls.supervisor(entry.spec.id)
         if supervisor is not None:
             supervisor.mark_shown()
         return self._views[entry.full_name]
@@ -220,11 +220,11 @@ class Screens:
         self._generation += 1
         return self._generation
 
-    def _life(self, plugin_id: str) -> _Life:
-        supervisor = self._calls.supervisors.get(plugin_id)
+    def _process(self, plugin_id: str) -> _Process:
+        supervisor = self._calls.supervisor(plugin_id)
         return (supervisor, supervisor.generation) if supervisor else (None, 0)
 
-    def _signs(self, plugin_id: str) -> tuple[_Life, int]:
-        """What changes as soon as a plugin that was silent answers after all, or another process takes its place."""
-        life = self._life(plugin_id)
-        return life, life[0].counters.get("late_answers", 0) if life[0] else 0
+    def _progress_of(self, plugin_id: str) -> tuple[_Process, int]:
+        """A value that changes when an overdue plugin answers after all, or is replaced by another process."""
+        process = self._process(plugin_id)
+        return process, process[0].counters.get("late_answers", 0) if process[0] else 0

@@ -1,7 +1,6 @@
-"""`Actions`: what plugins can have done by name, with bytes in and bytes out, each within its own time.
+"""`Actions`: named actions of the host that plugins invoke, bytes in and bytes out, each with a time limit.
 
-Owns the table of the host's own actions and the timer of every invocation. What is not in the table goes to whoever
-`forward` finds. Refuses to know what an action does and which plugin asks for what reason.
+An action that is not in the host's table goes to `forward`, which may find a plugin for it.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from plugbay.model.errors import CallFailed, Code, Failure, Origin
 from plugbay.model.sizes import MAX_PAYLOAD
 
 DEFAULT_SECONDS = 30.0
-"""For an invocation that does not say how long it may take."""
+"""For an invocation without a timeout."""
 
 LONGEST_SECONDS = 3600.0
-"""Nobody waits longer, whatever was asked for."""
+"""The upper bound of every timeout."""
 
 MAX_ACTION = 256
 """Characters of a name."""
 
 MAX_RUNNING = 32
-"""Actions of one caller at the same time, those included whose time is over and that do not stop."""
+"""Running actions of one caller, including those that timed out and have not stopped."""
 
 Handler = Callable[[bytes], Awaitable[bytes] | bytes]
-"""An async function, or a plain one; that runs on a thread of its own."""
+"""An async function, or a plain one, which runs on a thread of its own."""
 
 Forward = Callable[[str, str, bytes, float], Awaitable[bytes | None]]
-"""(who asks, action, data, seconds) → the answer; None when nobody offers it. Raises `CallFailed`."""
+"""(caller, action, data, seconds) → the result; None when no plugin has the action. Raises `CallFailed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,9 @@ class Actions:
         self._running: Counter[str] = Counter()
 
     def register(self, name: str, handler: Handler, *, spawns: bool = False) -> None:
-        """Offer an action to every plugin; `spawns`: it starts a process, so only to those that may have one started.
+        """Add an action for all plugins. With `spawns` it starts a process, so callers need that permission.
 
-        Raises `ValueError` for a name that is taken or cannot be one.
+        Raises `ValueError` for a name that is taken or invalid.
         """
         if not name or len(name) > MAX_ACTION or not name.isprintable():
             raise ValueError(f"an action's name has 1 to {MAX_ACTION} printable characters")
@@ -66,7 +65,7 @@ class Actions:
         return sorted(self._table)
 
     async def invoke(self, caller: str, action: str, data: bytes, timeout_ms: int = 0, *, may_spawn: bool) -> bytes:
-        """What the action answers; raises `CallFailed`, with `timeout` when the host's own timer was faster."""
+        """The result of an action; raises `CallFailed`, with `timeout` when it was not done in time."""
         seconds = min(timeout_ms / 1000 or DEFAULT_SECONDS, LONGEST_SECONDS)
         known = self._table.get(action)
         if known is not None and known.spawns and not may_spawn:
@@ -76,27 +75,29 @@ class Actions:
         if self._running[caller] >= MAX_RUNNING:
             text = f"{MAX_RUNNING} actions run for {caller} already"
             raise CallFailed(Failure(Code.OVERLOADED, text, retryable=True))
-        work = _started(known.handler, data) if known else self._elsewhere(caller, action, data, seconds)
-        answer = await self._within(seconds, caller, action, work)
+        work = _run(known.handler, data) if known else self._forwarded(caller, action, data, seconds)
+        answer = await self._wait(seconds, caller, action, work)
         if not isinstance(answer, bytes | bytearray | memoryview):
             raise CallFailed(Failure(Code.INTERNAL, f"the action {action} answers with no bytes"))
         if len(answer) > MAX_PAYLOAD:
             raise CallFailed(Failure(Code.INTERNAL, f"the action {action} answers with {len(answer):,} bytes"))
         return bytes(answer)
 
-    def _elsewhere(self, caller: str, action: str, data: bytes, seconds: float) -> asyncio.Future[Any]:
-        async def found() -> bytes:
+    def _forwarded(self, caller: str, action: str, data: bytes, seconds: float) -> asyncio.Future[Any]:
+        async def forward() -> bytes:
             answer = None if self._forward is None else await self._forward(caller, action, data, seconds)
             if answer is None:
-                raise CallFailed(Failure(Code.INVALID_INPUT, f"nobody here offers an action {action[:MAX_ACTION]!r}"))
+                raise CallFailed(
+                    Failure(Code.INVALID_INPUT, f"neither the host nor a plugin has an action {action[:MAX_ACTION]!r}")
+                )
             return answer
 
-        return asyncio.ensure_future(found())
+        return asyncio.ensure_future(forward())
 
-    async def _within(self, seconds: float, caller: str, action: str, work: asyncio.Future[Any]) -> Any:
-        """Wait until the time is over, and not for work that does not stop then."""
+    async def _wait(self, seconds: float, caller: str, action: str, work: asyncio.Future[Any]) -> Any:
+        """Wait for the result or the timeout. Work that does not stop then is not waited for."""
         self._running[caller] += 1
-        work.add_done_callback(lambda _: self._over(caller, work))
+        work.add_done_callback(lambda _: self._done(caller, work))
         try:
             await asyncio.wait({work}, timeout=seconds)
             if not work.done():
@@ -111,14 +112,14 @@ class Actions:
             if isinstance(work, asyncio.Task):  # a thread cannot be stopped, and counts until it ends by itself
                 work.cancel()
 
-    def _over(self, caller: str, work: asyncio.Future[Any]) -> None:
-        """Its result may come too late for anybody to look at; then nobody is told that nobody did."""
+    def _done(self, caller: str, work: asyncio.Future[Any]) -> None:
+        """Count the end, and retrieve the exception: asyncio would log one that nobody retrieved."""
         self._running[caller] -= 1
         if not work.cancelled():
             work.exception()
 
 
-def _started(handler: Handler, data: bytes) -> asyncio.Future[Any]:
+def _run(handler: Handler, data: bytes) -> asyncio.Future[Any]:
     """An async handler as a task; a plain one on a thread."""
     if inspect.iscoroutinefunction(handler):
         return asyncio.get_running_loop().create_task(handler(data))

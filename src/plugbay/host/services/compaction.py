@@ -1,9 +1,8 @@
-"""Compaction: an agent's conversation grew too long, and plugins have a say in what is left of it.
+"""Compaction of an agent's conversation, with its plugins and with built-in strategies.
 
-Owns who is asked in which order, what an answer means, and the built-in strategies. The host compacts whatever the
-plugins do: a plugin that fails or answers nonsense is passed over and listed. Knows nothing of processes, deadlines and
-contracts. It calls no model either: `summarize`, `delegate` and `checkpoint` leave a note where messages were removed,
-and an application that wants a summary in its place brings one, or a compactor.
+The host compacts in any case: a plugin that fails or responds with nonsense is skipped and listed. No model is called:
+`summarize`, `delegate` and `checkpoint` leave a note where messages were removed; a summary comes from a compactor or
+from the application.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Who takes part in the compaction of one agent's conversation, in the order they were declared."""
+    """The plugins of one agent's compaction, in the order of their declaration."""
 
     agent: str
     observers: Sequence[str] = ()
     compactor: str | None = None
     hooks: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The hooks each plugin wants; one that is not named here wants both."""
+    """The hooks of each plugin; a plugin that is missing here has both."""
 
     def wants(self, plugin_id: str, hook: str) -> bool:
         return plugin_id not in self.hooks or hook in self.hooks[plugin_id]
@@ -49,9 +48,9 @@ class CompactionRequest:
     messages: Sequence[Message]
     strategy: str = DROP
     trigger: str = "unknown"
-    """What made it necessary, as `token_limit`."""
+    """The reason, such as `token_limit`."""
     keep: int = 20
-    """The last messages that the built-in strategies leave, besides those of the system."""
+    """How many of the last messages the built-in strategies keep, besides system messages."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -62,22 +61,22 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompactionOutcome:
-    """What is left of the conversation, and who had a hand in it."""
+    """The compacted conversation, and the plugins that took part."""
 
     messages: Sequence[Message]
     removed: Sequence[Message]
     compacted_by: str | None = None
-    """The compactor whose messages these are; None when the built-in strategy made them."""
+    """The compactor that made the messages; None for the built-in strategy."""
     built_in_because: str | None = None
-    """Why a compactor that was asked did not decide."""
+    """Why the compactor's result was not used."""
     injections: tuple[tuple[str, str], ...] = ()
-    """(plugin, text) for what plugins want the agent to be told, in the order they were asked."""
+    """Text that plugins add to the conversation: (plugin, text), in the order of the calls."""
     failures: tuple[tuple[str, Failure], ...] = ()
-    """Plugins that failed, and those of whose answer something could not be used."""
+    """Plugins that failed, or whose response has invalid parts."""
 
 
 def plan_for(agent: str, plugins: Iterable[PluginSpec]) -> CompactionPlan | Failure:
-    """Who takes part, of the plugins attached to an agent. An agent has at most one compactor."""
+    """The plan for the plugins of an agent. An agent has at most one compactor."""
     attached = list(plugins)
     compactors = [spec.id for spec in attached if COMPACTOR in spec.roles]
     if len(compactors) > 1:
@@ -92,7 +91,7 @@ def plan_for(agent: str, plugins: Iterable[PluginSpec]) -> CompactionPlan | Fail
 
 
 async def compact(plan: CompactionPlan, request: CompactionRequest, ask: Ask) -> CompactionOutcome:
-    """Ask everybody and compact. Ends with an outcome whatever they do; only cancelling it raises."""
+    """Call the plugins and compact. Always returns an outcome; only a cancellation raises."""
     about = {"strategy": request.strategy, "trigger": request.trigger}
     round_ = _Round(plan, ask)
     for plugin_id in plan.observers:
@@ -101,7 +100,7 @@ async def compact(plan: CompactionPlan, request: CompactionRequest, ask: Ask) ->
     if plan.compactor is not None:
         whole = {**about, "messages": list(request.messages), "keep": request.keep}
         answer = await round_.ask(plan.compactor, PRE, whole)
-        outcome = decided(request, plan.compactor, answer)
+        outcome = apply_compactor(request, plan.compactor, answer)
     after = {**about, "messages_being_compacted": outcome.removed, "messages_remaining": outcome.messages}
     for plugin_id in (*plan.observers, *filter(None, (plan.compactor,))):
         await round_.ask(plugin_id, POST, after)
@@ -109,7 +108,7 @@ async def compact(plan: CompactionPlan, request: CompactionRequest, ask: Ask) ->
 
 
 class _Round:
-    """The walk through the plugins, and what it gathers."""
+    """Calls the plugins, and collects their injections and failures."""
 
     def __init__(self, plan: CompactionPlan, ask: Ask) -> None:
         self._plan = plan
@@ -118,10 +117,10 @@ class _Round:
         self.failures: list[tuple[str, Failure]] = []
 
     async def ask(self, plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
-        """The plugin's answer, or the failure to get one; None from a plugin that does not want to be asked."""
+        """The plugin's response, or the failure; None from a plugin without this hook."""
         if not self._plan.wants(plugin_id, hook):
             return None
-        answer = await self._answer(plugin_id, hook, event)
+        answer = await self._call(plugin_id, hook, event)
         failure = answer if isinstance(answer, Failure) else _problem(plugin_id, hook, answer)
         if failure is not None:
             self.failures.append((plugin_id, failure))
@@ -129,7 +128,7 @@ class _Round:
             self.injections.append((plugin_id, answer["inject"]))
         return answer
 
-    async def _answer(self, plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
+    async def _call(self, plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
         try:
             return await self._ask(plugin_id, hook, event)
         except CallFailed as error:
@@ -139,7 +138,7 @@ class _Round:
 
 
 def _problem(plugin_id: str, hook: str, answer: object) -> Failure | None:
-    """What of an answer cannot be used. Null is an answer, and so is an object with nothing in it."""
+    """What is invalid in a response. Null and an empty object are valid."""
     if answer is not None and not isinstance(answer, Mapping):
         return _malformed(plugin_id, f"the answer to {hook} is neither an object nor null")
     inject = None if answer is None else answer.get("inject")
@@ -155,20 +154,20 @@ def _malformed(plugin_id: str, text: str) -> Failure:
     return Failure(Code.MALFORMED_RESPONSE, text, origin=Origin.PLUGIN, plugin=plugin_id)
 
 
-# The decisions, with values only.
+# Pure decisions.
 
 
-def decided(request: CompactionRequest, compactor: str, answer: object) -> CompactionOutcome:
+def apply_compactor(request: CompactionRequest, compactor: str, answer: object) -> CompactionOutcome:
     """The compactor's messages, or the built-in strategy and why."""
-    why = _why_not(answer, request)
+    why = _rejection(answer, request)
     if why is not None or not isinstance(answer, Mapping):
         return replace(built_in(request), built_in_because=why)
     kept = list(answer["messages"])
-    return CompactionOutcome(kept, _missing(request.messages, kept), compacted_by=compactor)
+    return CompactionOutcome(kept, _removed(request.messages, kept), compacted_by=compactor)
 
 
-def _missing(messages: Sequence[Message], kept: Sequence[Message]) -> list[Message]:
-    """The messages that are not kept; of two that are alike, one may be."""
+def _removed(messages: Sequence[Message], kept: Sequence[Message]) -> list[Message]:
+    """The messages that are not kept; equal messages are counted."""
     left = Counter(map(_fingerprint, kept))
     left.subtract(map(_fingerprint, messages))
     removed = []
@@ -180,7 +179,7 @@ def _missing(messages: Sequence[Message], kept: Sequence[Message]) -> list[Messa
     return removed
 
 
-def _why_not(answer: object, request: CompactionRequest) -> str | None:
+def _rejection(answer: object, request: CompactionRequest) -> str | None:
     if isinstance(answer, Failure):
         return f"it failed: {answer.message}"
     if answer is None or answer == {}:
@@ -196,7 +195,7 @@ def _why_not(answer: object, request: CompactionRequest) -> str | None:
 
 
 def built_in(request: CompactionRequest) -> CompactionOutcome:
-    """What the system said and the last messages; every strategy but `drop` notes how many are gone."""
+    """System messages and the last ones; every strategy but `drop` leaves a note with the number of removed ones."""
     others = [at for at, message in enumerate(request.messages) if message.get("role") != "system"]
     gone = set(others[: max(len(others) - request.keep, 0)])
     removed = [request.messages[at] for at in sorted(gone)]

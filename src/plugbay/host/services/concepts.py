@@ -1,7 +1,7 @@
-"""What a text is about, in a few tags, so that a question finds an answer that uses other words.
+"""Derives tags from a text, so that a query finds entries that use other words.
 
-Pure: text in, words out. Owns the words that carry no meaning, the words that mean the same, and how a text is cut into
-words. English and Spanish are known; a word of another language stands for itself.
+Pure: text in, words out. Has English and Spanish stop words and synonyms; words of other languages become tags
+themselves.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections import Counter
 from collections.abc import Iterator
 
 MAX_TAGS = 8
-"""Tags derived for a stored text; more would make every text be about everything."""
+"""Tags of a stored text; with more, every text would match every query."""
 
 MIN_LETTERS = 4
-"""A word that is no known concept needs this many letters to become a tag; shorter ones are mostly glue."""
+"""Letters of a word that becomes a tag without being a known concept; shorter ones are mostly stop words."""
 
 _WORD = re.compile(r"[^\W_]+")
 _ACCENT = re.compile("[\u0300-\u036f]")
 _CAMEL_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ENDINGS = (("ies", "y"), ("es", ""), ("s", ""), ("ing", ""), ("ing", "e"), ("ed", ""), ("ed", "e"))
 
-_GLUE = frozenset(
+_STOP_WORDS = frozenset(
     # English
     "a about after all also am an and any are as at be because been before being but by can could did do does doing "
     "done down each few for from had has have having he her here hers him his how i if in into is it its just me more "
@@ -35,7 +35,7 @@ _GLUE = frozenset(
     "ser si sin sobre son su sus tambien te tiene todo tu un una uno unos y ya".split()
 )
 
-_MEANINGS = {
+_SYNONYMS = {
     "preference": "prefer preference favorite favourite favor like love enjoy want wish dislike hate preferir prefiere "
     "preferencia favorito gustar gusta quiere odia",
     "brevity": "concise brief short terse succinct compact summary summarize tldr breve corto corta conciso resumen",
@@ -74,7 +74,7 @@ _MEANINGS = {
     "plan": "plan goal objective strategy roadmap intend meta objetivo estrategia",
     "rule": "rule policy always never must forbid forbidden regla politica siempre nunca debe prohibido",
 }
-_CONCEPT_OF = {word: concept for concept, words in _MEANINGS.items() for word in words.split()}
+_CONCEPT_OF = {word: concept for concept, words in _SYNONYMS.items() for word in words.split()}
 
 
 def words(text: str) -> list[str]:
@@ -89,16 +89,16 @@ def _parts(word: str) -> list[str]:
     return parts if len(parts) == 1 else [word, *parts]
 
 
-def telling(found: list[str]) -> list[str]:
-    """The words that carry meaning, each once; all of them when none does, for then they are all there is."""
+def significant(found: list[str]) -> list[str]:
+    """The words that are no stop words, each once; all of them when there are only stop words."""
     distinct = list(dict.fromkeys(found))
-    return [word for word in distinct if word not in _GLUE] or distinct
+    return [word for word in distinct if word not in _STOP_WORDS] or distinct
 
 
 def derive(text: str, limit: int = MAX_TAGS) -> tuple[str, ...]:
-    """Up to `limit` tags for what a text is about: known concepts, then its own words, the frequent ones first."""
+    """Up to `limit` tags of a text: known concepts, then its own words, the most frequent first."""
     concepts, others = Counter[str](), Counter[str]()
-    for word, times in Counter(word for word in words(text) if word not in _GLUE).items():
+    for word, times in Counter(word for word in words(text) if word not in _STOP_WORDS).items():
         concept = _concept(word)
         if concept is not None:
             concepts[concept] += times

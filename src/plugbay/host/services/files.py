@@ -1,8 +1,7 @@
-"""Files and folders that plugins may look at: those beneath the folders they were granted, and no others.
+"""Reads files and lists folders for plugins, beneath their granted folders only.
 
-Owns the way from a path to an open file: every link is followed first, what that comes to is judged, and then exactly
-that is opened, following no link at all. So whoever swaps a folder for a link in between gets an error instead of a
-file. Refuses to know which plugin asks and what a grant is called. The work is done on threads of its own.
+A path is resolved first, the result is checked, and exactly that path is opened without following any link. So a folder
+that is swapped for a link in between is an error, never another file. Runs on threads.
 """
 
 from __future__ import annotations
@@ -25,29 +24,29 @@ MAX_FILE = MAX_PAYLOAD
 """Bytes of one file."""
 
 PIECE = 1 << 20
-"""Bytes read at once: what a file's size says may be out of date already."""
+"""Bytes of one read: a file may grow while it is read."""
 
 MAX_ENTRIES = 8_192
-"""Entries of one folder: at 255 bytes a name they fit a frame even if every byte has to be escaped."""
+"""Entries of one folder: with 255-byte names they fit a frame even if every byte is escaped."""
 
 MAX_PATH = 4_096
 """Bytes of a path, as Linux has it."""
 
 THREADS = 8
-"""Reads at the same time, for all plugins; a disk does not get faster with more."""
+"""Concurrent reads of all plugins; a disk is not faster with more."""
 
 READ_SECONDS = 30.0
-"""One read, the wait for a thread included. A network file system that hangs holds its thread for longer, but nobody
-waits for it."""
+"""Timeout of one read, with the wait for a thread. A hanging network file system holds its thread longer, but no
+caller waits for it."""
 
-TRIES = 5
-"""How often a path is judged anew when it changed between the judgement and the opening."""
+MAX_TRIES = 5
+"""How often a path is checked again when it changed between the check and the opening."""
 
 _CHANGED = frozenset({errno.ELOOP, errno.EAGAIN, errno.EXDEV, errno.ENOTDIR})
-"""What the opening answers when the path is no longer the one that was judged."""
+"""Errors of opening a path that changed since its check."""
 
-_OF_THE_KERNEL = tuple(map(PurePosixPath, ("/proc", "/sys", "/dev")))
-"""Not files but the insides of this machine, the host's own memory among them; a grant of `/` is no grant of these."""
+_KERNEL_FOLDERS = tuple(map(PurePosixPath, ("/proc", "/sys", "/dev")))
+"""Kernel file systems, with the host's own memory among their files; a grant of `/` does not include them."""
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -58,7 +57,7 @@ NOTHING = Protected()
 
 
 class Outside(Exception):
-    """The path leads to where no grant does, or into `entry`, which no grant opens."""
+    """The path is outside the granted folders, or inside the protected `entry`."""
 
     def __init__(self, path: str, entry: Entry | None = None) -> None:
         self.entry = entry
@@ -66,24 +65,24 @@ class Outside(Exception):
 
 
 class Files:
-    """Reads for all plugins of one host. Methods raise `CallFailed`, and `Outside` for what was not granted."""
+    """File access of all plugins of one host. Methods raise `CallFailed`, and `Outside` for a path without a grant."""
 
     def __init__(self) -> None:
         self._threads = asyncio.Semaphore(THREADS)
 
     async def read(self, path: str, roots: Sequence[str], protected: Protected = NOTHING) -> bytes:
-        """What a regular file holds; `roots` are granted folders or files, `~` for the home of whoever runs this.
+        """The contents of a regular file; `roots` are granted folders or files, `~` is the home of the host's user.
 
-        What is `protected` is not opened, wherever it lies.
+        A `protected` path is never opened.
         """
-        return await self._run(path, lambda: _with_open(path, roots, protected, 0, _contents))
+        return await self._run(path, lambda: _with_open(path, roots, protected, 0, _read))
 
     async def entries(self, path: str, roots: Sequence[str], protected: Protected = NOTHING) -> list[dict[str, Any]]:
-        """`{"name", "is_dir", "size"}` of what a folder holds, in the order of the file system; links as they are."""
-        return await self._run(path, lambda: _with_open(path, roots, protected, os.O_DIRECTORY, _listed))
+        """`{"name", "is_dir", "size"}` of the entries of a folder, in file system order; links unresolved."""
+        return await self._run(path, lambda: _with_open(path, roots, protected, os.O_DIRECTORY, _list))
 
     def close(self) -> None:
-        """Nobody waits for the threads any more; they end with what they do. Whoever reads next has others."""
+        """Stop waiting for running threads; they end by themselves. Later reads get new ones."""
         self._threads = asyncio.Semaphore(THREADS)
 
     async def _run(self, path: str, work: Callable[[], T]) -> T:
@@ -101,16 +100,16 @@ class Files:
 
 def _check_text(path: str) -> None:
     if not path.startswith("/") or "\0" in path:
-        raise _refused(path, "the path must be absolute; ~ is not expanded")
+        raise _invalid(path, "the path must be absolute; ~ is not expanded")
     try:
         size = len(os.fsencode(path))
     except UnicodeEncodeError:
-        raise _refused("", "the path is no Unicode text") from None
+        raise _invalid("", "the path is no Unicode text") from None
     if size > MAX_PATH:
-        raise _refused(path[:40], f"the path has {size:,} bytes; at most {MAX_PATH:,}")
+        raise _invalid(path[:40], f"the path has {size:,} bytes; at most {MAX_PATH:,}")
 
 
-# Everything below runs on a thread.
+# All functions below run on threads.
 
 
 def _with_open(path: str, roots: Sequence[str], protected: Protected, flags: int, use: Callable[[str, int], T]) -> T:
@@ -121,16 +120,16 @@ def _with_open(path: str, roots: Sequence[str], protected: Protected, flags: int
         finally:
             os.close(fd)
     except OSError as error:
-        raise _refused(path, error.strerror or str(error)) from None
+        raise _invalid(path, error.strerror or str(error)) from None
 
 
 def _open(path: str, roots: Sequence[str], protected: Protected, flags: int) -> int:
-    """Judge and open. What is opened has the very name that was judged, for no link was followed on the way."""
+    """Check and open. The opened file has exactly the checked path, because no link is followed."""
     granted = [_real(root) for root in map(os.path.expanduser, roots) if os.path.isabs(root)]
-    for left in reversed(range(TRIES)):
-        # Before anything is looked up, `..` goes by the letters: /a/link/../b is /a/b, wherever the link leads.
+    for left in reversed(range(MAX_TRIES)):
+        # `..` is removed textually first: /a/link/../b is /a/b, wherever the link leads.
         real = _real(os.path.normpath(path))
-        if not any(real.is_relative_to(root) for root in granted) or any(map(real.is_relative_to, _OF_THE_KERNEL)):
+        if not any(real.is_relative_to(root) for root in granted) or any(map(real.is_relative_to, _KERNEL_FOLDERS)):
             raise Outside(path)
         entry = protected.around(str(real))
         if entry is not None:
@@ -144,28 +143,28 @@ def _open(path: str, roots: Sequence[str], protected: Protected, flags: int) -> 
 
 
 def _real(path: str) -> PurePosixPath:
-    """Every link followed; what does not exist stands for itself."""
+    """The path with all links resolved; missing parts stay as they are."""
     return PurePosixPath(os.path.realpath(path))
 
 
-def _contents(path: str, fd: int) -> bytes:
+def _read(path: str, fd: int) -> bytes:
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
-        raise _refused(path, "Is a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file")
+        raise _invalid(path, "Is a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file")
     contents = bytearray()
     while status.st_size <= MAX_FILE and len(contents) <= MAX_FILE and (piece := os.read(fd, PIECE)):
         contents += piece
     if status.st_size > MAX_FILE or len(contents) > MAX_FILE:
-        raise _refused(path, f"the file has more than {MAX_FILE:,} bytes")
+        raise _invalid(path, f"the file has more than {MAX_FILE:,} bytes")
     return bytes(contents)
 
 
-def _listed(path: str, fd: int) -> list[dict[str, Any]]:
+def _list(path: str, fd: int) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = []
     with os.scandir(fd) as entries:
         for entry in entries:
             if len(listed) == MAX_ENTRIES:
-                raise _refused(path, f"the folder has more than {MAX_ENTRIES:,} entries")
+                raise _invalid(path, f"the folder has more than {MAX_ENTRIES:,} entries")
             is_dir = entry.is_dir(follow_symlinks=False)
             name = os.fsencode(entry.name).decode("utf-8", "replace")
             listed.append({"name": name, "is_dir": is_dir, "size": 0 if is_dir else _size(entry)})
@@ -179,5 +178,5 @@ def _size(entry: os.DirEntry[str]) -> int:
         return 0
 
 
-def _refused(path: str, why: str) -> CallFailed:
+def _invalid(path: str, why: str) -> CallFailed:
     return CallFailed(Failure(Code.INVALID_INPUT, f"read {path}: {why}"))

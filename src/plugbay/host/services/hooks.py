@@ -1,8 +1,7 @@
-"""Hooks: plugins are asked one after the other what they think of an event, and may change or stop it.
+"""Hooks: plugins are called in order with an event, and may change or block it.
 
-Owns what an answer means for the event and for the plugins that are asked later (`apply`, pure), and the walk through
-them (`fire`). A plugin that fails or answers nonsense is passed over: it must not stop the agent. Knows nothing of
-processes, deadlines and who is registered.
+`apply` is pure: the meaning of one response for the event and for the plugins after it. `fire` calls the plugins. A
+plugin that fails or responds with nonsense is skipped: it must not stop the agent.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable
 
 MAX_HANDLERS = 128
-"""Plugins asked per hook. Each may take its full time, and the agent waits for all of them."""
+"""Plugins called per hook. Each may take its full time, and the agent waits for all of them."""
 
 MAX_EVENT = 1_000_000
-"""Bytes of an event that a plugin has changed, as JSON. Plugins read 1 MiB at once: one that made an event larger would
-silence everybody who is asked after it, the guard that blocks included."""
+"""Bytes of an event that a plugin has changed, as JSON. Plugins read at most 1 MiB: a larger event would silence every
+later plugin, including a guard that blocks."""
 
 MAX_INJECTION = 256 * 1024
 """Characters of one text for the agent; a longer one would leave no room for the conversation."""
 
 AFTER = "after_"
-"""Hooks whose name starts so tell what has happened already; there is nothing left to stop."""
+"""Prefix of hooks about past events; these cannot be blocked."""
 
 ALLOW, BLOCK, TRANSFORM = "allow", "block", "transform"
 DECISIONS = frozenset({ALLOW, BLOCK, TRANSFORM})
@@ -34,32 +33,32 @@ DECISIONS = frozenset({ALLOW, BLOCK, TRANSFORM})
 _CODEC = MsgspecCodec()
 
 Ask = Callable[[str, str, Mapping[str, Any]], Awaitable[object]]
-"""`ask(plugin_id, hook, event)`: the plugin's answer, or the `Failure` to get one. Bounds its own time."""
+"""`ask(plugin_id, hook, event)`: the plugin's response, or a `Failure`. Has its own timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookOutcome:
-    """What came out of the hook so far."""
+    """The result of a hook so far."""
 
     event: Mapping[str, Any]
     """The event as the next plugin sees it."""
     blocked: bool = False
     blocked_by: str | None = None
     reason: str | None = None
-    """The last explanation a plugin gave; of a blocked event, why it is blocked."""
+    """The last reason that a plugin gave; of a blocked event, why it is blocked."""
     decision: str | None = None
-    """The last decision a plugin named."""
+    """The last decision of a plugin."""
     transformed_body: str | None = None
     do_not_reply_again: bool = False
     """A plugin asked that the conversation gets no more automatic replies."""
     skipped: tuple[tuple[str, Failure], ...] = ()
-    """Plugins that failed, and those of whose answer something could not be used."""
+    """Plugins that failed, or whose response has invalid parts."""
     injections: tuple[tuple[str, str], ...] = ()
-    """Text that plugins want in the conversation: (plugin, text), in the order they were asked."""
+    """Text that plugins add to the conversation: (plugin, text), in the order of the calls."""
 
 
 def apply(outcome: HookOutcome, hook_name: str, plugin_id: str, response: object) -> HookOutcome:
-    """The outcome after one more answer. Null says nothing; a field of a wrong kind is passed over and reported."""
+    """The outcome after one more response. Null changes nothing; an invalid field is skipped and reported."""
     if response is None:
         return outcome
     if not isinstance(response, Mapping):
@@ -82,10 +81,10 @@ def apply(outcome: HookOutcome, hook_name: str, plugin_id: str, response: object
 
 
 async def fire(hook: str, event: Mapping[str, Any], handlers: Sequence[str], ask: Ask) -> HookOutcome:
-    """Ask the plugins in order until one blocks. Ends with an outcome whatever they do; only cancelling it raises."""
+    """Call the plugins in order until one blocks. Always returns an outcome; only a cancellation raises."""
     outcome = HookOutcome(event)
     for plugin_id in handlers[:MAX_HANDLERS]:
-        response = await _answer(ask, plugin_id, hook, outcome.event)
+        response = await _call(ask, plugin_id, hook, outcome.event)
         if isinstance(response, Failure):
             outcome = _skip(outcome, plugin_id, response)
         else:
@@ -98,7 +97,7 @@ async def fire(hook: str, event: Mapping[str, Any], handlers: Sequence[str], ask
     return outcome
 
 
-async def _answer(ask: Ask, plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
+async def _call(ask: Ask, plugin_id: str, hook: str, event: Mapping[str, Any]) -> object:
     try:
         return await ask(plugin_id, hook, event)
     except CallFailed as error:
@@ -121,7 +120,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def _read(response: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The usable fields of an answer, and the names of the others; null is absent, unknown names are ignored."""
+    """The valid fields of a response, and the names of the invalid ones; null is absent, unknown names are ignored."""
     given = {name: response[name] for name in _KINDS if response.get(name) is not None}
     usable = {name: value for name, value in given.items() if _KINDS[name](value)}
     wrong = [name for name in given if name not in usable]
@@ -131,7 +130,7 @@ def _read(response: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _change(outcome: HookOutcome, plugin_id: str, answer: Mapping[str, Any]) -> HookOutcome:
-    """The event as the answer wants it, where the plugins that are asked later can still be told."""
+    """Apply the changes of a response to the event that later plugins get."""
     changed = dict(answer.get("override", {}))
     body = answer.get("transformed_body") if answer.get("decision") == TRANSFORM else None
     if body is not None and "body" in {**outcome.event, **changed}:

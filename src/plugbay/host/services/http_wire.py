@@ -1,7 +1,6 @@
-"""One HTTP/1.1 request and its answer on one connection that is used once.
+"""One HTTP/1.1 request and its response on a connection that is used once.
 
-Owns the bytes: how a request is written and how much of an answer is read, each part bounded before it is kept. Bodies
-are never decompressed. Refuses to know who asks, where the connection leads and what a redirect is.
+Writes requests and reads responses, each part bounded before it is stored. Bodies are never decompressed.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ HOP_BY_HOP = frozenset(
     "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
     "upgrade".split()
 )
-"""Headers that concern one connection and nobody beyond it."""
+"""Headers of one connection, which are not passed on."""
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})(?: [^\r\n]*)?")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
@@ -84,7 +83,7 @@ async def _head(reader: asyncio.StreamReader) -> Reply:
             return reply
         if reply.status == 101:
             break
-    raise broken("the server announces an answer and gives none")
+    raise broken("the server sent no final response: too many interim ones, or another protocol")
 
 
 def _parse_head(raw: bytes) -> Reply:
@@ -95,7 +94,7 @@ def _parse_head(raw: bytes) -> Reply:
         raise broken("the answer is not HTTP/1.1, or has too many headers")
     fields = [(match[1].decode("ascii"), match[2].decode("latin-1").strip()) for match in headers if match]
     if len(fields) < len(headers):
-        raise broken("the answer has a line among its headers that is none")
+        raise broken("the response has a malformed header line")
     return Reply(int(status[1]), tuple(fields))
 
 
@@ -105,14 +104,14 @@ async def _body(reader: asyncio.StreamReader, method: str, head: Reply) -> bytes
     encoding = head.header("transfer-encoding")
     if encoding is not None:
         if encoding.lower() != "chunked":
-            raise broken(f"the body comes as {encoding!r}, and only chunks can be read")
+            raise broken(f"the transfer encoding {encoding!r} is not supported, only chunked")
         return await _chunks(reader)
     lengths = {value for name, value in head.headers if name.lower() == "content-length"}
     if not lengths:
         return await _rest(reader)
     length = lengths.pop()
     if lengths or not re.fullmatch(r"[0-9]{1,18}", length):
-        raise broken("the answer does not say clearly how long it is")
+        raise broken("the response has an invalid or ambiguous content-length")
     _check_size(int(length))
     return await reader.readexactly(int(length))
 
@@ -132,7 +131,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         line = await reader.readuntil(b"\r\n")
         match = _CHUNK.fullmatch(line)
         if match is None:
-            raise broken("the body is not in chunks, although the server says so")
+            raise broken("the chunked body has a malformed chunk size")
         size = int(match[1], 16)
         framing = _framed(framing + len(line) + 2, len(body) + size)
         if size == 0:
@@ -140,7 +139,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         _check_size(len(body) + size)
         body += await reader.readexactly(size)
         if await reader.readexactly(2) != b"\r\n":
-            raise broken("a chunk of the body is longer than it says")
+            raise broken("a chunk of the body is longer than its size")
     while (line := await reader.readuntil(b"\r\n")) != b"\r\n":
         framing = _framed(framing + len(line), len(body))
     return bytes(body)
@@ -148,7 +147,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 
 def _framed(framing: int, content: int) -> int:
     if framing > MAX_FRAMING + content:
-        raise broken("the body has more between its chunks than in them")
+        raise broken("the chunked body has more framing than content")
     return framing
 
 

@@ -1,7 +1,8 @@
-"""Long-term memory: what agents were told to remember, found again by words and by what the words mean.
+"""What agents remember: entries in SQLite, found by their words and, where a vector store is configured, by similarity.
 
-Owns the entries, their full-text index and the bounds of both. One agent never sees another's entries. Knows nothing of
-vectors (`recall.py`) and of who asks.
+`LongTermMemory` keeps the entries and their full-text index, `VectorRecall` the same entries as vectors, `AgentMemory`
+makes one answer of both. One agent never sees another's entries; a vector store that fails costs the similarity search,
+never the memory.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from typing import Any
 import msgspec
 
 from plugbay.host.disk.sqlite import Database, Schema
-from plugbay.host.services.concepts import derive, telling, words
+from plugbay.host.services.concepts import derive, significant, words
+from plugbay.host.services.vectors import (
+    Embedder,
+    VectorBackend,
+    VectorMatch,
+    VectorQuery,
+    VectorRecord,
+    VectorRegistry,
+)
 from plugbay.host.stamps import new_uuid, utc_now
 from plugbay.model.errors import CallFailed, Code, Failure
 
 MAX_CONTENT = 65_536
 """Bytes of one entry. A memory is a fact or a note; a document belongs in a file."""
 MAX_QUERY = 8_192
-"""Bytes of one question; far more than any has words that count."""
+"""Bytes of one query; far more than any query has words that count."""
 MAX_TERMS = 32
-"""Words of a question that are searched for; each costs a walk through the index."""
+"""Words of a query that are searched for; each costs a walk through the index."""
 MAX_NAME = 200
 """Bytes of an agent's id, a tag or a type: they are names."""
 MAX_TAGS = 64
@@ -34,7 +43,7 @@ MAX_LIMIT = 1_000
 MAX_ANSWER = 900_000
 """Bytes of JSON of one answer. A plugin may read no frame beyond 1 MiB, so an answer above it would never arrive."""
 QUERY_CONCEPTS = 3
-"""Concept tags that widen a question; more would drown its own words."""
+"""Concept tags added to a query; more would outweigh its own words."""
 
 SCHEMA = Schema(
     "memory",
@@ -75,7 +84,7 @@ _ADD = """INSERT INTO memories (id, agent_id, content, tags, concept_tags, creat
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
 _NEWEST = f"SELECT {_COLUMNS} FROM memories m WHERE m.agent_id = ? ORDER BY m.number DESC LIMIT ?"
 _ONE = f"SELECT {_COLUMNS} FROM memories m WHERE m.id = ? AND m.agent_id = ?"
-# A hit in a tag that somebody chose weighs twice one in the text, one in a derived tag half.
+# Weights: the text 1, tags that the caller set 2, derived tags 0.5.
 _BEST = f"""SELECT {_COLUMNS} FROM memory_words JOIN memories m ON m.number = memory_words.rowid
     WHERE memory_words MATCH ? AND m.agent_id = ?
     ORDER BY bm25(memory_words, 1.0, 2.0, 0.5), m.number DESC LIMIT ?"""
@@ -83,7 +92,7 @@ _BEST = f"""SELECT {_COLUMNS} FROM memory_words JOIN memories m ON m.number = me
 
 @dataclass(frozen=True, slots=True)
 class MemoryEntry:
-    """One thing an agent remembers."""
+    """One entry of an agent's memory."""
 
     id: str
     """A UUID."""
@@ -138,7 +147,7 @@ class LongTermMemory:
     async def remember(
         self, agent_id: str, content: str, *, tags: Sequence[str] = (), memory_type: str | None = None
     ) -> MemoryEntry:
-        """Keep `content` for this agent."""
+        """Store `content` for this agent."""
         _check_name("the agent's id", agent_id)
         _check_size("the content", content, MAX_CONTENT)
         if len(tags) > MAX_TAGS:
@@ -157,16 +166,17 @@ class LongTermMemory:
         return await self._database.write(add)
 
     async def recall(self, agent_id: str, query: str, limit: int = 10) -> list[MemoryEntry]:
-        """What this agent remembers about `query`, best first; for a blank query the newest entries, newest first."""
+        """The entries of this agent that match `query`, best first; for a blank query the newest, newest first."""
         _check_name("the agent's id", agent_id)
         _check_size("the query", query, MAX_QUERY)
         limit = max(0, min(limit, MAX_LIMIT))
 
         def look_up(connection: sqlite3.Connection) -> list[MemoryEntry]:
             if not query.strip():
-                return _fitting(connection.execute(_NEWEST, (agent_id, limit)))
+                return _fit(map(_entry, connection.execute(_NEWEST, (agent_id, limit))))
             expression = match_expression(query)
-            return _fitting(connection.execute(_BEST, (expression, agent_id, limit))) if expression else []
+            rows = connection.execute(_BEST, (expression, agent_id, limit)) if expression else ()
+            return _fit(map(_entry, rows))
 
         return await self._database.run(look_up)
 
@@ -175,7 +185,7 @@ class LongTermMemory:
 
         def look_up(connection: sqlite3.Connection) -> list[MemoryEntry]:
             rows = (connection.execute(_ONE, (memory_id, agent_id)).fetchone() for memory_id in ids[:MAX_LIMIT])
-            return _fitting(row for row in rows if row is not None)
+            return _fit(_entry(row) for row in rows if row is not None)
 
         return await self._database.run(look_up)
 
@@ -189,11 +199,11 @@ class LongTermMemory:
 
 
 def match_expression(query: str) -> str:
-    """The full-text expression for a question: its telling words or what they mean. Empty when it has no words.
+    """The full-text expression for a query: its significant words and its concepts. Empty when it has no words.
 
-    Words hold letters and digits only and are quoted besides, so nothing in a question is ever syntax.
+    Words hold letters and digits only and are quoted as well, so no part of a query is ever FTS syntax.
     """
-    terms = [*telling(words(query))[:MAX_TERMS], *derive(query, QUERY_CONCEPTS)]
+    terms = [*significant(words(query))[:MAX_TERMS], *derive(query, QUERY_CONCEPTS)]
     return " OR ".join(f'"{term}"' for term in dict.fromkeys(terms))
 
 
@@ -202,17 +212,21 @@ def _row(entry: MemoryEntry) -> tuple[str | None, ...]:
     return (entry.id, entry.agent_id, entry.content, tags, concept_tags, entry.created_at, entry.memory_type)
 
 
-def _fitting(rows: Iterable[Any]) -> list[MemoryEntry]:
+def _entry(row: Any) -> MemoryEntry:
+    memory_id, agent_id, content, tags, concept_tags, created_at, memory_type = row
+    return MemoryEntry(memory_id, agent_id, content, _names(tags), _names(concept_tags), created_at, memory_type)
+
+
+def _fit(entries: Iterable[MemoryEntry]) -> list[MemoryEntry]:
     """The first entries that fit one answer together."""
-    entries: list[MemoryEntry] = []
+    fitting: list[MemoryEntry] = []
     room = MAX_ANSWER
-    for memory_id, agent_id, content, tags, concept_tags, created_at, memory_type in rows:
-        entry = MemoryEntry(memory_id, agent_id, content, _names(tags), _names(concept_tags), created_at, memory_type)
+    for entry in entries:
         room -= len(msgspec.json.encode(entry.to_json()))
         if room < 0:
             break
-        entries.append(entry)
-    return entries
+        fitting.append(entry)
+    return fitting
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -233,3 +247,120 @@ def _check_size(what: str, text: str, limit: int) -> None:
 
 def _refused(message: str) -> CallFailed:
     return CallFailed(Failure(Code.INVALID_INPUT, message))
+
+
+EMBEDDED = "embedded"
+"""The name of the host's own vector store."""
+
+
+class VectorRecall:
+    """Memory entries in one vector store, each agent's in its own collection. Methods raise `CallFailed`."""
+
+    def __init__(self, registry: VectorRegistry, embedder: Embedder, backend: str = EMBEDDED) -> None:
+        self._registry = registry
+        self._embedder = embedder
+        self._backend = backend
+
+    async def remember(self, entry: MemoryEntry) -> None:
+        """Store an entry; the same one again replaces it."""
+        backend = self._store()
+        (embedding,) = await self._embedder.embed([entry.content])
+        metadata = {"agent_id": entry.agent_id, "tags": list(entry.tags), "memory_type": entry.memory_type}
+        record = VectorRecord(entry.id, entry.content, embedding, metadata)
+        await backend.upsert(_collection(entry.agent_id), [record])
+
+    async def recall(self, agent_id: str, query: str, limit: int = 10) -> list[VectorMatch]:
+        """The entries of this agent most similar to `query`, best first; none when it has no collection."""
+        backend = self._store()
+        (embedding,) = await self._embedder.embed([query])
+        try:
+            matches = await backend.search(_collection(agent_id), VectorQuery(embedding, limit))
+        except CallFailed as error:
+            if _is_missing_collection(error.failure):
+                return []
+            raise
+        # A store that mixes up its collections must not make agents see each other's memories.
+        return [match for match in matches if match.metadata.get("agent_id", agent_id) == agent_id]
+
+    async def forget(self, agent_id: str, memory_id: str) -> bool:
+        """Remove an entry from the store; False when it is not there."""
+        try:
+            return await self._store().delete(_collection(agent_id), [memory_id]) > 0
+        except CallFailed as error:
+            if _is_missing_collection(error.failure):
+                return False
+            raise
+
+    def _store(self) -> VectorBackend:
+        """The store that is registered now: a plugin that provides one may come and go."""
+        found = self._registry.get(self._backend)
+        if isinstance(found, Failure):
+            raise CallFailed(found)
+        return found
+
+
+def _collection(agent_id: str) -> str:
+    return f"agent:{agent_id}"
+
+
+def _is_missing_collection(failure: Failure) -> bool:
+    return failure.code == Code.NOT_FOUND and "collection" in failure.detail
+
+
+class AgentMemory:
+    """The memory of every agent of one host. Methods raise `CallFailed`, `open` a `PlugbayError`."""
+
+    def __init__(
+        self,
+        text: LongTermMemory,
+        vectors: VectorRecall | None = None,
+        degraded: Callable[[Failure], object] = lambda failure: None,
+    ) -> None:
+        """`degraded` is called with the failure when the vector store could not be used."""
+        self._text = text
+        self._vectors = vectors
+        self._degraded = degraded
+
+    async def open(self) -> None:
+        await self._text.open()
+
+    async def close(self) -> None:
+        await self._text.close()
+
+    async def remember(
+        self, agent_id: str, content: str, *, tags: Sequence[str] = (), memory_type: str | None = None
+    ) -> MemoryEntry:
+        """Store an entry for one agent."""
+        entry = await self._text.remember(agent_id, content, tags=tags, memory_type=memory_type)
+        if self._vectors is not None:
+            try:
+                await self._vectors.remember(entry)
+            except CallFailed as error:
+                self._degraded(error.failure)
+        return entry
+
+    async def recall(self, agent_id: str, query: str, limit: int = 10) -> list[MemoryEntry]:
+        """The entries of this agent that match `query`: full-text hits first, best first, then similar entries."""
+        limit = max(0, min(limit, MAX_LIMIT))
+        entries = await self._text.recall(agent_id, query, limit)
+        if self._vectors is None or len(entries) >= limit:
+            return entries
+        try:
+            matches = await self._vectors.recall(agent_id, query, limit)
+        except CallFailed as error:
+            self._degraded(error.failure)
+            return entries
+        known = {entry.id for entry in entries}
+        alike = [match.id for match in matches if match.id not in known]
+        return _fit([*entries, *await self._text.entries(agent_id, alike[: limit - len(entries)])])
+
+    async def forget(self, agent_id: str, memory_id: str) -> bool:
+        """Remove one entry; False when this agent has none with that id."""
+        if not await self._text.entries(agent_id, [memory_id]):
+            return False
+        if self._vectors is not None:
+            try:
+                await self._vectors.forget(agent_id, memory_id)
+            except CallFailed as error:
+                self._degraded(error.failure)
+        return await self._text.forget(memory_id)

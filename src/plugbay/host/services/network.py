@@ -1,11 +1,8 @@
-"""`Fetcher`: HTTP on behalf of plugins, to where a grant and the rules for addresses allow, and nowhere else.
+"""`Fetcher`: HTTP for plugins, to granted hosts at allowed addresses only.
 
-Owns every hop: which host, which address, which headers go along. A name is resolved once, each of its addresses is
-judged, and the connection goes to one that was judged; a redirect is a new request with all of that again. Proxies of
-the environment are not used. Refuses to know which plugin asks.
-
-The requests are written here, on sockets connected here: a library that resolves names itself cannot be held to the
-address that was judged.
+A name is resolved once, all its addresses are checked, and the connection goes to a checked one; a redirect is a new
+request with all checks. Proxies of the environment are ignored. Sockets are connected here, because a client that
+resolves names itself could connect to an address that was not checked.
 """
 
 from __future__ import annotations
@@ -40,13 +37,13 @@ if TYPE_CHECKING:
     from plugbay.model.operations import FetchUrl
 
 FETCH_SECONDS = 30.0
-"""One fetch from first to last byte, all hops included. A slow body costs its own fetch and nothing else."""
+"""Timeout of one fetch, with all redirects and the whole body."""
 
 CONNECT_SECONDS = 10.0
-"""One connection, TLS included; then the next address of the name is tried."""
+"""Timeout of one connection, with TLS; then the next address is tried."""
 
 MAX_ADDRESSES = 4
-"""Addresses of one name that are tried; all of them are judged."""
+"""Addresses of one name that are tried; all of them are checked."""
 
 MAX_REDIRECTS = 5
 MAX_URL = 8192
@@ -59,10 +56,12 @@ THREAD = "plugbay-network"
 METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
 
 REFUSED_HEADERS = HOP_BY_HOP | {"content-length", "expect", "host", "http2-settings"}
-"""What the host writes itself, or what would change where a request ends."""
+"""Headers that the host writes itself, or that would change where a request ends."""
 
-TRAVELS = frozenset("accept accept-encoding accept-language content-language content-type user-agent".split())
-"""Headers that follow a redirect to another origin; any other may hold a credential."""
+CROSS_ORIGIN_HEADERS = frozenset(
+    "accept accept-encoding accept-language content-language content-type user-agent".split()
+)
+"""Headers that are sent to another origin after a redirect; any other may hold a credential."""
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE)
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::([0-9]{1,5}))?", re.IGNORECASE)
@@ -75,7 +74,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """Where one request goes, in the only reading it has."""
+    """A URL, parsed strictly."""
 
     scheme: str
     host: str
@@ -97,8 +96,8 @@ class Request:
     headers: Headers
     body: bytes | None
 
-    def encoded(self) -> bytes:
-        """The bytes of this hop; what the plugin says goes before what is said for it."""
+    def encode(self) -> bytes:
+        """The bytes of this hop; the plugin's headers replace the defaults."""
         own = {name.lower() for name, _ in self.headers}
         defaults = (("User-Agent", "plugbay"), ("Accept", "*/*"), ("Accept-Encoding", "identity"))
         fields = [("Host", self.url.origin.partition("://")[2]), *self.headers]
@@ -107,11 +106,11 @@ class Request:
             fields.append(("Content-Length", str(len(self.body or b""))))
         return written(self.method, self.url.path, [*fields, ("Connection", "close")], self.body)
 
-    def redirected(self, status: int, location: str) -> Request:
-        """The next hop, after an answer that sends us elsewhere; raises `CallFailed`."""
+    def redirect(self, status: int, location: str) -> Request:
+        """The next hop after a redirect; raises `CallFailed`."""
         try:
             url = parse_url(urljoin(self.url.origin + self.url.path, location))
-        except ValueError:  # brackets around what is no address
+        except ValueError:  # brackets around an invalid address
             url = "cannot be read"
         if isinstance(url, str):
             raise broken(f"the server redirects to a URL that cannot be used: it {url}")
@@ -122,7 +121,7 @@ class Request:
             kept = tuple(item for item in self.headers if not item[0].lower().startswith("content-"))
             hop = replace(hop, method="GET", body=None, headers=kept)
         if url.origin != self.url.origin:
-            hop = replace(hop, headers=tuple(item for item in hop.headers if item[0].lower() in TRAVELS))
+            hop = replace(hop, headers=tuple(item for item in hop.headers if item[0].lower() in CROSS_ORIGIN_HEADERS))
         return hop
 
 
@@ -137,10 +136,10 @@ class Fetcher:
         trust: ssl.SSLContext | None = None,
         seconds: float = FETCH_SECONDS,
     ) -> None:
-        """`allow_private`: `address:port` of servers that may be reached although their address is not public."""
+        """`allow_private`: `address:port` of servers that may be reached at a non-public address."""
         self._allow_private = frozenset(allow_private)
         self._resolve = resolve or _resolve
-        self._trust = trust
+        self._tls = trust
         self._seconds = seconds
 
     async def fetch(self, op: FetchUrl, access: Iterable[Access]) -> dict[str, Any]:
@@ -161,21 +160,21 @@ class Fetcher:
             location = reply.header("location") if reply.status in (301, 302, 303, 307, 308) else None
             if location is None:
                 return reply
-            request = request.redirected(reply.status, location)
+            request = request.redirect(reply.status, location)
         raise broken(f"there are more than {MAX_REDIRECTS} redirects")
 
     async def _hop(self, request: Request, granted: tuple[Access, ...]) -> Reply:
         url = request.url
         if not addresses.covered(granted, url.host, url.port):
             raise _denied(f"the network is not granted for {url.host}, port {url.port}")
-        for address in (await self._judged(url))[:MAX_ADDRESSES]:
+        for address in (await self._check_addresses(url))[:MAX_ADDRESSES]:
             try:
                 reader, writer = await self._connect(url, address)
             except OSError as error:
                 problem = error
                 continue
             try:
-                writer.write(request.encoded())
+                writer.write(request.encode())
                 return await read_reply(reader, request.method)
             except OSError as error:
                 raise broken(f"{url.origin}: {_reason(error)}") from None
@@ -183,15 +182,15 @@ class Fetcher:
                 writer.transport.abort()
         raise broken(f"{url.origin} cannot be reached: {_reason(problem)}")
 
-    async def _judged(self, url: Url) -> list[str]:
-        """Every address of the host. One that may not be reached is a reason to reach none: somebody plays tricks."""
+    async def _check_addresses(self, url: Url) -> list[str]:
+        """Every address of the host. One forbidden address refuses the host: it may be a DNS rebinding attack."""
         try:
             found = [url.host] if addresses.is_address(url.host) else await self._resolve(url.host, url.port)
         except OSError as error:
             raise broken(f"{url.host} cannot be resolved: {_reason(error)}") from None
-        closed = addresses.closed(found, url.port, self._allow_private)
-        if closed is not None:
-            address, why = closed
+        refused = addresses.closed(found, url.port, self._allow_private)
+        if refused is not None:
+            address, why = refused
             raise _denied(f"{url.host} is at {address}, and no plugin is connected there: {why}")
         if not found:
             raise broken(f"{url.host} has no address")
@@ -204,8 +203,8 @@ class Fetcher:
             pinned.setblocking(False)
             async with asyncio.timeout(CONNECT_SECONDS):
                 await loop.sock_connect(pinned, (address, url.port))
-                self._refuse_ourselves(pinned, address, url)
-                trust = await self._trusted() if url.scheme == "https" else None
+                self._refuse_local(pinned, address, url)
+                trust = await self._tls_context() if url.scheme == "https" else None
                 return await asyncio.open_connection(
                     sock=pinned, limit=MAX_HEAD, ssl=trust, server_hostname=url.host if trust else None
                 )
@@ -213,20 +212,20 @@ class Fetcher:
             pinned.close()
             raise
 
-    def _refuse_ourselves(self, pinned: socket.socket, address: str, url: Url) -> None:
-        """A public address of this very machine: services that listen here trust what comes from here."""
+    def _refuse_local(self, pinned: socket.socket, address: str, url: Url) -> None:
+        """Refuse a public address of this machine: local services may trust local connections."""
         here = pinned.getpeername()[0] == pinned.getsockname()[0]
         if here and addresses.pair(address, url.port) not in self._allow_private:
             raise _denied(f"{url.host} is at {address}, and that is this machine")
 
-    async def _trusted(self) -> ssl.SSLContext:
-        if self._trust is None:
-            self._trust = await asyncio.shield(on_thread(ssl.create_default_context, THREAD))  # reads files
-        return self._trust
+    async def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = await asyncio.shield(on_thread(ssl.create_default_context, THREAD))  # reads files
+        return self._tls
 
 
 def parse_url(text: str) -> Url | str:
-    """The URL, or why it cannot be used, after "it". Never repeats it: it might hold a password."""
+    """The URL, or why it is invalid, as the end of a sentence. Never quotes it: it may hold a password."""
     match = _URL.fullmatch(text)
     if len(text) > MAX_URL or not text.isascii() or not text.isprintable() or set(text) & set(' \\"<>'):
         return f"must have at most {MAX_URL} printable ASCII characters, all others percent-encoded"
@@ -247,7 +246,7 @@ def parse_url(text: str) -> Url | str:
 
 
 def _request(op: FetchUrl) -> Request:
-    """What a plugin asks for, checked; raises `CallFailed`."""
+    """The checked request of a plugin; raises `CallFailed`."""
     url, method = parse_url(op.url), (op.method or "GET").upper()
     problem = f"the URL {url}" if isinstance(url, str) else _problem(method, op)
     if problem is not None:
@@ -272,7 +271,7 @@ def _problem(method: str, op: FetchUrl) -> str | None:
 
 
 async def _resolve(host: str, port: int) -> list[str]:
-    """On a thread of its own: the loop's few are for everybody, and a name server may take half a minute."""
+    """Resolve on a thread of its own: a name server may take half a minute, and the loop's pool is small."""
     ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     found = await asyncio.shield(on_thread(ask, THREAD))
     return list(dict.fromkeys(str(item[4][0]) for item in found))

@@ -1,7 +1,6 @@
-"""Plugin storage: JSON values that plugins keep under names of their own, in one file.
+"""Plugin storage: JSON values by key, in one SQLite file, with a quota for each plugin.
 
-Owns the values and how much of them one plugin may have. One plugin never sees another's. Knows nothing of who asks and
-of what was granted.
+A plugin sees only its own values. Grants are checked elsewhere.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import Unencodable
 
 MAX_KEY = 512
-"""Bytes of a key: it is a name."""
+"""Bytes of a key."""
 MAX_VALUE = 1 << 20
-"""Bytes of one value as JSON, so that it fits the answer to a plugin with room to spare."""
+"""Bytes of one value as JSON, so that it fits a response to a plugin."""
 MAX_KEYS = 10_000
-"""Keys of one plugin; who has more wants a database of its own."""
+"""Keys of one plugin; a plugin with more needs a database of its own."""
 MAX_TOTAL = 64 << 20
-"""Bytes of one plugin's keys and values, unless the owner of the store says otherwise."""
+"""Default of the bytes of one plugin's keys and values."""
 MAX_LISTED = 1_000
-"""Keys of one answer: at their longest they still fit a plugin's line."""
+"""Keys of one response: at their longest they still fit a plugin's line."""
 
 SCHEMA = Schema(
     "plugin storage",
     0x50425331,  # "PBS1"
     (
         (
-            # Keys are bytes: they sort alike in every language, and a range of them is a prefix.
+            # Keys are bytes: their order is the same in every language, and a prefix is a range.
             """CREATE TABLE stored (
                 plugin_id TEXT NOT NULL,
                 key BLOB NOT NULL,
@@ -39,7 +38,7 @@ SCHEMA = Schema(
                 value BLOB NOT NULL,
                 PRIMARY KEY (plugin_id, key)
             )""",
-            # The quota is summed from this index alone.
+            # A covering index for the sum of the quota.
             "CREATE INDEX stored_sizes ON stored (plugin_id, key, size)",
         ),
     ),
@@ -55,8 +54,8 @@ _OTHERS = "SELECT count(*), total(size) FROM stored WHERE plugin_id = ? AND key 
 class PluginStorage:
     """The storage of every plugin of one host. All methods raise `CallFailed`, `open` a `PlugbayError`.
 
-    A key or value that is too large is `invalid_input`; a plugin that has used up its quota finds its storage
-    `unavailable`, until it deletes something.
+    A key or value that is too large is `invalid_input`; a plugin over its quota gets `unavailable` until it deletes
+    something.
     """
 
     def __init__(self, path: Path | str, *, max_total: int = MAX_TOTAL, max_keys: int = MAX_KEYS) -> None:
@@ -79,33 +78,33 @@ class PluginStorage:
         await self.close()
 
     async def get(self, plugin_id: str, key: str) -> tuple[bool, Any]:
-        """Whether there is a value under this key, and the value."""
+        """Whether the key exists, and its value."""
         name = _key(key)
         row = await self._database.run(lambda connection: connection.execute(_GET, (plugin_id, name)).fetchone())
         return (False, None) if row is None else (True, self._codec.decode(row[0]))
 
     async def set(self, plugin_id: str, key: str, value: Any) -> None:
-        """Keep a JSON value under this key, in place of what was there."""
+        """Store a JSON value under this key, replacing the previous one."""
         name, encoded = _key(key), self._encode(value)
         size = len(name) + len(encoded)
 
-        def keep(connection: sqlite3.Connection) -> None:
+        def store(connection: sqlite3.Connection) -> None:
             keys, used = connection.execute(_OTHERS, (plugin_id, name)).fetchone()
             self._check_quota("keys", keys + 1, self._max_keys)
             self._check_quota("bytes", int(used) + size, self._max_total)
             connection.execute(_SET, (plugin_id, name, size, encoded))
 
-        await self._database.write(keep)
+        await self._database.write(store)
 
     async def delete(self, plugin_id: str, key: str) -> bool:
-        """Forget a key; False when there was none."""
+        """Delete a key; False when there was none."""
         name = _key(key)
         return await self._database.write(
             lambda connection: connection.execute(_DELETE, (plugin_id, name)).rowcount == 1
         )
 
     async def keys(self, plugin_id: str, prefix: str = "", limit: int = MAX_LISTED) -> list[str]:
-        """The first keys that begin with `prefix`, sorted."""
+        """The first keys with this prefix, sorted."""
         first = _bytes("the prefix", prefix)
         beyond = first + b"\xff"  # above every byte of UTF-8
         most = max(0, min(limit, MAX_LISTED))
@@ -118,9 +117,9 @@ class PluginStorage:
         try:
             encoded = bytes(self._codec.dump(value))
         except Unencodable as error:
-            raise _refused(f"the value has no JSON form: {error}") from None
+            raise _invalid(f"the value has no JSON form: {error}") from None
         if len(encoded) > MAX_VALUE:
-            raise _refused(f"the value has {len(encoded):,} bytes; at most {MAX_VALUE:,} are allowed")
+            raise _invalid(f"the value has {len(encoded):,} bytes; at most {MAX_VALUE:,} are allowed")
         return encoded
 
     def _check_quota(self, what: str, wanted: int, limit: int) -> None:
@@ -131,7 +130,7 @@ class PluginStorage:
 
 def _key(key: str) -> bytes:
     if not key:
-        raise _refused("the key must not be empty")
+        raise _invalid("the key must not be empty")
     return _bytes("the key", key)
 
 
@@ -139,11 +138,11 @@ def _bytes(what: str, text: str) -> bytes:
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
-        raise _refused(f"{what} is no Unicode text: {error.reason}") from None
+        raise _invalid(f"{what} is no Unicode text: {error.reason}") from None
     if len(encoded) > MAX_KEY:
-        raise _refused(f"{what} has {len(encoded)} bytes; at most {MAX_KEY} are allowed")
+        raise _invalid(f"{what} has {len(encoded)} bytes; at most {MAX_KEY} are allowed")
     return encoded
 
 
-def _refused(message: str) -> CallFailed:
+def _invalid(message: str) -> CallFailed:
     return CallFailed(Failure(Code.INVALID_INPUT, message))

@@ -1,7 +1,7 @@
-"""Work that may hang, each piece on a thread of its own that neither the loop nor the end of the program waits for.
+"""Runs blocking work that may hang, each on a daemon thread that neither the loop nor the interpreter's exit waits for.
 
-The threads of an executor are waited for when the program ends, and a plugin can have the host read from a file system
-or ask a name server that never answers. Bounds nothing: whoever starts work counts it until its future is done.
+Executors wait for their threads at exit, and a plugin can make the host read a file system or ask a name server that
+never answers. There is no limit here: callers count running work until its future is done.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 def on_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """A future that is done when the thread is: not to be cancelled, so whoever may go away waits for it shielded.
+    """A future that is done when the thread is. It must not be cancelled: await it with `asyncio.shield`.
 
-    What nobody waits for any more is nobody's, and a failure of it is not reported.
+    The failure of work that nobody awaits is not logged.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
-    done.add_done_callback(_looked_at)
+    done.add_done_callback(_retrieve)
 
     def run() -> None:
         try:
@@ -31,12 +31,12 @@ def on_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
             settle = partial(done.set_exception, error)
         try:
             loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop is closed, and with it whoever waited
+        except RuntimeError:  # the loop is closed, so nobody waits
             return
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return done
 
 
-def _looked_at(done: asyncio.Future[Any]) -> None:
+def _retrieve(done: asyncio.Future[Any]) -> None:
     done.exception()

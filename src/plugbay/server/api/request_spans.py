@@ -15,7 +15,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from plugbay.host.calls.traced_calls import carrier_of, parent_in
+from plugbay.host.calls.tracing import carrier_of, parent_in
 from plugbay.server.api.idempotency import MUTATING
 
 TRACE_HEADERS = (b"traceparent", b"tracestate")

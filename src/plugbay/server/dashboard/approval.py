@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from plugbay.host.admin.approval import Look
+from plugbay.host.admin.approval import Inspection
 from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
 from plugbay.server.dashboard.known import Known
 from plugbay.server.dashboard.text import as_json
@@ -50,7 +50,7 @@ class Approval:
     too_much: bool = False
 
 
-def approval_of(known: Known, look: Look | None) -> Approval | None:
+def approval_of(known: Known, look: Inspection | None) -> Approval | None:
     """What an operator has to decide about a plugin's offer; None when that is nothing."""
     status = known.status
     if not status.needs_approval or (str(status.state) != PENDING and not status.disabled):

@@ -65,7 +65,7 @@ def checked(blocks: Sequence[Mapping[str, Any]], kinds: frozenset[str], param: s
         why = _problem(block, kinds)
         if why is not None:
             raise _bad(f"{param}[{at}]", why)
-    found = compaction_result.breaches({"seed_blocks": clean}, {}, clean, ()) if clean else []
+    found = compaction_result.violations({"seed_blocks": clean}, {}, clean, ()) if clean else []
     if found:
         raise _bad(param, found[0].replace("seed_blocks", param))
     return clean

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import InvocationResult
 from plugbay.server.domain import bindings
 from plugbay.server.domain.bindings import ACTIVE, Bindings
 from plugbay.server.domain.errors import GatewayError

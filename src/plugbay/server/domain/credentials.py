@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from plugbay.host.invocations.records import TOKEN_BYTES, TOKEN_PREFIX
+from plugbay.host.records import TOKEN_BYTES, TOKEN_PREFIX
 from plugbay.server.domain.clock import Clock, moment
 from plugbay.server.domain.errors import GatewayError, denied, unauthenticated
 from plugbay.server.domain.keys import digest_of

@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import InvocationResult
 from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain import backoff
 from plugbay.server.domain.clock import Clock

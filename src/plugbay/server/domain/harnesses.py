@@ -12,8 +12,8 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from plugbay.host.calls.invocation_result import InvocationResult
-from plugbay.host.invocations.kinds import journey_key
+from plugbay.host.calls.calls import InvocationResult
+from plugbay.host.invocations.kinds import resume_key
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Outcome
 from plugbay.server.domain.audit import Audit
@@ -307,7 +307,7 @@ def _job(execution: HarnessExecution, errand: Errand | None, watched: Watched | 
 
 def _journey(execution: HarnessExecution) -> str:
     """Where the host keeps how far an execution has come."""
-    return journey_key(execution.org_id, execution.id)
+    return resume_key(execution.org_id, execution.id)
 
 
 def _failed(code: str, message: str, status: str = Outcome.FAILED) -> Return:

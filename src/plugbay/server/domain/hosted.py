@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.host.admin import approval, operating
-from plugbay.host.admin.approval import Look
+from plugbay.host.admin.approval import Inspection
 from plugbay.host.admin.operating import Applied
 from plugbay.host.config import config as configuration
 from plugbay.host.host import Host
@@ -48,7 +48,7 @@ class Hosted:
         self._config_journal = config_journal
         self._changing = asyncio.Lock()
         self._looking = asyncio.Lock()
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, Inspection] = {}
         """By plugin: what was last shown of it, until somebody approves it; as many as there are plugins."""
 
     def plugins(self) -> list[dict[str, Any]]:
@@ -98,20 +98,20 @@ class Hosted:
         await self._regrant(caller, "plugin.revoke", plugin_id, lambda _: rest, sorted(unwanted))
         return self.plugin(plugin_id)
 
-    async def look(self, caller: Principal, plugin_id: str) -> Look:
+    async def look(self, caller: Principal, plugin_id: str) -> Inspection:
         """What a plugin offers that has to be approved: it is started once for that; raises `conflict`."""
         if not self._status(plugin_id).needs_approval:
             text = f"{plugin_id} says in its manifest what it offers; nothing of it has to be approved"
             raise unprocessable("plugin.no_approval", text)
         async with self._looking:
             try:
-                seen = self._looks[plugin_id] = await approval.look(self._host, plugin_id)
+                seen = self._looks[plugin_id] = await approval.inspect(self._host, plugin_id)
             except CallFailed as error:
                 raise _not_started(plugin_id, error) from None
         await self._note(caller, "plugin.look", plugin_id, digest=seen.digest)
         return seen
 
-    def looked(self, plugin_id: str) -> Look | None:
+    def looked(self, plugin_id: str) -> Inspection | None:
         """What was last shown of a plugin, and is not approved yet."""
         return self._looks.get(plugin_id)
 

@@ -11,7 +11,7 @@ import logging
 
 import msgspec
 
-from plugbay.host.ports import InvocationRecord, Journey
+from plugbay.host.ports import InvocationRecord, ResumeState
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.live import ENDED, STARTED, Live, LiveEvent
 from plugbay.server.domain.meters import Meters
@@ -123,10 +123,10 @@ class SqlCheckpoints:
         self._database = database
         self._clock = clock
 
-    async def save(self, execution_id: str, journey: Journey) -> None:
+    async def save(self, execution_id: str, journey: ResumeState) -> None:
         async with self._database.transaction() as tx:
             await journey_rows.save(tx, execution_id, journey, self._clock.now())
 
-    async def load(self, execution_id: str) -> Journey | None:
+    async def load(self, execution_id: str) -> ResumeState | None:
         async with self._database.reading() as tx:
             return await journey_rows.load(tx, execution_id)

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import InvocationResult
+from plugbay.host.invocations.attempt import USER
 from plugbay.host.invocations.context import NO_ACCESS, ExportBinding
-from plugbay.host.invocations.invocation import USER
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Code, Failure
 from plugbay.server.domain import rollout

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 
-from plugbay.host.invocations.context import TRACE_PREFIX, trace_digits
+from plugbay.host.invocations.context import TRACE_PREFIX, w3c_trace_id
 
 TRACE_BYTES = 16
 
@@ -35,7 +35,7 @@ def new_trace() -> str:
 
 def parent(trace_id: str, invocation_id: str) -> str | None:
     """The `traceparent` for whoever follows an invocation; None: its trace id is somebody else's kind of id."""
-    digits = trace_digits(trace_id)
+    digits = w3c_trace_id(trace_id)
     if digits is None:
         return None
     span = hashlib.sha256(invocation_id.encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import InvocationResult
 from plugbay.host.ports import InvocationRecord
 from plugbay.server.domain.principal import Principal
 from plugbay.store.database import Tx

@@ -1,4 +1,4 @@
-"""What is asked, what is answered, and how the pieces of a stream become one reply."""
+"""Requests, replies, and how the chunks of a stream become one reply."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from plugbay.host.services.llm.chat import (
     ChatRequest,
     Usage,
     chunk_problem,
+    chunks_of,
     finish_from_json,
     finish_to_json,
     messages_problem,
     tool_arguments,
-    whole,
 )
 from plugbay.model.errors import Code
 from tests.support.requirements import requirement
@@ -284,7 +284,7 @@ def test_a_stream_ends_once_whatever_follows() -> None:
     ],
 )
 def test_a_whole_reply_in_chunks_says_the_same(reply: ChatReply) -> None:
-    assert assembled(*whole(reply), end()) == reply
+    assert assembled(*chunks_of(reply), end()) == reply
 
 
 @requirement("nexo:host-llm-usage")

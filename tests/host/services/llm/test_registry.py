@@ -1,4 +1,4 @@
-"""Who offers which model, that every stream ends once, and what a plugin is told that asks for a chat."""
+"""The names of models, that every stream ends once, and chats for plugins."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The values of a chat with a language model: what is asked, what is answered, and the pieces of a stream.
+"""The values of a chat with a language model: request, reply, and the chunks of a stream.
 
-Owns the neutral shapes and their JSON form, which is that of nexo's `llm.chat`; and how the chunks of a stream become
-one reply. Refuses to know providers, plugins, HTTP and time. Nothing here raises for what a peer sends: what is wrong
-comes back as a reason.
+Their JSON form is that of nexo's `llm.chat`. `Assembly` makes one reply of chunks. Nothing here raises for input of a
+peer: errors are returned as reasons.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ PLAIN_ENDINGS = frozenset({"stop", "length", "tool_use"})
 """Finish reasons with a name of their own; every other is `other:<reason>`."""
 
 STREAM_NO_END = "other:stream-no-end"
-"""How a stream finished that never said so."""
+"""The finish reason of a stream without an `end`."""
 
 MAX_STREAM_CHARS = 8 << 20
 """Characters of text and tool arguments in one stream: 128 Ki tokens, the longest replies, have half a million."""
@@ -46,7 +45,7 @@ _CODEC = MsgspecCodec()
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What a model is asked. Messages, tools and blocks are JSON objects as nexo defines them."""
+    """A chat request. Messages, tools and blocks are JSON objects as nexo defines them."""
 
     model: str
     messages: Sequence[Mapping[str, Any]]
@@ -80,7 +79,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a reply cost, in tokens."""
+    """The tokens of a request and its reply."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -99,7 +98,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What a model answered: text, tool calls `{id, name, arguments}`, or both."""
+    """A model's reply: text, tool calls `{id, name, arguments}`, or both."""
 
     text: str | None
     tool_calls: tuple[dict[str, Any], ...] = ()
@@ -110,7 +109,7 @@ class ChatReply:
 
     @classmethod
     def from_json(cls, result: Any) -> ChatReply | str:
-        """The reply in the result of `llm.chat`, or what is wrong with it. Usage may be missing, and counts as zero."""
+        """The reply in the result of `llm.chat`, or why it is invalid. A missing usage counts as zero."""
         if not isinstance(result, dict):
             return "the result is no object"
         content = _content(result.get("content"))
@@ -141,7 +140,7 @@ class ChatReply:
 
 
 def _content(content: Any) -> tuple[str | None, tuple[dict[str, Any], ...]] | str:
-    """Text and tool calls in the `content` of a result, or what is wrong with it."""
+    """Text and tool calls in the `content` of a result, or why it is invalid."""
     if not isinstance(content, dict):
         return "content is no object"
     if content.get("type") == "text":
@@ -177,7 +176,7 @@ def finish_to_json(finish_reason: str) -> dict[str, str]:
 
 
 def finish_from_json(value: Any) -> str | None:
-    """The finish reason in `{kind, reason?}`; None when it is not one. A kind we do not know is some other reason."""
+    """The finish reason in `{kind, reason?}`; None when it is invalid. An unknown kind becomes `other:<kind>`."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind in PLAIN_ENDINGS:
         return kind if isinstance(kind, str) else None
@@ -186,7 +185,7 @@ def finish_from_json(value: Any) -> str | None:
 
 
 def messages_problem(messages: Any) -> str | None:
-    """What is wrong with the messages of a chat, if anything."""
+    """Why the messages of a chat are invalid; None when they are valid."""
     if not isinstance(messages, list) or not messages:
         return "messages is no list with at least one message"
     for number, message in enumerate(messages):
@@ -209,7 +208,7 @@ def tool_arguments(text: str) -> Any:
 
 
 def chunk_problem(chunk: Any) -> str | None:
-    """What is wrong with one chunk by itself, if anything."""
+    """Why one chunk by itself is invalid; None when it is valid."""
     kind = chunk.get("type") if isinstance(chunk, dict) else None
     if not isinstance(kind, str) or kind not in CHUNK_TEXTS:
         return f"a chunk is no object with a type of {', '.join(CHUNK_TEXTS)}"
@@ -223,7 +222,7 @@ def chunk_problem(chunk: Any) -> str | None:
     return None
 
 
-def whole(reply: ChatReply) -> list[Chunk]:
+def chunks_of(reply: ChatReply) -> list[Chunk]:
     """Text and tool calls of a reply as chunks, for a provider that was asked to stream and answered all at once."""
     chunks: list[Chunk] = [{"type": "text_delta", "delta": reply.text}] if reply.text else []
     for call in reply.tool_calls:
@@ -237,7 +236,7 @@ def whole(reply: ChatReply) -> list[Chunk]:
 
 
 class Assembly:
-    """Chunks in, one reply out. A stream ends once: after its `end` only a late usage still counts."""
+    """Makes one reply of chunks. A stream ends once: after its `end` only a late usage counts."""
 
     __slots__ = ("_arguments", "_chars", "_chunks", "_finish", "_names", "_text", "_usage")
 
@@ -252,16 +251,16 @@ class Assembly:
 
     @property
     def ended(self) -> bool:
-        """Whether the stream has said how it finished."""
+        """Whether the stream has had its `end`."""
         return self._finish is not None
 
     @property
     def finish_reason(self) -> str:
-        """How it finished, as far as a chunk has said so."""
+        """The finish reason, or `STREAM_NO_END`."""
         return self._finish or STREAM_NO_END
 
     def add(self, chunk: Any) -> Failure | None:
-        """Take one chunk; a failure means that the stream cannot be used any further."""
+        """Add one chunk; after a failure the stream cannot be used."""
         problem = chunk_problem(chunk)
         if problem is not None:
             return Failure(Code.MALFORMED_RESPONSE, problem)

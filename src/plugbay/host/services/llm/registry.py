@@ -1,7 +1,7 @@
-"""The language models of a host, by the name of their provider, whoever brought them: the operator or a plugin.
+"""`LlmRegistry`: the language models of a host by provider, from the operator or from plugins.
 
-Owns the port `LlmProvider`, who holds which name, and how a plugin's wish for a chat is answered. Every stream that
-leaves here is checked, bounded and ends exactly once. Refuses to know HTTP, links and who may ask: policy comes before.
+Owns the port `LlmProvider`, the names, and the chats that plugins request. Every stream is checked, bounded and ends
+exactly once. Permissions are checked elsewhere.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ MAX_TOKENS = 2**32 - 1
 
 
 class LlmProvider(Protocol):
-    """Something that can chat. Failures are raised as `CallFailed`; no timeout means the provider's own."""
+    """A chat provider. Failures are raised as `CallFailed`; without a timeout the provider's own applies."""
 
     async def chat(self, request: ChatRequest, timeout: float | None = None) -> ChatReply: ...
 
     def stream(self, request: ChatRequest, timeout: float | None = None) -> AsyncGenerator[Chunk, None]:
-        """An async generator of chunks. Closing it gives the stream up; its last chunk may be an `end`."""
+        """An async generator of chunks. Closing it cancels the stream; its last chunk may be an `end`."""
         ...
 
 
 @runtime_checkable
 class Closable(Protocol):
-    """A provider that holds something open between chats."""
+    """A provider with connections between chats."""
 
     async def close(self) -> None: ...
 
@@ -49,10 +49,10 @@ class LlmRegistry:
         self._providers: dict[str, LlmProvider] = {}
         self._owners: dict[str, str] = {}
         self.usual: tuple[str, str] | None = None
-        """The provider and the model for whoever leaves the choice to the host; None: nobody has chosen."""
+        """The default provider and model for requests without a provider; None when not configured."""
 
     def register(self, name: str, provider: LlmProvider, owner: str) -> str | None:
-        """Offer `provider` under `name`; returns the reason when that is refused."""
+        """Register `provider` under `name`; returns the reason when the name is taken."""
         if name in self._owners:
             return f"the llm provider {name!r} is offered by {self._owners[name]!r} already"
         self._providers[name] = provider
@@ -60,7 +60,7 @@ class LlmRegistry:
         return None
 
     def withdraw(self, name: str) -> None:
-        """The provider is no longer offered; its name is free."""
+        """Remove a provider; its name is free."""
         del self._providers[name], self._owners[name]
 
     def names(self) -> list[str]:
@@ -68,7 +68,7 @@ class LlmRegistry:
         return sorted(self._providers)
 
     async def close(self) -> None:
-        """Let go of every connection; a provider that is asked again connects again."""
+        """Close every connection; the next chat of a provider connects again."""
         for provider in list(self._providers.values()):
             if isinstance(provider, Closable):
                 await provider.close()
@@ -82,30 +82,30 @@ class LlmRegistry:
         return self._chunks(provider, request, timeout, Assembly())
 
     async def complete(self, op: CompleteChat, progress: Callable[[str], None]) -> dict[str, Any] | Failure:
-        """Answer a plugin: `{content, finish_reason, usage, tool_calls}`.
+        """Chat for a plugin: `{content, finish_reason, usage, tool_calls}`.
 
-        The text of a streamed reply went out as progress, so its content is None. Who names no provider leaves the
-        choice to the host, and is told the `model` that answered.
+        The text of a streamed reply is sent as progress, so its content is None. A request without a provider uses the
+        default, and its result has the `model` that answered.
         """
         problem = messages_problem(op.messages)
         if problem is not None:
             return Failure(Code.INVALID_INPUT, problem)
-        chosen = (op.provider, op.model) if op.provider else self._chosen(op.model)
+        chosen = (op.provider, op.model) if op.provider else self._choose(op.model)
         if isinstance(chosen, Failure):
             return chosen
         provider, model = chosen
         request = ChatRequest(model, op.messages, min(op.max_tokens, MAX_TOKENS), op.temperature, op.system_prompt)
-        told = {} if op.provider else {"model": model}
+        answered_by = {} if op.provider else {"model": model}
         try:
             if op.stream:
-                return {**_answer(await self._streamed(provider, request, progress), None), **told}
+                return {**_result(await self._stream_reply(provider, request, progress), None), **answered_by}
             reply = await self.chat(provider, request)
-            return {**_answer(reply, reply.text), **told}
+            return {**_result(reply, reply.text), **answered_by}
         except CallFailed as error:
             return error.failure.with_detail(provider=provider)
 
-    def _chosen(self, wish: str) -> tuple[str, str] | Failure:
-        """The operator's choice; without one, what is wished of the only provider there is."""
+    def _choose(self, wish: str) -> tuple[str, str] | Failure:
+        """The configured default; without one, the requested model of the only provider."""
         if self.usual is not None:
             return self.usual
         if wish and len(self._providers) == 1:
@@ -115,7 +115,7 @@ class LlmRegistry:
             Code.UNAVAILABLE, "no language model is chosen for plugins that name none", detail={"hint": hint}
         )
 
-    async def _streamed(self, provider: str, request: ChatRequest, progress: Callable[[str], None]) -> ChatReply:
+    async def _stream_reply(self, provider: str, request: ChatRequest, progress: Callable[[str], None]) -> ChatReply:
         assembly = Assembly()
         async with aclosing(self._chunks(provider, request, None, assembly)) as chunks:
             async for chunk in chunks:
@@ -126,7 +126,7 @@ class LlmRegistry:
     async def _chunks(
         self, provider: str, request: ChatRequest, timeout: float | None, assembly: Assembly
     ) -> AsyncGenerator[Chunk, None]:
-        """Chunks that `assembly` has accepted; the end is held back until nothing can follow it."""
+        """The chunks that `assembly` accepts; the end is held back until the stream is over."""
         async with aclosing(self._find(provider).stream(request, timeout)) as chunks:
             async for chunk in chunks:
                 failure = assembly.add(chunk)
@@ -153,7 +153,7 @@ class LlmRegistry:
         )
 
 
-def _answer(reply: ChatReply, content: str | None) -> dict[str, Any]:
+def _result(reply: ChatReply, content: str | None) -> dict[str, Any]:
     return {
         "content": content,
         "finish_reason": reply.finish_reason,

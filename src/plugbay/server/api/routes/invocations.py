@@ -12,7 +12,7 @@ from fastapi import Depends, Header, Query, Request
 from pydantic import AwareDatetime, Field, StringConstraints, ValidationError, model_validator
 from starlette.responses import Response
 
-from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.host.calls.calls import InvocationResult
 from plugbay.host.invocations.context import LONGEST
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Code, Failure

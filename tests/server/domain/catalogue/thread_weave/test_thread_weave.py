@@ -94,7 +94,7 @@ def test_whatever_it_is_given_the_host_accepts_the_seed_or_is_told_that_there_is
         return
     assert pinned[0] in seed or compaction_result.token_estimate([*blocks, *pinned]) <= budget
     whole = compaction_result.with_pinned(seed, pinned)
-    assert compaction_result.breaches({"seed_blocks": seed}, request, whole, [*blocks, *pinned]) == []
+    assert compaction_result.violations({"seed_blocks": seed}, request, whole, [*blocks, *pinned]) == []
 
 
 def test_what_has_to_stay_and_does_not_fit_is_a_refusal() -> None:

@@ -1,4 +1,4 @@
-"""One attempt: its room, its secrets, its token, and that nothing of them is left or told."""
+"""One attempt: its scratch folder, its secrets and its token, and that none of them is left behind or leaked."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from urllib.parse import quote
 import pytest
 
 from plugbay import Host
-from plugbay.host.config import settings
+from plugbay.host.config import settings_files
+from plugbay.host.invocations.attempt import TIMER_ROUNDING, USER, is_over
 from plugbay.host.invocations.context import ExportBinding, Policy
-from plugbay.host.invocations.invocation import EARLY, USER, is_over
-from plugbay.host.invocations.means import Gateway
-from plugbay.host.invocations.records import MemoryCheckpoints, MemoryInvocationLog, MemoryTokens
-from plugbay.host.ports import InvocationRecord, Journey
-from plugbay.host.recording.redaction import EXPIRED_TOKENS
+from plugbay.host.invocations.resources import Gateway
+from plugbay.host.ports import InvocationRecord, ResumeState
+from plugbay.host.recording.redaction import PASSING
+from plugbay.host.records import MemoryCheckpoints, MemoryInvocationLog, MemoryTokens
 from plugbay.host.supervision.instance import Deadline
 from plugbay.model.errors import Code
 from tests.support.invoking import COUNTS, SCRATCH, host_of, raw_host_of, records, rooms, with_host
@@ -76,7 +76,7 @@ def test_a_room_that_gets_too_full_ends_its_invocation(run: Run, tmp_path: Path,
     """
     root = write_vai_plugin(tmp_path, body, [export(permissions=SCRATCH)])
     host = host_of(root)
-    host.invocations._means.scratch.quota = 100_000
+    host.invocations._resources.scratch.quota = 100_000
 
     async def main(host: Host) -> None:
         result = await host.invoke("t", {})
@@ -241,10 +241,10 @@ def test_a_token_is_not_told_while_it_can_be_used_however_many_others_were_used_
     async def main(host: Host) -> None:
         host.invocations.gateway = Gateway("https://gateway.example", MemoryTokens())
         begun = asyncio.Event()
-        order: dict[str, Any] = {"binding": BOUND, "on_progress": lambda _: begun.set()}
-        long = asyncio.ensure_future(host.invoke("t", {"long": True}, **order))
+        fields: dict[str, Any] = {"binding": BOUND, "on_progress": lambda _: begun.set()}
+        long = asyncio.ensure_future(host.invoke("t", {"long": True}, **fields))
         await begun.wait()
-        for _ in range(EXPIRED_TOKENS + 1):
+        for _ in range(PASSING + 1):
             (await host.invoke("t", {}, binding=BOUND)).value_or_raise()
         (root / "enough").touch()
         assert (await long).value_or_raise()["structured_output"] == {"token": "***"}
@@ -300,15 +300,15 @@ def test_a_token_that_cannot_be_revoked_is_not_told_and_spoils_neither_result_no
 
 def test_a_bug_of_the_hosts_own_quotes_no_secret_and_its_record_is_closed(run: Run, tmp_path: Path) -> None:
     class Broken(MemoryCheckpoints):
-        async def save(self, execution_id: str, journey: Journey) -> None:
-            if journey.summary is not None:
+        async def save(self, execution_id: str, state: ResumeState) -> None:
+            if state.summary is not None:
                 raise OSError(f"the disk is full of {SECRET}")
 
     body = "def harness(body, m): succeed(m, {'summary': {'text': 'done'}})"
     root = write_vai_plugin(tmp_path, body, [export("x", "harness", permissions=EVERYTHING)])
 
     async def main(host: Host) -> None:
-        host.invocations._means.kit.checkpoints = Broken()
+        host.invocations._resources.checkpoints = Broken()
         result = await host.invoke("x", {}, binding=BOUND)
         assert result.failure is not None and result.failure.code == Code.INTERNAL
         assert "the disk is full of ***" in result.failure.message
@@ -394,7 +394,7 @@ def test_secrets_and_config_come_over_the_pipe_and_no_other_way(run: Run, tmp_pa
     schema = {"type": "object", "required": ["base_url"], "properties": {"base_url": {"type": "string"}}}
     exports = [export(permissions=EVERYTHING, config_schema="schemas/config.json")]
     root = write_vai_plugin(tmp_path, body, exports, schemas={"config": schema})
-    settings.save_secrets(tmp_path / "state", "acme/p", {"key": SECRET})
+    settings_files.save_secrets(tmp_path / "state", "acme/p", {"key": SECRET})
 
     async def main(host: Host) -> None:
         said = (await host.call("t", {}))["structured_output"]
@@ -517,7 +517,7 @@ def test_there_is_no_token_without_a_gateway_or_without_anything_to_do_there(
 
 def test_a_wait_that_a_timer_ended_a_moment_early_was_as_long_as_it_could_be(run: Run) -> None:
     async def main() -> None:
-        assert is_over(Deadline(0)) and is_over(Deadline(EARLY / 2))
+        assert is_over(Deadline(0)) and is_over(Deadline(TIMER_ROUNDING / 2))
         assert not is_over(Deadline(60))
 
     run(main)

@@ -1,0 +1,142 @@
+"""`Resources`: what all invocations of a host share: logs, scratch folders, concurrency limits, schemas, the gateway.
+
+It also checks whether a plugin can take what a binding gives it. The course of an attempt is in `attempt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from plugbay.contracts.schemas import compile_schema
+from plugbay.host.catalog.catalog import MAX_LISTED
+from plugbay.host.confinement.scratch import Scratch
+from plugbay.host.invocations.artifacts import Artifacts
+from plugbay.host.invocations.context import ExportBinding
+from plugbay.host.journal import Journal
+from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
+from plugbay.host.recording.redaction import SHORTEST
+from plugbay.host.supervision.instance import Deadline
+from plugbay.host.turns import Turns
+from plugbay.model.errors import Code, Failure
+from plugbay.model.spec import Export
+from plugbay.wire.fast_json import MsgspecCodec
+
+MAX_KEPT_LIMITS = 1_024
+"""Limits kept in memory; beyond that, those without a running or waiting invocation are dropped."""
+
+
+@dataclass(slots=True)
+class Gateway:
+    """The API that plugins may call back, with the rights of their invocation."""
+
+    base_url: str
+    tokens: TokenIssuer
+
+
+class ConcurrencyLimits:
+    """How many invocations may run at once, for each key. A key without running invocations takes no memory."""
+
+    def __init__(self) -> None:
+        self._limits: dict[tuple[str, ...], Turns] = {}
+
+    async def acquire(self, key: tuple[str, ...], limit: int, seconds: float) -> Turns | Failure:
+        """Wait for a turn, at most `seconds`; release it with `give`. The limit of a key in use does not change."""
+        turns = self._limits.get(key)
+        if turns is None or (turns.limit != limit and not turns.taken):
+            if len(self._limits) >= MAX_KEPT_LIMITS:
+                self._limits = {known: turns for known, turns in self._limits.items() if turns.taken}
+            turns = self._limits[key] = Turns(limit)
+        if await turns.wait(seconds) is None:
+            return turns
+        text = f"{turns.limit} invocations of it run already, which is its limit, and none ended in time"
+        return Failure(Code.OVERLOADED, text, retryable=True)
+
+
+@dataclass(slots=True)
+class Resources:
+    """What all invocations of a host share."""
+
+    codec: MsgspecCodec
+    journal: Journal
+    scratch: Scratch
+    artifacts: Artifacts
+    log: InvocationLog
+    checkpoints: Checkpoints
+    make_id: Callable[[str], str]
+    gateway: Gateway | None = None
+    limits: ConcurrencyLimits = field(default_factory=ConcurrencyLimits)
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Clean-up that runs on after the caller has its result."""
+    _validators: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `work` without making the caller wait; the host waits for it when it stops."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def acquire_turns(
+        self, limits: Mapping[tuple[str, ...], int | None], deadline: Deadline
+    ) -> list[Turns] | Failure:
+        """A turn for each of these keys, or none at all; a key whose limit is None needs no turn."""
+        taken: list[Turns] = []
+        turn: Turns | Failure | None = None
+        try:
+            for key, limit in limits.items():
+                turn = None if limit is None else await self.limits.acquire(key, limit, deadline.left())
+                if isinstance(turn, Failure):
+                    break
+                taken += [] if turn is None else [turn]
+        except BaseException:
+            release_turns(taken)
+            raise
+        if isinstance(turn, Failure):
+            release_turns(taken)
+            return turn
+        return taken
+
+    def schema_errors(self, name: str, schema: Any, value: Any) -> list[dict[str, str]]:
+        """Where and how `value` breaks a schema. The schema is compiled once for each `name`."""
+        known = self._validators.get(name)
+        if known is None or known[0] is not schema:
+            known = self._validators[name] = (schema, compile_schema(schema))
+        if known[1].is_valid(value):
+            return []
+        return [
+            {"path": "/".join(map(str, error.instance_path)), "rule": error.message}
+            for error in islice(known[1].iter_errors(value), MAX_LISTED)
+        ]
+
+    def binding_problem(self, name: str, export: Export, binding: ExportBinding) -> Failure | None:
+        """Why the config or the secrets of a binding cannot be given to the plugin."""
+        schema, config = export.facts.get("config_schema"), dict(binding.config)
+        if schema is None:
+            errors = [{"path": key, "rule": "the export has no such setting"} for key in config]
+        else:
+            errors = self.schema_errors(f"{name}.config", schema, config)
+        if errors:
+            first = errors[0]
+            text = f"its config cannot be used: {first['path'] or 'config'}: {first['rule']}"
+            return _unusable_binding("binding.invalid_config", text, errors=errors)
+        for slot, value in binding.secrets.items():
+            if not isinstance(value, str):
+                return _unusable_binding("binding.invalid_secret", f"the secret {slot} is no text")
+            if len(value) < SHORTEST:
+                text = f"the secret {slot} has fewer than {SHORTEST} characters: too few to redact it from output"
+                return _unusable_binding("binding.secret_too_short", text)
+        return None
+
+
+def release_turns(taken: Iterable[Turns]) -> None:
+    """Give back every turn of an attempt that has ended."""
+    for turns in taken:
+        turns.give()
+
+
+def _unusable_binding(code: str, text: str, **detail: Any) -> Failure:
+    return Failure(Code.LAUNCH_FAILED, text, detail={"plugin_code": code, **detail})
