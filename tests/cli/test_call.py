@@ -7,13 +7,16 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from plugbay.cli.call import read_json
-from plugbay.cli.call_view import Refusal
+from plugbay.cli.call import call_on_server, read_json
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.remote import Remote
+from plugbay.cli.render.call_view import Question, Refusal
 from plugbay.model.errors import CODES, ORIGINS
 from tests.cli.conftest import (
     ECHO,
@@ -639,3 +642,55 @@ def test_a_start_that_failed_is_told_once(run: Run, cwd: Path) -> None:
     done = run("call", "notes", "echo")
     assert (done.code, "crashed" in done.err, "note:" in done.err) == (1, True, False)
     assert "note:  notes: start_failed: code crashed: " in run("ps", "--plugins", "notes").err
+
+
+PLUGIN = {"id": "p", "version": "1", "contract": "rune"}
+DONE = {
+    "status": "succeeded",
+    "output": {"a": 1},
+    "failure": None,
+    "plugin": PLUGIN,
+    "call_id": "c",
+    "duration_ms": 2.0,
+}
+FAILURE = {"code": "timeout", "origin": "host", "message": "late", "detail": {"x": 1}, "retry_after_ms": 5}
+
+
+class There(Remote):
+    """A server that gives one answer."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+        self.asked: list[Any] = []
+
+    def post(self, path: str, body: Any = None) -> Any:
+        self.asked.append((path, body))
+        return self.answer
+
+    def events(self, method: str, path: str, body: Any = None, **query: Any) -> Iterator[tuple[str, Any]]:
+        yield "progress", {"step": 1}
+        yield "result", self.answer
+
+
+def test_what_came_back_is_the_output_and_the_record() -> None:
+    there = There(DONE)
+    ending = call_on_server(there, Question("p/t", {"b": 2}, {}, 0.5))
+    assert ending.status == 0 and bytes(ending.output) == b'{"a":1}'
+    assert ending.record is not None and (ending.record.plugin, ending.record.export) == ("p", "t")
+    body = {"export": "p/t", "input": {"b": 2}, "context": {}, "timeout_ms": 500}
+    assert there.asked == [("/api/v1/calls", body)]
+
+
+def test_a_failure_is_the_same_failure_here() -> None:
+    ending = call_on_server(
+        There({**DONE, "status": "retryable_failure", "output": None, "failure": FAILURE}),
+        Question("p/t", {}, {}, None),
+    )
+    assert ending.status == Exit.TIMEOUT and ending.record is not None and ending.record.failure is not None
+    assert ending.record.failure.retryable and ending.record.failure.to_json() == FAILURE
+
+
+def test_pieces_are_shown_as_they_come() -> None:
+    pieces: list[Any] = []
+    ending = call_on_server(There(DONE), Question("p/t", {}, {}, None, pieces.append))
+    assert pieces == [{"step": 1}] and ending.status == 0

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 import plugbay as package
-from plugbay.cli import output
 from plugbay.cli.ps import show
+from plugbay.cli.render import output
 from tests.cli.conftest import MakePlugin, Run
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.cli import folders
+from plugbay.cli import lookup
 from plugbay.cli.scaffold import (
     CONTRACTS,
     LANGUAGES,
@@ -127,7 +127,7 @@ def check_format(path: str, text: str) -> None:
 def test_every_manifest_is_free_of_problems(tmp_path: Path, language: str, contract: str) -> None:
     made = wish(tmp_path, language, contract)
     create(made)
-    found = folders.look(made.folder)
+    found = lookup.look(made.folder)
     assert (found.contract, found.problems) == (contract, ())
     assert found.spec is not None
     assert found.spec.description == ("" if contract == "mcp" else AWKWARD)  # which a server says itself
@@ -137,7 +137,7 @@ def test_a_python_source_serves_any_set_of_contracts(tmp_path: Path) -> None:
     made = wish(tmp_path, "python", *CONTRACTS)
     create(made)
     for contract in CONTRACTS:
-        found = folders.look(made.folder, contract)
+        found = lookup.look(made.folder, contract)
         assert (found.contract, found.problems) == (contract, ())
 
 

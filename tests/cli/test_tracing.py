@@ -28,7 +28,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 LOADED = f"""
 import sys
-import plugbay.cli.mcp_serve, plugbay.cli.serve, plugbay.server.server
+import plugbay.cli.mcp.serve, plugbay.cli.serve, plugbay.server.server
 from plugbay import Host
 from plugbay.cli.tracing import exporting
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import call_view, ephemeral, folders, output, remote
-from plugbay.cli.call_view import Ending, Question, Refusal
+from plugbay.cli import local_host, lookup, remote
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import config_in_use
 from plugbay.cli.remote import Remote, Server, TokenFile
+from plugbay.cli.render import call_view, output
+from plugbay.cli.render.call_view import Ending, Question, Refusal
 from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
@@ -95,18 +96,17 @@ def call(
                 "--grant, --grant-all, --no-sandbox and --trace are for a host of the command's own, not for a server;"
             )
             raise typer.BadParameter(f"{text} there, plugbay grant {path} CAP grants for good")
-        from plugbay.cli import remote_call
 
         asked = Question(_full(path, export), value, about, timeout, view.progressed if stream else None)
-        ending = remote_call.run(there, asked)
-        if remote_call.is_unknown(there, path, ending):
+        ending = call_on_server(there, asked)
+        if is_unknown(there, path, ending):
             raise Refusal(call_view.no_such_plugin(path, f"the server {there.url} has no plugin of that id"))
         view.ended(ending)
         raise typer.Exit(ending.status)
     if not as_json and remote.might_be_meant(path):
         output.note(f"{path} is a folder here, so that a host of its own is asked, and not the running server")
     found, name = find(path, export, plugins, settings)
-    settings = ephemeral.settings_for(settings, path)
+    settings = local_host.settings_for(settings, path)
     view.warned(found, grant or ())
     options = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     host = functools.partial(_host, found, settings, options, trace)
@@ -169,9 +169,9 @@ def _server(
     path: str, plugins: Path | None, config: Config | None, server: str | None, token_file: Path | None, quiet: bool
 ) -> Remote | None:
     """The running server, if it is a plugin of its that is meant; None: a host of our own is to be asked."""
-    if server is None and (plugins is not None or folders.folder_of(Path(path)).is_dir()):
+    if server is None and (plugins is not None or lookup.folder_of(Path(path)).is_dir()):
         return None
-    if server is None and (ephemeral.declares(config, path) or remote.is_path(path)):
+    if server is None and (local_host.declares(config, path) or remote.is_path(path)):
         return None
     try:
         return remote.find(server, token_file, quiet=quiet)
@@ -183,17 +183,17 @@ def _server(
 
 def find(path: str, export: str, plugins: Path | None, config: Config | None = None) -> tuple[list[Found], str]:
     """The plugins of the ephemeral host, and the name of the export on it; of a plugin's id, its full name."""
-    if folders.folder_of(Path(path)).is_dir():
-        return ephemeral.found_in(Path(path)), export
+    if lookup.folder_of(Path(path)).is_dir():
+        return local_host.found_in(Path(path)), export
     full = _full(path, export)
-    if ephemeral.declares(config, path):
-        return ephemeral.found_in(plugins) if plugins is not None else [], full
-    home = ephemeral.home_of(path, plugins)
+    if local_host.declares(config, path):
+        return local_host.found_in(plugins) if plugins is not None else [], full
+    home = local_host.home_of(path, plugins)
     if home is None:
         absent = "no plugin has such an id" if remote.is_path(path) else "no plugin of that id is installed or served"
         raise Refusal(call_view.no_such_plugin(path, absent))
-    found = ephemeral.found_in(home)
-    ephemeral.check_id(path, found)
+    found = local_host.found_in(home)
+    local_host.check_id(path, found)
     return found, full
 
 
@@ -216,7 +216,7 @@ def load_config(named: Path | None) -> Config | None:
 def _host(found: list[Found], config: Config | None, options: dict[str, Any], trace: bool, log: CallLog) -> Host:
     """A host that starts nothing but what the call needs."""
     output.note_what_hosts_log(without=output.FAILED_STARTS)
-    host = ephemeral.make(found, config, **options, call_log=log, trace=call_view.StepPrinter() if trace else None)
+    host = local_host.make(found, config, **options, call_log=log, trace=call_view.StepPrinter() if trace else None)
     for written, meant in host.mistyped_ids.items():
         output.note(
             f"plugbay.toml has settings for {written!r}, but no plugin here is called that; {meant!r} is meant?"
@@ -235,7 +235,73 @@ def run(make_host: Callable[[CallLog], Host], question: Question) -> Ending:
         return host.attempt(name, value, timeout=timeout, context=context, on_progress=on_progress)
 
     try:
-        output = ephemeral.visit(make_host(log), ask).output
-    except ephemeral.Interrupted as interrupted:
+        output = local_host.visit(make_host(log), ask).output
+    except local_host.Interrupted as interrupted:
         status = interrupted.exit_code
     return Ending(name, log.records[-1] if log.records else None, output, status)
+
+
+def call_on_server(there: Remote, question: Question) -> Ending:
+    """Call, and wait for the end."""
+    name, value, context, timeout, on_progress = question
+    body = {"export": name, "input": value, "context": context}
+    if timeout is not None:
+        body["timeout_ms"] = max(1, round(timeout * 1000))
+    if on_progress is None:
+        return _ending(name, there.post("/api/v1/calls", body))
+    answer: Any = {}
+    for kind, said in there.events("POST", "/api/v1/calls", body, stream="true"):
+        if kind == "progress":
+            on_progress(said)
+        else:
+            answer = said
+    return _ending(name, answer)
+
+
+def is_unknown(there: Remote, plugin_id: str, ending: Ending) -> bool:
+    """Whether a call ended because the server has no plugin of this id, and not for want of an export."""
+    from plugbay.cli.remote import RemoteRefused, plugin_path
+
+    failure = ending.record.failure if ending.record else None
+    if failure is None or failure.code != Code.NOT_FOUND:
+        return False
+    try:
+        there.get(plugin_path(plugin_id))
+    except RemoteRefused as refused:
+        return refused.status == 404
+    return False
+
+
+def _ending(name: str, answer: dict[str, Any]) -> Ending:
+    import msgspec
+
+    from plugbay.host.ports import CallRecord
+
+    plugin = answer.get("plugin") or {}
+    record = CallRecord(
+        call_id=answer.get("call_id") or "",
+        plugin=plugin.get("id") or "",
+        version=plugin.get("version") or "",
+        contract=plugin.get("contract") or "",
+        export=name.removeprefix(f"{plugin.get('id')}/"),
+        started_at=0.0,
+        duration_ms=answer.get("duration_ms") or 0.0,
+        failure=_failure(answer),
+    )
+    output = None if record.failure else msgspec.Raw(msgspec.json.encode(answer.get("output")))
+    return Ending(name, record, output)
+
+
+def _failure(answer: dict[str, Any]) -> Failure | None:
+    told = answer.get("failure")
+    if told is None:
+        return None
+    return Failure(
+        told["code"],
+        told["message"],
+        origin=told["origin"],
+        plugin=(answer.get("plugin") or {}).get("id") or "",
+        detail=told["detail"],
+        retryable=answer.get("status") == "retryable_failure",
+        retry_after_ms=told["retry_after_ms"],
+    )

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import ephemeral, folders, output
+from plugbay.cli import local_host, lookup
 from plugbay.cli.call import load_config, read_json
-from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.paths import directories
+from plugbay.cli.render import output
+from plugbay.cli.render.call_view import Refusal
+from plugbay.cli.render.manifest_problems import refuse
 from plugbay.model.errors import CallFailed, Code, Failure
 
 if TYPE_CHECKING:
@@ -92,10 +94,10 @@ def _plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
     from plugbay.host.discovery.folders import discover
 
     if plugins is None:
-        declared = {item.entry: item for item in servers.declared(config)} if ephemeral.declares(config, where) else {}
-        found = declared.get(where) or _by_id(where) or folders.look(Path(where))
+        declared = {item.entry: item for item in servers.declared(config)} if local_host.declares(config, where) else {}
+        found = declared.get(where) or _by_id(where) or lookup.look(Path(where))
         if found.spec is None:
-            raise typer.Exit(folders.refuse(found, "config show"))
+            raise typer.Exit(refuse(found, "config show"))
         return found.spec
     specs = {item.spec.id: item.spec for item in discover([plugins]) if item.spec}
     if where not in specs:
@@ -108,10 +110,10 @@ def _by_id(where: str) -> Found | None:
     """The plugin of this id, unless something else is called that: in this directory, or among those installed."""
     from plugbay.host.discovery.folders import discover
 
-    if folders.folder_of(Path(where)).exists():
+    if lookup.folder_of(Path(where)).exists():
         return None
     here = next((item for item in discover([Path()]) if item.spec is not None and item.spec.id == where), None)
-    return here or ephemeral.installed(where)
+    return here or local_host.installed(where)
 
 
 @config.command(cls=HelpCommand, epilog=EXAMPLES)

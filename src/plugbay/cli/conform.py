@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from plugbay.cli import folders, output
-from plugbay.cli.conform_view import Files, conclude, show_axis
+from plugbay.cli import lookup
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand
-from plugbay.cli.versions import named
+from plugbay.cli.render import output
+from plugbay.cli.render.manifest_problems import refuse
 
 if TYPE_CHECKING:
-    from plugbay.conformance.report import OnAxis, Report
+    from plugbay.conformance.report import AxisResult, OnAxis, Report
     from plugbay.host.discovery.folders import Found
     from plugbay.model.spec import PluginSpec
 
@@ -170,12 +172,12 @@ def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis
 
 def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Report:
     """Every axis of the contract, and one of our own where the manifest was written from a source."""
-    from plugbay.cli import drift
+    from plugbay.cli.manifest import drift
     from plugbay.conformance.plugin_runner import run_conformance
     from plugbay.conformance.report import Report
 
     spec = _spec(found)
-    _say(named(spec.id, spec.version), spec, on_axis)
+    _say(output.name_with_version(spec.id, spec.version), spec, on_axis)
     wanted = None if only is None else [axis for axis in _of(only, spec.contract) if not axis.endswith(drift.AXIS)]
     report = Report(spec.contract, ()) if wanted == [] else run_conformance(spec, on_axis, only=wanted)
     own = drift.axis(found) if only is None or len(_of(only, spec.contract)) > len(wanted or ()) else None
@@ -210,14 +212,14 @@ def _contracts_in(path: Path) -> list[str | None]:
 
 
 def _is_manifest(path: Path) -> bool:
-    return folders.folder_of(path) != path
+    return lookup.folder_of(path) != path
 
 
 def _plugin(path: Path, contract: str | None, as_json: bool) -> Found:
     """The plugin at `path`; leaves with the status that says why there is none to test."""
-    found = folders.look(path, contract)
-    if found.spec is None and folders.is_absent(found):
-        found = folders.look(path)  # of another contract, which is what there is to say about it
+    found = lookup.look(path, contract)
+    if found.spec is None and lookup.is_absent(found):
+        found = lookup.look(path)  # of another contract, which is what there is to say about it
     status = _refuse(found, contract)
     if found.spec is None or status != Exit.OK:
         if as_json:
@@ -254,7 +256,7 @@ def _check_name(contract: str | None) -> None:
 def _refuse(found: Found, contract: str | None) -> int:
     """0 when the plugin can be tested; otherwise the status to leave with, after saying why."""
     if found.spec is None:
-        return folders.refuse(found, "conform")
+        return refuse(found, "conform")
     if contract in (None, found.contract):
         return Exit.OK
     output.problem(
@@ -262,3 +264,75 @@ def _refuse(found: Found, contract: str | None) -> int:
         hint=f"leave out --contract, or add a manifest of {contract} to the plugin",
     )
     return Exit.INVALID
+
+
+MARKS = {
+    "passed": (output.OK, output.GOOD_STYLE),
+    "failed": (output.BAD, output.BAD_STYLE),
+    "skipped": (output.SKIP, output.DIM),
+}
+
+
+class Files(NamedTuple):
+    """What is written beside what is shown."""
+
+    junit: Path | None = None
+    html: Path | None = None
+    badge: Path | None = None
+
+    def write(self, report: Report, spec: PluginSpec, command: Sequence[str], program: Sequence[str] = ()) -> None:
+        """Each that is wanted; `command` is what the reader of a page can type, with `program` after its options."""
+        if self.junit is not None:
+            self.junit.write_text(report.to_junit(), "utf-8")
+        if self.html is not None:
+            self.html.write_text(_page(report, spec, command, program), "utf-8")
+        if self.badge is not None:
+            from plugbay.conformance.badge import badge
+
+            self.badge.write_text(badge(report), "utf-8")
+
+
+def _page(report: Report, spec: PluginSpec, command: Sequence[str], program: Sequence[str]) -> str:
+    import time
+
+    from plugbay import __version__
+    from plugbay.conformance.page import About, page
+
+    version = output.known_version(spec.version) or output.SKIP
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    return page(report, About(spec.id, version, tuple(command), tuple(program), day, f"plugbay {__version__}"))
+
+
+def show_axis(axis: AxisResult) -> None:
+    """One axis: a line, and below it what went wrong. Those that were not tried for it are summed up at the end."""
+    from plugbay.conformance.report import LABELS, NOT_TRIED
+
+    if axis.detail.startswith(NOT_TRIED):
+        return
+    page = output.out()
+    mark, style = MARKS[axis.status]
+    aside = {"failed": f"  {axis.id}", "skipped": f"  {axis.detail}"}.get(axis.status, "")
+    page.field(mark, axis.title, (aside, output.DIM), indent=0, width=2, label_style=style)
+    before = ""
+    for line in axis.detail.splitlines() if axis.status == "failed" else ():
+        label, _, rest = line.partition(": ")
+        if label in LABELS:
+            page.field("" if label == before else label, rest, indent=4)
+        else:
+            page.line(line, indent=4)
+        before = label
+
+
+def conclude(report: Report) -> None:
+    """How many were not tried and why, and the last line, which says it all."""
+    from plugbay.conformance.report import NOT_TRIED
+
+    page = output.out()
+    mark, dim = MARKS["skipped"]
+    for reason, number in Counter(axis.detail for axis in report.axes if axis.detail.startswith(NOT_TRIED)).items():
+        page.field(mark, f"{number} more", (f"  {reason}", dim), indent=0, width=2, label_style=dim)
+    style = output.BAD_STYLE if report.failed else output.GOOD_STYLE
+    verdict = f"{report.failed} failed" if report.failed else "conforms"
+    counts = f"{report.passed} passed, {report.failed} failed, {report.skipped} skipped"
+    page.blank()
+    page.line((f"{report.contract}: {verdict}", style), (f"  {counts}", output.DIM))

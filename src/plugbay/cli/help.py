@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typer.core import TyperCommand, TyperGroup
 
-from plugbay.cli import output
+from plugbay.cli.render import output
 
 if TYPE_CHECKING:
     Row = tuple[str, str]

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import ephemeral, folders, output, policy_view, schema_text
+from plugbay.cli import local_host, lookup
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
-from plugbay.cli.versions import known
+from plugbay.cli.render import output, policy_view, schema_text
+from plugbay.cli.render.manifest_problems import explain_absence, show_problems, tally
 
 if TYPE_CHECKING:
     from plugbay.host.config.config import Config
@@ -48,32 +49,32 @@ def inspect(
         shown = [view.to_json() for view in views]
         output.print_json(shown[0] if len(shown) == 1 else {"plugins": shown})
     for number, view in enumerate(views):
-        if folders.is_absent(view.found):
-            folders.explain_absence(view.found, "inspect")
+        if lookup.is_absent(view.found):
+            explain_absence(view.found, "inspect")
         elif not as_json:
             if number:
                 output.out().blank()
             _show(view)
-    raise typer.Exit(max(folders.status_of(view.found) for view in views))
+    raise typer.Exit(max(lookup.status_of(view.found) for view in views))
 
 
 def _found(path: Path, config: Config | None) -> list[Found]:
     """What is meant: the plugins of a manifest, or a server that plugbay.toml declares."""
-    from plugbay.cli import drift  # reads the source, and so loads ast
+    from plugbay.cli.manifest import drift
     from plugbay.host.discovery.servers import declared
 
-    if config is not None and ephemeral.declares(config, str(path)):
+    if config is not None and local_host.declares(config, str(path)):
         return [item for item in declared(config) if item.entry == str(path)]
-    found = (None if path.exists() else ephemeral.installed(str(path))) or folders.look(path)
+    found = (None if path.exists() else local_host.installed(str(path))) or lookup.look(path)
     several = any(problem.code == "several_plugins" for problem in found.problems)
-    return [drift.noted(item) for item in (folders.look_at_all(path) if several else [found])]
+    return [drift.noted(item) for item in (lookup.look_at_all(path) if several else [found])]
 
 
 class _View:
     """One plugin with everything the page says about it; its exports are the approved ones, if they had to be."""
 
     def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
-        from plugbay.cli import drift
+        from plugbay.cli.manifest import drift
         from plugbay.host.catalog.approvals import Pins
         from plugbay.host.catalog.runtime_exports import Offers, tells
         from plugbay.host.supervision.protocol_cache import Eras
@@ -82,13 +83,13 @@ class _View:
         self.approval = ""
         self.confinement: Confinement | None = None
         if found.spec is not None:
-            offers = Offers(Pins(ephemeral.state_dir(config)), Eras(), lambda plugin_id: False)
+            offers = Offers(Pins(local_host.state_dir(config)), Eras(), lambda plugin_id: False)
             spec = offers.learn([found.spec])[found.spec.id]
             pin = offers.pin(spec.id)
             if tells(spec):
                 self.approval = f"approved {pin.approved_at}" if pin else f"pending: plugbay mcp approve {spec.id}"
             found = replace(found, spec=spec)
-            self.confinement = ephemeral.bindings(config, grant, grant_all).confinement(spec)
+            self.confinement = local_host.bindings(config, grant, grant_all).confinement(spec)
         self.found = found
 
     def to_json(self) -> dict[str, Any]:
@@ -135,15 +136,15 @@ def _show(view: _View) -> None:
         )
     if found.problems:
         page.blank()
-        page.line(("Problems", output.NAME), (f"  {folders.tally(found.problems)}", output.DIM))
-        folders.show_problems(page, found, found.problems)
+        page.line(("Problems", output.NAME), (f"  {tally(found.problems)}", output.DIM))
+        show_problems(page, found, found.problems)
     if found.spec:
         _suggest(found, found.spec)
 
 
 def _show_spec(page: output.Printer, view: _View, spec: PluginSpec, confinement: Confinement) -> None:
     lifetime = LIFETIMES.get(spec.lifetime, str(spec.lifetime))
-    page.line((spec.name or spec.id, output.NAME), f" {known(spec.version)}".rstrip())
+    page.line((spec.name or spec.id, output.NAME), f" {output.known_version(spec.version)}".rstrip())
     if spec.description:
         page.line(spec.description)
     page.blank()

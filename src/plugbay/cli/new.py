@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import output
 from plugbay.cli.exit_codes import Exit, for_signal
+from plugbay.cli.render import output
 
 if TYPE_CHECKING:
     from plugbay.cli.scaffold import Wish
@@ -57,7 +57,8 @@ def new(
 
     Asks on a terminal what was not said. In Python, one source serves as many contracts as you like.
     """
-    from plugbay.cli import declarations, manifest, scaffold
+    from plugbay.cli import declarations, scaffold
+    from plugbay.cli.manifest import command as manifest
 
     asks = not (yes or as_json) and sys.stdin.isatty() and sys.stderr.isatty()
     _check_name(name, ())

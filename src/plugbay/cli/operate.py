@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from plugbay.cli import output, remote
+from plugbay.cli import exit_codes, remote
 from plugbay.cli.remote import Server, TokenFile
+from plugbay.cli.render import output
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The plugin's id.")]
 Capabilities = Annotated[list[str], typer.Argument(metavar="CAP…", help="Capabilities that it asks for.")]
@@ -69,3 +70,105 @@ def _operate(operation: str, plugin: str, body: Any, server: Any, token_file: An
     output.err().line((output.OK, output.GOOD_STYLE), " ", (done["id"], output.NAME), said)
     if done["refused"]:
         output.note(f"{done['id']}: {done['refused']}")
+
+
+Open = Annotated[bool, typer.Option("--open", help="Open it in a browser.")]
+LinkAsJson = Annotated[bool, typer.Option("--json", help="Print the link as JSON.")]
+
+
+def dashboard(
+    server: Server = None, token_file: TokenFile = None, open_it: Open = False, as_json: LinkAsJson = False
+) -> None:
+    """Print a link into the dashboard of the running server. It is good for ten minutes, and once."""
+    link = remote.find(server, token_file, quiet=as_json).post("/api/v1/dashboard-links")
+    if as_json:
+        output.print_json(link)
+    else:
+        print(link["url"])
+    if open_it:
+        import webbrowser
+
+        if not webbrowser.open(link["url"]):
+            output.note("no browser was found here; open the link yourself")
+
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing; say what would be.")]
+PruneAsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+GAP = "  "
+
+HOUR, DAY = 3600, 24 * 3600
+
+
+def prune(
+    dry_run: DryRun = False, server: Server = None, token_file: TokenFile = None, as_json: PruneAsJson = False
+) -> None:
+    """Have the running server remove records that are older than its plugbay.toml keeps them.
+
+    It does so by itself every ten minutes. Nothing that has not ended is removed, however old it is.
+    """
+    done = remote.find(server, token_file, quiet=as_json).post("/api/v1/records:prune", {"dry_run": dry_run})
+    if as_json:
+        output.print_json(done)
+        return
+    head = ("RECORDS", "KEPT", "TOO OLD" if dry_run else "REMOVED")
+    rows = [(kind.replace("_", " "), _age(old["kept"]), str(old["number"])) for kind, old in done["records"].items()]
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(2)]
+    _print_row(head, widths, output.DIM)
+    for row in rows:
+        _print_row(row, widths, output.NAME)
+
+
+def _print_row(row: tuple[str, str, str], widths: list[int], style: str) -> None:
+    kind, kept, number = row
+    output.out().row([(kind.ljust(widths[0]) + GAP, style), (kept.ljust(widths[1]) + GAP, output.DIM)], number)
+
+
+def _age(seconds: float | None) -> str:
+    """As plugbay.toml has it."""
+    if not seconds:
+        return "forever" if seconds is None else "until they expire"
+    whole = round(seconds)
+    return output.count(whole // DAY, "day") if whole % DAY == 0 else output.count(whole // HOUR, "hour")
+
+
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
+Tail = Annotated[int, typer.Option(metavar="N", min=0, max=1000, help="Lines of the past, 100 if left out.")]
+LogsAsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each line.")]
+
+STYLES = {"warn": output.WARN_STYLE, "error": output.BAD_STYLE}
+
+INTERRUPT = 2
+"""The number of SIGINT."""
+
+
+def logs(
+    plugin: Id,
+    follow: Follow = False,
+    tail: Tail = 100,
+    server: Server = None,
+    token_file: TokenFile = None,
+    as_json: LogsAsJson = False,
+) -> None:
+    """Show what a plugin of the running server wrote, and what happened to it."""
+    there, path = remote.find(server, token_file, quiet=as_json), remote.plugin_path(plugin, "/logs")
+    if not follow:
+        lines = there.get(path, tail=tail)["lines"]
+        for line in lines:
+            _show_log_line(line, as_json)
+        if not lines and not as_json:
+            output.note(f"{plugin} has written nothing yet, and nothing has happened to it")
+        return
+    try:
+        for _, line in there.events("GET", path, tail=tail, follow="true"):
+            _show_log_line(line, as_json)
+    except KeyboardInterrupt:
+        raise typer.Exit(exit_codes.for_signal(INTERRUPT)) from None
+
+
+def _show_log_line(line: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        output.print_line(line)
+        return
+    head = (f"{line['at']} {line['source']:6} ", output.DIM)
+    output.out().line(head, (line["text"], STYLES.get(line["level"], "")))

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from plugbay.cli import output
+from plugbay.cli.render import output
 
 CONFIG_NAME = "plugbay.toml"
 """As `plugbay.host.config.config` has it; written again because reading it there costs an import of pydantic."""

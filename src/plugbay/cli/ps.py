@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import ephemeral, output, policy_view, remote
+from plugbay.cli import local_host, remote
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
-from plugbay.cli.call_view import HumanView, JsonView
 from plugbay.cli.remote import Remote, Server, TokenFile
+from plugbay.cli.render import output, policy_view
+from plugbay.cli.render.call_view import HumanView, JsonView
 
 if TYPE_CHECKING:
     from plugbay.host.host import Host
@@ -49,14 +50,14 @@ def ps(
     view = JsonView() if as_json else HumanView()
     settings = load_config(config)
     there = None if plugins is not None else _server(server, token_file, bool(settings and settings.mcp), as_json)
-    found = [] if plugins is None else ephemeral.found_in(plugins)
+    found = [] if plugins is None else local_host.found_in(plugins)
     if there is not None:
         shown = there.get("/api/v1/plugins")["plugins"]
     else:
         output.note_what_hosts_log()
         view.warned(found, grant or ())
-        host = ephemeral.make(found, settings, grants=grant, grant_all=grant_all, unconfined=no_sandbox, eager=True)
-        shown = ephemeral.visit(host, _look)
+        host = local_host.make(found, settings, grants=grant, grant_all=grant_all, unconfined=no_sandbox, eager=True)
+        shown = local_host.visit(host, _look)
     if as_json:
         output.print_json({"plugins": shown})
     else:

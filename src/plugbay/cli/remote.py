@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import output
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import directories
+from plugbay.cli.render import output
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:

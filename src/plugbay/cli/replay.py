@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plugbay.cli import folders, output
+from plugbay.cli import lookup
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.versions import named
+from plugbay.cli.render import output
+from plugbay.cli.render.manifest_problems import refuse
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
@@ -160,13 +161,13 @@ def _plugin(recording: Recording, words: list[str]) -> PluginSpec:
         hint = "a plugin's folder, or a command after --"
         raise typer.BadParameter(f"name what to talk to: {hint}", param_hint="PATH|-- CMD…")
     place = Path(words[0])
-    if len(words) > 1 or not folders.folder_of(place).is_dir():
+    if len(words) > 1 or not lookup.folder_of(place).is_dir():
         command = tuple(words)
         return PluginSpec(recording.header.plugin_id, recording.header.plugin_version, contract, Path.cwd(), command)
-    found = folders.look(place, contract)
+    found = lookup.look(place, contract)
     if found.spec is None or found.spec.contract != contract:
         if found.spec is None:
-            raise typer.Exit(folders.refuse(found, "replay FILE --as-host"))
+            raise typer.Exit(refuse(found, "replay FILE --as-host"))
         raise PlugbayError(f"the recording is of a {contract} plugin; {place} speaks {found.spec.contract}")
     return found.spec
 
@@ -180,7 +181,12 @@ def _show_outcome(recording: Recording, outcome: Outcome) -> None:
     mark = (output.BAD, output.BAD_STYLE) if outcome.findings else (output.OK, output.GOOD_STYLE)
     verdict = f"{len(outcome.findings)} not as recorded" if outcome.findings else "as recorded"
     page.line(
-        mark, " ", (named(header.plugin_id, header.plugin_version), output.NAME), f" {verdict}", output.DOT, talks
+        mark,
+        " ",
+        (output.name_with_version(header.plugin_id, header.plugin_version), output.NAME),
+        f" {verdict}",
+        output.DOT,
+        talks,
     )
     page.line((counts, output.DIM), indent=2)
     places = [each.path for finding in outcome.findings for each in finding.differences if each.path]
@@ -218,7 +224,10 @@ def _show_contents(file: Path, recording: Recording, as_json: bool) -> None:
         output.print_json(held.to_json())
         return
     page, header = output.out(), recording.header
-    page.line((named(header.plugin_id, header.plugin_version), output.NAME), f"{output.DOT}{header.contract}")
+    page.line(
+        (output.name_with_version(header.plugin_id, header.plugin_version), output.NAME),
+        f"{output.DOT}{header.contract}",
+    )
     page.field("recorded", f"{header.began_at}, {output.duration(held.seconds * 1000)}")
     page.field("holds", f"{output.count(held.conversations, 'conversation')}, {output.count(held.frames, 'frame')}")
     for question in held.questions:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from plugbay.cli import ephemeral, folders, output
+from plugbay.cli import local_host, lookup
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config
-from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import for_failure
 from plugbay.cli.help import HelpCommand
+from plugbay.cli.render import output
+from plugbay.cli.render.call_view import Refusal
+from plugbay.cli.render.manifest_problems import tally
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
@@ -61,10 +63,10 @@ def run(
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
     found: list[Found] = []
     try:
-        found = ephemeral.found_in(plugins, prefer="ainb")
+        found = local_host.found_in(plugins, prefer="ainb")
         options = {"grant_all": grant_all, "unconfined": no_sandbox}
-        host = ephemeral.make(found, load_config(config), grants=grant, **options)
-        done = ephemeral.visit(host, lambda host: host.run_cli(namespace, words or [], timeout=timeout))
+        host = local_host.make(found, load_config(config), grants=grant, **options)
+        done = local_host.visit(host, lambda host: host.run_cli(namespace, words or [], timeout=timeout))
     except Refusal as refusal:
         _explain(refusal.failure, refusal.found)
         raise typer.Exit(refusal.status) from None
@@ -85,8 +87,8 @@ def _explain(failure: Failure, found: Sequence[Found]) -> None:
     for line in failure.detail.get("stderr_tail", []):
         _say(f"its stderr: {line}")
     for item in found if failure.code in (Code.NOT_FOUND, Code.UNAVAILABLE) else []:
-        if item.errors and not folders.is_absent(item):
-            _say(f"{item.root} is left out: its manifest has {folders.tally(item.errors)}")
+        if item.errors and not lookup.is_absent(item):
+            _say(f"{item.root} is left out: its manifest has {tally(item.errors)}")
 
 
 def _say(text: str) -> None:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plugbay.cli import ephemeral, exit_codes, folders, output, policy_view
+from plugbay.cli import exit_codes, local_host, lookup
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
-from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
+from plugbay.cli.render import output, policy_view
+from plugbay.cli.render.call_view import Refusal
+from plugbay.cli.render.manifest_problems import refuse
 
 if TYPE_CHECKING:
     from plugbay.host.bindings import Bindings
@@ -50,12 +52,12 @@ def sandbox(
     The command has this terminal's stdin, stdout and stderr, and its exit status is ours. Refused connections are told
     on stderr.
     """
-    found = folders.look(path)
+    found = lookup.look(path)
     if found.spec is None:
-        raise typer.Exit(folders.refuse(found, "sandbox"))
+        raise typer.Exit(refuse(found, "sandbox"))
     if not show and not words:
         raise typer.BadParameter("name a command after --, or say --show")
-    bindings = ephemeral.bindings(load_config(config), grant, grant_all)
+    bindings = local_host.bindings(load_config(config), grant, grant_all)
     confinement = _policy(bindings, found.spec)
     if show:
         _show(confinement, _visible(bindings, found.spec, confinement), as_json)

@@ -147,10 +147,11 @@ def _write(file: Path, text: str) -> None:
 
 def _manifests(folder: Path, wish: Wish) -> list[str]:
     """Written as `plugbay manifest` would."""
-    from plugbay.cli import declarations, manifest
+    from plugbay.cli import declarations
+    from plugbay.cli.manifest import command
 
     declared = declarations.read(folder / MAIN["python"])
-    outcomes = manifest.settle(declared, folder, list(wish.contracts), write=True)
+    outcomes = command.settle(declared, folder, list(wish.contracts), write=True)
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     return [plan.path for outcome in outcomes for plan in outcome.plans]
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import ephemeral, output, tracing
+from plugbay.cli import local_host, tracing
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
-from plugbay.cli.call_view import Refusal
+from plugbay.cli.doctor.readiness import readiness
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
-from plugbay.cli.readiness import readiness
+from plugbay.cli.render import output
+from plugbay.cli.render.call_view import Refusal
 from plugbay.model.errors import Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def serve(
     place = (data or directories()["data"] / DATA_FOLDER).absolute()
     finish_rewrite(place / CONFIG_JOURNAL)
     settings = load_config(kept if config or kept.exists() else None)
-    found = [item for folder in folders or () for item in ephemeral.found_in(folder)]
+    found = [item for folder in folders or () for item in local_host.found_in(folder)]
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     options = {"require_signature": not allow_unsigned, "unconfined": no_sandbox, "config_file": kept}
     if settings is not None:
@@ -134,9 +135,9 @@ def _run(
         more: dict[str, Any] = {
             "call_log": calls,
             "tracer": tracer,
-            "protected": (*ephemeral.default_settings(), *kept),
+            "protected": (*local_host.default_settings(), *kept),
         }
-        return ephemeral.make(found, config, eager=True, joins=True, **more, **wanted)
+        return local_host.make(found, config, eager=True, joins=True, **more, **wanted)
 
     try:
         with (

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from plugbay.cli import call_view, ephemeral, folders, output
+from plugbay.cli import local_host, lookup
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config, read_json
-from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit, for_failure
 from plugbay.cli.help import HelpCommand
+from plugbay.cli.render import call_view, output
+from plugbay.cli.render.call_view import Refusal
 from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
-    from plugbay.cli.tap_view import HumanView, JsonView
+    from plugbay.cli.render.tap_view import HumanView, JsonView
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
@@ -79,23 +80,23 @@ def tap(
     → is the host's word, ← the plugin's, │ a line on its stderr. With --call the exit status is that of the first call
     that failed.
     """
-    from plugbay.cli import tap_view
+    from plugbay.cli.render import tap_view
 
     settings = load_config(config)
     found, plugin_id = _find(path, plugins, settings)
-    settings = ephemeral.settings_for(settings, path)
+    settings = local_host.settings_for(settings, path)
     questions = [_question(words) for words in call or ()]
     call_view.HumanView().warned(found, grant or ())
     output.note_what_hosts_log()
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": not questions}
-    host = ephemeral.make(found, settings, grants=grant, **options)
+    host = local_host.make(found, settings, grants=grant, **options)
     spec = next(status.spec for status in host.plugins() if status.spec.id == plugin_id)
     if not questions and not spec.eager:
         output.note(f"{plugin_id} starts when it is called, so nothing may come: {CALL} EXPORT JSON makes it talk")
     shown = tap_view.JsonView() if as_json else tap_view.HumanView(spec.contract, full=full)
     watch = _Watch(plugin_id, questions, timeout, shown, record)
     try:
-        ephemeral.visit(host, watch.work)
+        local_host.visit(host, watch.work)
     finally:
         watch.conclude()
     raise typer.Exit(watch.status)
@@ -103,9 +104,9 @@ def tap(
 
 def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[Found], str]:
     """The plugins of the host, and the id of the one that is meant."""
-    place = folders.folder_of(Path(path))
+    place = lookup.folder_of(Path(path))
     if place.is_dir():
-        found = ephemeral.found_in(place)
+        found = local_host.found_in(place)
         ids = [item.spec.id for item in found if item.spec]
         if len(ids) == 1:
             return found, ids[0]
@@ -113,14 +114,14 @@ def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[
         raise Refusal(
             Failure(Code.INVALID_INPUT, f"there are {len(ids)} plugins in {path}; name one", detail={"hint": hint})
         )
-    if ephemeral.declares(config, path):
-        return [] if plugins is None else ephemeral.found_in(plugins), path
-    home = ephemeral.home_of(path, plugins)
+    if local_host.declares(config, path):
+        return [] if plugins is None else local_host.found_in(plugins), path
+    home = local_host.home_of(path, plugins)
     if home is None:
         hint = "to name a plugin by its id, say where it is: --plugins DIR"
         raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {path}", detail={"hint": hint}))
-    found = ephemeral.found_in(home)
-    ephemeral.check_id(path, found)
+    found = local_host.found_in(home)
+    local_host.check_id(path, found)
     return found, path
 
 

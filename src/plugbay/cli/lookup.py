@@ -1,0 +1,67 @@
+"""From a PATH somebody typed to the plugin in it, and how its problems look on a screen.
+
+Owns what a command may take for a plugin (its folder, or the manifest in it), which absence is which exit
+status, and the listing of problems as `file:line`. Refuses to start anything.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plugbay.cli.exit_codes import Exit
+
+if TYPE_CHECKING:
+    from plugbay.host.discovery.folders import Found
+
+
+def folder_of(path: Path) -> Path:
+    """The folder that is meant: of a manifest, the one it is in."""
+    from plugbay.contracts.registry import contract_of
+
+    return path.parent if contract_of(path.name) and path.is_file() else path
+
+
+def look(path: Path, contract: str | None = None) -> Found:
+    """The plugin at `path`, usable or not; where there are several manifests, that of the contract or of the path."""
+    from plugbay.contracts.registry import contract_of
+    from plugbay.host.discovery.folders import inspect
+
+    named = contract_of(path.name) if folder_of(path) != path else None
+    return inspect(folder_of(path), contract or (named.name if named else None))
+
+
+def look_at_all(path: Path) -> list[Found]:
+    """The same where a manifest may name several plugins."""
+    from plugbay.contracts.registry import contract_of
+    from plugbay.host.discovery.folders import inspect_all
+
+    named = contract_of(path.name) if folder_of(path) != path else None
+    return inspect_all(folder_of(path), named.name if named else None)
+
+
+def plugins_below(path: Path) -> list[Path]:
+    """The plugin folders inside `path`, when it is a folder of plugins and not a plugin itself."""
+    from plugbay.host.discovery.folders import discover
+
+    return [found.root for found in discover([path]) if found.root != path] if path.is_dir() else []
+
+
+def is_absent(found: Found) -> bool:
+    """Whether there is no plugin at all, as opposed to a broken one."""
+    return any(problem.code == "not_found" for problem in found.problems)
+
+
+def status_of(found: Found) -> int:
+    """0 for a plugin that can be used, 3 for a broken one, 4 for none."""
+    if is_absent(found):
+        return Exit.NOT_FOUND
+    return Exit.INVALID if found.errors else Exit.OK
+
+
+def manifest_name(found: Found) -> str:
+    """The manifest's file name; empty when it is not known which contract this is."""
+    from plugbay.contracts.registry import CONTRACTS
+
+    names = CONTRACTS[found.contract].manifest_files if found.contract else ()
+    return next((name for name in names if (found.root / name).exists()), "")

@@ -1,0 +1,296 @@
+"""How the command line looks: two printers, one JSON writer, the words for a duration.
+
+Owns colour, symbols, indentation, and that nothing a plugin says can move the cursor. Data goes to stdout,
+everything else to stderr; colour appears on a terminal only. Refuses to know what is printed and why.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from plugbay.model.errors import PlugbayError
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from rich.console import Console
+    from rich.text import Text
+
+    Part = str | tuple[str, str]
+    """A piece of a line, with or without a style."""
+
+OK, BAD, WARN, SKIP = "✓", "✗", "!", "\N{EN DASH}"
+DOT = " · "
+
+GOOD_STYLE, BAD_STYLE, WARN_STYLE, DIM, NAME, CODE = "green", "bold red", "yellow", "dim", "bold", "cyan"
+
+_PLAIN_SYMBOLS = str.maketrans(
+    {"✓": "ok", "✗": "x", "\N{EN DASH}": "-", "·": "-", "…": "...", "→": "->", "←": "<-", "│": "|", "●": "*"}
+)
+"""For terminals that do not speak UTF-8."""
+
+LABEL_WIDTH = 10
+"""Characters before the text of a field: the longest label and a gap."""
+
+MARGIN = 7
+"""The same for `error:`, `hint:` and `note:`."""
+
+NARROWEST = 20
+"""Columns; with fewer left, the terminal breaks the lines better than we do."""
+
+FAILED_STARTS = frozenset({"start_failed", "gave_up"})
+"""Kinds of what hosts log that a command about one plugin tells itself, and better: its call has failed of it."""
+
+COLOURED_BYTES = 100_000
+"""A longer document is printed plain: colouring it takes longer than reading it."""
+
+
+class Printer:
+    """Lines and fields for people, on one of the two streams."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._unicode = console.encoding.lower().startswith("utf")
+
+    def line(self, *parts: Part, indent: int = 0) -> None:
+        """A line, or several, all equally far in; a terminal that is too narrow makes more of them."""
+        for line in self._text(*parts).split("\n", allow_blank=True):
+            self._print(self._text(" " * indent), line)
+
+    def field(
+        self, label: str, *parts: Part, indent: int = 2, width: int = LABEL_WIDTH, label_style: str = DIM
+    ) -> None:
+        """A label and its text, which stays in its own column however long it is."""
+        lead = self._text(" " * indent, (label, label_style), " " * max(1, width - len(label)))
+        for line in self._text(*parts).split("\n", allow_blank=True) or [self._text("")]:
+            self._print(lead, line)
+            lead = self._text(" " * lead.cell_len)
+
+    def row(self, lead: Sequence[Part], *parts: Part) -> None:
+        """Cells, and after them a text that stays in its own column however long it is."""
+        self._print(self._text(*lead), self._text(*parts))
+
+    def verbatim(self, text: str, *, indent: int = 0) -> None:
+        """One line for whoever copies it: a terminal that is too narrow breaks it by itself, and the copy is whole."""
+        self.console.print(self._text(" " * indent, text), soft_wrap=True)
+
+    def single(self, *parts: Part, most: int) -> None:
+        """Exactly one line: what does not fit the terminal, or `most` columns of a pipe, is cut off."""
+        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+        line = self._text(*((text.replace("\n", " "), style) for text, style in pairs))
+        line.truncate(self.console.width if self.console.is_terminal else most, overflow="ellipsis")
+        self.console.print(line, soft_wrap=True)
+
+    def blank(self) -> None:
+        self.console.print()
+
+    def _text(self, *parts: Part) -> Text:
+        from rich.text import Text
+
+        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+        return Text.assemble(*((self._safe(text), style) for text, style in pairs))
+
+    def _safe(self, text: str) -> str:
+        text = "\n".join(map(safe, text.split("\n")))
+        return text if self._unicode else text.translate(_PLAIN_SYMBOLS)
+
+    def _print(self, lead: Text, body: Text) -> None:
+        """Wrapped here, because the console knows no hanging indentation. Never wrapped in a pipe."""
+        room = self.console.width - lead.cell_len
+        wrap = self.console.is_terminal and room >= NARROWEST
+        for piece in body.wrap(self.console, room, overflow="fold") if wrap else [body]:
+            line = lead + piece
+            line.rstrip()
+            self.console.print(line, soft_wrap=True)
+            lead = self._text(" " * lead.cell_len)
+
+
+@functools.cache
+def out() -> Printer:
+    """What was asked for."""
+    return _printer(stderr=False)
+
+
+@functools.cache
+def err() -> Printer:
+    """Everything else."""
+    return _printer(stderr=True)
+
+
+def _printer(*, stderr: bool) -> Printer:
+    from rich.console import Console
+
+    # rich itself would keep bold and dim under NO_COLOR; whoever sets it wants no escape codes.
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    width = 80 if os.environ.get("COLUMNS") == "0" else None  # what some shells export; rich would print nothing
+    console = Console(stderr=stderr, color_system=colours, highlight=False, markup=False, emoji=False, width=width)
+    return Printer(console)
+
+
+def safe(text: str) -> str:
+    """One line that cannot move a cursor, forge another line or hide itself."""
+    if text.isprintable():
+        return text
+    from plugbay.model.text import printable
+
+    return printable(text.encode("utf-8", "surrogatepass"))
+
+
+class Said(NamedTuple):
+    """What went wrong and what to do next."""
+
+    message: str
+    hint: str
+
+
+_kept: list[Said] | None = None
+_printed = False
+
+
+def keep_problems() -> None:
+    """From now on problems are kept, for a document that says them to a program."""
+    global _kept
+    _kept = []
+
+
+def kept_problems() -> list[Said]:
+    """What was kept, which is said as ever from now on."""
+    global _kept
+    kept, _kept = _kept or [], None
+    return kept
+
+
+def has_printed() -> bool:
+    """Whether there is a document on stdout."""
+    return _printed
+
+
+def problem(message: str, *, hint: str = "") -> None:
+    """Say on stderr what went wrong and what to do next."""
+    if _kept is not None:
+        _kept.append(Said(message, hint))
+        return
+    err().field("error:", message, indent=0, width=MARGIN, label_style=BAD_STYLE)
+    if hint:
+        err().field("hint:", hint, indent=0, width=MARGIN, label_style=CODE)
+
+
+def note(message: str) -> None:
+    """Say on stderr what is worth knowing but stops nothing."""
+    err().field("note:", message, indent=0, width=MARGIN, label_style=WARN_STYLE)
+
+
+def note_what_hosts_log(*, without: Container[str] = ()) -> None:
+    """Show what a host says about its plugins as notes of ours, on stderr, but for what the command tells itself."""
+    import logging
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if getattr(record, "kind", "") not in without:
+                note(record.getMessage())
+
+    logger = logging.getLogger("plugbay")
+    if not logger.handlers:
+        logger.addHandler(Notes(logging.WARNING))
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout: a single line for programs, indented for a person at a terminal."""
+    global _printed
+    _printed = True
+    document = json_bytes(value)
+    if _on_a_terminal():
+        print_document(document)
+    else:
+        _write(document + b"\n")
+
+
+def print_line(value: Any) -> None:
+    """One JSON value as one line on stdout, at once."""
+    _write(json_bytes(value) + b"\n")
+
+
+def print_document(document: bytes) -> None:
+    """JSON bytes as they are, indented; numbers keep every digit the plugin sent."""
+    import msgspec
+
+    text = msgspec.json.format(document, indent=2).decode().translate(_JSON_ESCAPES)
+    if _on_a_terminal() and len(text) <= COLOURED_BYTES:
+        from rich.highlighter import JSONHighlighter
+        from rich.text import Text
+
+        out().console.print(JSONHighlighter()(Text(text)), soft_wrap=True)
+    else:
+        _write(text.encode() + b"\n")
+
+
+_JSON_ESCAPES = {
+    code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""Control characters that JSON allows unescaped; inside strings, the only place they can be, this means the
+same.
+"""
+
+
+def json_bytes(value: Any) -> bytes:
+    """The one JSON form of `value`; what is no text (an odd file name) is escaped so that it can be shown."""
+    import msgspec
+
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(value))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in value]
+    return value
+
+
+def _on_a_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _write(data: bytes) -> None:
+    """To stdout, past its text layer: JSON is UTF-8 whatever the locale says. Flushed here, so that a full
+    disk or a closed pipe is an error of this command and not of the interpreter's farewell.
+    """
+    if sys.stdout is None:
+        raise PlugbayError("standard output is closed, so there is nowhere to write the result")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def duration(milliseconds: float) -> str:
+    """`0.4 ms`, `38 ms`, `1.24 s`."""
+    if milliseconds < 10:
+        return f"{milliseconds:.1f} ms"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    return f"{milliseconds / 1000:.2f} s"
+
+
+def count(number: int, singular: str, plural: str = "") -> str:
+    """`1 error`, `2 errors`."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def known_version(version: str) -> str:
+    """The version, or an empty string while it is unknown: an MCP server states its own in its greeting."""
+    from plugbay.contracts.mcp.spec import UNKNOWN_VERSION
+
+    return "" if version == UNKNOWN_VERSION else version
+
+
+def name_with_version(name: str, version: str) -> str:
+    """`weather 1.0.0`, or `weather`."""
+    return f"{name} {known_version(version)}".rstrip()

@@ -1,0 +1,122 @@
+"""How the wire looks on a screen: one line for each frame, or all of it; or JSON lines for programs.
+
+Owns arrows, times, and which answer belongs to which question and how long it took. What a frame is to its contract is
+`conformance.speech`'s business, and everything secret is gone before it comes here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from plugbay.cli.render import output
+from plugbay.conformance.speech import ANSWER, GREETING, PIECE, REQUEST, SPEECHES, Turn
+from plugbay.contracts.base import Role
+from plugbay.link.recording import EXIT, SPAWN, Frame, Happening, Item, StderrLine
+from plugbay.process.status import ExitStatus
+
+if TYPE_CHECKING:
+    from plugbay.cli.render.output import Part
+
+ARROWS = {Role.HOST: ("→", "cyan"), Role.PLUGIN: ("←", "green")}
+"""Whose word it is: the host's goes to the plugin, the plugin's comes back."""
+
+ENVELOPE = frozenset({"jsonrpc", "protocol", "type", "id", "request_id", "method", "op", "tool_name", "status", "ok"})
+"""Keys of frames that the line says in its own words."""
+
+PIPE_WIDTH = 200
+"""Columns of a line that nobody looks at on a terminal."""
+
+MOST_OPEN = 1024
+"""Questions that are remembered for the time their answers take, however many a plugin never answers."""
+
+
+class JsonView:
+    """A line of JSON for each, as in a recording."""
+
+    def show(self, item: Item) -> None:
+        output.print_line(item.to_json())
+
+
+class HumanView:
+    """Lines for people."""
+
+    def __init__(self, contract: str, *, full: bool = False) -> None:
+        self._speech = SPEECHES[contract]
+        self._full = full
+        self._asked: dict[tuple[int, str, Any], tuple[str, float]] = {}
+        """By conversation, who asked and the id: what, and when."""
+
+    def show(self, item: Item) -> None:
+        if isinstance(item, Frame):
+            self._frame(item)
+        elif isinstance(item, StderrLine):
+            self._line(item, ("│ ", output.DIM), (item.text, output.DIM))
+        else:
+            self._line(item, ("● ", output.DIM), (_words(item), output.DIM))
+
+    def _frame(self, frame: Frame) -> None:
+        arrow, style = ARROWS[frame.direction]
+        turn = self._speech.turn(frame.direction, frame.value)
+        self._line(frame, (f"{arrow} ", style), *self._title(frame, turn), *_marks(frame), _gist(frame))
+        if self._full and frame.raw is None:
+            for line in json.dumps(frame.value, ensure_ascii=False, indent=2).splitlines():
+                output.out().line(line, indent=12)
+
+    def _title(self, frame: Frame, turn: Turn) -> list[Part]:
+        if frame.raw is not None:
+            return [("cut " if frame.cut else "no message ", output.WARN_STYLE), (frame.problem, output.DIM)]
+        if turn.kind == REQUEST:
+            self._remember(frame, turn)
+            return [(turn.name, output.NAME), (_numbered(turn.id), output.DIM)]
+        if turn.kind not in (ANSWER, PIECE):
+            return [(turn.name or turn.kind, output.NAME)]
+        asker = Role.PLUGIN if frame.direction == Role.HOST else Role.HOST
+        key = (frame.link, asker, str(turn.id))
+        name, asked_at = self._asked.get(key, ("", frame.t))
+        took = f"  {output.duration(round((frame.t - asked_at) * 1000, 3))}"
+        if turn.kind == ANSWER:
+            self._asked.pop(key, None)
+        word, style = ("error", output.BAD_STYLE) if turn.failed else ("ok", output.GOOD_STYLE)
+        word, style = ("piece", output.DIM) if turn.kind == PIECE else (word, style)
+        return [(f"{word} ", style), (name, output.NAME), (_numbered(turn.id), output.DIM), (took, output.DIM)]
+
+    def _remember(self, frame: Frame, turn: Turn) -> None:
+        if len(self._asked) >= MOST_OPEN:
+            del self._asked[next(iter(self._asked))]
+        self._asked[frame.link, frame.direction, str(turn.id)] = (turn.name, frame.t)
+
+    def _line(self, item: Item, *parts: Part) -> None:
+        number = f"{item.link} " if item.link > 1 else "  "
+        output.out().single((f"{item.t:9.3f} {number}", output.DIM), *parts, most=PIPE_WIDTH)
+
+
+def _words(item: Happening) -> str:
+    pid = f"pid {item.facts.get('pid')}"
+    if item.event == EXIT:
+        return f"left: {ExitStatus(item.facts.get('code'), item.facts.get('signal')).describe()}"
+    return f"started, {pid}" if item.event == SPAWN else f"{item.event}, {pid}"
+
+
+def _marks(frame: Frame) -> list[Part]:
+    marks: list[Part] = []
+    if frame.cut:
+        marks.append((f"  {frame.size:,} bytes, {frame.cut[:19]}…", output.WARN_STYLE))
+    if frame.redacted:
+        marks.append((f"  {len(frame.redacted)} redacted", output.WARN_STYLE))
+    return marks
+
+
+def _numbered(id: Any) -> str:
+    return "" if id in (None, GREETING) else f" #{str(id)[-12:]}"
+
+
+def _gist(frame: Frame) -> Part:
+    """What is in it, without what the line says already."""
+    if frame.raw is not None:
+        return "  " + frame.raw[:PIPE_WIDTH].decode("utf-8", "backslashreplace")
+    value = frame.value
+    if isinstance(value, dict):
+        value = {key: item for key, item in value.items() if key not in ENVELOPE}
+        value = next(iter(value.values())) if len(value) == 1 else value
+    return "" if value in ({}, None) else "  " + json.dumps(value, ensure_ascii=False)[:PIPE_WIDTH]
