@@ -15,8 +15,8 @@ import pytest
 
 from plugbay.cli.call import call_on_server, read_json
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.remote import Remote
-from plugbay.cli.render.call_view import Question, Refusal
+from plugbay.cli.remote import ServerClient
+from plugbay.cli.render.call_view import CallRequest, Refusal
 from plugbay.model.errors import CODES, ORIGINS
 from tests.cli.conftest import (
     ECHO,
@@ -656,7 +656,7 @@ DONE = {
 FAILURE = {"code": "timeout", "origin": "host", "message": "late", "detail": {"x": 1}, "retry_after_ms": 5}
 
 
-class There(Remote):
+class There(ServerClient):
     """A server that gives one answer."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
@@ -674,7 +674,7 @@ class There(Remote):
 
 def test_what_came_back_is_the_output_and_the_record() -> None:
     there = There(DONE)
-    ending = call_on_server(there, Question("p/t", {"b": 2}, {}, 0.5))
+    ending = call_on_server(there, CallRequest("p/t", {"b": 2}, {}, 0.5))
     assert ending.status == 0 and bytes(ending.output) == b'{"a":1}'
     assert ending.record is not None and (ending.record.plugin, ending.record.export) == ("p", "t")
     body = {"export": "p/t", "input": {"b": 2}, "context": {}, "timeout_ms": 500}
@@ -684,7 +684,7 @@ def test_what_came_back_is_the_output_and_the_record() -> None:
 def test_a_failure_is_the_same_failure_here() -> None:
     ending = call_on_server(
         There({**DONE, "status": "retryable_failure", "output": None, "failure": FAILURE}),
-        Question("p/t", {}, {}, None),
+        CallRequest("p/t", {}, {}, None),
     )
     assert ending.status == Exit.TIMEOUT and ending.record is not None and ending.record.failure is not None
     assert ending.record.failure.retryable and ending.record.failure.to_json() == FAILURE
@@ -692,5 +692,5 @@ def test_a_failure_is_the_same_failure_here() -> None:
 
 def test_pieces_are_shown_as_they_come() -> None:
     pieces: list[Any] = []
-    ending = call_on_server(There(DONE), Question("p/t", {}, {}, None, pieces.append))
+    ending = call_on_server(There(DONE), CallRequest("p/t", {}, {}, None, pieces.append))
     assert pieces == [{"step": 1}] and ending.status == 0

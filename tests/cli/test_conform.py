@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.cli.conform import Files, conclude, show_axis
+from plugbay.cli.conform import Files, show_axis, show_summary
 from plugbay.cli.render import output
 from plugbay.conformance.canaries import FOLDER, load_canaries, prepare_canary, prepare_vai_canary
 from plugbay.conformance.report import AxisResult, Report, Status
@@ -277,8 +277,8 @@ def test_an_axis_is_one_line_with_the_detail_under_failures(shown: Callable[[Axi
 def test_the_last_line_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
     output.out.cache_clear()
     passed = AxisResult("rune.a", "answers", Status.PASSED)
-    conclude(Report("rune", (passed,)))
-    conclude(Report("rune", (passed, AxisResult("rune.b", "leaves", Status.FAILED, "it stayed"))))
+    show_summary(Report("rune", (passed,)))
+    show_summary(Report("rune", (passed, AxisResult("rune.b", "leaves", Status.FAILED, "it stayed"))))
     assert capsys.readouterr().out.split("\n") == [
         "",
         "rune: conforms  1 passed, 0 failed, 0 skipped",
@@ -295,7 +295,7 @@ def test_what_was_not_tried_after_a_failure_is_one_line_for_each_reason(
         AxisResult(f"rune.{n}", "answers", Status.SKIPPED, f"not tried, because rune.{n % 2}") for n in (2, 3, 4)
     ]
     assert [shown(axis) for axis in untried] == ["", "", ""]
-    conclude(Report("rune", (AxisResult("rune.0", "leaves", Status.FAILED, "it stayed"), *untried)))
+    show_summary(Report("rune", (AxisResult("rune.0", "leaves", Status.FAILED, "it stayed"), *untried)))
     assert capsys.readouterr().out.split("\n")[:3] == [
         f"{output.SKIP} 2 more  not tried, because rune.0",
         f"{output.SKIP} 1 more  not tried, because rune.1",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli import declarations
-from plugbay.cli.declarations import Unusable, read, source_of
+from plugbay.cli.declarations import Unusable, find_source, read
 from plugbay.cli.exit_codes import Exit
 from tests.cli.conftest import is_alive, wait_until
 
@@ -21,9 +21,9 @@ def write(folder: Path, text: str = SOURCE, name: str = "plugin.py") -> Path:
     return folder / name
 
 
-def refused(path: Path, patience: float = declarations.PATIENCE) -> Unusable:
+def refused(path: Path, timeout: float = declarations.LOAD_TIMEOUT_S) -> Unusable:
     with pytest.raises(Unusable) as caught:
-        read(source_of(path), patience)
+        read(find_source(path), timeout)
     return caught.value
 
 
@@ -43,8 +43,8 @@ def test_the_source_of_a_folder_is_plugin_py_or_the_only_one_there_is(tmp_path: 
     for name in names:
         write(tmp_path, SOURCE, name)
     write(tmp_path, "x = 1\n", "helpers.py")
-    assert source_of(tmp_path).name == names[0]
-    assert source_of(tmp_path / names[-1]).name == names[-1]
+    assert find_source(tmp_path).name == names[0]
+    assert find_source(tmp_path / names[-1]).name == names[-1]
 
 
 def test_several_sources_or_none_are_told_apart(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_source_that_never_comes_to_its_end_is_ended_with_its_children(tmp_pat
         "child.wait()\n"
     )
     source = write(tmp_path, text)
-    error = refused(source, patience=3.0)
+    error = refused(source, timeout=3.0)
     assert error.status == Exit.TIMEOUT
     assert "did not get to plugin.run() within 3 s" in error.message
     wait_until(lambda: not is_alive(int(pid.read_text())), "the child to end")

@@ -30,10 +30,10 @@ def test_a_manifest_stands_for_its_folder_and_nothing_else_does(cwd: Path, make_
 def test_of_several_manifests_the_one_that_is_named_is_looked_at(cwd: Path, make_plugin: MakePlugin) -> None:
     plugin = cwd / make_plugin()
     (plugin / "nexo-plugin.toml").write_text("")
-    assert lookup.look(plugin).contract == "rune"
-    assert lookup.look(plugin, "nexo").contract == "nexo"
-    assert lookup.look(plugin / "nexo-plugin.toml").contract == "nexo"
-    assert lookup.look(plugin / "rterm-plugin.json").problems == ()
+    assert lookup.find(plugin).contract == "rune"
+    assert lookup.find(plugin, "nexo").contract == "nexo"
+    assert lookup.find(plugin / "nexo-plugin.toml").contract == "nexo"
+    assert lookup.find(plugin / "rterm-plugin.json").problems == ()
 
 
 def test_the_plugins_of_a_folder_are_found_and_a_plugin_has_none(cwd: Path, make_plugin: MakePlugin) -> None:
@@ -55,7 +55,7 @@ def test_the_plugins_of_a_folder_are_found_and_a_plugin_has_none(cwd: Path, make
     ],
 )
 def test_a_folder_has_the_status_of_its_worst_problem(problems: tuple[Problem, ...], status: int) -> None:
-    assert lookup.status_of(found(*problems)) == status
+    assert lookup.exit_status(found(*problems)) == status
 
 
 def test_without_a_contract_no_manifest_has_a_name() -> None:

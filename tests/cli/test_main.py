@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from plugbay import __version__
-from plugbay.cli.main import ADVICE, app_for, failure_of, report, wants_json
+from plugbay.cli.main import ERRNO_HINTS, app_for, report, to_failure, wants_json
 from plugbay.cli.remote import NoServer, RemoteRefused
 from plugbay.cli.render.call_view import Refusal
 from plugbay.model.errors import (
@@ -218,7 +218,7 @@ def test_an_error_of_the_system_comes_with_advice(capsys: pytest.CaptureFixture[
     assert report(OSError(number, os.strerror(number), "/some/where")) == 1
     said = capsys.readouterr().err
     assert f"/some/where: {os.strerror(number)}" in said and words in said
-    assert errno.ELOOP not in ADVICE
+    assert errno.ELOOP not in ERRNO_HINTS
     report(OSError(errno.ELOOP, "Too many levels", "/some/where"))
     assert "PLUGBAY_DEBUG=1" in capsys.readouterr().err
 
@@ -255,7 +255,7 @@ def test_json_is_asked_for_by_the_commands_own_words(words: str, wanted: bool) -
         (RemoteRefused(403, {"code": "auth.denied", "message": "no"}), Code.CAPABILITY_NOT_ALLOWED, None),
         (RemoteRefused(500, {}), Code.UNAVAILABLE, None),
         (PlugbayError("something else"), Code.UNAVAILABLE, None),
-        (FileNotFoundError(errno.ENOENT, "No such file"), Code.UNAVAILABLE, ADVICE[errno.ENOENT]),
+        (FileNotFoundError(errno.ENOENT, "No such file"), Code.UNAVAILABLE, ERRNO_HINTS[errno.ENOENT]),
         (
             OSError("without a number"),
             Code.INTERNAL,
@@ -265,7 +265,7 @@ def test_json_is_asked_for_by_the_commands_own_words(words: str, wanted: bool) -
     ],
 )
 def test_every_error_is_a_failure(error: Exception, code: str, hint: str | None) -> None:
-    failure = failure_of(error)
+    failure = to_failure(error)
     assert (failure.code, failure.detail.get("hint")) == (code, hint)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.cli.sandbox import _started
+from plugbay.cli.sandbox import _start
 from plugbay.process import limits
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.cgroup import Cgroups
@@ -144,7 +144,7 @@ def test_a_sandbox_that_cannot_be_admitted_leaves_nothing_that_waits(
         cell = Sandbox(cgroups=Cgroups(tmp_path / "none")).prepare(program, Policy(tmp_path), Rlimits(), {})
         try:
             with pytest.raises(OSError, match="no limits"):
-                _started(cell)
+                _start(cell)
         finally:
             cell.close()
 

@@ -93,7 +93,7 @@ def _listing(several: list[Handout]) -> None:
 @badplugins.command(cls=HelpCommand, epilog=EXAMPLES)
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show what one does wrong, how to bring it about, and what a host must do."""
-    found = _named(name)
+    found = _find(name)
     if as_json:
         output.print_json(found.to_json())
         return
@@ -114,7 +114,7 @@ def _ways(found: Handout) -> list[str]:
 @badplugins.command(cls=HelpCommand, epilog=RUN_EXAMPLES)
 def run(name: Name) -> None:
     """Be that plugin: speak its contract, badly, on stdin and stdout. A command line for a host under test."""
-    found = _named(name)
+    found = _find(name)
     command = found.command()
     if command is None:
         output.problem(
@@ -136,7 +136,7 @@ def write(
     from plugbay.conformance.catalogue import FOLDER, prepare
     from plugbay.conformance.handouts import handouts
 
-    several = handouts(_check(name)) if "/" not in name else [_named(name)]
+    several = handouts(_check(name)) if "/" not in name else [_find(name)]
     taken = [each for each in several if (folder / each.entry.name).exists()]
     if taken:
         output.problem(f"{folder / taken[0].entry.name} is there already", hint="name another DIR, or remove it")
@@ -161,7 +161,7 @@ def _check(contract: str | None) -> str:
     return contract or ""
 
 
-def _named(name: str) -> Handout:
+def _find(name: str) -> Handout:
     """The bad plugin of this name; leaves when there is none."""
     from plugbay.conformance.handouts import CONTRACTS, handouts
 
@@ -170,11 +170,11 @@ def _named(name: str) -> Handout:
     for each in several:
         if each.entry.name == rest:
             return each
-    output.problem(f"there is no bad plugin {name!r}", hint=_near(rest, several))
+    output.problem(f"there is no bad plugin {name!r}", hint=_suggest(rest, several))
     raise typer.Exit(Exit.NOT_FOUND)
 
 
-def _near(rest: str, several: list[Handout]) -> str:
+def _suggest(rest: str, several: list[Handout]) -> str:
     from difflib import get_close_matches
 
     names = {each.entry.name: each.name for each in several}

@@ -81,16 +81,16 @@ def conform(
         spec = _fixture_at(path, contract, as_json)
         report = _try_fixture(spec, strict, only, on_axis)
     else:
-        found = _found(path, contract, program, as_json)
+        found = _find(path, contract, program, as_json)
         spec = _spec(found[0])
-        report = _merged([_report(item, only, on_axis) for item in _concerned(found, only)])
+        report = _merge([_report(item, only, on_axis) for item in _select(found, only)])
     words = ["plugbay", "conform", *([str(path)] if path else []), *(["--contract", contract] if contract else [])]
     words += (["--fixture"] if fixture else []) + (["--strict"] if strict else [])
     Files(junit, html, badge).write(report, spec, words, program or ())
     if as_json:
         output.print_json(report.to_json())
     else:
-        conclude(report)
+        show_summary(report)
     raise typer.Exit(Exit.FINDINGS if report.failed else Exit.OK)
 
 
@@ -113,11 +113,11 @@ def _check_usage(
 # What is tested.
 
 
-def _found(path: Path | None, contract: str | None, program: list[str] | None, as_json: bool) -> list[Found]:
+def _find(path: Path | None, contract: str | None, program: list[str] | None, as_json: bool) -> list[Found]:
     """The plugin, once for each contract that it is to be held to."""
     if path is None:
         assert contract is not None and program is not None
-        return [_introduced(contract, program)]
+        return [_without_manifest(contract, program)]
     names = [contract] if contract or _is_manifest(path) else _contracts_in(path)
     found = [_plugin(path, name, as_json) for name in names]
     if program is None:
@@ -128,7 +128,7 @@ def _found(path: Path | None, contract: str | None, program: list[str] | None, a
     return [replace(item, spec=replace(_spec(item), command=command, cwd=Path.cwd())) for item in found]
 
 
-def _introduced(contract: str, program: list[str]) -> Found:
+def _without_manifest(contract: str, program: list[str]) -> Found:
     from plugbay.conformance.introduction import introduced
     from plugbay.host.discovery.folders import Found
 
@@ -141,17 +141,17 @@ def _command(program: list[str]) -> tuple[str, ...]:
     return (first, *program[1:])
 
 
-def _concerned(found: list[Found], only: list[str] | None) -> list[Found]:
+def _select(found: list[Found], only: list[str] | None) -> list[Found]:
     """Those that one of the named axes is of."""
     contracts = {item.contract for item in found}
     for axis in only or ():
         if axis.partition(".")[0] not in contracts:
             text = f"{axis!r} is no axis of {' or '.join(sorted(contracts))}; their ids are in plugbay conform --json"
             raise typer.BadParameter(text, param_hint="--only")
-    return [item for item in found if not only or _of(only, item.contract)]
+    return [item for item in found if not only or _axes_of(only, item.contract)]
 
 
-def _of(only: list[str], contract: str) -> list[str]:
+def _axes_of(only: list[str], contract: str) -> list[str]:
     return [axis for axis in only if axis.partition(".")[0] == contract]
 
 
@@ -166,7 +166,7 @@ def _spec(found: Found) -> PluginSpec:
 def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis: OnAxis | None) -> Report:
     from plugbay.conformance.fixture_runner import run_fixture
 
-    _say("an SDK's fixture", spec, on_axis)
+    _announce("an SDK's fixture", spec, on_axis)
     return run_fixture(spec, on_axis, strict=strict, only=only)
 
 
@@ -177,10 +177,10 @@ def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Rep
     from plugbay.conformance.report import Report
 
     spec = _spec(found)
-    _say(output.name_with_version(spec.id, spec.version), spec, on_axis)
-    wanted = None if only is None else [axis for axis in _of(only, spec.contract) if not axis.endswith(drift.AXIS)]
+    _announce(output.name_with_version(spec.id, spec.version), spec, on_axis)
+    wanted = None if only is None else [axis for axis in _axes_of(only, spec.contract) if not axis.endswith(drift.AXIS)]
     report = Report(spec.contract, ()) if wanted == [] else run_conformance(spec, on_axis, only=wanted)
-    own = drift.axis(found) if only is None or len(_of(only, spec.contract)) > len(wanted or ()) else None
+    own = drift.check_axis(found) if only is None or len(_axes_of(only, spec.contract)) > len(wanted or ()) else None
     if own is None:
         return report
     if on_axis is not None:
@@ -188,12 +188,12 @@ def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Rep
     return Report(report.contract, (*report.axes, own))
 
 
-def _say(words: str, spec: PluginSpec, on_axis: OnAxis | None) -> None:
+def _announce(words: str, spec: PluginSpec, on_axis: OnAxis | None) -> None:
     if on_axis is not None:
         output.err().line((f"{words}, held to {spec.contract}", output.DIM))
 
 
-def _merged(reports: list[Report]) -> Report:
+def _merge(reports: list[Report]) -> Report:
     """One report on a plugin of several contracts; the ids of its axes begin with theirs."""
     from plugbay.conformance.report import Report
 
@@ -217,13 +217,13 @@ def _is_manifest(path: Path) -> bool:
 
 def _plugin(path: Path, contract: str | None, as_json: bool) -> Found:
     """The plugin at `path`; leaves with the status that says why there is none to test."""
-    found = lookup.look(path, contract)
+    found = lookup.find(path, contract)
     if found.spec is None and lookup.is_absent(found):
-        found = lookup.look(path)  # of another contract, which is what there is to say about it
+        found = lookup.find(path)  # of another contract, which is what there is to say about it
     status = _refuse(found, contract)
     if found.spec is None or status != Exit.OK:
         if as_json:
-            output.print_json(_nothing_tried(found.contract))
+            output.print_json(_empty_report(found.contract))
         raise typer.Exit(status)
     return found
 
@@ -239,7 +239,7 @@ def _fixture_at(path: Path, contract: str | None, as_json: bool) -> PluginSpec:
     return PluginSpec("fixture", "0", contract or "nexo", file.parent, command)
 
 
-def _nothing_tried(contract: str) -> dict[str, Any]:
+def _empty_report(contract: str) -> dict[str, Any]:
     return {"contract": contract or None, "passed": 0, "failed": 0, "skipped": 0, "axes": []}
 
 
@@ -285,14 +285,14 @@ class Files(NamedTuple):
         if self.junit is not None:
             self.junit.write_text(report.to_junit(), "utf-8")
         if self.html is not None:
-            self.html.write_text(_page(report, spec, command, program), "utf-8")
+            self.html.write_text(_html_page(report, spec, command, program), "utf-8")
         if self.badge is not None:
             from plugbay.conformance.badge import badge
 
             self.badge.write_text(badge(report), "utf-8")
 
 
-def _page(report: Report, spec: PluginSpec, command: Sequence[str], program: Sequence[str]) -> str:
+def _html_page(report: Report, spec: PluginSpec, command: Sequence[str], program: Sequence[str]) -> str:
     import time
 
     from plugbay import __version__
@@ -323,7 +323,7 @@ def show_axis(axis: AxisResult) -> None:
         before = label
 
 
-def conclude(report: Report) -> None:
+def show_summary(report: Report) -> None:
     """How many were not tried and why, and the last line, which says it all."""
     from plugbay.conformance.report import NOT_TRIED
 

@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 
 from plugbay.cli.exit_codes import Exit
 
-PATIENCE = 20.0
+LOAD_TIMEOUT_S = 20.0
 """Seconds for a source to get to its `plugin.run()`: ten times what a host of rune would wait."""
 
 MAX_SOURCE = 4 << 20
@@ -31,7 +31,7 @@ LAST_LINES = 6
 
 READ_SIZE = 65_536
 
-USUAL_SOURCE = "plugin.py"
+DEFAULT_SOURCE = "plugin.py"
 
 
 class Unusable(Exception):
@@ -62,15 +62,15 @@ class Declarations(NamedTuple):
     """Whether it calls `plugin.run()`."""
 
 
-def source_of(path: Path) -> Path:
+def find_source(path: Path) -> Path:
     """The file with the plugin in it: `path` itself, or the one in the folder; raises `Unusable`."""
     if path.is_file() and path.suffix == ".py":
         return path
     if not path.is_dir():
         what = f"{path} is no Python source" if path.exists() else f"{path} does not exist"
         raise Unusable(what, hint="name a plugin's folder, or its source", status=Exit.NOT_FOUND)
-    if (path / USUAL_SOURCE).is_file():
-        return path / USUAL_SOURCE
+    if (path / DEFAULT_SOURCE).is_file():
+        return path / DEFAULT_SOURCE
     found = [file for file in sorted(path.glob("*.py")) if _uses_the_sdk(file)]
     if len(found) == 1:
         return found[0]
@@ -84,13 +84,13 @@ def _uses_the_sdk(file: Path) -> bool:
     return file.is_file() and file.stat().st_size <= MAX_SOURCE and b"plugbay.sdk" in file.read_bytes()
 
 
-def read(source: Path, patience: float = PATIENCE) -> Declarations:
+def read(source: Path, timeout: float = LOAD_TIMEOUT_S) -> Declarations:
     """What this source declares; raises `Unusable`."""
     with TemporaryFile() as said:  # which no child of its own can hold open
-        status, out = _asked(source, patience, said)
+        status, out = _run_source(source, timeout, said)
         said.seek(0)
         if status != 0 and not out:
-            raise _failed(source, said.read().decode("utf-8", "backslashreplace"))
+            raise _load_failure(source, said.read().decode("utf-8", "backslashreplace"))
     try:
         answer = json.loads(out)
         return Declarations(source, *(answer[key] for key in Declarations._fields[1:]))
@@ -99,7 +99,7 @@ def read(source: Path, patience: float = PATIENCE) -> Declarations:
         raise Unusable(text, hint="does it call os._exit()?") from None
 
 
-def _where_plugbay_is() -> str:
+def _python_path() -> str:
     """For an interpreter that would look elsewhere, because it starts in the plugin's folder."""
     import plugbay
 
@@ -107,12 +107,12 @@ def _where_plugbay_is() -> str:
     return os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH", ""))))
 
 
-def _asked(source: Path, patience: float, stderr: IO[bytes]) -> tuple[int, bytes]:
+def _run_source(source: Path, timeout: float, stderr: IO[bytes]) -> tuple[int, bytes]:
     """The status of the process and its answer; raises `Unusable` when that takes too long."""
     child = subprocess.Popen(
         [sys.executable, "-m", "plugbay.sdk.declared", source.name],
         cwd=source.parent,
-        env={**os.environ, "PYTHONPATH": _where_plugbay_is(), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": _python_path(), "PYTHONDONTWRITEBYTECODE": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=stderr,
@@ -121,18 +121,18 @@ def _asked(source: Path, patience: float, stderr: IO[bytes]) -> tuple[int, bytes
     assert child.stdout is not None
     with child.stdout as stdout:
         try:
-            out = _all_of(stdout.fileno(), time.monotonic() + patience)
+            out = _read_all(stdout.fileno(), time.monotonic() + timeout)
         finally:
             os.killpg(child.pid, signal.SIGKILL)  # before it is reaped, as its id is its own only until then
             status = child.wait()
     if out is None:
         hint = "what a module does when it is imported counts; move slow work into the handlers"
-        text = f"{source} did not get to plugin.run() within {patience:g} s"
+        text = f"{source} did not get to plugin.run() within {timeout:g} s"
         raise Unusable(text, hint=hint, status=Exit.TIMEOUT)
     return status, out
 
 
-def _all_of(stream: int, deadline: float) -> bytes | None:
+def _read_all(stream: int, deadline: float) -> bytes | None:
     """Everything up to its end; None when that does not come in time."""
     parts = [b""]
     while select.select([stream], [], [], max(deadline - time.monotonic(), 0.0))[0]:
@@ -142,15 +142,15 @@ def _all_of(stream: int, deadline: float) -> bytes | None:
     return None
 
 
-def _failed(source: Path, said: str) -> Unusable:
-    lines = tuple(_of_the_author(line for line in said.splitlines() if line.strip()))[-LAST_LINES:]
+def _load_failure(source: Path, said: str) -> Unusable:
+    lines = tuple(_author_frames(line for line in said.splitlines() if line.strip()))[-LAST_LINES:]
     last = lines[-1] if lines else "it ended without a word"
     hint = "the source is loaded as a host would load it; run plugbay where its modules are installed"
     missing = last.startswith("ModuleNotFoundError")
     return Unusable(f"{source} cannot be loaded: {last}", hint=hint if missing else "", lines=lines[:-1])
 
 
-def _of_the_author(lines: Iterable[str]) -> Iterator[str]:
+def _author_frames(lines: Iterable[str]) -> Iterator[str]:
     """A traceback without the frames of whoever loads the source: what counts is the author's own line."""
     import plugbay.sdk
 

@@ -26,7 +26,7 @@ class HelpCommand(TyperCommand):
     """What may follow everything else, where the command reads it in a way of its own."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(_rendered(self, ctx, {}))
+        formatter.write(_render(self, ctx, {}))
 
 
 class HelpGroup(TyperGroup):
@@ -37,10 +37,10 @@ class HelpGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        formatter.write(_rendered(self, ctx, {name: command for name, command in commands.items() if command}))
+        formatter.write(_render(self, ctx, {name: command for name, command in commands.items() if command}))
 
 
-def _rendered(command: Any, ctx: Any, subcommands: dict[str, Any]) -> str:
+def _render(command: Any, ctx: Any, subcommands: dict[str, Any]) -> str:
     page = output.out()
     with page.console.capture() as captured:
         _show(page, command, ctx, subcommands)

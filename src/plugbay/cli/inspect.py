@@ -44,7 +44,7 @@ def inspect(
     Exits with 3 when the manifest or plugbay.toml has errors, with 4 when there is no plugin.
     """
     settings = load_config(config)
-    views = [_View(item, settings, grant, grant_all) for item in _found(path, settings)]
+    views = [_Inspection(item, settings, grant, grant_all) for item in _find(path, settings)]
     if as_json:
         shown = [view.to_json() for view in views]
         output.print_json(shown[0] if len(shown) == 1 else {"plugins": shown})
@@ -55,22 +55,22 @@ def inspect(
             if number:
                 output.out().blank()
             _show(view)
-    raise typer.Exit(max(lookup.status_of(view.found) for view in views))
+    raise typer.Exit(max(lookup.exit_status(view.found) for view in views))
 
 
-def _found(path: Path, config: Config | None) -> list[Found]:
+def _find(path: Path, config: Config | None) -> list[Found]:
     """What is meant: the plugins of a manifest, or a server that plugbay.toml declares."""
     from plugbay.cli.manifest import drift
     from plugbay.host.discovery.servers import declared
 
-    if config is not None and local_host.declares(config, str(path)):
+    if config is not None and local_host.declares_server(config, str(path)):
         return [item for item in declared(config) if item.entry == str(path)]
-    found = (None if path.exists() else local_host.installed(str(path))) or lookup.look(path)
+    found = (None if path.exists() else local_host.find_installed(str(path))) or lookup.find(path)
     several = any(problem.code == "several_plugins" for problem in found.problems)
-    return [drift.noted(item) for item in (lookup.look_at_all(path) if several else [found])]
+    return [drift.add_warnings(item) for item in (lookup.find_all(path) if several else [found])]
 
 
-class _View:
+class _Inspection:
     """One plugin with everything the page says about it; its exports are the approved ones, if they had to be."""
 
     def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
@@ -89,7 +89,7 @@ class _View:
             if tells(spec):
                 self.approval = f"approved {pin.approved_at}" if pin else f"pending: plugbay mcp approve {spec.id}"
             found = replace(found, spec=spec)
-            self.confinement = local_host.bindings(config, grant, grant_all).confinement(spec)
+            self.confinement = local_host.make_bindings(config, grant, grant_all).confinement(spec)
         self.found = found
 
     def to_json(self) -> dict[str, Any]:
@@ -117,11 +117,11 @@ def to_json(found: Found, confinement: Confinement | None) -> dict[str, Any]:
 
 def _export_json(export: Export) -> dict[str, Any]:
     """How it is run and what for, only where the contract leaves that to each export."""
-    own = {"capabilities": list(export.capabilities), "facts": export.facts} if _manner(export.facts) else {}
+    own = {"capabilities": list(export.capabilities), "facts": export.facts} if _execution_facts(export.facts) else {}
     return {**export.to_json(), **own}
 
 
-def _show(view: _View) -> None:
+def _show(view: _Inspection) -> None:
     page, found, left_out = output.out(), view.found, view.left_out
     if found.spec and view.confinement:
         _show_spec(page, view, found.spec, view.confinement)
@@ -142,7 +142,7 @@ def _show(view: _View) -> None:
         _suggest(found, found.spec)
 
 
-def _show_spec(page: output.Printer, view: _View, spec: PluginSpec, confinement: Confinement) -> None:
+def _show_spec(page: output.Printer, view: _Inspection, spec: PluginSpec, confinement: Confinement) -> None:
     lifetime = LIFETIMES.get(spec.lifetime, str(spec.lifetime))
     page.line((spec.name or spec.id, output.NAME), f" {output.known_version(spec.version)}".rstrip())
     if spec.description:
@@ -156,7 +156,7 @@ def _show_spec(page: output.Printer, view: _View, spec: PluginSpec, confinement:
     if view.approval:
         page.field("offers", view.approval)
     page.field("requests", ", ".join(spec.capabilities) or ("no capabilities", output.DIM))
-    for label, text in _further(spec).items():
+    for label, text in _optional_fields(spec).items():
         if text:
             page.field(label, text)
     policy_view.show(page, confinement)
@@ -167,7 +167,7 @@ def _show_spec(page: output.Printer, view: _View, spec: PluginSpec, confinement:
         _show_export(page, export, told_at_start=spec.lifetime == "resident")
 
 
-def _further(spec: PluginSpec) -> dict[str, str]:
+def _optional_fields(spec: PluginSpec) -> dict[str, str]:
     """What only some plugins have."""
     policy = spec.restart
     crash = f"starts again, {policy.failures} times at most, first after {policy.first_delay:g} s"
@@ -190,7 +190,7 @@ def _show_export(page: output.Printer, export: Export, *, told_at_start: bool) -
     page.line((export.kind, output.DIM), " ", (export.name, output.CODE), (needs, output.DIM), indent=2)
     if export.description:
         page.line(export.description, indent=4)
-    manner = _manner(export.facts)
+    manner = _execution_facts(export.facts)
     if manner:
         page.line(("runs  ", output.DIM), manner, indent=4)
     schema = export.input_schema or INPUTS.get(export.kind)
@@ -198,7 +198,7 @@ def _show_export(page: output.Printer, export: Export, *, told_at_start: bool) -
     page.line(("input ", output.DIM), "told at its start" if unknown else schema_text.summary(schema), indent=4)
 
 
-def _manner(facts: dict[str, Any]) -> str:
+def _execution_facts(facts: dict[str, Any]) -> str:
     """How an export is run, where the contract leaves that to each."""
     if "execution_class" not in facts:
         return ""

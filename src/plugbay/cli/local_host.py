@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from plugbay.model.protected import Entry
 
 T = TypeVar("T")
-Visited = TypeVar("Visited", bound="AbstractAsyncContextManager[Any]")
+Context = TypeVar("Context", bound="AbstractAsyncContextManager[Any]")
 """A host, or whatever else holds children for as long as it is entered."""
 
 INSTALLED = "plugins"
 """What plugbay install has put below the data folder."""
 
-INSISTING = 3
+MAX_SIGNALS = 3
 """Signals after which we leave at once; the warden clears up what is left."""
 
 
@@ -44,7 +44,7 @@ class Interrupted(typer.Exit):
     """A signal ended the visit before it came to its end; leaves with that signal's status."""
 
 
-def found_in(place: Path, prefer: str = "") -> list[Found]:
+def discover_in(place: Path, prefer: str = "") -> list[Found]:
     """The plugins in a folder, one of which is usable at least; raises `Refusal`. Which contract is preferred, matters
     for those of several.
     """
@@ -68,7 +68,7 @@ def check_folder(place: Path) -> Path:
     return folder
 
 
-def installed(plugin_id: str) -> Found | None:
+def find_installed(plugin_id: str) -> Found | None:
     """The plugin of this id that plugbay install has put in its place."""
     from plugbay.host.discovery.folders import discover
 
@@ -77,21 +77,21 @@ def installed(plugin_id: str) -> Found | None:
     return next((item for item in found if item.spec and item.spec.id == plugin_id), None)
 
 
-def home_of(plugin_id: str, plugins: Path | None) -> Path | None:
+def find_home(plugin_id: str, plugins: Path | None) -> Path | None:
     """Where to look for the plugin of this id: in the folder that was named, or among those that are installed."""
     if plugins is not None:
         return plugins
-    return directories()["data"] / INSTALLED if installed(plugin_id) else None
+    return directories()["data"] / INSTALLED if find_installed(plugin_id) else None
 
 
-def declares(config: Config | None, named: str) -> bool:
+def declares_server(config: Config | None, named: str) -> bool:
     """Whether plugbay.toml itself declares the plugin that somebody named: an MCP server. A folder goes first."""
     return config is not None and named in config.mcp and not lookup.folder_of(Path(named)).is_dir()
 
 
-def settings_for(config: Config | None, named: str) -> Config | None:
+def config_for(config: Config | None, named: str) -> Config | None:
     """The settings for a host of what somebody named: without the servers of plugbay.toml, unless it is one of them."""
-    return config if config is None or declares(config, named) else config.model_copy(update={"mcp": {}})
+    return config if config is None or declares_server(config, named) else config.model_copy(update={"mcp": {}})
 
 
 def check_id(plugin_id: str, found: list[Found]) -> None:
@@ -101,7 +101,7 @@ def check_id(plugin_id: str, found: list[Found]) -> None:
         raise Refusal(call_view.unknown_id(plugin_id, known), found)
 
 
-def make(
+def make_host(
     found: list[Found], config: Config | None, *, grants: Iterable[str] | None, joins: bool = False, **options: Any
 ) -> Host:
     """A host for these plugins that keeps its files where plugbay.toml or the system says.
@@ -114,11 +114,11 @@ def make(
     if config is not None and not joins:
         config = config.model_copy(update={"broker": None})
     logs = None if config and config.host.log_dir else directories()["log"]
-    kept = {"log_dir": logs, "state_dir": state_dir(config), "protected": default_settings()}
+    kept = {"log_dir": logs, "state_dir": state_dir(config), "protected": protected_config()}
     return Host(found, config, grants=grants or (), **{"eager": False, **kept, **options})
 
 
-def default_settings() -> tuple[Entry, ...]:
+def protected_config() -> tuple[Entry, ...]:
     """The plugbay.toml of this directory, which the next command here reads, also when this one was given another."""
     from plugbay.model.protected import SETTINGS, Entry
 
@@ -131,25 +131,25 @@ def state_dir(config: Config | None) -> Path:
     return Path(named).absolute() if named else directories()["state"]
 
 
-def bindings(config: Config | None, grants: Iterable[str] | None, grant_all: bool) -> Bindings:
+def make_bindings(config: Config | None, grants: Iterable[str] | None, grant_all: bool) -> Bindings:
     """What such a host would make of plugins, without a host."""
     from plugbay.host.bindings import Bindings, Options, log_folder
     from plugbay.host.config.config import Config
     from plugbay.host.confinement.protection import Protection
 
     state, config = state_dir(config), config or Config()
-    protection = Protection(config, state, log_folder(config), default_settings())
+    protection = Protection(config, state, log_folder(config), protected_config())
     return Bindings(config, Options(frozenset(grants or ()), grant_all), state, protection=protection)
 
 
-def visit(host: Visited, work: Callable[[Visited], Coroutine[Any, Any, T]]) -> T:
+def run_with(host: Context, work: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
     """What `work` makes of the host, in an event loop of its own; raises `Interrupted`."""
     import asyncio
 
-    return asyncio.run(_visit(host, work))
+    return asyncio.run(_run_with(host, work))
 
 
-async def _visit(host: Visited, work: Callable[[Visited], Coroutine[Any, Any, T]]) -> T:
+async def _run_with(host: Context, work: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
     """A signal cuts short the work and nothing else: the host stops in good order, its children before us."""
     import asyncio
 
@@ -160,7 +160,7 @@ async def _visit(host: Visited, work: Callable[[Visited], Coroutine[Any, Any, T]
         def interrupt(number: int) -> None:
             received.append(number)
             task.cancel()
-            if len(received) >= INSISTING:
+            if len(received) >= MAX_SIGNALS:
                 os._exit(exit_codes.for_signal(number))
 
         loop = asyncio.get_running_loop()

@@ -22,7 +22,7 @@ def folder_of(path: Path) -> Path:
     return path.parent if contract_of(path.name) and path.is_file() else path
 
 
-def look(path: Path, contract: str | None = None) -> Found:
+def find(path: Path, contract: str | None = None) -> Found:
     """The plugin at `path`, usable or not; where there are several manifests, that of the contract or of the path."""
     from plugbay.contracts.registry import contract_of
     from plugbay.host.discovery.folders import inspect
@@ -31,7 +31,7 @@ def look(path: Path, contract: str | None = None) -> Found:
     return inspect(folder_of(path), contract or (named.name if named else None))
 
 
-def look_at_all(path: Path) -> list[Found]:
+def find_all(path: Path) -> list[Found]:
     """The same where a manifest may name several plugins."""
     from plugbay.contracts.registry import contract_of
     from plugbay.host.discovery.folders import inspect_all
@@ -52,7 +52,7 @@ def is_absent(found: Found) -> bool:
     return any(problem.code == "not_found" for problem in found.problems)
 
 
-def status_of(found: Found) -> int:
+def exit_status(found: Found) -> int:
     """0 for a plugin that can be used, 3 for a broken one, 4 for none."""
     if is_absent(found):
         return Exit.NOT_FOUND

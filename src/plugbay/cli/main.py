@@ -37,7 +37,7 @@ from plugbay.cli.packages.transfer import pull, push
 from plugbay.cli.paths import paths
 from plugbay.cli.ps import ps
 from plugbay.cli.render import output
-from plugbay.cli.render.call_view import HumanView, JsonView, Refusal, bad_file
+from plugbay.cli.render.call_view import HumanView, JsonView, Refusal, invalid_file
 from plugbay.cli.replay import replay
 from plugbay.cli.run import RunCommand, run
 from plugbay.cli.sandbox import sandbox
@@ -276,14 +276,14 @@ def main() -> None:
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     # Like Ctrl-C: whatever runs clears up after itself on the way out.
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _on_sigterm)
     as_json = wants_json(sys.argv[1:])
     if as_json:
-        output.keep_problems()
+        output.hold_problems()
     try:
         app = app_for(sys.argv[1] if sys.argv[1:] else "")
         status = app(prog_name="plugbay", standalone_mode=False) or Exit.OK
-        conclude(status)
+        print_held_problems(status)
     except Exception as error:
         expected = isinstance(error, PlugbayError | typer.TyperException)
         if os.environ.get(DEBUG_VARIABLE) and not expected:
@@ -298,7 +298,7 @@ def vai_plugin_sign() -> None:
     main()
 
 
-def _terminated(number: int, frame: object) -> None:
+def _on_sigterm(number: int, frame: object) -> None:
     sys.exit(for_signal(number))
 
 
@@ -316,7 +316,7 @@ CODES: dict[int, str] = {
 }
 """What a status means where nothing else is known; any other is something that cannot be used now."""
 
-ADVICE = {
+ERRNO_HINTS = {
     errno.ENOENT: "nothing has this name; check the path",
     errno.ENOTDIR: "a part of this path is a file; check the path",
     errno.EISDIR: "a file is wanted here, and this is a folder",
@@ -346,52 +346,52 @@ def wants_json(words: Sequence[str]) -> bool:
 
 def report(error: Exception, as_json: bool = False) -> int:
     """Say what went wrong; the status to leave with."""
-    refusal = error if isinstance(error, Refusal) else Refusal(failure_of(error), status=_status(error))
-    if as_json and _is_printed(refusal):
+    refusal = error if isinstance(error, Refusal) else Refusal(to_failure(error), status=_status(error))
+    if as_json and _try_print_json(refusal):
         return refusal.status
-    output.kept_problems()
+    output.release_problems()
     if isinstance(error, CallFailed):
         _explain_failure(error.failure)
     else:
-        HumanView().refused(refusal)
+        HumanView().show_refusal(refusal)
     return refusal.status
 
 
-def _is_printed(refusal: Refusal) -> bool:
+def _try_print_json(refusal: Refusal) -> bool:
     """Whether stdout could take it; it may be what the error is about."""
     try:
-        JsonView().refused(refusal)
+        JsonView().show_refusal(refusal)
     except (PlugbayError, OSError):
         return False
     return True
 
 
-def conclude(status: int) -> None:
+def print_held_problems(status: int) -> None:
     """With `--json`, what a command has said for people so far: in a document, unless there is one already."""
-    problems = output.kept_problems()
+    problems = output.release_problems()
     if not problems or output.has_printed():
         for problem in problems:
             output.problem(problem.message, hint=problem.hint)
         return
     text = "; ".join(problem.message.removesuffix(":") for problem in problems)
     hint = next((problem.hint for problem in problems if problem.hint), "")
-    JsonView().refused(Refusal(Failure(_code(status), text, detail={"hint": hint} if hint else {}), status=status))
+    JsonView().show_refusal(Refusal(Failure(_code(status), text, detail={"hint": hint} if hint else {}), status=status))
 
 
-def failure_of(error: Exception) -> Failure:
+def to_failure(error: Exception) -> Failure:
     """An error as the failure that it is."""
     if isinstance(error, CallFailed):
         return error.failure
     if isinstance(error, ManifestInvalid | ConfigInvalid):
-        return bad_file(error)
-    text, hint = _words(error)
+        return invalid_file(error)
+    text, hint = _describe(error)
     detail = {"hint": hint} if hint else {}
     if isinstance(error, typer.TyperException | PlugbayError):
         return Failure(_code(_status(error)), text, detail=detail)
-    return Failure(Code.UNAVAILABLE if _is_the_systems(error) else Code.INTERNAL, text, detail=detail)
+    return Failure(Code.UNAVAILABLE if _is_system_error(error) else Code.INTERNAL, text, detail=detail)
 
 
-def _words(error: Exception) -> tuple[str, str]:
+def _describe(error: Exception) -> tuple[str, str]:
     """What went wrong, and what to do next."""
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
@@ -399,13 +399,13 @@ def _words(error: Exception) -> tuple[str, str]:
     if isinstance(error, PlugbayError):
         return getattr(error, "message", None) or str(error), getattr(error, "hint", "")
     more = f"run with {DEBUG_VARIABLE}=1 for the traceback"
-    if isinstance(error, OSError) and _is_the_systems(error):
+    if isinstance(error, OSError) and _is_system_error(error):
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        return text, ADVICE.get(error.errno or 0, more)
+        return text, ERRNO_HINTS.get(error.errno or 0, more)
     return f"{type(error).__name__}: {error}", f"this is a bug in plugbay; {more}"
 
 
-def _is_the_systems(error: Exception) -> bool:
+def _is_system_error(error: Exception) -> bool:
     return isinstance(error, OSError) and bool(error.strerror)
 
 

@@ -151,16 +151,16 @@ def logs(
     as_json: LogsAsJson = False,
 ) -> None:
     """Show what a plugin of the running server wrote, and what happened to it."""
-    there, path = remote.find(server, token_file, quiet=as_json), remote.plugin_path(plugin, "/logs")
+    client, path = remote.find(server, token_file, quiet=as_json), remote.plugin_path(plugin, "/logs")
     if not follow:
-        lines = there.get(path, tail=tail)["lines"]
+        lines = client.get(path, tail=tail)["lines"]
         for line in lines:
             _show_log_line(line, as_json)
         if not lines and not as_json:
             output.note(f"{plugin} has written nothing yet, and nothing has happened to it")
         return
     try:
-        for _, line in there.events("GET", path, tail=tail, follow="true"):
+        for _, line in client.events("GET", path, tail=tail, follow="true"):
             _show_log_line(line, as_json)
     except KeyboardInterrupt:
         raise typer.Exit(exit_codes.for_signal(INTERRUPT)) from None

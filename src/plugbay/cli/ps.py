@@ -14,7 +14,7 @@ import typer
 
 from plugbay.cli import local_host, remote
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
-from plugbay.cli.remote import Remote, Server, TokenFile
+from plugbay.cli.remote import Server, ServerClient, TokenFile
 from plugbay.cli.render import output, policy_view
 from plugbay.cli.render.call_view import HumanView, JsonView
 
@@ -49,22 +49,24 @@ def ps(
     """
     view = JsonView() if as_json else HumanView()
     settings = load_config(config)
-    there = None if plugins is not None else _server(server, token_file, bool(settings and settings.mcp), as_json)
-    found = [] if plugins is None else local_host.found_in(plugins)
-    if there is not None:
-        shown = there.get("/api/v1/plugins")["plugins"]
+    client = None if plugins is not None else _server(server, token_file, bool(settings and settings.mcp), as_json)
+    found = [] if plugins is None else local_host.discover_in(plugins)
+    if client is not None:
+        shown = client.get("/api/v1/plugins")["plugins"]
     else:
-        output.note_what_hosts_log()
-        view.warned(found, grant or ())
-        host = local_host.make(found, settings, grants=grant, grant_all=grant_all, unconfined=no_sandbox, eager=True)
-        shown = local_host.visit(host, _look)
+        output.show_host_log()
+        view.show_warnings(found, grant or ())
+        host = local_host.make_host(
+            found, settings, grants=grant, grant_all=grant_all, unconfined=no_sandbox, eager=True
+        )
+        shown = local_host.run_with(host, _read_statuses)
     if as_json:
         output.print_json({"plugins": shown})
     else:
         show(output.out(), shown)
 
 
-def _server(server: str | None, token_file: Path | None, has_others: bool, quiet: bool) -> Remote | None:
+def _server(server: str | None, token_file: Path | None, has_others: bool, quiet: bool) -> ServerClient | None:
     """The running server; None where there is none, and plugbay.toml names plugins that can be shown without."""
     try:
         return remote.find(server, token_file, quiet=quiet)
@@ -75,7 +77,7 @@ def _server(server: str | None, token_file: Path | None, has_others: bool, quiet
         raise
 
 
-async def _look(host: Host) -> list[dict[str, Any]]:
+async def _read_statuses(host: Host) -> list[dict[str, Any]]:
     from plugbay.host.admin import operating
 
     await host.settled(START_SECONDS)
@@ -89,7 +91,7 @@ def show(page: output.Printer, plugins: Sequence[dict[str, Any]]) -> None:
     page.row([(name.ljust(width) + GAP, output.DIM) for name, width in zip(COLUMNS, widths, strict=True)], LAST)
     for row, plugin in zip(rows[1:], plugins, strict=True):
         name, *cells = [text.ljust(width) + GAP for text, width in zip(row, widths, strict=True)]
-        page.row([(name, output.NAME), *cells], *_rights(plugin))
+        page.row([(name, output.NAME), *cells], *_confinement_and_grants(plugin))
 
 
 def _row(plugin: dict[str, Any]) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ def _row(plugin: dict[str, Any]) -> tuple[str, ...]:
     return plugin["id"], plugin["contract"], plugin["state"], plugin["version"], pid
 
 
-def _rights(plugin: dict[str, Any]) -> list[output.Part]:
+def _confinement_and_grants(plugin: dict[str, Any]) -> list[output.Part]:
     """How it is confined and what it was granted; in another colour what an operator should not overlook."""
     sandbox = plugin["sandbox"]
     confined = (
@@ -105,7 +107,7 @@ def _rights(plugin: dict[str, Any]) -> list[output.Part]:
     )
     parts: list[output.Part] = [(confined, "" if confined == "confined" else output.WARN_STYLE)]
     if sandbox["policy"] is not None:
-        parts.append(f"{output.DOT}{policy_view.brief_of(sandbox['policy'])}")
+        parts.append(f"{output.DOT}{policy_view.summarize_json(sandbox['policy'])}")
     if plugin["refused"]:
         return [*parts, output.DOT, (plugin["refused"], output.WARN_STYLE)]
     return [*parts, f"{output.DOT}granted {', '.join(plugin['granted']) or 'nothing'}"]

@@ -64,7 +64,9 @@ class SeveralServers(PlugbayError):
     def __init__(self, found: list[Found]) -> None:
         folders = {server.folder for server in found}
         where = "several of them were" if len(folders) == 1 else "none of them was"
-        self.hint = "name one: " + ", or ".join(f"--server {server.url} ({_home(server)})" for server in found)
+        self.hint = "name one: " + ", or ".join(
+            f"--server {server.url} ({_describe_origin(server)})" for server in found
+        )
         super().__init__(f"{len(found)} plugbay servers run, and {where} started in this folder")
 
 
@@ -81,7 +83,7 @@ class RemoteRefused(PlugbayError):
         super().__init__(f"the server {url} refused: {said}" if url else said)
 
 
-def find(server: str | None = None, token_file: Path | None = None, *, quiet: bool = False) -> Remote:
+def find(server: str | None = None, token_file: Path | None = None, *, quiet: bool = False) -> ServerClient:
     """The server that is named, or the one that this folder's commands are about; raises `NoServer`, `SeveralServers`.
 
     Says which one it is unless it was named, was started in this folder, or `quiet` is wanted.
@@ -91,7 +93,7 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
     url, servers = server or os.environ.get(SERVER_VARIABLE), running(directories()["state"])
     if url is not None:
         known = [found for found in servers if found.url == url.rstrip("/")]
-        return Remote(url, _token(token_file, known[0].token_file if known else None))
+        return ServerClient(url, _token(token_file, known[0].token_file if known else None))
     chosen = meant(servers, Path.cwd())
     if not chosen:
         raise NoServer("no plugbay server runs here", "plugbay serve DIR starts one, --server URL names one elsewhere")
@@ -99,11 +101,11 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
         raise SeveralServers(chosen)
     (found,) = chosen
     if not quiet and found.folder != os.getcwd():
-        output.note(f"asking the server {found.url}, {_home(found)}")
-    return Remote(found.url, _token(token_file or Path(found.token_file)))
+        output.note(f"asking the server {found.url}, {_describe_origin(found)}")
+    return ServerClient(found.url, _token(token_file or Path(found.token_file)))
 
 
-def _home(server: Found) -> str:
+def _describe_origin(server: Found) -> str:
     return f"started in {server.folder}" if server.folder else f"with the data in {server.data}"
 
 
@@ -112,7 +114,7 @@ def is_path(word: str) -> bool:
     return word.startswith((".", "/", "~")) or word.endswith("/") or word.count("/") > 1
 
 
-def might_be_meant(path: str) -> bool:
+def could_be_id(path: str) -> bool:
     """Whether a word that names a folder here could just as well be an id, and there is a server to know it."""
     from plugbay.server.occupancy import running
 
@@ -145,7 +147,7 @@ def plugin_path(plugin_id: str, rest: str = "") -> str:
     return f"/api/v1/plugins/{quote(plugin_id, safe='/')}{rest}"
 
 
-class Remote:
+class ServerClient:
     """One server."""
 
     def __init__(self, url: str, token: str) -> None:
@@ -161,10 +163,10 @@ class Remote:
         self._token = token
 
     def get(self, path: str, **query: Any) -> Any:
-        return self._asked("GET", path, None, query)
+        return self._request("GET", path, None, query)
 
     def post(self, path: str, body: Any = None) -> Any:
-        return self._asked("POST", path, body, {})
+        return self._request("POST", path, body, {})
 
     def events(self, method: str, path: str, body: Any = None, **query: Any) -> Iterator[tuple[str, Any]]:
         """What the server tells, piece by piece: the name of each event, and what it says."""
@@ -172,7 +174,7 @@ class Remote:
 
         import msgspec
 
-        connection, answer = self._answer(method, path, body, query)
+        connection, answer = self._send(method, path, body, query)
         try:
             name = ""
             for line in answer:
@@ -186,12 +188,12 @@ class Remote:
         finally:
             connection.close()
 
-    def _asked(self, method: str, path: str, body: Any, query: dict[str, Any]) -> Any:
+    def _request(self, method: str, path: str, body: Any, query: dict[str, Any]) -> Any:
         import http.client
 
         import msgspec
 
-        connection, answer = self._answer(method, path, body, query)
+        connection, answer = self._send(method, path, body, query)
         try:
             return msgspec.json.decode(answer.read(MAX_ANSWER))
         except (http.client.HTTPException, OSError, msgspec.DecodeError):
@@ -199,7 +201,7 @@ class Remote:
         finally:
             connection.close()
 
-    def _answer(
+    def _send(
         self, method: str, path: str, body: Any, query: dict[str, Any]
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """The head of an answer that is no refusal; its body is still to be read."""

@@ -164,7 +164,7 @@ def _plugin(recording: Recording, words: list[str]) -> PluginSpec:
     if len(words) > 1 or not lookup.folder_of(place).is_dir():
         command = tuple(words)
         return PluginSpec(recording.header.plugin_id, recording.header.plugin_version, contract, Path.cwd(), command)
-    found = lookup.look(place, contract)
+    found = lookup.find(place, contract)
     if found.spec is None or found.spec.contract != contract:
         if found.spec is None:
             raise typer.Exit(refuse(found, "replay FILE --as-host"))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STATUS_BITS = 0xFF
 """What a process can leave with. A plugin's status has 32 bits; a shell would see the same eight of them."""
 
-OURS = "plugbay:"
+PREFIX = "plugbay:"
 """How a line begins that is not the plugin's."""
 
 Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE", help="A plugin's namespace, or PLUGIN/NAMESPACE.")]
@@ -63,41 +63,41 @@ def run(
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
     found: list[Found] = []
     try:
-        found = local_host.found_in(plugins, prefer="ainb")
+        found = local_host.discover_in(plugins, prefer="ainb")
         options = {"grant_all": grant_all, "unconfined": no_sandbox}
-        host = local_host.make(found, load_config(config), grants=grant, **options)
-        done = local_host.visit(host, lambda host: host.run_cli(namespace, words or [], timeout=timeout))
+        host = local_host.make_host(found, load_config(config), grants=grant, **options)
+        done = local_host.run_with(host, lambda host: host.run_cli(namespace, words or [], timeout=timeout))
     except Refusal as refusal:
         _explain(refusal.failure, refusal.found)
         raise typer.Exit(refusal.status) from None
     except CallFailed as error:
         _explain(error.failure, found)
         raise typer.Exit(for_failure(error.failure)) from None
-    _pass_on(sys.stdout, done.stdout)
-    _pass_on(sys.stderr, done.stderr)
+    _write_bytes(sys.stdout, done.stdout)
+    _write_bytes(sys.stderr, done.stderr)
     raise typer.Exit(done.exit_code & STATUS_BITS)
 
 
 def _explain(failure: Failure, found: Sequence[Found]) -> None:
     """Say on stderr why the plugin did not get to say anything."""
     plugin = f"{failure.plugin}: " if failure.plugin else ""
-    _say(f"{plugin}{failure.code}: {failure.message}")
+    _print_line(f"{plugin}{failure.code}: {failure.message}")
     if failure.detail.get("hint"):
-        _say(f"hint: {failure.detail['hint']}")
+        _print_line(f"hint: {failure.detail['hint']}")
     for line in failure.detail.get("stderr_tail", []):
-        _say(f"its stderr: {line}")
+        _print_line(f"its stderr: {line}")
     for item in found if failure.code in (Code.NOT_FOUND, Code.UNAVAILABLE) else []:
         if item.errors and not lookup.is_absent(item):
-            _say(f"{item.root} is left out: its manifest has {tally(item.errors)}")
+            _print_line(f"{item.root} is left out: its manifest has {tally(item.errors)}")
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     """Whose word it is stands before every line, or a plugin's message could pass for one of ours, or the reverse."""
     for line in text.splitlines():
-        output.err().line((OURS, output.BAD_STYLE), f" {line}")
+        output.err().line((PREFIX, output.BAD_STYLE), f" {line}")
 
 
-def _pass_on(stream: TextIO | None, data: bytes) -> None:
+def _write_bytes(stream: TextIO | None, data: bytes) -> None:
     """Past the text layer, and flushed here, so that a full disk or a closed pipe is an error of this command."""
     if not data:
         return

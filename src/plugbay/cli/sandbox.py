@@ -52,20 +52,20 @@ def sandbox(
     The command has this terminal's stdin, stdout and stderr, and its exit status is ours. Refused connections are told
     on stderr.
     """
-    found = lookup.look(path)
+    found = lookup.find(path)
     if found.spec is None:
         raise typer.Exit(refuse(found, "sandbox"))
     if not show and not words:
         raise typer.BadParameter("name a command after --, or say --show")
-    bindings = local_host.bindings(load_config(config), grant, grant_all)
-    confinement = _policy(bindings, found.spec)
+    bindings = local_host.make_bindings(load_config(config), grant, grant_all)
+    confinement = _find_confinement(bindings, found.spec)
     if show:
         _show(confinement, _visible(bindings, found.spec, confinement), as_json)
         raise typer.Exit(Exit.OK)
     raise typer.Exit(_run(bindings, found.spec, confinement, words or []))
 
 
-def _policy(bindings: Bindings, spec: PluginSpec) -> Confinement:
+def _find_confinement(bindings: Bindings, spec: PluginSpec) -> Confinement:
     """The plugin's own, or the one it would have if it were confined."""
     usual = bindings.confinement(spec)
     found = bindings.confinement(spec, certainly=True)
@@ -122,13 +122,13 @@ def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: 
         binding = bindings.bind(spec)
         inherit = (*binding.inherit_env, *TERMINAL)
         binding = replace(binding, confinement=confinement, inherit_env=inherit)
-        return asyncio.run(_confined(bindings, launch_of(binding, command=words)))
+        return asyncio.run(_run_confined(bindings, launch_of(binding, command=words)))
     except LaunchFailed as error:
         output.problem(error.message, hint=error.hint)
         return Exit.LAUNCH
 
 
-async def _confined(bindings: Bindings, launch: Launch) -> int:
+async def _run_confined(bindings: Bindings, launch: Launch) -> int:
     """All on this one thread: the sandbox dies with the thread that made it."""
     import asyncio
 
@@ -139,8 +139,8 @@ async def _confined(bindings: Bindings, launch: Launch) -> int:
     cell = Sandbox(bindings.sandbox).prepare(program, launch.policy, launch.limits, {})
     process: subprocess.Popen[bytes] | None = None
     try:
-        process = _started(cell)
-        cell.serve(asyncio.get_running_loop(), _told)
+        process = _start(cell)
+        cell.serve(asyncio.get_running_loop(), _show_verdict)
         status = await asyncio.to_thread(process.wait)
     finally:
         if process is not None:
@@ -151,7 +151,7 @@ async def _confined(bindings: Bindings, launch: Launch) -> int:
     return status if status >= 0 else exit_codes.for_signal(-status)
 
 
-def _started(cell: Cell) -> subprocess.Popen[bytes]:
+def _start(cell: Cell) -> subprocess.Popen[bytes]:
     from plugbay.process import pidfd
 
     # A group of its own, but of this session: what waits inside is in it, and does not die with its monitor.
@@ -166,6 +166,6 @@ def _started(cell: Cell) -> subprocess.Popen[bytes]:
     return process
 
 
-def _told(verdict: Verdict) -> None:
+def _show_verdict(verdict: Verdict) -> None:
     if not verdict.allowed:
         output.note(f"refused: {verdict.host}:{verdict.port}: {verdict.why}" if verdict.host else verdict.why)

@@ -89,20 +89,20 @@ def render(
     """
     place = lookup.folder_of(Path(path))
     plugin_id = None if place.is_dir() else path
-    found = local_host.found_in(Path(path) if plugin_id is None else _home_of(path, plugins), prefer="ainb")
+    found = local_host.discover_in(Path(path) if plugin_id is None else _find_home(path, plugins), prefer="ainb")
     if plugin_id is not None:
         local_host.check_id(plugin_id, found)
-    output.note_what_hosts_log(without=output.FAILED_STARTS)
+    output.show_host_log(without=output.FAILED_STARTS)
     options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": True}
-    host = local_host.make(found, load_config(config), grants=grant, **options)
+    host = local_host.make_host(found, load_config(config), grants=grant, **options)
     chosen = _choose(host.screens, plugin_id, screen)
-    HumanView().warned(found, grant or ())
-    frame = local_host.visit(host, lambda host: _drawn(host, chosen, size, key or (), timeout))
+    HumanView().show_warnings(found, grant or ())
+    frame = local_host.run_with(host, lambda host: _draw(host, chosen, size, key or (), timeout))
     _show(frame, chosen, svg, text, as_json)
 
 
-def _home_of(plugin_id: str, plugins: Path | None) -> Path:
-    home = local_host.home_of(plugin_id, plugins)
+def _find_home(plugin_id: str, plugins: Path | None) -> Path:
+    home = local_host.find_home(plugin_id, plugins)
     if home is not None:
         return home
     hint = "to name a plugin by its id, say where it is: --plugins DIR"
@@ -127,9 +127,7 @@ def _choose(screens: Screens, plugin_id: str | None, wanted: str | None) -> Scre
     raise Refusal(Failure(Code.NOT_FOUND, problem, detail={"hint": hint} if hint else {}))
 
 
-async def _drawn(
-    host: Host, screen: Screen, size: Size, keys: Sequence[dict[str, Any]], timeout: float | None
-) -> Frame:
+async def _draw(host: Host, screen: Screen, size: Size, keys: Sequence[dict[str, Any]], timeout: float | None) -> Frame:
     """The picture after the last key, once the plugin has nothing more to show or cannot make up its mind."""
     import asyncio
 
@@ -207,8 +205,8 @@ def tui(
     found = _find([*(places or ()), *([plugins] if plugins else ())] or [Path()])
     # What hosts log is in the journal too, and on stderr it would be written across the picture.
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
-    host = local_host.make(found, load_config(config), grants=grant, grant_all=grant_all, eager=True)
-    local_host.visit(host, lambda host: _use(terminal(host)))
+    host = local_host.make_host(found, load_config(config), grants=grant, grant_all=grant_all, eager=True)
+    local_host.run_with(host, lambda host: _use(terminal(host)))
 
 
 def _terminal() -> type[Terminal]:

@@ -14,7 +14,7 @@ import typer
 
 from plugbay.cli import local_host, tracing
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
-from plugbay.cli.doctor.readiness import readiness
+from plugbay.cli.doctor.readiness import check_readiness
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
 from plugbay.cli.render import output
@@ -82,7 +82,7 @@ def serve(
     place = (data or directories()["data"] / DATA_FOLDER).absolute()
     finish_rewrite(place / CONFIG_JOURNAL)
     settings = load_config(kept if config or kept.exists() else None)
-    found = [item for folder in folders or () for item in local_host.found_in(folder)]
+    found = [item for folder in folders or () for item in local_host.discover_in(folder)]
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     options = {"require_signature": not allow_unsigned, "unconfined": no_sandbox, "config_file": kept}
     if settings is not None:
@@ -135,16 +135,16 @@ def _run(
         more: dict[str, Any] = {
             "call_log": calls,
             "tracer": tracer,
-            "protected": (*local_host.default_settings(), *kept),
+            "protected": (*local_host.protected_config(), *kept),
         }
-        return local_host.make(found, config, eager=True, joins=True, **more, **wanted)
+        return local_host.make_host(found, config, eager=True, joins=True, **more, **wanted)
 
     try:
         with (
-            tracing.exporting(os.environ, logging.getLogger("plugbay.server").warning) as tracer,
+            tracing.export_traces(os.environ, logging.getLogger("plugbay.server").warning) as tracer,
             asyncio.Runner(loop_factory=_loop_factory()) as runner,
         ):
-            number = runner.run(serve(settings, make_host, lambda started: _tell(started, settings, as_json)))
+            number = runner.run(serve(settings, make_host, lambda started: _show_started(started, settings, as_json)))
     except StoreRefused as error:
         place = "" if database else f" in {data}"  # not the URL, in which there may be a password
         raise Refusal(Failure(Code.UNAVAILABLE, f"the database{place} cannot be used: {error}")) from None
@@ -164,12 +164,12 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-def _tell(started: Started, settings: ServeSettings, as_json: bool) -> None:
+def _show_started(started: Started, settings: ServeSettings, as_json: bool) -> None:
     from plugbay.server.domain.keys import TOKEN_FILE
     from plugbay.server.mcp import PATH as MCP_PATH
 
     token, data, host = started.gateway.made_operator_token, settings.gateway.data, started.gateway.host
-    found = readiness(host.plugins(), host.config)
+    found = check_readiness(host.plugins(), host.config)
     plugins = len(host.plugins())
     if as_json:
         facts = {"url": started.url, "pid": os.getpid(), "data": str(data), "token_file": str(data / TOKEN_FILE)}

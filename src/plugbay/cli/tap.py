@@ -55,7 +55,7 @@ class TapCommand(HelpCommand):
         return super().parse_args(ctx, words)
 
 
-class Question(NamedTuple):
+class TapCall(NamedTuple):
     """A call that makes the plugin talk."""
 
     export: str
@@ -84,19 +84,19 @@ def tap(
 
     settings = load_config(config)
     found, plugin_id = _find(path, plugins, settings)
-    settings = local_host.settings_for(settings, path)
-    questions = [_question(words) for words in call or ()]
-    call_view.HumanView().warned(found, grant or ())
-    output.note_what_hosts_log()
-    options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": not questions}
-    host = local_host.make(found, settings, grants=grant, **options)
+    settings = local_host.config_for(settings, path)
+    calls = [_parse_call(words) for words in call or ()]
+    call_view.HumanView().show_warnings(found, grant or ())
+    output.show_host_log()
+    options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": not calls}
+    host = local_host.make_host(found, settings, grants=grant, **options)
     spec = next(status.spec for status in host.plugins() if status.spec.id == plugin_id)
-    if not questions and not spec.eager:
+    if not calls and not spec.eager:
         output.note(f"{plugin_id} starts when it is called, so nothing may come: {CALL} EXPORT JSON makes it talk")
     shown = tap_view.JsonView() if as_json else tap_view.HumanView(spec.contract, full=full)
-    watch = _Watch(plugin_id, questions, timeout, shown, record)
+    watch = _TapSession(plugin_id, calls, timeout, shown, record)
     try:
-        local_host.visit(host, watch.work)
+        local_host.run_with(host, watch.work)
     finally:
         watch.conclude()
     raise typer.Exit(watch.status)
@@ -106,7 +106,7 @@ def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[
     """The plugins of the host, and the id of the one that is meant."""
     place = lookup.folder_of(Path(path))
     if place.is_dir():
-        found = local_host.found_in(place)
+        found = local_host.discover_in(place)
         ids = [item.spec.id for item in found if item.spec]
         if len(ids) == 1:
             return found, ids[0]
@@ -114,35 +114,35 @@ def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[
         raise Refusal(
             Failure(Code.INVALID_INPUT, f"there are {len(ids)} plugins in {path}; name one", detail={"hint": hint})
         )
-    if local_host.declares(config, path):
-        return [] if plugins is None else local_host.found_in(plugins), path
-    home = local_host.home_of(path, plugins)
+    if local_host.declares_server(config, path):
+        return [] if plugins is None else local_host.discover_in(plugins), path
+    home = local_host.find_home(path, plugins)
     if home is None:
         hint = "to name a plugin by its id, say where it is: --plugins DIR"
         raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {path}", detail={"hint": hint}))
-    found = local_host.found_in(home)
+    found = local_host.discover_in(home)
     local_host.check_id(path, found)
     return found, path
 
 
-def _question(words: str) -> Question:
+def _parse_call(words: str) -> TapCall:
     export, _, given = words.partition(" ")
-    return Question(export, read_json(given or "{}", f"the input of {export}"))
+    return TapCall(export, read_json(given or "{}", f"the input of {export}"))
 
 
-class _Watch:
+class _TapSession:
     """One tap, from before the plugin starts until after it has left."""
 
     def __init__(
         self,
         plugin_id: str,
-        questions: Sequence[Question],
+        calls: Sequence[TapCall],
         timeout: float | None,
         view: HumanView | JsonView,
         record: Path | None,
     ) -> None:
         self._plugin_id = plugin_id
-        self._questions = questions
+        self._calls = calls
         self._timeout = timeout
         self._view = view
         self._record = record
@@ -159,9 +159,9 @@ class _Watch:
         self._stream = host.tap(self._plugin_id)
         showing = asyncio.ensure_future(self._show(self._stream))
         try:
-            for question in self._questions:
-                await self._ask(host, question)
-            if not self._questions:
+            for call in self._calls:
+                await self._ask(host, call)
+            if not self._calls:
                 await showing
         finally:
             showing.cancel()
@@ -170,10 +170,10 @@ class _Watch:
         async for item in stream:
             self._view.show(item)
 
-    async def _ask(self, host: Host, question: Question) -> None:
+    async def _ask(self, host: Host, call: TapCall) -> None:
         prefix = f"{self._plugin_id}/"
-        name = question.export if question.export.startswith(prefix) else prefix + question.export
-        result = await host.attempt(name, question.input, timeout=self._timeout)
+        name = call.export if call.export.startswith(prefix) else prefix + call.export
+        result = await host.attempt(name, call.input, timeout=self._timeout)
         if result.failure is not None:
             self.status = self.status or for_failure(result.failure)
             output.note(f"{name}: {result.failure.code}: {result.failure.message}")

@@ -36,7 +36,7 @@ Warn = Callable[[str], object]
 
 
 @contextmanager
-def exporting(environ: Mapping[str, str], warn: Warn) -> Iterator[Tracer | None]:
+def export_traces(environ: Mapping[str, str], warn: Warn) -> Iterator[Tracer | None]:
     """A tracer whose spans are sent as the variables say; None when nothing is, with a warning if that is not meant.
 
     `environ` are the variables of this process: OpenTelemetry reads most of them itself.
@@ -58,7 +58,7 @@ def _is_wanted(environ: Mapping[str, str]) -> bool:
     exporter = environ.get(EXPORTER, "").strip()
     if environ.get(DISABLED, "").strip().lower() == "true" or exporter == "none":
         return False
-    return bool(exporter or _first(environ, ENDPOINTS)[1])
+    return bool(exporter or _first_set(environ, ENDPOINTS)[1])
 
 
 def _problem(environ: Mapping[str, str]) -> str | None:
@@ -67,16 +67,16 @@ def _problem(environ: Mapping[str, str]) -> str | None:
         return None
     if environ.get(EXPORTER, "otlp").strip() not in ("", "otlp"):
         return f"{EXPORTER} must be otlp or none"
-    name, protocol = _first(environ, PROTOCOLS)
+    name, protocol = _first_set(environ, PROTOCOLS)
     if protocol not in ("", PROTOCOL):
         return f"{name} must be {PROTOCOL}; a collector takes that at a port of its own, usually 4318"
-    name, endpoint = _first(environ, ENDPOINTS)
+    name, endpoint = _first_set(environ, ENDPOINTS)
     if endpoint and not _is_url(endpoint):
         return f"{name} is no URL such as http://127.0.0.1:4318"
     return None
 
 
-def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str]:
+def _first_set(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str]:
     """The first of these variables that says something; the last one, and nothing, when none does."""
     said = ((name, environ.get(name, "").strip()) for name in names)
     return next(((name, value) for name, value in said if value), (names[-1], ""))
@@ -95,14 +95,14 @@ def _is_url(text: str) -> bool:
 def _provider(environ: Mapping[str, str], warn: Warn) -> TracerProvider | None:
     import logging
 
-    logging.getLogger(HEADER_READER).addFilter(_unquoted)
+    logging.getLogger(HEADER_READER).addFilter(_hide_values)
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        provider = TracerProvider(resource=Resource.create(_about(environ)), shutdown_on_exit=False)
+        provider = TracerProvider(resource=Resource.create(_resource_attributes(environ)), shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ImportError as error:
         warn(f"no traces are sent: that needs the extra otel, for {error.name}; {INSTALL}")
@@ -113,13 +113,13 @@ def _provider(environ: Mapping[str, str], warn: Warn) -> TracerProvider | None:
     return provider
 
 
-def _about(environ: Mapping[str, str]) -> dict[str, str]:
+def _resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
     """Who we are, unless the operator has another name for us."""
     named = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     return {"service.version": __version__, **({} if named else {"service.name": "plugbay"})}
 
 
-def _unquoted(record: logging.LogRecord) -> bool:
+def _hide_values(record: logging.LogRecord) -> bool:
     record.msg, record.args = "OTEL_EXPORTER_OTLP_HEADERS is not name=value,…, URL-encoded; a header is left out", ()
     return True
 

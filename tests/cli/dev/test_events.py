@@ -43,17 +43,17 @@ RECORD = CallRecord("call_1", "p", "1.0.0", "nexo", "t", 0.0, 1.5, Failure("time
         ),
         (events.Changed(["a.py"]), {"event": "changed", "paths": ["a.py"]}),
         (events.Ready(1.5), {"event": "ready", "duration_ms": 1.5}),
-        (events.Said("x"), {"event": "stderr", "text": "x"}),
-        (events.Noted("warn", "noise", "x"), {"event": "note", "level": "warn", "about": "noise", "text": "x"}),
-        (events.Asked("t", [1], False), {"event": "call", "export": "t", "input": [1], "again": False}),
-        (events.Progressed("t", {"n": 1}), {"event": "progress", "export": "t", "item": {"n": 1}}),
+        (events.StderrWritten("x"), {"event": "stderr", "text": "x"}),
+        (events.LogNoted("warn", "noise", "x"), {"event": "note", "level": "warn", "about": "noise", "text": "x"}),
+        (events.CallStarted("t", [1], False), {"event": "call", "export": "t", "input": [1], "again": False}),
+        (events.CallProgressed("t", {"n": 1}), {"event": "progress", "export": "t", "item": {"n": 1}}),
         (
-            events.Invited("unix:/x#t", "run", True),
+            events.AttachOffered("unix:/x#t", "run", True),
             {"event": "attach", "address": "unix:/x#t", "line": "run", "interactive": True},
         ),
         (events.Attached(7), {"event": "attached", "pid": 7}),
         (events.Detached(7), {"event": "detached", "pid": 7}),
-        (events.Remarked("x"), {"event": "remark", "text": "x"}),
+        (events.Remark("x"), {"event": "remark", "text": "x"}),
     ],
 )
 def test_an_event_is_a_flat_object_that_names_its_kind(event: events.Event, shape: dict[str, object]) -> None:
@@ -67,7 +67,7 @@ def test_a_failure_is_told_in_the_shape_of_plugbay_call() -> None:
 
 def test_a_result_is_told_in_the_words_of_plugbay_call_with_what_differs() -> None:
     changes = differences([1], [2], Passed())
-    told = json.loads(json_bytes(events.Answered(RECORD, None, changes).to_json()))
+    told = json.loads(json_bytes(events.CallFinished(RECORD, None, changes).to_json()))
     assert (told["status"], told["failure"]["code"], told["call_id"], told["duration_ms"]) == (
         "failed",
         "timeout",
@@ -79,5 +79,5 @@ def test_a_result_is_told_in_the_words_of_plugbay_call_with_what_differs() -> No
 
 def test_a_result_keeps_every_digit() -> None:
     record = CallRecord("call_1", "p", "1.0.0", "nexo", "t", 0.0, 1.5)
-    told = json_bytes(events.Answered(record, b'{"n":1.10}', None).to_json())
+    told = json_bytes(events.CallFinished(record, b'{"n":1.10}', None).to_json())
     assert b'"n":1.10' in told

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.cli.dev.loop import ask_of
+from plugbay.cli.dev.loop import parse_call
 from plugbay.cli.render.call_view import Refusal
 from tests.cli.conftest import GREETER, command, environment
 from tests.cli.terminals import EventStream, Terminal
@@ -94,10 +94,10 @@ def bot(cwd: Path) -> Path:
 
 
 def test_words_become_a_call() -> None:
-    assert ask_of("greet") == ("greet", {})
-    assert ask_of('greet {"name": "A b"}') == ("greet", {"name": "A b"})
+    assert parse_call("greet") == ("greet", {})
+    assert parse_call('greet {"name": "A b"}') == ("greet", {"name": "A b"})
     with pytest.raises(Refusal, match="the input of greet is not JSON: "):
-        ask_of("greet {name}")
+        parse_call("greet {name}")
 
 
 def test_a_debugger_stops_in_a_handler_and_no_deadline_runs_out(

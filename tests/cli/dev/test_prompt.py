@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugbay.cli.dev.prompt import COMMANDS, WORDS, Prompt, Typed, parse
+from plugbay.cli.dev.prompt import COMMAND_HELP, COMMANDS, Command, Prompt, parse
 
 
 @pytest.mark.parametrize(
@@ -12,29 +12,29 @@ from plugbay.cli.dev.prompt import COMMANDS, WORDS, Prompt, Typed, parse
     [
         ("", None),
         ("   ", None),
-        ("greet", Typed("call", "greet", "{}")),
-        ('greet {"name": "A b"}', Typed("call", "greet", '{"name": "A b"}')),
-        ("  call greet  [1, 2] ", Typed("call", "greet", "[1, 2]")),
-        ("call reload", Typed("call", "reload", "{}")),
-        ("reload", Typed("reload")),
-        ("reload {}", Typed("call", "reload", "{}")),
-        ("?", Typed("help")),
-        ("q", Typed("quit")),
-        ("exit", Typed("quit")),
-        ("!", Typed("again")),
+        ("greet", Command("call", "greet", "{}")),
+        ('greet {"name": "A b"}', Command("call", "greet", '{"name": "A b"}')),
+        ("  call greet  [1, 2] ", Command("call", "greet", "[1, 2]")),
+        ("call reload", Command("call", "reload", "{}")),
+        ("reload", Command("reload")),
+        ("reload {}", Command("call", "reload", "{}")),
+        ("?", Command("help")),
+        ("q", Command("quit")),
+        ("exit", Command("quit")),
+        ("!", Command("again")),
     ],
 )
-def test_a_line_is_a_command_or_a_call(line: str, meaning: Typed | None) -> None:
+def test_a_line_is_a_command_or_a_call(line: str, meaning: Command | None) -> None:
     assert parse(line) == meaning
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_means_itself_and_is_explained(command: str) -> None:
-    assert parse(command) == Typed(command)
-    assert command in WORDS
+    assert parse(command) == Command(command)
+    assert command in COMMAND_HELP
 
 
 def test_what_is_printed_while_nobody_is_asked_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with Prompt(lambda line: None, lambda: []).aside():
+    with Prompt(lambda line: None, lambda: []).print_above():
         print("hello")
     assert capsys.readouterr().out == "hello\n"

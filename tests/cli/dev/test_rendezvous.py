@@ -1,4 +1,4 @@
-"""Who may come into the lobby, and who gets whose pipes: real sockets, real bridges."""
+"""Which processes the rendezvous accepts and which pipes they get, with real sockets and stand-ins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.cli.dev.rendezvous import Lobby, invitation
+from plugbay.cli.dev.rendezvous import Rendezvous, attach_command
 from plugbay.model.spec import PluginSpec
 from plugbay.sdk.attach import Assignment, NotAttached, Place, parse_address
 from tests.support.patience import until
@@ -24,38 +24,38 @@ from tests.support.patience import until
 Main = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Guestbook:
-    """Everything the lobby tells."""
+class RecordingObserver:
+    """Records every notification of the rendezvous."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[object, ...]] = []
 
-    def waiting(self) -> None:
+    def on_waiting(self) -> None:
         self.lines.append(("waiting",))
 
-    def attached(self, pid: int, returns: bool) -> None:
+    def on_attached(self, pid: int, returns: bool) -> None:
         self.lines.append(("attached", pid, returns))
 
-    def detached(self, pid: int) -> None:
+    def on_detached(self, pid: int) -> None:
         self.lines.append(("detached", pid))
 
-    def turned_away(self, why: str) -> None:
-        self.lines.append(("turned away", why))
+    def on_rejected(self, why: str) -> None:
+        self.lines.append(("rejected", why))
 
 
 @asynccontextmanager
-async def lobby() -> AsyncIterator[tuple[Lobby, Guestbook]]:
-    book = Guestbook()
-    opened = Lobby("p", book)
+async def open_rendezvous() -> AsyncIterator[tuple[Rendezvous, RecordingObserver]]:
+    observer = RecordingObserver()
+    opened = Rendezvous("p", observer)
     opened.open()
     try:
-        yield opened, book
+        yield opened, observer
     finally:
         opened.close()
 
 
-def bridge(lobby: Lobby, **env: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(lobby.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+def start_stand_in(rendezvous: Rendezvous, **env: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(rendezvous.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
 
 
 async def take_place(address: str, **options: bool) -> tuple[Place, Assignment]:
@@ -66,15 +66,15 @@ async def take_place(address: str, **options: bool) -> tuple[Place, Assignment]:
     return await asyncio.to_thread(take)
 
 
-def test_a_plugin_gets_the_pipes_of_the_bridge_and_speaks_with_the_host_itself(
+def test_a_plugin_gets_the_pipes_of_the_stand_in_and_talks_to_the_host_directly(
     on_loop: Callable[[Main], None],
 ) -> None:
     async def main() -> None:
-        async with lobby() as (here, book):
-            process = bridge(here, COLOUR="blue", PLUGBAY_CHILD="secret")
-            await until(lambda: ("waiting",) in book.lines, 20)
+        async with open_rendezvous() as (here, observer):
+            process = start_stand_in(here, COLOUR="blue", PLUGBAY_CHILD="secret")
+            await until(lambda: ("waiting",) in observer.lines, 20)
             place, given = await take_place(here.address)
-            assert ("attached", os.getpid(), False) in book.lines
+            assert ("attached", os.getpid(), False) in observer.lines
             assert process.stdin is not None and process.stdout is not None
             process.stdin.write(b"hello")
             process.stdin.close()
@@ -88,21 +88,21 @@ def test_a_plugin_gets_the_pipes_of_the_bridge_and_speaks_with_the_host_itself(
             place.leave(3)
             assert await asyncio.to_thread(process.wait, 20) == 3
             process.stdout.close()
-            assert ("detached", os.getpid()) not in book.lines
+            assert ("detached", os.getpid()) not in observer.lines
 
     on_loop(main)
 
 
-def test_a_plugin_that_goes_without_a_word_takes_its_bridge_along(on_loop: Callable[[Main], None]) -> None:
+def test_a_plugin_that_disconnects_without_a_status_ends_its_stand_in(on_loop: Callable[[Main], None]) -> None:
     async def main() -> None:
-        async with lobby() as (here, book):
-            process = bridge(here)
+        async with open_rendezvous() as (here, observer):
+            process = start_stand_in(here)
             place, given = await take_place(here.address)
             os.close(given.speak)
             os.close(given.listen)
             place.close()
             assert await asyncio.to_thread(process.wait, 20) == 1
-            await until(lambda: ("detached", os.getpid()) in book.lines)
+            await until(lambda: ("detached", os.getpid()) in observer.lines)
             for pipe in (process.stdin, process.stdout):
                 assert pipe is not None
                 pipe.close()
@@ -110,30 +110,30 @@ def test_a_plugin_that_goes_without_a_word_takes_its_bridge_along(on_loop: Calla
     on_loop(main)
 
 
-def test_a_wrong_token_is_turned_away_and_the_right_one_is_not(on_loop: Callable[[Main], None]) -> None:
+def test_a_wrong_token_is_rejected_and_the_right_one_is_not(on_loop: Callable[[Main], None]) -> None:
     async def main() -> None:
-        async with lobby() as (here, book):
+        async with open_rendezvous() as (here, observer):
             path, token = parse_address(here.address)
             for wrong in (token[:-1] + "_", token[:-1], "é"):
                 with pytest.raises(NotAttached, match="the token is not that of this plugbay dev"):
                     await asyncio.to_thread(Place, f"unix:{path}#{wrong}")
-            assert book.lines == [("turned away", "it did not show the token")] * 3
+            assert observer.lines == [("rejected", "it did not show the token")] * 3
             (await asyncio.to_thread(Place, here.address)).close()
-            assert ("attached", os.getpid(), False) in book.lines
+            assert ("attached", os.getpid(), False) in observer.lines
 
     on_loop(main)
 
 
-def test_another_user_is_turned_away_before_a_word_is_read(
+def test_another_user_is_rejected_before_anything_is_read(
     on_loop: Callable[[Main], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        async with lobby() as (here, book):
+        async with open_rendezvous() as (here, observer):
             we = os.geteuid()
             monkeypatch.setattr(os, "geteuid", lambda: we + 1)
             with pytest.raises(NotAttached):
                 await asyncio.to_thread(Place, here.address)
-            assert book.lines == [("turned away", "it belongs to another user")]
+            assert observer.lines == [("rejected", "it belongs to another user")]
             monkeypatch.setattr(os, "geteuid", lambda: we)
             (await asyncio.to_thread(Place, here.address)).close()
 
@@ -144,7 +144,7 @@ def test_the_socket_and_the_token_are_for_nobody_else_and_are_gone_afterwards(
     on_loop: Callable[[Main], None],
 ) -> None:
     async def main() -> None:
-        async with lobby() as (here, _):
+        async with open_rendezvous() as (here, _):
             path = Path(parse_address(here.address)[0])
             token = path.parent / "token"
             assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -157,9 +157,9 @@ def test_the_socket_and_the_token_are_for_nobody_else_and_are_gone_afterwards(
 
 
 @pytest.mark.parametrize("said", [b"nonsense\n", b"[1]\n", b'{"left": 1}\n', b"x" * (2 << 20)])
-def test_nonsense_is_turned_away_and_harms_nobody(on_loop: Callable[[Main], None], said: bytes) -> None:
+def test_malformed_messages_are_rejected_and_harm_no_other_peer(on_loop: Callable[[Main], None], said: bytes) -> None:
     async def main() -> None:
-        async with lobby() as (here, _):
+        async with open_rendezvous() as (here, _):
             with socket.socket(socket.AF_UNIX) as line:
                 line.connect(parse_address(here.address)[0])
 
@@ -177,14 +177,14 @@ def test_nonsense_is_turned_away_and_harms_nobody(on_loop: Callable[[Main], None
     on_loop(main)
 
 
-def test_a_bridge_that_dies_while_it_waits_is_forgotten(on_loop: Callable[[Main], None]) -> None:
+def test_a_stand_in_that_dies_while_it_waits_is_forgotten(on_loop: Callable[[Main], None]) -> None:
     async def main() -> None:
-        async with lobby() as (here, book):
-            first = bridge(here, WHO="first")
-            await until(lambda: ("waiting",) in book.lines, 20)
+        async with open_rendezvous() as (here, observer):
+            first = start_stand_in(here, WHO="first")
+            await until(lambda: ("waiting",) in observer.lines, 20)
             first.kill()
             await asyncio.to_thread(first.communicate)
-            second = bridge(here, WHO="second")
+            second = start_stand_in(here, WHO="second")
             place, given = await take_place(here.address)
             place.close()
             assert given.env["WHO"] == "second"
@@ -196,9 +196,9 @@ def test_a_bridge_that_dies_while_it_waits_is_forgotten(on_loop: Callable[[Main]
     on_loop(main)
 
 
-def test_who_waits_is_told_when_the_lobby_closes(on_loop: Callable[[Main], None]) -> None:
+def test_a_waiting_plugin_is_notified_when_the_rendezvous_closes(on_loop: Callable[[Main], None]) -> None:
     async def main() -> None:
-        async with lobby() as (here, _):
+        async with open_rendezvous() as (here, _):
             place = await asyncio.to_thread(Place, here.address)
         with pytest.raises(NotAttached, match="plugbay dev has ended") as caught:
             await asyncio.to_thread(place.wait)
@@ -215,7 +215,7 @@ SDK = "from plugbay.sdk import Plugin\n"
 
 def words(root: Path, *command: str, here: Path | None = None) -> tuple[list[str], bool]:
     spec = PluginSpec(id="p", version="1", contract="rune", root=root, command=command)
-    line, interactive = invitation(spec, ADDRESS, here or root)
+    line, interactive = attach_command(spec, ADDRESS, here or root)
     return shlex.split(line), interactive
 
 
@@ -235,7 +235,7 @@ def test_the_script_is_found_behind_a_launcher(tmp_path: Path) -> None:
     assert (said[-1], interactive) == ("kit.py", True)
 
 
-def test_a_path_is_said_as_it_is_seen_from_where_the_author_stands(tmp_path: Path) -> None:
+def test_a_path_is_relative_to_the_current_directory_where_that_is_shorter(tmp_path: Path) -> None:
     (tmp_path / "weather").mkdir()
     (tmp_path / "weather" / "plugin.py").write_text(SDK)
     said, _ = words(tmp_path / "weather", "python3", "plugin.py", here=tmp_path)

@@ -1,4 +1,4 @@
-"""The bridge alone: a process that needs nothing of ours. What it is good for is tested with the lobby."""
+"""The stand-in process alone; `test_rendezvous` tests it with a plugin."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_it_hands_over_its_pipes_and_leaves_with_the_status_it_is_told(tmp_path:
         while not said.endswith(b"\n"):
             said += line.recv(65536)
         hello = json.loads(said)
-        assert hello["bridge"] == "t0ken" and hello["cwd"] == str(tmp_path.resolve())
+        assert hello["stand_in"] == "t0ken" and hello["cwd"] == str(tmp_path.resolve())
         assert hello["env"]["A"] == "1" and hello["env"]["BIG"] == big and "PLUGBAY_HOST" not in hello["env"]
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(b"from the host")
@@ -40,7 +40,7 @@ def test_it_hands_over_its_pipes_and_leaves_with_the_status_it_is_told(tmp_path:
         assert os.read(pipes[0], 100) == b"from the host"
         for pipe in pipes:
             os.close(pipe)
-        # Nobody holds the other end any more: the bridge itself has let go.
+        # No process holds the other end: the stand-in has closed its own copies.
         assert process.stdout.read() == b""
         process.stdout.close()
         line.sendall(b'{"left": 7}\n')

@@ -54,17 +54,17 @@ def shown(event: events.Event, capsys: pytest.CaptureFixture[str]) -> tuple[str,
         (events.Changed(["a", "b", "c", "d"]), ["a, b, c and 1 more saved"]),
         (events.Ready(41.6), ["✓ it starts and greets · 42 ms"]),
         (events.Failed(FAILURE), ["✗ crashed", "it broke", "hint      mend it"]),
-        (events.Said("Traceback"), ["  │ Traceback"]),
-        (events.Noted("warn", "noise", "not JSON: hi"), ["printed to stdout  not JSON: hi"]),
-        (events.Noted("info", "info", "adding"), ["  │ info  adding"]),
-        (events.Asked("forecast", {"city": "Lima"}, True), ['→ forecast {"city":"Lima"} again']),
-        (events.Asked("forecast", {"city": "L" * 300}, False), ["→ forecast {…}"]),
-        (events.Progressed("forecast", {"done": 1}), ['progress  {"done": 1}']),
-        (events.Invited("unix:/x#t", "RUN ME", True), ["RUN ME", "breakpoint()"]),
-        (events.Invited("unix:/x#t", "RUN ME", False), ["its stderr is that terminal"]),
+        (events.StderrWritten("Traceback"), ["  │ Traceback"]),
+        (events.LogNoted("warn", "noise", "not JSON: hi"), ["printed to stdout  not JSON: hi"]),
+        (events.LogNoted("info", "info", "adding"), ["  │ info  adding"]),
+        (events.CallStarted("forecast", {"city": "Lima"}, True), ['→ forecast {"city":"Lima"} again']),
+        (events.CallStarted("forecast", {"city": "L" * 300}, False), ["→ forecast {…}"]),
+        (events.CallProgressed("forecast", {"done": 1}), ['progress  {"done": 1}']),
+        (events.AttachOffered("unix:/x#t", "RUN ME", True), ["RUN ME", "breakpoint()"]),
+        (events.AttachOffered("unix:/x#t", "RUN ME", False), ["its stderr is that terminal"]),
         (events.Attached(7), ["✓ process 7 is attached"]),
         (events.Detached(7), ["process 7 has gone"]),
-        (events.Remarked("by the way"), ["by the way"]),
+        (events.Remark("by the way"), ["by the way"]),
     ],
 )
 def test_every_event_has_its_words(event: events.Event, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +77,7 @@ def test_every_event_has_its_words(event: events.Event, words: list[str], capsys
 
 def test_a_result_goes_to_stdout_and_what_differs_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     changes = differences({"a": 1, "gone": 2, "same": 3}, {"a": 2, "same": 3, "new": [4]}, Passed())
-    out, err = shown(events.Answered(record(), b'{"a":2,"same":3,"new":[4]}', changes), capsys)
+    out, err = shown(events.CallFinished(record(), b'{"a":2,"same":3,"new":[4]}', changes), capsys)
     assert json.loads(out) == {"a": 2, "same": 3, "new": [4]}
     assert "✓ forecast · 12 ms · 3 differences" in err
     assert "~ a  1 → 2" in err and "- gone  2" in err and "+ new  [4]" in err
@@ -87,31 +87,35 @@ def test_a_result_goes_to_stdout_and_what_differs_beside_it(capsys: pytest.Captu
 def test_a_first_result_and_one_like_the_last_are_told_apart(
     changes: list[object] | None, verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, err = shown(events.Answered(record(), None, changes), capsys)  # type: ignore[arg-type]
+    out, err = shown(events.CallFinished(record(), None, changes), capsys)  # type: ignore[arg-type]
     assert out == "null\n" and err.endswith(verdict)
 
 
 def test_of_a_long_result_the_beginning_is_shown_and_the_rest_counted(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.dumps(list(range(100))).encode()
-    out, err = shown(events.Answered(record(), document, None), capsys)
+    out, err = shown(events.CallFinished(record(), document, None), capsys)
     assert out.count("\n") == RESULT_LINES
     assert f"… {102 - RESULT_LINES} more lines" in err
 
 
 def test_a_failed_call_shows_why_but_not_again_what_it_wrote(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = shown(events.Answered(record(FAILURE), None, None), capsys)
+    out, err = shown(events.CallFinished(record(FAILURE), None, None), capsys)
     assert out == ""
     assert "✗ forecast · crashed · 12 ms" in err and "it broke" in err and "shown before" not in err
 
 
 def test_nothing_a_plugin_says_moves_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
-    for event in (events.Said("\x1b[2J"), events.Progressed("x", "\x1b[2J"), events.Noted("warn", "noise", "\x1b[2J")):
+    for event in (
+        events.StderrWritten("\x1b[2J"),
+        events.CallProgressed("x", "\x1b[2J"),
+        events.LogNoted("warn", "noise", "\x1b[2J"),
+    ):
         assert "\x1b" not in "".join(shown(event, capsys))
 
 
 def test_json_is_one_line_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:
     view = JsonView()
-    view.show(events.Answered(record(), b'{"big":12345678901234567890}', []))
+    view.show(events.CallFinished(record(), b'{"big":12345678901234567890}', []))
     view.list_exports([TOOL])
     view.list_commands()
     first, second = map(json.loads, capsys.readouterr().out.splitlines())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.cli.dev.watch import OwnFiles, matters, saves
+from plugbay.cli.dev.watch import PluginWrites, is_watched, saves
 from tests.support.loops import run_on
 from tests.support.patience import until
 
@@ -18,7 +18,7 @@ ROOT = Path("/plugins/weather")
     "name", ["plugin.py", "rterm-plugin.json", "src/lib/a.js", "bin/plugin", "schemas/in.json", "plugbay.toml"]
 )
 def test_what_an_author_writes_matters(name: str) -> None:
-    assert matters(ROOT / name, ROOT)
+    assert is_watched(ROOT / name, ROOT)
 
 
 @pytest.mark.parametrize(
@@ -42,27 +42,27 @@ def test_what_an_author_writes_matters(name: str) -> None:
     ],
 )
 def test_what_programs_write_does_not(name: str) -> None:
-    assert not matters(ROOT / name, ROOT)
+    assert not is_watched(ROOT / name, ROOT)
 
 
 def test_what_lies_elsewhere_does_not_matter_however_the_path_to_the_root_looks() -> None:
     hidden = Path("/home/me/.plugins/logs/weather")
-    assert matters(hidden / "plugin.py", hidden)
-    assert not matters(Path("/elsewhere/plugin.py"), hidden)
+    assert is_watched(hidden / "plugin.py", hidden)
+    assert not is_watched(Path("/elsewhere/plugin.py"), hidden)
 
 
 def test_a_file_written_by_two_calls_in_a_row_is_the_plugins_own() -> None:
-    own = OwnFiles()
-    assert own.called(["count.txt"]) == []
-    assert own.called(["count.txt", "other.txt"]) == ["count.txt"]
+    own = PluginWrites()
+    assert own.record(["count.txt"]) == []
+    assert own.record(["count.txt", "other.txt"]) == ["count.txt"]
     assert own.known == {"count.txt"}
 
 
 def test_a_save_of_the_authors_in_between_clears_the_suspicion() -> None:
-    own = OwnFiles()
-    own.called(["count.txt"])
+    own = PluginWrites()
+    own.record(["count.txt"])
     own.forget()
-    assert own.called(["count.txt"]) == []
+    assert own.record(["count.txt"]) == []
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

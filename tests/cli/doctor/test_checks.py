@@ -13,7 +13,7 @@ import pytest
 
 from plugbay.cli.doctor import checks
 from plugbay.cli.doctor import checks as module
-from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check, Orphan, broker_checks
+from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check, Orphan, check_broker
 from plugbay.host.config.config import Config, parse
 from plugbay.process import warden, warden_main
 from plugbay.process.child import Spawner
@@ -50,39 +50,39 @@ def test_the_json_of_a_check_has_the_public_shape() -> None:
 
 
 def test_an_old_python_is_an_error_with_a_remedy() -> None:
-    assert checks.python_version().status == OK
-    old = checks.python_version((3, 10, 4))
+    assert checks.check_python().status == OK
+    old = checks.check_python((3, 10, 4))
     assert old.status == ERROR
     assert "3.11" in old.fix
 
 
 def test_a_kernel_without_pidfd_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checks.kernel().status == OK
+    assert checks.check_kernel().status == OK
     monkeypatch.delattr(os, "pidfd_open")
-    assert checks.kernel().status == ERROR
+    assert checks.check_kernel().status == ERROR
 
 
 def test_a_machine_without_proc_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os.path, "exists", lambda path: False)
-    check = checks.kernel()
+    check = checks.check_kernel()
     assert check.status == ERROR
     assert "/proc" in check.detail
 
 
 def test_another_system_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    assert checks.kernel().status == WARNING
+    assert checks.check_kernel().status == WARNING
 
 
 def test_a_child_is_started_and_what_it_leaves_behind_is_found() -> None:
-    spawn, guard = checks.children()
+    spawn, guard = checks.check_processes()
     assert (spawn.id, spawn.status) == ("spawn", OK)
     assert (guard.id, guard.status) == ("warden", OK), guard.detail
 
 
 def test_a_machine_that_cannot_start_processes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
-    (check,) = checks.children()
+    (check,) = checks.check_processes()
     assert (check.id, check.status) == ("spawn", ERROR)
     assert "/nowhere/python" in check.detail
     assert check.fix
@@ -90,7 +90,7 @@ def test_a_machine_that_cannot_start_processes_is_an_error(monkeypatch: pytest.M
 
 def test_a_child_that_fails_is_an_error_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_LEAVES_A_CHILD", "raise SystemExit('no forks today')")
-    (check,) = checks.children()
+    (check,) = checks.check_processes()
     assert (check.id, check.status) == ("spawn", ERROR)
     assert "exit code 1" in check.detail
     assert "no forks today" in check.detail
@@ -98,7 +98,7 @@ def test_a_child_that_fails_is_an_error_with_its_last_words(monkeypatch: pytest.
 
 def test_a_helper_that_finds_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_LEAVES_A_CHILD", "pass")
-    _, guard = checks.children()
+    _, guard = checks.check_processes()
     assert (guard.id, guard.status) == ("warden", ERROR)
     assert "did not find" in guard.detail
 
@@ -107,7 +107,7 @@ def test_a_system_without_a_helper_is_a_warning(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(warden, "supported", lambda: False)
 
     async def check() -> Check:
-        return await checks._warden(Spawner())
+        return await checks._check_warden(Spawner())
 
     assert asyncio.run(check()).status == WARNING
 
@@ -127,7 +127,7 @@ def test_few_open_files_are_a_warning(
     monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], status: str, fix: str
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: limits)
-    check = checks.open_files()
+    check = checks.check_open_files()
     assert (check.status, check.fix) == (status, fix)
 
 
@@ -138,20 +138,20 @@ def test_a_missing_uvloop_is_advice(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    check = checks.uvloop()
+    check = checks.check_uvloop()
     assert check.status == WARNING
     assert not check.is_finding
     assert "plugbay[uvloop]" in check.fix
 
 
 def test_a_directory_that_is_not_there_yet_may_be_made(tmp_path: Path) -> None:
-    assert checks.writable("state", tmp_path / "a" / "b").status == OK
+    assert checks.check_writable("state", tmp_path / "a" / "b").status == OK
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_below_a_file_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    check = checks.writable("log", tmp_path / "file" / "log")
+    check = checks.check_writable("log", tmp_path / "file" / "log")
     assert check.status == ERROR
     assert check.id == "log_dir"
     assert "file" in check.detail
@@ -172,7 +172,7 @@ def test_the_config_is_checked_where_there_is_one(
     monkeypatch.chdir(tmp_path)
     if text is not None:
         (tmp_path / "plugbay.toml").write_text(text)
-    check = checks.config_file()
+    check = checks.check_config_file()
     assert check.status == status
     assert words in check.detail
 
@@ -197,9 +197,9 @@ def test_what_a_dead_host_left_behind_is_found_and_left_alone(
 
 
 def test_leftovers_are_reported_with_the_command_that_kills_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "SECOND_LOOK", 0.0)
+    monkeypatch.setattr(checks, "RECHECK_DELAY_S", 0.0)
     monkeypatch.setattr(checks, "find_orphans", lambda: [Orphan(7, "sleep 60")])
-    check = checks.orphans()
+    check = checks.check_orphans()
     assert check.status == WARNING
     assert "pid 7: sleep 60" in check.detail
     assert check.fix == "plugbay doctor --fix"
@@ -207,30 +207,30 @@ def test_leftovers_are_reported_with_the_command_that_kills_them(monkeypatch: py
 
 def test_leftovers_that_vanish_by_themselves_are_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = [[Orphan(7, "sleep 60")], []]
-    monkeypatch.setattr(checks, "SECOND_LOOK", 0.0)
+    monkeypatch.setattr(checks, "RECHECK_DELAY_S", 0.0)
     monkeypatch.setattr(checks, "find_orphans", lambda: looks.pop(0))
-    assert checks.orphans().status == OK
+    assert checks.check_orphans().status == OK
 
 
 def test_leftovers_are_killed_when_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "find_orphans", lambda: [Orphan(7, "sleep 60")])
     monkeypatch.setattr(warden, "sweep_orphans", lambda: 1)
-    check = checks.orphans(fix=True)
+    check = checks.check_orphans(fix=True)
     assert check.status == OK
     assert "1 process of dead hosts killed" in check.detail
 
 
 def test_a_broken_config_leaves_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert checks.operator_config() == Config()
+    assert checks.load_config_or_default() == Config()
     Path("plugbay.toml").write_text("[sandbox]\nrequire = true\n")
-    assert checks.operator_config().sandbox.require
+    assert checks.load_config_or_default().sandbox.require
     Path("plugbay.toml").write_text("[")
-    assert checks.operator_config() == Config()
+    assert checks.load_config_or_default() == Config()
 
 
 def test_without_a_broker_nothing_is_said() -> None:
-    assert list(broker_checks(Config())) == []
+    assert list(check_broker(Config())) == []
 
 
 def test_a_server_is_joined_for_a_moment_and_one_that_is_gone_is_a_finding(
@@ -238,19 +238,19 @@ def test_a_server_is_joined_for_a_moment_and_one_that_is_gone_is_a_finding(
 ) -> None:
     with nats_server(tmp_path) as server:
         config = parse(f'[broker]\nurl = "{server.url}"\ntopics = ["a.>", "b"]')
-        (check,) = broker_checks(config)
+        (check,) = check_broker(config)
         assert (check.id, check.status, check.detail) == (
             "broker",
             "ok",
             f"joined through {server.url}, shared: a.>, b",
         )
     monkeypatch.setattr(module, "BROKER_TIMEOUT_S", 0.5)
-    (check,) = broker_checks(config)
+    (check,) = check_broker(config)
     assert check.is_finding and "refused" in check.detail and "start the server" in check.fix
 
 
 def test_what_is_wrong_in_the_file_is_said_as_it_is() -> None:
-    (check,) = broker_checks(parse('[broker]\nurl = "nats://h"\ntopics = ["a"]\ntoken_env = "NOBODY_HAS_SET_THIS"'))
+    (check,) = check_broker(parse('[broker]\nurl = "nats://h"\ntopics = ["a"]\ntoken_env = "NOBODY_HAS_SET_THIS"'))
     assert check.status == "error" and "NOBODY_HAS_SET_THIS is not set" in check.detail
-    (check,) = broker_checks(parse('[broker]\nurl = "nats://h"'))
+    (check,) = check_broker(parse('[broker]\nurl = "nats://h"'))
     assert check.status == "warning" and "topics" in check.fix

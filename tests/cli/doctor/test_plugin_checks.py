@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check
-from plugbay.cli.doctor.plugin_checks import interpreter, plugin_checks
+from plugbay.cli.doctor.plugin_checks import check_interpreter, check_plugin
 from plugbay.model.spec import PluginSpec
 from tests.cli.conftest import MakePlugin, write_manifest
 from tests.support.nexo import write_nexo_plugin
@@ -20,7 +20,7 @@ def _in_cwd(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def by_id(path: Path) -> dict[str, Check]:
-    return {check.id: check for check in plugin_checks(path)}
+    return {check.id: check for check in check_plugin(path)}
 
 
 def statuses(path: Path) -> dict[str, str]:
@@ -110,7 +110,7 @@ def test_the_interpreter_of_a_script_is_looked_for(tmp_path: Path, line: str, st
     script = tmp_path / "run"
     script.write_text(f"{line}\n")
     script.chmod(0o755)
-    check = interpreter(PluginSpec("x", "1", "rune", tmp_path, ("./run",)))
+    check = check_interpreter(PluginSpec("x", "1", "rune", tmp_path, ("./run",)))
     assert check.status == status
     assert words in check.detail
 
@@ -119,7 +119,7 @@ def test_the_interpreter_is_looked_for_in_the_plugins_own_path(tmp_path: Path) -
     (tmp_path / "run").write_text("#!/usr/bin/env sh\n")
     (tmp_path / "run").chmod(0o755)
     spec = PluginSpec("x", "1", "rune", tmp_path, ("./run",), env=(("PATH", "/nowhere"),))
-    assert interpreter(spec).status == ERROR
+    assert check_interpreter(spec).status == ERROR
 
 
 def test_a_handshake_that_fails_says_why_and_what_the_plugin_said(make_plugin: MakePlugin, cwd: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.cli.doctor.readiness import Readiness, readiness
+from plugbay.cli.doctor.readiness import Readiness, check_readiness
 from plugbay.host.config.config import Config
 from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
@@ -18,7 +18,7 @@ from tests.support.kaged import write_kaged_plugin
 
 def look(*folders: Path) -> Readiness:
     config = Config()
-    return readiness(Host(discover([folder.absolute() for folder in folders]), config).plugins(), config)
+    return check_readiness(Host(discover([folder.absolute() for folder in folders]), config).plugins(), config)
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +44,9 @@ def test_where_nothing_can_be_confined_a_plugin_that_asks_for_it_is_skipped_and_
     monkeypatch.setenv("PATH", str(cwd / "bin"))
     found = look(cwd / "plugins")
     assert (found.confined, found.unconfined) == ((), ("example.echo",))
-    [obstacle] = found.obstacles
-    assert obstacle.plugin == "careful"
-    assert "bwrap is not installed" in obstacle.why and "apt-get install bubblewrap" in obstacle.fix
+    [start_problem] = found.start_problems
+    assert start_problem.plugin == "careful"
+    assert "bwrap is not installed" in start_problem.why and "apt-get install bubblewrap" in start_problem.fix
 
 
 def test_a_command_and_an_interpreter_that_are_missing_are_named(make_plugin: MakePlugin, cwd: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_command_and_an_interpreter_that_are_missing_are_named(make_plugin: Ma
     script.write_text("#!/usr/bin/env no-such-language\n")
     found = look(cwd / "plugins")
     assert found.unconfined == ("example.echo",)
-    reasons = {obstacle.plugin: obstacle.why for obstacle in found.obstacles}
+    reasons = {start_problem.plugin: start_problem.why for start_problem in found.start_problems}
     assert "there is no program no-such-program" in reasons["example.lost"]
     assert "env finds no no-such-language" in reasons["example.scripted"]
     assert os.access(script, os.X_OK)

@@ -68,7 +68,7 @@ def test_all_that_the_plugin_can_carry_is_written_and_all_of_it_is_good(run: Run
     assert "left out  hooks before_message" in done.out
     assert os.access(weather / "bin" / "plugin", os.X_OK)
     for contract in FILES:
-        found = lookup.look(weather, contract)
+        found = lookup.find(weather, contract)
         assert (found.contract, found.problems) == (contract, ())
 
 

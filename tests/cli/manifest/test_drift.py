@@ -41,7 +41,7 @@ def weather(tmp_path: Path) -> Path:
     folder = tmp_path / "weather"
     folder.mkdir()
     (folder / "plugin.py").write_text(SOURCE)
-    command.settle(declarations.read(folder / "plugin.py"), folder, ["rune", "kaged"], write=True)
+    command.generate(declarations.read(folder / "plugin.py"), folder, ["rune", "kaged"], write=True)
     return folder
 
 
@@ -52,11 +52,11 @@ def change(folder: Path, old: str, new: str) -> None:
 
 
 def warnings(folder: Path, contract: str = "rune") -> list[str]:
-    return [problem.message for problem in drift.noted(lookup.look(folder, contract)).problems]
+    return [problem.message for problem in drift.add_warnings(lookup.find(folder, contract)).problems]
 
 
 def verdict(folder: Path, contract: str = "rune") -> tuple[Status, str]:
-    axis = drift.axis(lookup.look(folder, contract))
+    axis = drift.check_axis(lookup.find(folder, contract))
     assert axis is not None
     assert axis.id == f"{contract}.manifest.drift"
     return axis.status, axis.detail
@@ -100,15 +100,15 @@ def test_a_manifest_that_was_written_by_hand_cannot_drift(weather: Path) -> None
     text = (weather / "rterm-plugin.json").read_text()
     (weather / "rterm-plugin.json").write_text("\n".join(line for line in text.split("\n") if "$comment" not in line))
     change(weather, "def look", "def see")
-    found = lookup.look(weather, "rune")
+    found = lookup.find(weather, "rune")
     assert found.spec is not None
-    assert drift.noted(found) is found
-    assert drift.axis(found) is None
+    assert drift.add_warnings(found) is found
+    assert drift.check_axis(found) is None
 
 
 def test_a_source_that_serves_nothing_is_noticed(weather: Path) -> None:
     change(weather, "plugin.run()\n", "")
-    command.settle(declarations.read(weather / "plugin.py"), weather, ["rune"], write=True)
+    command.generate(declarations.read(weather / "plugin.py"), weather, ["rune"], write=True)
     assert warnings(weather) == [
         "plugin.py, which this was written from, never calls plugin.run(), so that a host would see it end at once; "
         "make that its last line"
@@ -132,9 +132,9 @@ def test_a_source_with_nothing_left_to_say_is_told(weather: Path) -> None:
 
 
 def test_a_plugin_that_is_not_there_has_no_drift(tmp_path: Path) -> None:
-    found = lookup.look(tmp_path / "nowhere")
-    assert drift.noted(found) is found
-    assert drift.axis(found) is None
+    found = lookup.find(tmp_path / "nowhere")
+    assert drift.add_warnings(found) is found
+    assert drift.check_axis(found) is None
 
 
 HEAD = """

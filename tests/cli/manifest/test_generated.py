@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.cli.manifest.generated import Change, Mark, digest_of, mark_of, marked, planned, unmarked, write
+from plugbay.cli.manifest.generated import (
+    Change,
+    Mark,
+    add_mark,
+    digest_source,
+    plan_files,
+    read_mark,
+    strip_mark,
+    write,
+)
 
 MARK = Mark("plugin.py", "0123456789abcdef")
 SOURCE = b'@tool()\ndef look(city: str = "Lima"):\n    """Look out."""\n    return 1\n'
@@ -24,10 +33,10 @@ SOURCE = b'@tool()\ndef look(city: str = "Lima"):\n    """Look out."""\n    retu
     ],
 )
 def test_a_mark_can_be_read_and_taken_away_again(path: str, text: str) -> None:
-    said = marked(path, text, MARK)
+    said = add_mark(path, text, MARK)
     assert said != text
-    assert mark_of(said) == MARK
-    assert unmarked(said) == text
+    assert read_mark(said) == MARK
+    assert strip_mark(said) == text
 
 
 @pytest.mark.parametrize(
@@ -38,26 +47,26 @@ def test_a_mark_can_be_read_and_taken_away_again(path: str, text: str) -> None:
 @pytest.mark.parametrize("path", ["rterm-plugin.json", "nexo-plugin.toml"])
 def test_a_mark_says_what_was_left_out(path: str, left_out: str, read: str | None) -> None:
     text = '{\n  "a": 1\n}\n' if path.endswith(".json") else "a = 1\n"
-    said = marked(path, text, MARK._replace(left_out=left_out))
-    assert mark_of(said) == MARK._replace(left_out=read or left_out)
-    assert unmarked(said) == text
+    said = add_mark(path, text, MARK._replace(left_out=left_out))
+    assert read_mark(said) == MARK._replace(left_out=read or left_out)
+    assert strip_mark(said) == text
     assert (json.loads(said) if path.endswith(".json") else tomllib.loads(said))["a"] == 1
 
 
 def test_a_marked_file_is_still_what_it_was() -> None:
-    assert json.loads(marked("rterm-plugin.json", '{\n  "a": 1\n}\n', MARK))["a"] == 1
-    assert tomllib.loads(marked("manifest.toml", "a = 1\n", MARK)) == {"a": 1}
+    assert json.loads(add_mark("rterm-plugin.json", '{\n  "a": 1\n}\n', MARK))["a"] == 1
+    assert tomllib.loads(add_mark("manifest.toml", "a = 1\n", MARK)) == {"a": 1}
 
 
 def test_a_program_is_marked_below_its_first_line_and_without_the_digest() -> None:
-    said = marked("bin/plugin", "#!/bin/sh\nexit 0\n", MARK)
+    said = add_mark("bin/plugin", "#!/bin/sh\nexit 0\n", MARK)
     assert said.startswith("#!/bin/sh\n# Written by plugbay from plugin.py. ")
-    assert mark_of(said) == Mark("plugin.py", "")
-    assert unmarked(said) == "#!/bin/sh\nexit 0\n"
+    assert read_mark(said) == Mark("plugin.py", "")
+    assert strip_mark(said) == "#!/bin/sh\nexit 0\n"
 
 
 def test_a_schema_is_not_marked() -> None:
-    assert marked("schemas/look_input.json", "{}\n", MARK) == "{}\n"
+    assert add_mark("schemas/look_input.json", "{}\n", MARK) == "{}\n"
 
 
 @pytest.mark.parametrize(
@@ -65,14 +74,14 @@ def test_a_schema_is_not_marked() -> None:
     [
         "",
         "# written by hand\n",
-        "x" * 5000 + marked("a.toml", "", MARK),
-        marked("a.toml", "", Mark("../../etc/passwd", MARK.digest)),
+        "x" * 5000 + add_mark("a.toml", "", MARK),
+        add_mark("a.toml", "", Mark("../../etc/passwd", MARK.digest)),
     ],
     ids=["empty", "another comment", "far below", "a file elsewhere"],
 )
 def test_what_looks_like_a_mark_is_none(text: str) -> None:
-    assert mark_of(text) is None
-    assert unmarked(text) == text
+    assert read_mark(text) is None
+    assert strip_mark(text) == text
 
 
 # The digest.
@@ -90,7 +99,7 @@ def test_what_looks_like_a_mark_is_none(text: str) -> None:
 )
 def test_what_a_function_does_is_not_in_the_digest(other: bytes) -> None:
     assert other != SOURCE
-    assert digest_of(other) == digest_of(SOURCE)
+    assert digest_source(other) == digest_source(SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +117,7 @@ def test_what_a_function_does_is_not_in_the_digest(other: bytes) -> None:
     ids=["name", "type", "default", "docstring", "decorator", "async", "constant", "class"],
 )
 def test_what_a_source_declares_is_in_the_digest(other: bytes) -> None:
-    assert digest_of(other) != digest_of(SOURCE)
+    assert digest_source(other) != digest_source(SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +127,7 @@ def test_what_a_source_declares_is_in_the_digest(other: bytes) -> None:
 )
 def test_what_is_no_python_has_no_digest(source: bytes) -> None:
     with pytest.raises(ValueError):
-        digest_of(source)
+        digest_source(source)
 
 
 # What writing would do.
@@ -128,11 +137,11 @@ TEXTS = {"manifest.toml": "a = 1\n", "lamp": "#!/bin/sh\n", "schemas/x.json": "{
 
 
 def changes(folder: Path, texts: dict[str, str] = TEXTS, mark: Mark = MARK) -> dict[str, str]:
-    return {plan.path: plan.change for plan in planned(folder, texts, mark)}
+    return {plan.path: plan.change for plan in plan_files(folder, texts, mark)}
 
 
 def write_all(folder: Path, texts: dict[str, str] = TEXTS) -> None:
-    for plan in planned(folder, texts, MARK):
+    for plan in plan_files(folder, texts, MARK):
         write(folder, plan)
 
 
@@ -152,7 +161,7 @@ def test_files_of_ours_that_would_say_something_else_are_changed(tmp_path: Path)
 
 def test_another_digest_changes_the_mark_and_is_no_drift(tmp_path: Path) -> None:
     write_all(tmp_path)
-    plans = planned(tmp_path, TEXTS, Mark("plugin.py", "f" * 16))
+    plans = plan_files(tmp_path, TEXTS, Mark("plugin.py", "f" * 16))
     assert [plan.change for plan in plans] == [Change.REMARKED, Change.SAME, Change.SAME]
     assert not any(plan.drifted for plan in plans)
 
@@ -172,5 +181,5 @@ def test_a_file_without_a_mark_that_says_the_same_is_taken_over(tmp_path: Path) 
 
 def test_a_difference_is_shown_without_the_marks(tmp_path: Path) -> None:
     write_all(tmp_path)
-    plan = planned(tmp_path, {"manifest.toml": "a = 2\n"}, Mark("plugin.py", "f" * 16))[0]
+    plan = plan_files(tmp_path, {"manifest.toml": "a = 2\n"}, Mark("plugin.py", "f" * 16))[0]
     assert plan.difference()[2:] == ["@@ -1 +1 @@", "-a = 1", "+a = 2"]

@@ -11,7 +11,7 @@ from plugbay.host.catalog.approvals import Pin, changes
 TOOL = {"name": "t", "description": "Does it.", "inputSchema": {"type": "object"}}
 
 
-def look(offer: dict[str, Any], approved: Pin | None = None) -> approval.Look:
+def look(offer: dict[str, Any], approved: Pin | None = None) -> approval.ServerOffer:
     hello = {
         "era": "handshake",
         "protocol_version": "2025-11-25",
@@ -20,7 +20,7 @@ def look(offer: dict[str, Any], approved: Pin | None = None) -> approval.Look:
         "warnings": ["odd"],
     }
     found = changes(approved.offer, offer) if approved else []
-    return approval.Look("srv", hello, Pin(offer), approved, found)
+    return approval.ServerOffer("srv", hello, Pin(offer), approved, found)
 
 
 def shown(draw: Any) -> str:

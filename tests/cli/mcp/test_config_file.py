@@ -18,7 +18,7 @@ def test_a_server_is_written_and_everything_else_stays(tmp_path: Path) -> None:
     file = tmp_path / "plugbay.toml"
     file.write_text(TEXT)
     file.chmod(0o640)
-    config_file.declare(file, {"new.one": {"command": ["npx", "-y"], "env": {"A": "b"}}})
+    config_file.write_servers(file, {"new.one": {"command": ["npx", "-y"], "env": {"A": "b"}}})
     text = file.read_text()
     assert "# mine" in text and "# loud" in text and "[plugins.x]" in text
     assert set(config.load(file).mcp) == {"old", "new.one"}
@@ -28,15 +28,15 @@ def test_a_server_is_written_and_everything_else_stays(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_yet_is_made(tmp_path: Path) -> None:
     file = tmp_path / "plugbay.toml"
-    assert config_file.declared(file) == {}
-    config_file.declare(file, {"x": {"command": ["a"]}})
-    assert config_file.declared(file) == {"x": {"command": ["a"]}}
+    assert config_file.read_servers(file) == {}
+    config_file.write_servers(file, {"x": {"command": ["a"]}})
+    assert config_file.read_servers(file) == {"x": {"command": ["a"]}}
 
 
 def test_a_server_is_taken_out(tmp_path: Path) -> None:
     file = tmp_path / "plugbay.toml"
     file.write_text(TEXT)
-    assert (config_file.withdraw(file, "old"), config_file.withdraw(file, "old")) == (True, False)
+    assert (config_file.remove_server(file, "old"), config_file.remove_server(file, "old")) == (True, False)
     assert config.load(file).mcp == {}
     assert "# loud" in file.read_text()
 
@@ -46,7 +46,7 @@ def test_a_file_of_no_use_is_refused_and_kept(tmp_path: Path, text: str) -> None
     file = tmp_path / "plugbay.toml"
     file.write_text(text)
     with pytest.raises(ConfigInvalid):
-        config_file.declare(file, {"y": {"command": ["b"]}})
+        config_file.write_servers(file, {"y": {"command": ["b"]}})
     assert file.read_text() == text
 
 
@@ -55,14 +55,14 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     real.write_text("")
     link = tmp_path / "plugbay.toml"
     link.symlink_to(real)
-    config_file.declare(link, {"x": {"command": ["a"]}})
+    config_file.write_servers(link, {"x": {"command": ["a"]}})
     assert link.is_symlink() and "[mcp.x]" in real.read_text()
-    assert config_file.place(None) == Path("plugbay.toml")
+    assert config_file.resolve_path(None) == Path("plugbay.toml")
 
 
 def test_two_commands_at_once_lose_nothing(tmp_path: Path) -> None:
     file = tmp_path / "plugbay.toml"
     names = [f"s{number}" for number in range(16)]
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda name: config_file.declare(file, {name: {"command": ["a"]}}), names))
-    assert sorted(config_file.declared(file)) == sorted(names)
+        list(threads.map(lambda name: config_file.write_servers(file, {name: {"command": ["a"]}}), names))
+    assert sorted(config_file.read_servers(file)) == sorted(names)

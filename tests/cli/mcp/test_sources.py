@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plugbay.cli.mcp import sources
-from plugbay.cli.mcp.sources import MAX_BYTES, Taken, read
+from plugbay.cli.mcp.sources import MAX_BYTES, ImportedServer, read
 from plugbay.model.errors import ConfigInvalid
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.rules import Limits
@@ -21,7 +21,7 @@ from tests.support.requirements import requirement
 RUN = {"command": "npx", "args": ["-y", "thing"]}
 
 
-def one(tmp_path: Path, entry: Any, name: str = "x", **more: Any) -> Taken | str:
+def one(tmp_path: Path, entry: Any, name: str = "x", **more: Any) -> ImportedServer | str:
     """The server that was taken, or why it was left."""
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {name: entry}, **more}))
@@ -78,7 +78,7 @@ def test_a_name_that_can_be_no_id_is_left(tmp_path: Path) -> None:
 @requirement("mcp:host-import")
 def test_a_secret_in_plain_text_is_moved_and_said(tmp_path: Path) -> None:
     found = one(tmp_path, {**RUN, "env": {"GITHUB_TOKEN": "ghp_1", "KEYBOARD": "us", "API_KEY": "${API_KEY}"}})
-    assert isinstance(found, Taken)
+    assert isinstance(found, ImportedServer)
     assert found.env == {"GITHUB_TOKEN": "secret://GITHUB_TOKEN", "KEYBOARD": "us", "API_KEY": "${API_KEY}"}
     assert found.secrets == {"GITHUB_TOKEN": "ghp_1"}
     assert "still has it in plain text" in found.notes[0]
@@ -88,16 +88,16 @@ def test_a_secret_in_plain_text_is_moved_and_said(tmp_path: Path) -> None:
 def test_a_secret_among_the_arguments_is_warned_about(tmp_path: Path) -> None:
     for args in (["--api-key", "abc"], ["--token=abc"]):
         found = one(tmp_path, {"command": "x", "args": args})
-        assert isinstance(found, Taken) and "among its arguments" in found.notes[0]
+        assert isinstance(found, ImportedServer) and "among its arguments" in found.notes[0]
     found = one(tmp_path, {"command": "x", "args": ["--token", "${T}"]})
-    assert isinstance(found, Taken) and found.notes == []
+    assert isinstance(found, ImportedServer) and found.notes == []
 
 
 def test_what_a_person_is_asked_for_becomes_a_secret(tmp_path: Path) -> None:
     inputs = [{"id": "k", "type": "promptString", "password": True}, {"id": "r", "default": "eu"}]
     env = {"KEY": "${input:k}", "REGION": "${input:r}", "HOME_": "${env:HOME}"}
     found = one(tmp_path, {**RUN, "env": env}, inputs=inputs)
-    assert isinstance(found, Taken)
+    assert isinstance(found, ImportedServer)
     assert found.env == {"KEY": "secret://KEY", "REGION": "eu", "HOME_": "${HOME}"}
     assert "plugbay mcp secret x KEY" in found.notes[0]
 
@@ -145,7 +145,7 @@ def test_what_no_process_can_be_given_is_left_and_keeps_no_other_from_being_take
 
 
 def test_a_list_that_is_none_is_no_list(tmp_path: Path) -> None:
-    assert isinstance(one(tmp_path, {**RUN, "env_vars": 5}), Taken)
+    assert isinstance(one(tmp_path, {**RUN, "env_vars": 5}), ImportedServer)
 
 
 def test_a_file_that_is_too_large_too_deep_or_a_pipe_is_refused(tmp_path: Path) -> None:
@@ -170,10 +170,10 @@ def make_bundle(folder: Path, files: dict[str, bytes], modes: dict[str, int] | N
     return path
 
 
-def reason_of(path: Path, state: Path, limits: Limits = sources.LIMITS) -> Reason:
+def reason_of(path: Path, state: Path, limits: Limits = sources.BUNDLE_LIMITS) -> Reason:
     with pytest.raises(PackageRefused) as caught:
-        sources.unpack(path, state, limits)
-    folder = state / sources.FOLDER
+        sources.unpack_bundle(path, state, limits)
+    folder = state / sources.BUNDLE_FOLDER
     assert not folder.exists() or os.listdir(folder) == []
     return caught.value.reason
 
@@ -181,18 +181,18 @@ def reason_of(path: Path, state: Path, limits: Limits = sources.LIMITS) -> Reaso
 @requirement("mcp:host-bundle")
 def test_a_bundle_is_unpacked_with_plain_modes_and_found_again(tmp_path: Path) -> None:
     path = make_bundle(tmp_path, {"a/run": b"x", "b.txt": b"y"}, {"a/run": stat.S_IFREG | 0o4775})
-    folder = sources.unpack(path, tmp_path / "state")
+    folder = sources.unpack_bundle(path, tmp_path / "state")
     assert (folder / "b.txt").read_bytes() == b"y"
     assert stat.S_IMODE((folder / "a/run").stat().st_mode) & 0o7111 == 0o0111
-    assert sources.unpack(path, tmp_path / "state") == folder
-    sources.remove(folder, tmp_path / "state")
+    assert sources.unpack_bundle(path, tmp_path / "state") == folder
+    sources.remove_bundle(folder, tmp_path / "state")
     assert not folder.exists()
 
 
 def test_only_what_was_unpacked_here_is_removed(tmp_path: Path) -> None:
     own = tmp_path / "mine"
     own.mkdir()
-    sources.remove(own, tmp_path / "state")
+    sources.remove_bundle(own, tmp_path / "state")
     assert own.exists()
 
 
@@ -238,4 +238,4 @@ def test_a_broken_part_is_a_refusal_however_it_is_packed(tmp_path: Path, method:
     data[45:60] = b"\xff" * 15
     path.write_bytes(data)
     assert reason_of(path, tmp_path / "state") == Reason.BAD_ARCHIVE
-    assert not any((tmp_path / "state" / sources.FOLDER).iterdir())
+    assert not any((tmp_path / "state" / sources.BUNDLE_FOLDER).iterdir())

@@ -7,7 +7,7 @@ import json
 import pytest
 import typer
 
-from plugbay.cli.packages.common import size_text, told
+from plugbay.cli.packages.common import format_size, report_refusals
 from plugbay.model.errors import ConfigInvalid, ManifestInvalid, Problem
 from plugbay.packages.errors import PackageRefused, Reason
 
@@ -26,12 +26,12 @@ from plugbay.packages.errors import PackageRefused, Reason
     ],
 )
 def test_sizes_are_words(size: int, text: str) -> None:
-    assert size_text(size) == text
+    assert format_size(size) == text
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_refusal_is_told_and_has_its_status(capfdbinary: pytest.CaptureFixture[bytes], as_json: bool) -> None:
-    with pytest.raises(typer.Exit) as caught, told(as_json):
+    with pytest.raises(typer.Exit) as caught, report_refusals(as_json):
         raise PackageRefused(Reason.TAMPERED, "it was changed", file="a")
     assert caught.value.exit_code == 6
     out = capfdbinary.readouterr().out
@@ -48,7 +48,7 @@ def test_a_file_of_no_use_is_told_as_json_too(
     capfdbinary: pytest.CaptureFixture[bytes], error: type[ManifestInvalid], reason: str
 ) -> None:
     problem = Problem("missing_field", "id", "required, but missing")
-    with pytest.raises(typer.Exit) as caught, told(as_json=True):
+    with pytest.raises(typer.Exit) as caught, report_refusals(as_json=True):
         raise error("x.tgz", [problem])
     assert caught.value.exit_code == 3
     shown = json.loads(capfdbinary.readouterr().out)["refused"]
@@ -57,9 +57,9 @@ def test_a_file_of_no_use_is_told_as_json_too(
 
 def test_for_people_a_file_of_no_use_is_told_with_what_to_do(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     problem = Problem("missing_field", "id", "required, but missing")
-    with pytest.raises(typer.Exit) as caught, told(as_json=False):
+    with pytest.raises(typer.Exit) as caught, report_refusals(as_json=False):
         raise ConfigInvalid("trust.json", [problem])
     said = capfdbinary.readouterr().err
     assert (caught.value.exit_code, b"trust.json cannot be used" in said, b"move it away" in said) == (3, True, True)
-    with pytest.raises(ManifestInvalid), told(as_json=False):  # said as in every other command
+    with pytest.raises(ManifestInvalid), report_refusals(as_json=False):  # said as in every other command
         raise ManifestInvalid("x.tgz", [problem])

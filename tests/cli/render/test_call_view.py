@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli.render import call_view, output
-from plugbay.cli.render.call_view import Ending, HumanView, JsonView, Refusal, StepPrinter
+from plugbay.cli.render.call_view import CallOutcome, HumanView, JsonView, Refusal, StepPrinter
 from plugbay.host.discovery.folders import Found
 from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Code, Failure, Origin, Problem
@@ -26,17 +26,17 @@ def record(failure: Failure | None = None) -> CallRecord:
 
 
 def said(capsys: pytest.CaptureFixture[str], failure: Failure) -> str:
-    HumanView().ended(Ending("tool", record(failure)))
+    HumanView().show_outcome(CallOutcome("tool", record(failure)))
     captured = capsys.readouterr()
     assert captured.out == ""
     return captured.err
 
 
 def test_an_ending_has_the_status_of_its_failure_unless_a_signal_came_first() -> None:
-    assert Ending("tool", record()).status == 0
-    assert Ending("tool", record(Failure(Code.TIMEOUT, "slow"))).status == 8
-    assert Ending("tool", record(Failure(Code.TIMEOUT, "slow")), status=130).status == 130
-    assert Ending("tool", None, status=143).interrupted
+    assert CallOutcome("tool", record()).status == 0
+    assert CallOutcome("tool", record(Failure(Code.TIMEOUT, "slow"))).status == 8
+    assert CallOutcome("tool", record(Failure(Code.TIMEOUT, "slow")), status=130).status == 130
+    assert CallOutcome("tool", None, status=143).interrupted
 
 
 def test_a_failure_is_told_in_a_readable_block(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +100,7 @@ def test_the_authors_own_code_counts_where_a_contract_has_a_number_for_it(capsys
 
 def test_which_of_several_manifests_was_taken_is_a_note(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     choice = Problem("several_manifests", "", "used as rune; …", severity="warning")
-    call_view.HumanView().warned([Found(tmp_path, "rune", None, (choice,))], ())
+    call_view.HumanView().show_warnings([Found(tmp_path, "rune", None, (choice,))], ())
     assert capsys.readouterr().err == "note:  used as rune; …\n"
 
 
@@ -120,18 +120,18 @@ def test_a_message_of_several_lines_stays_in_its_block(capsys: pytest.CaptureFix
 def test_the_json_tells_the_four_outcomes_apart(
     capsys: pytest.CaptureFixture[str], failure: Failure, status: str
 ) -> None:
-    JsonView().ended(Ending("tool", record(failure)))
+    JsonView().show_outcome(CallOutcome("tool", record(failure)))
     answer = json.loads(capsys.readouterr().out)
     assert answer["status"] == status
     assert answer["failure"]["retry_after_ms"] == failure.retry_after_ms
 
 
 def test_a_call_that_was_interrupted_before_it_began_is_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
-    JsonView().ended(Ending("tool", None, status=130))
+    JsonView().show_outcome(CallOutcome("tool", None, status=130))
     answer = json.loads(capsys.readouterr().out)
     assert answer["status"] == "cancelled"
     assert answer["plugin"] == {"id": None, "version": None, "contract": None}
-    HumanView().ended(Ending("tool", None, status=130))
+    HumanView().show_outcome(CallOutcome("tool", None, status=130))
     assert capsys.readouterr().err == "✗ tool · interrupted\n"
 
 

@@ -44,10 +44,10 @@ def test_a_refusal_lists_every_error_with_its_place(capsys: pytest.CaptureFixtur
 
 
 def test_a_source_without_a_manifest_is_told_the_way_to_one(capsys: pytest.CaptureFixture[str], cwd: Path) -> None:
-    refuse(lookup.look(cwd), "inspect")
+    refuse(lookup.find(cwd), "inspect")
     assert "hint:  name the folder of one plugin" in capsys.readouterr().err
     (cwd / "plugin.py").write_text("import plugbay.sdk\n")
-    refuse(lookup.look(cwd), "inspect")
+    refuse(lookup.find(cwd), "inspect")
     assert f"hint:  plugbay manifest {cwd} writes one from its source\n" in capsys.readouterr().err
 
 

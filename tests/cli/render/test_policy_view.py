@@ -75,7 +75,7 @@ def test_why_there_is_no_policy_is_all_there_is_to_say(capsys: pytest.CaptureFix
     ],
 )
 def test_a_policy_in_one_line(policy: Policy | None, text: str) -> None:
-    assert policy_view.brief(Confinement(policy)) == text
+    assert policy_view.summarize(Confinement(policy)) == text
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 bytes"), (1, "1 bytes"), (2048, "2 KiB"), (3 << 30, "3 GiB")])

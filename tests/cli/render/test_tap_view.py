@@ -96,7 +96,7 @@ def test_a_frame_is_one_line_unless_all_of_it_is_wanted(capsys: pytest.CaptureFi
 
 
 def test_questions_that_are_never_answered_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tap_view, "MOST_OPEN", 3)
+    monkeypatch.setattr(tap_view, "MAX_OPEN_CALLS", 3)
     view = HumanView("nexo")
     for number in range(10):
         view.show(Frame(0, 1, "host", 1, call(number, "a")))

@@ -1,7 +1,7 @@
-"""`plugbay attach -- CMD…`: run any program as the plugin of a `plugbay dev --attach`, in a terminal of its own.
+"""`plugbay attach -- CMD…`: run any program as the plugin of `plugbay dev --attach`, in its own terminal.
 
-Owns that the program's stdin and stdout are the host's pipes and its stderr this terminal, and that it is started anew
-for each conversation. A plugin with our SDK needs no help: it attaches itself.
+The program's stdin and stdout are the host's pipes, its stderr is this terminal. It is started again for each
+conversation. A plugin with the Python SDK attaches itself and does not need this command.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for e
 
 
 class AttachCommand(HelpCommand):
-    """Options end where the first word begins."""
+    """Options end at the first positional argument."""
 
     allow_interspersed_args = False
 
@@ -38,17 +38,17 @@ def attach(words: Words, as_json: AsJson = False) -> None:
     """Run a program as the plugin that plugbay dev --attach waits for; again for each conversation, until dev ends."""
     from plugbay.sdk.attach import NotAttached, Place
 
-    address, command = _address(words)
-    told = False
+    address, command = _parse(words)
+    attached = False
     while True:
         try:
             place = Place(address, returns=True)
-            if not told:
+            if not attached:
                 output.note(f"attached; {shlex.join(command)} is started when it is called")
-            told = True
+            attached = True
             given = place.wait()
         except NotAttached as error:
-            if told and error.over:
+            if attached and error.over:
                 raise typer.Exit(Exit.OK) from None
             output.problem(str(error))
             raise typer.Exit(Exit.NOT_FOUND if error.over else Exit.DENIED) from None
@@ -58,8 +58,8 @@ def attach(words: Words, as_json: AsJson = False) -> None:
         place.leave(status)
 
 
-def _address(words: list[str]) -> tuple[str, list[str]]:
-    """Where to connect to, and what to run."""
+def _parse(words: list[str]) -> tuple[str, list[str]]:
+    """Split the arguments into the address to connect to and the command to run."""
     from plugbay.sdk.io.stdio import ATTACH
 
     named = os.environ.pop(ATTACH, None)
@@ -71,7 +71,8 @@ def _address(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _run(command: list[str], given: Assignment) -> int:
-    """The status of one run, as a shell would tell it."""
+    """Run the program once; return its status as a shell reports it."""
+
     import subprocess
 
     try:

@@ -1,6 +1,6 @@
 """`plugbay dev PATH`: watch a plugin's folder, and with each save start it afresh and make the last call again.
 
-Owns what the words on the command line mean; the rest is the desk's.
+Parses the command line; `DevLoop` does the work. `main` loads this module always, so heavy imports stay inside `dev`.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ def dev(
     """
     import logging
 
-    from plugbay.cli.dev.loop import Desk, Wishes, ask_of
+    from plugbay.cli.dev.loop import DevLoop, DevOptions, parse_call
     from plugbay.cli.dev.view import HumanView, JsonView, View
 
-    # What a host would like an operator to know is shown where it happens.
+    # The view shows the host's log notes itself.
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
-    found = lookup.look(path, contract)
+    found = lookup.find(path, contract)
     if lookup.is_absent(found) or (once and found.spec is None):
         raise typer.Exit(refuse(found, "dev"))
     view: View = JsonView() if as_json else HumanView()
-    asks = [ask_of(words) for words in call or ()]
+    calls = [parse_call(words) for words in call or ()]
     load_config(config)
-    options = {"grant_all": grant_all, "unconfined": no_sandbox or attach}
-    wishes = Wishes(path, contract, asks, timeout, once, attach, config, grant or (), options)
-    raise typer.Exit(Desk(wishes, view, typed=not as_json and not once and _is_terminal()).run())
+    host_options = {"grant_all": grant_all, "unconfined": no_sandbox or attach}
+    options = DevOptions(path, contract, calls, timeout, once, attach, config, grant or (), host_options)
+    raise typer.Exit(DevLoop(options, view, typed=not as_json and not once and _is_terminal()).run())
 
 
 def _is_terminal() -> bool:

@@ -1,6 +1,6 @@
-"""What happens while a plugin is being developed, as values: one class for each kind, each with its public JSON shape.
+"""The events of `plugbay dev`, one class for each kind.
 
-Owns what `plugbay dev --json` prints. Refuses to know how it looks on a screen, and why it happened.
+`to_json` is the public shape that `plugbay dev --json` prints: do not change keys or `kind` values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened."""
+    """Base class of all events."""
 
     kind: ClassVar[str] = ""
 
@@ -34,7 +34,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Watching(Event):
-    """The plugin is under development from now on, or is another one than before."""
+    """A plugin is watched from now on; sent again when its spec changes."""
 
     kind: ClassVar[str] = "watching"
     spec: PluginSpec
@@ -48,7 +48,7 @@ class Watching(Event):
 
 @dataclass(frozen=True, slots=True)
 class Validated(Event):
-    """What is wrong in the manifest; it can be used where that is nothing but warnings."""
+    """The manifest has problems; it is usable if all of them are warnings."""
 
     kind: ClassVar[str] = "manifest"
     found: Found
@@ -67,7 +67,7 @@ class Changed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Ready(Event):
-    """It starts and greets."""
+    """The plugin started and completed its handshake."""
 
     kind: ClassVar[str] = "ready"
     duration_ms: float
@@ -75,7 +75,7 @@ class Ready(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """It does not start, or has ended although nobody wanted that."""
+    """The plugin did not start, or ended unexpectedly."""
 
     kind: ClassVar[str] = "failed"
     failure: Failure
@@ -85,16 +85,16 @@ class Failed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Said(Event):
-    """A line on its stderr."""
+class StderrWritten(Event):
+    """The plugin wrote a line to stderr."""
 
     kind: ClassVar[str] = "stderr"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Noted(Event):
-    """A line of its log, or a remark of the host's about it."""
+class LogNoted(Event):
+    """A log line of the plugin, or a note of the host about it."""
 
     kind: ClassVar[str] = "note"
     level: str
@@ -103,8 +103,8 @@ class Noted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Event):
-    """A call was made."""
+class CallStarted(Event):
+    """A call started."""
 
     kind: ClassVar[str] = "call"
     export: str
@@ -113,8 +113,8 @@ class Asked(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Progressed(Event):
-    """What a call says before its answer."""
+class CallProgressed(Event):
+    """A call reported progress."""
 
     kind: ClassVar[str] = "progress"
     export: str
@@ -125,8 +125,8 @@ class Progressed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Event):
-    """How a call ended, and how that differs from the time before; None when there was none."""
+class CallFinished(Event):
+    """A call ended. `differences` to the previous result of the same call are None when there was no previous one."""
 
     kind: ClassVar[str] = "result"
     record: CallRecord
@@ -150,20 +150,20 @@ class Answered(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Invited(Event):
-    """Where the author's own process is to connect."""
+class AttachOffered(Event):
+    """The address for the author's own process, and the command that attaches it."""
 
     kind: ClassVar[str] = "attach"
     address: str
     line: str
-    """What to type in another terminal."""
+    """The shell command to type in another terminal."""
     interactive: bool
-    """Whether the plugin's stdin and stdout are that terminal's."""
+    """Whether the plugin keeps that terminal as its stdin and stdout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attached(Event):
-    """The author's own process is here."""
+    """The author's own process has attached."""
 
     kind: ClassVar[str] = "attached"
     pid: int
@@ -171,15 +171,15 @@ class Attached(Event):
 
 @dataclass(frozen=True, slots=True)
 class Detached(Event):
-    """It has gone."""
+    """The author's own process has disconnected."""
 
     kind: ClassVar[str] = "detached"
     pid: int
 
 
 @dataclass(frozen=True, slots=True)
-class Remarked(Event):
-    """Something worth knowing that stops nothing."""
+class Remark(Event):
+    """A remark that needs no reaction."""
 
     kind: ClassVar[str] = "remark"
     text: str

@@ -1,6 +1,7 @@
-"""`Desk`: where saves, typed lines and processes arrive during `plugbay dev`, and are dealt with one at a time.
+"""`DevLoop`: the main loop of `plugbay dev`.
 
-Owns what each of them leads to. What is done with the plugin is the session's business, how it looks the view's.
+Saved files, typed lines and attached processes arrive in one queue and are handled one at a time. `Session` runs the
+plugin, `View` prints.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 from plugbay.cli import local_host, lookup
 from plugbay.cli.call import load_config, read_json
 from plugbay.cli.dev import events
-from plugbay.cli.dev.prompt import Prompt, Typed, parse
-from plugbay.cli.dev.rendezvous import Lobby, invitation
-from plugbay.cli.dev.session import Ask, Session
+from plugbay.cli.dev.prompt import Command, Prompt, parse
+from plugbay.cli.dev.rendezvous import Rendezvous, attach_command
+from plugbay.cli.dev.session import DevCall, Session
 from plugbay.cli.dev.view import HumanView, View
-from plugbay.cli.dev.watch import OwnFiles, saves
+from plugbay.cli.dev.watch import PluginWrites, saves
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import CONFIG_NAME
 from plugbay.cli.render.call_view import Refusal
@@ -32,67 +33,67 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """Files of the author's have changed."""
+    """The author saved files."""
 
     paths: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Somebody has typed; None: there is nobody any more."""
+    """A line typed at the prompt; None at the end of input."""
 
     text: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A process of the author's is here."""
+    """A process that the author started has attached."""
 
     pid: int
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What was asked for on the command line."""
+class DevOptions:
+    """The options of the command line."""
 
     path: Path
     contract: str | None
-    asks: Sequence[Ask]
+    calls: Sequence[DevCall]
     timeout: float | None
     once: bool
     attach: bool
     config: Path | None
     grants: Sequence[str]
-    options: dict[str, Any]
+    host_options: dict[str, Any]
 
 
-def ask_of(words: str) -> Ask:
-    """The call that these words ask for; raises `Refusal`."""
+def parse_call(words: str) -> DevCall:
+    """Parse `EXPORT [JSON]`; raises `Refusal`."""
     export, _, given = words.partition(" ")
-    return Ask(export, read_json(given.strip() or "{}", f"the input of {export}"))
+    return DevCall(export, read_json(given.strip() or "{}", f"the input of {export}"))
 
 
-class Desk:
-    """Where saves, lines and processes arrive, and are dealt with one at a time."""
+class DevLoop:
+    """Queues saves, typed lines and attached processes, and handles them one at a time."""
 
-    def __init__(self, wishes: Wishes, view: View, *, typed: bool) -> None:
-        self._wishes = wishes
-        self._root = lookup.folder_of(wishes.path).resolve()
+    def __init__(self, options: DevOptions, view: View, *, typed: bool) -> None:
+        self._options = options
+        self._root = lookup.folder_of(options.path).resolve()
         self._view = view
         self._typed = typed
-        self._own = OwnFiles()
-        self._lobby: Lobby | None = None
-        self._invited = False
+        self._own = PluginWrites()
+        self._rendezvous: Rendezvous | None = None
+        self._attach_offered = False
         self._process = 0
         self._returns = False
         self._session = Session(
-            wishes.path, wishes.contract, self._make_host, view, wishes.timeout, attached=wishes.attach
+            options.path, options.contract, self._make_host, view, options.timeout, attached=options.attach
         )
-        self._session.asks = list(wishes.asks)
+        self._session.repeated_calls = list(options.calls)
 
     def run(self) -> int:
-        """The status to leave with."""
-        return local_host.visit(self, Desk._work)
+        """Run until the end; return the exit status."""
+        return local_host.run_with(self, DevLoop._work)
 
     async def __aenter__(self) -> Self:
         self._queue: asyncio.Queue[Saved | Line | Arrived] = asyncio.Queue()
@@ -102,7 +103,7 @@ class Desk:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """The plugin leaves before the place where it is attached does; both do, even when the terminal has gone."""
+        """Stop the plugin before the rendezvous it is attached to; both must end even if the terminal is gone."""
         self._stop.set()
         self._watching.cancel()
         await asyncio.gather(self._watching, return_exceptions=True)
@@ -111,110 +112,110 @@ class Desk:
         try:
             await self._session.close()
         finally:
-            if self._lobby is not None:
-                self._lobby.close()
+            if self._rendezvous is not None:
+                self._rendezvous.close()
 
     async def _work(self) -> int:
-        if self._wishes.attach:
-            self._open_lobby()
-        elif await self._session.renew():
-            await self._again()
+        if self._options.attach:
+            self._open_rendezvous()
+        elif await self._session.reload():
+            await self._repeat_calls()
         if self._prompt is not None:
-            if self._lobby is None:
-                await self._session.first_words()
-                self._say_how()
+            if self._rendezvous is None:
+                await self._session.wait_for_greeting()
+                self._show_usage()
             self._prompt.open()
-        return await self._deal()
+        return await self._handle_events()
 
-    async def _deal(self) -> int:
-        """Take what happens, one at a time; the status at the end."""
-        if self._wishes.once and not self._wishes.attach:
+    async def _handle_events(self) -> int:
+        """Handle queued items one at a time; return the exit status."""
+        if self._options.once and not self._options.attach:
             return self._session.status
         while True:
             item = await self._queue.get()
             match item:
                 case Saved():
-                    await self._saved(item.paths)
+                    await self._handle_saved(item.paths)
                 case Arrived():
-                    await self._arrived(item.pid)
-                    if self._wishes.once:
+                    await self._handle_attached(item.pid)
+                    if self._options.once:
                         return self._session.status
-                case Line() if not await self._heed(item.text):
+                case Line() if not await self._handle_line(item.text):
                     return Exit.OK
                 case Line() if self._prompt is not None:
-                    self._prompt.go_on()
+                    self._prompt.ask_next()
 
-    async def _again(self) -> None:
-        """The calls that are repeated; nobody but a script waits for their end."""
-        calls = self._session.call(self._session.asks)
-        if self._wishes.once:
+    async def _repeat_calls(self) -> None:
+        """Start the repeated calls; wait for them only with `--once`."""
+        calls = self._session.call(self._session.repeated_calls)
+        if self._options.once:
             await asyncio.wait({calls})
 
-    # Saves.
+    # Saved files.
 
     async def _watch(self) -> None:
-        if self._wishes.once:
+        if self._options.once:
             return
         try:
             async for paths in saves(self._root, self._stop):
                 self._queue.put_nowait(Saved(paths))
         except (OSError, RuntimeError) as error:
-            self._view.show(events.Remarked(f"the folder cannot be watched ({error}); type `reload` after a save"))
+            self._view.show(events.Remark(f"the folder cannot be watched ({error}); type `reload` after a save"))
 
-    async def _saved(self, paths: Sequence[str]) -> None:
-        paths = self._of_the_author(paths)
+    async def _handle_saved(self, paths: Sequence[str]) -> None:
+        paths = self._by_the_author(paths)
         if not paths:
             return
         self._view.show(events.Changed(paths))
-        if self._lobby is not None and not self._returns:
-            if not self._invited:
-                self._invite(self._lobby)
+        if self._rendezvous is not None and not self._returns:
+            if not self._attach_offered:
+                self._offer_attach(self._rendezvous)
             elif self._process:
-                self._view.show(events.Remarked("restart the plugin in its terminal; its last call is made again then"))
+                self._view.show(events.Remark("restart the plugin in its terminal; its last call is made again then"))
             return
-        if await self._session.renew(anew=CONFIG_NAME in paths):
-            await self._again()
+        if await self._session.reload(new_host=CONFIG_NAME in paths):
+            await self._repeat_calls()
 
-    def _of_the_author(self, paths: Sequence[str]) -> list[str]:
-        """Without those that the plugin writes itself when it is called, which would reload it for ever."""
+    def _by_the_author(self, paths: Sequence[str]) -> list[str]:
+        """Leave out files that the plugin writes during its own calls: they would reload it forever."""
         left = [name for name in paths if name not in self._own.known]
-        if not left or not all(map(self._session.wrote, left)):
+        if not left or not all(map(self._session.written_during_calls, left)):
             self._own.forget()
             return left
-        found = self._own.called(left)
+        found = self._own.record(left)
         if found:
             text = f"{', '.join(found)} is written whenever the plugin is called; it is not watched any more"
-            self._view.show(events.Remarked(text))
+            self._view.show(events.Remark(text))
         return [name for name in left if name not in found]
 
-    # Lines.
+    # Typed lines.
 
     def _make_prompt(self) -> Prompt:
         loop = asyncio.get_running_loop()
 
-        def hand_over(text: str | None) -> None:
+        def on_line(text: str | None) -> None:
             loop.call_soon_threadsafe(self._queue.put_nowait, Line(text))
 
-        prompt = Prompt(hand_over, lambda: [export.name for export in self._session.exports])
+        prompt = Prompt(on_line, lambda: [export.name for export in self._session.exports])
         assert isinstance(self._view, HumanView)
-        self._view.aside = prompt.aside
+        self._view.print_above = prompt.print_above
         return prompt
 
-    def _say_how(self) -> None:
+    def _show_usage(self) -> None:
         export = next((export for export in self._session.exports if export.kind == "tool"), None)
         typed = f"{export.name} {example(export.input_schema)}" if export else "help"
-        self._view.show(events.Remarked(f"watching; type `{typed}` to call it, or `help`"))
+        self._view.show(events.Remark(f"watching; type `{typed}` to call it, or `help`"))
 
-    async def _heed(self, text: str | None) -> bool:
-        """Do what was typed; False when that is to leave."""
+    async def _handle_line(self, text: str | None) -> bool:
+        """Execute a typed line; False means quit."""
         typed = parse(text) if text is not None else None
         if text is None or (typed and typed.command == "quit"):
             return False
         if typed is not None:
-            await self._obey(typed)
+            await self._run_command(typed)
         return True
 
-    async def _obey(self, typed: Typed) -> None:
+    async def _run_command(self, typed: Command) -> None:
         session = self._session
         match typed.command:
             case "help":
@@ -222,79 +223,83 @@ class Desk:
             case "tools":
                 self._view.list_exports(session.exports)
             case "cancel":
-                await session.give_up()
+                await session.cancel_calls()
             case "reload":
-                if await session.renew():
-                    await self._again()
+                if await session.reload():
+                    await self._repeat_calls()
             case _ if session.busy:
-                self._view.show(events.Remarked("a call is running; `cancel` gives it up"))
-            case "again" if not session.asks:
-                self._view.show(events.Remarked("nothing has been called yet"))
+                self._view.show(events.Remark("a call is running; `cancel` gives it up"))
+            case "again" if not session.repeated_calls:
+                self._view.show(events.Remark("nothing has been called yet"))
             case "again":
-                session.call(session.asks)
+                session.call(session.repeated_calls)
             case _:
                 self._call(typed)
 
-    def _call(self, typed: Typed) -> None:
-        # A dash would have us read from the terminal that the prompt reads from.
+    def _call(self, typed: Command) -> None:
+        # `-` means stdin for `read_json`, and stdin is the terminal that the prompt reads.
         given = "" if typed.given == "-" else typed.given
         try:
-            asks = [Ask(typed.export, read_json(given, f"the input of {typed.export}"))]
+            calls = [DevCall(typed.export, read_json(given, f"the input of {typed.export}"))]
         except Refusal as refusal:
-            self._view.show(events.Remarked(f'{refusal.failure.message}; JSON is like {{"key": "value"}}'))
+            self._view.show(events.Remark(f'{refusal.failure.message}; JSON is like {{"key": "value"}}'))
             return
         known = {export.name for export in self._session.exports}
         if typed.export.rpartition("/")[2] in known:
-            self._session.asks = asks
-        self._session.call(asks)
+            self._session.repeated_calls = calls
+        self._session.call(calls)
 
-    # Processes that attach.
+    # Attached processes.
 
-    def _open_lobby(self) -> None:
-        self._lobby = Lobby(self._root.name, self)
-        self._lobby.open()
-        self._invite(self._lobby)
+    def _open_rendezvous(self) -> None:
+        self._rendezvous = Rendezvous(self._root.name, self)
+        self._rendezvous.open()
+        self._offer_attach(self._rendezvous)
 
-    def _invite(self, lobby: Lobby) -> None:
-        """Say how to run the plugin, as soon as its manifest does."""
-        found = lookup.look(self._wishes.path, self._wishes.contract)
+    def _offer_attach(self, rendezvous: Rendezvous) -> None:
+        """Print the command that attaches the plugin, once the manifest is valid."""
+        found = lookup.find(self._options.path, self._options.contract)
         if found.problems:
             self._view.show(events.Validated(found))
         if found.spec is not None:
-            self._invited = True
+            self._attach_offered = True
             self._session.announce(found.spec)
-            self._view.show(events.Invited(lobby.address, *invitation(found.spec, lobby.address, Path.cwd())))
+            self._view.show(
+                events.AttachOffered(rendezvous.address, *attach_command(found.spec, rendezvous.address, Path.cwd()))
+            )
 
-    async def _arrived(self, pid: int) -> None:
+    async def _handle_attached(self, pid: int) -> None:
         self._view.show(events.Attached(pid))
-        if await self._session.renew():
-            await self._again()
+        if await self._session.reload():
+            await self._repeat_calls()
 
-    def waiting(self) -> None:
-        self._view.show(events.Remarked("waiting for the plugin to attach"))
+    def on_waiting(self) -> None:
+        self._view.show(events.Remark("waiting for the plugin to attach"))
 
-    def attached(self, pid: int, returns: bool) -> None:
-        """One that only comes back for its next conversation is no news."""
+    def on_attached(self, pid: int, returns: bool) -> None:
+        """Queue a new process only: a process that returns for its next conversation is already known."""
         self._returns = returns
         if pid != self._process:
             self._process = pid
             self._queue.put_nowait(Arrived(pid))
 
-    def detached(self, pid: int) -> None:
+    def on_detached(self, pid: int) -> None:
         if pid == self._process and not self._stop.is_set():
             self._process = 0
             self._view.show(events.Detached(pid))
 
-    def turned_away(self, why: str) -> None:
-        self._view.show(events.Remarked(f"a process was turned away: {why}"))
+    def on_rejected(self, why: str) -> None:
+        self._view.show(events.Remark(f"a process was turned away: {why}"))
 
     # The host.
 
     def _make_host(self, found: Found) -> Host:
         assert found.spec is not None
-        wishes = self._wishes
+        options = self._options
         spec = under_development(found.spec)
-        if self._lobby is not None:
-            spec = attached(spec, self._lobby.command)
-        settings = load_config(wishes.config)
-        return local_host.make([replace(found, spec=spec)], settings, grants=wishes.grants, **wishes.options)
+        if self._rendezvous is not None:
+            spec = attached(spec, self._rendezvous.command)
+        settings = load_config(options.config)
+        return local_host.make_host(
+            [replace(found, spec=spec)], settings, grants=options.grants, **options.host_options
+        )

@@ -1,7 +1,6 @@
-"""The line at the bottom of `plugbay dev`: what can be typed there, and how it survives what is printed meanwhile.
+"""The interactive prompt of `plugbay dev`: its commands, history, completion and the state of the terminal.
 
-Owns the words, the thread that waits for them, history and completion, and the state of the terminal. What a word does
-is the command's business.
+A daemon thread reads lines and passes them on. Output printed meanwhile goes above the prompt line (`print_above`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ PROMPT = "dev> "
 
 CALL = "call"
 
-WORDS = {
+COMMAND_HELP = {
     "EXPORT {…}": "call it; without JSON, with {}",
     "call EXPORT {…}": "the same, for an export with the name of a command",
     "again": "the last call once more",
@@ -30,71 +29,71 @@ WORDS = {
     "help": "this list",
     "quit": "leave; Ctrl-D does, too",
 }
-"""What can be typed, and what it does."""
+"""Each form of a typed line, and its effect."""
 
 COMMANDS = ("again", "cancel", "tools", "reload", "help", "quit")
 SHORT = {"?": "help", "q": "quit", "exit": "quit", "!": "again", "exports": "tools"}
 
 CLEAR = "\r\x1b[K"
-"""To the beginning of the line, and nothing on it."""
+"""Carriage return, then erase to the end of the line."""
 
 
-class Typed(NamedTuple):
-    """What a line means: a command, or a call with the text of its input."""
+class Command(NamedTuple):
+    """A parsed line: a command, or a call with its input as text."""
 
     command: str
     export: str = ""
     given: str = "{}"
 
 
-def parse(line: str) -> Typed | None:
-    """What was typed; None for nothing."""
+def parse(line: str) -> Command | None:
+    """Parse a typed line; None for an empty one."""
     first, _, rest = line.strip().partition(" ")
     command = SHORT.get(first, first)
     if not first:
         return None
     if command in COMMANDS and not rest.strip():
-        return Typed(command)
+        return Command(command)
     if first == CALL:
         first, _, rest = rest.strip().partition(" ")
-    return Typed(CALL, first, rest.strip() or "{}")
+    return Command(CALL, first, rest.strip() or "{}")
 
 
 class Prompt:
-    """Lines that somebody types, each handed over from a thread of its own; None when there will be no more."""
+    """Calls `on_line` from its thread with each typed line, and with None at the end of input."""
 
-    def __init__(self, hand_over: Callable[[str | None], object], names: Callable[[], Sequence[str]]) -> None:
-        self._hand_over = hand_over
+    def __init__(self, on_line: Callable[[str | None], object], names: Callable[[], Sequence[str]]) -> None:
+        self._on_line = on_line
         self._names = names
         self._shown = False
         self._readline = _readline()
         self._terminal = _terminal_state()
-        self._dealt_with = threading.Semaphore(0)
+        self._handled = threading.Semaphore(0)
 
     def open(self) -> None:
-        """Begin to ask. The thread holds nothing up: it ends with the process."""
+        """Start the reading thread. It is a daemon, so it does not delay the exit of the process."""
         if self._readline is not None:
             self._readline.set_completer(self._complete)
             self._readline.set_completer_delims(" ")
             self._readline.parse_and_bind("tab: complete")
             self._readline.set_auto_history(True)
-            self._readline.set_pre_input_hook(self._drawn)
-        threading.Thread(target=self._ask, name="prompt", daemon=True).start()
+            self._readline.set_pre_input_hook(self._prompt_drawn)
+        threading.Thread(target=self._read_lines, name="prompt", daemon=True).start()
 
     def close(self) -> None:
-        """Leave the terminal as it was: whoever reads a line has changed how it behaves."""
+        """Restore the terminal modes, which readline changes while it reads a line."""
         self._shown = False
         if self._terminal is not None:
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._terminal)
 
-    def go_on(self) -> None:
-        """The last line was dealt with: ask for the next."""
-        self._dealt_with.release()
+    def ask_next(self) -> None:
+        """Read the next line; call it when the last one was handled."""
+        self._handled.release()
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        """Print above the line: it goes, and comes back with what was typed so far."""
+    def print_above(self) -> Iterator[None]:
+        """Erase the prompt line while the block prints, then restore it with the text typed so far."""
         if not self._shown:
             yield
             return
@@ -108,7 +107,7 @@ class Prompt:
             sys.stdout.write(PROMPT + typed)
             sys.stdout.flush()
 
-    def _ask(self) -> None:
+    def _read_lines(self) -> None:
         while True:
             self._shown = self._readline is None
             try:
@@ -116,13 +115,13 @@ class Prompt:
             except (EOFError, OSError, ValueError):
                 line = None
             self._shown = False
-            self._hand_over(line)
+            self._on_line(line)
             if line is None:
                 return
-            self._dealt_with.acquire()
+            self._handled.acquire()
 
-    def _drawn(self) -> None:
-        """From here on there is a line that others must not write over."""
+    def _prompt_drawn(self) -> None:
+        """The prompt is visible from now on; `print_above` must restore it."""
         self._shown = True
 
     def _complete(self, text: str, number: int) -> str | None:
@@ -134,7 +133,8 @@ class Prompt:
 
 
 def _readline() -> ModuleType | None:
-    """History and completion, where this Python has them."""
+    """The readline module, or None in a Python built without it."""
+
     try:
         import readline
     except ImportError:

@@ -1,7 +1,8 @@
-"""`Lobby`: where plugins that their authors have started, and hosts that want one, find each other.
+"""`Rendezvous`: connects a plugin that its author started with the host of `plugbay dev --attach`.
 
-Owns a socket in a folder of its own, who may come in (our own user, with the token), and which plugin gets the pipes
-of which bridge. Of the conversation itself nothing passes here: the pipes are handed over as they are.
+The host starts a stand-in process (`stand_in.py`) instead of the plugin. The rendezvous listens on a Unix socket,
+accepts peers of the same user that present the token, and passes the stand-in's stdin and stdout as descriptors to the
+plugin. No byte of the protocol passes through here. `attach_command` builds the shell command that attaches a plugin.
 """
 
 from __future__ import annotations
@@ -31,55 +32,55 @@ if TYPE_CHECKING:
     from plugbay.model.spec import PluginSpec
 
 TOKEN_BYTES = 16
-"""128 bits: not to be guessed by anybody who gets as far as the socket."""
+"""128 bits, so that a process that reaches the socket cannot guess it."""
 
 MAX_PEERS = 64
-"""Connections at once: one plugin, and as many bridges as there are calls at the same time."""
+"""Connections at once: one plugin, and one stand-in for each concurrent call."""
 
 _CREDENTIALS = struct.Struct("3i")
-"""pid, uid and gid of who is at the other end, as Linux tells."""
+"""pid, uid and gid of the peer: Linux's `struct ucred`."""
 
 
-class Told(Protocol):
-    """Hears, in the loop, who comes and goes."""
+class Observer(Protocol):
+    """Notified in the event loop when peers come and go."""
 
-    def waiting(self) -> None:
-        """The host wants to talk, and no plugin is here."""
+    def on_waiting(self) -> None:
+        """A stand-in waits, and no plugin is attached."""
 
-    def attached(self, pid: int, returns: bool) -> None: ...
+    def on_attached(self, pid: int, returns: bool) -> None: ...
 
-    def detached(self, pid: int) -> None:
-        """A plugin has gone, and will not be back for its next conversation."""
+    def on_detached(self, pid: int) -> None:
+        """A plugin has disconnected without announcing that it returns."""
 
-    def turned_away(self, why: str) -> None: ...
+    def on_rejected(self, why: str) -> None: ...
 
 
 class _Peer:
-    """A connection: a plugin, a bridge, or somebody who has not said yet."""
+    """One connection. `role` is `attach` (a plugin), `stand_in`, or empty before the hello message."""
 
-    def __init__(self, line: socket.socket, pid: int) -> None:
-        self.line = line
+    def __init__(self, sock: socket.socket, pid: int) -> None:
+        self.sock = sock
         self.pid = pid
         self.role = ""
-        self.said = b""
+        self.buffer = b""
         self.pipes: list[int] = []
         self.hello: dict[str, Any] = {}
         self.partner: _Peer | None = None
         self.status: int | None = None
 
-    def say(self, message: dict[str, Any], pipes: Iterable[int] = ()) -> None:
-        """A message to somebody who reads; one who has gone will be missed soon."""
+    def send(self, message: dict[str, Any], pipes: Iterable[int] = ()) -> None:
+        """Send one message; a peer that is gone is noticed when its socket is read."""
         data = json.dumps(message).encode() + b"\n"
         try:
-            self.line.setblocking(True)
-            sent = socket.send_fds(self.line, [data], list(pipes))
-            self.line.sendall(data[sent:])
-            self.line.setblocking(False)
+            self.sock.setblocking(True)
+            sent = socket.send_fds(self.sock, [data], list(pipes))
+            self.sock.sendall(data[sent:])
+            self.sock.setblocking(False)
         except OSError:
             pass
 
     def close(self) -> None:
-        self.line.close()
+        self.sock.close()
         self.close_pipes()
 
     def close_pipes(self) -> None:
@@ -88,32 +89,32 @@ class _Peer:
         self.pipes.clear()
 
 
-class Lobby:
-    """One socket, for one plugin under development. `open` it in the loop, and `close` it."""
+class Rendezvous:
+    """One socket for one plugin under development. `open` and `close` it inside the event loop."""
 
-    def __init__(self, plugin_id: str, told: Told) -> None:
+    def __init__(self, plugin_id: str, observer: Observer) -> None:
         self.plugin_id = plugin_id
-        self._told = told
+        self._observer = observer
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
         self._folder = Path(tempfile.mkdtemp(prefix="plugbay-dev-"))
         self._path = self._folder / "socket"
         self._peers: set[_Peer] = set()
         self._plugins: deque[_Peer] = deque()
-        self._bridges: deque[_Peer] = deque()
+        self._stand_ins: deque[_Peer] = deque()
         self._listening: socket.socket | None = None
 
     @property
     def address(self) -> str:
-        """What the plugin is told, token included."""
+        """The address for the plugin, token included."""
         return f"{SCHEME}{self._path}#{self._token}"
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What the host starts instead of the plugin. Alone: what is around it must not be imported."""
+        """The command of the stand-in. Isolated (`-I -S`), so that no module beside it is imported."""
         return (sys.executable, "-I", "-S", str(Path(stand_in.__file__).resolve()), str(self._path))
 
     def open(self) -> None:
-        """Let people in; the folder is closed to others, whatever the mode of the socket."""
+        """Listen. `mkdtemp` made the folder with mode 0700, which protects the socket whatever its own mode."""
         token = self._folder / stand_in.TOKEN
         token.touch(mode=0o600)
         token.write_text(self._token, encoding="ascii")
@@ -121,129 +122,135 @@ class Lobby:
         self._listening.bind(str(self._path))
         self._listening.listen(MAX_PEERS)
         self._listening.setblocking(False)
-        asyncio.get_running_loop().add_reader(self._listening, self._come_in)
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     def close(self) -> None:
         if self._listening is not None:
             asyncio.get_running_loop().remove_reader(self._listening)
             self._listening.close()
         for peer in list(self._peers):
-            self._see_off(peer)
+            self._drop(peer)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    # Who comes in.
+    # Connecting.
 
-    def _come_in(self) -> None:
+    def _accept(self) -> None:
         assert self._listening is not None
         try:
-            line, _ = self._listening.accept()
+            sock, _ = self._listening.accept()
         except OSError:
             return
-        pid, uid = _credentials(line)
+        pid, uid = _credentials(sock)
         if uid != os.geteuid() or len(self._peers) >= MAX_PEERS:
-            line.close()
-            self._told.turned_away("it belongs to another user" if uid != os.geteuid() else "too many are here")
+            sock.close()
+            self._observer.on_rejected("it belongs to another user" if uid != os.geteuid() else "too many are here")
             return
-        line.setblocking(False)
-        peer = _Peer(line, pid)
+        sock.setblocking(False)
+        peer = _Peer(sock, pid)
         self._peers.add(peer)
-        asyncio.get_running_loop().add_reader(line, self._hear, peer)
+        asyncio.get_running_loop().add_reader(sock, self._receive, peer)
 
-    def _hear(self, peer: _Peer) -> None:
+    def _receive(self, peer: _Peer) -> None:
         try:
-            data, pipes, _, _ = socket.recv_fds(peer.line, READ_SIZE, PIPES)
+            data, pipes, _, _ = socket.recv_fds(peer.sock, READ_SIZE, PIPES)
         except BlockingIOError:
             return
         except OSError:
             data, pipes = b"", []
         peer.pipes += pipes
-        peer.said += data
-        if not data or len(peer.said) > MAX_LINE:
-            self._gone(peer)
+        peer.buffer += data
+        if not data or len(peer.buffer) > MAX_LINE:
+            self._disconnected(peer)
             return
-        *lines, peer.said = peer.said.split(b"\n")
+        *lines, peer.buffer = peer.buffer.split(b"\n")
         for line in lines:
-            self._heed(peer, line)
+            self._handle_message(peer, line)
 
-    def _heed(self, peer: _Peer, line: bytes) -> None:
+    def _handle_message(self, peer: _Peer, line: bytes) -> None:
         try:
             message = dict(json.loads(line))
         except (ValueError, TypeError):
             message = {}
         if peer.role == "":
-            self._greet(peer, message)
+            self._authenticate(peer, message)
         elif peer.role == "attach" and isinstance(message.get("left"), int):
             peer.status = message["left"]
 
-    def _greet(self, peer: _Peer, message: dict[str, Any]) -> None:
-        role = next((role for role in ("attach", "bridge") if role in message), "")
+    def _authenticate(self, peer: _Peer, message: dict[str, Any]) -> None:
+        role = next((role for role in ("attach", "stand_in") if role in message), "")
         shown = str(message.get(role, "")).encode("utf-8", "backslashreplace")
         if not role or not hmac.compare_digest(shown, self._token.encode()):
-            peer.say({"refused": "the token is not that of this plugbay dev; copy the whole line that it printed"})
-            self._told.turned_away("it did not show the token")
-            self._see_off(peer)
+            peer.send({"refused": "the token is not that of this plugbay dev; copy the whole line that it printed"})
+            self._observer.on_rejected("it did not show the token")
+            self._drop(peer)
             return
         peer.role, peer.hello = role, message
-        if role == "bridge":
-            self._bridges.append(peer)
+        if role == "stand_in":
+            self._stand_ins.append(peer)
         else:
-            peer.say({"welcome": self.plugin_id})
+            peer.send({"welcome": self.plugin_id})
             peer.close_pipes()
             self._plugins.append(peer)
-            self._told.attached(peer.pid or int(message.get("pid", 0)), bool(message.get("returns")))
+            self._observer.on_attached(peer.pid or int(message.get("pid", 0)), bool(message.get("returns")))
         self._pair()
 
     def _pair(self) -> None:
-        """The first of those that wait get each other."""
-        while self._bridges and self._plugins:
-            bridge, plugin = self._bridges.popleft(), self._plugins.popleft()
-            plugin.say({"go": {"env": bridge.hello.get("env", {}), "cwd": bridge.hello.get("cwd", "")}}, bridge.pipes)
-            bridge.close_pipes()
-            plugin.partner = bridge
-        if self._bridges:
-            self._told.waiting()
+        """Pair waiting stand-ins and plugins in the order of their arrival."""
+        while self._stand_ins and self._plugins:
+            stand_in, plugin = self._stand_ins.popleft(), self._plugins.popleft()
+            plugin.send(
+                {"go": {"env": stand_in.hello.get("env", {}), "cwd": stand_in.hello.get("cwd", "")}}, stand_in.pipes
+            )
+            stand_in.close_pipes()
+            plugin.partner = stand_in
+        if self._stand_ins:
+            self._observer.on_waiting()
 
-    # Who goes.
+    # Disconnecting.
 
-    def _gone(self, peer: _Peer) -> None:
+    def _disconnected(self, peer: _Peer) -> None:
         partner = peer.partner
-        self._see_off(peer)
+        self._drop(peer)
         if partner is not None and partner in self._peers:
             if peer.status is not None:
-                partner.say({"left": peer.status})
-            self._see_off(partner)
+                partner.send({"left": peer.status})
+            self._drop(partner)
         if peer.role == "attach" and peer.status is None:
-            self._told.detached(peer.pid)
+            self._observer.on_detached(peer.pid)
 
-    def _see_off(self, peer: _Peer) -> None:
+    def _drop(self, peer: _Peer) -> None:
         if peer not in self._peers:
             return
         self._peers.discard(peer)
-        for line in (self._plugins, self._bridges):
-            if peer in line:
-                line.remove(peer)
-        asyncio.get_running_loop().remove_reader(peer.line)
+        for queue in (self._plugins, self._stand_ins):
+            if peer in queue:
+                queue.remove(peer)
+        asyncio.get_running_loop().remove_reader(peer.sock)
         peer.close()
 
 
-def _credentials(line: socket.socket) -> tuple[int, int]:
-    """pid and uid of the other end. Where the system does not tell, the mode of the folder has decided already."""
+def _credentials(sock: socket.socket) -> tuple[int, int]:
+    """pid and uid of the peer. Without SO_PEERCRED the mode of the folder is the only check."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return 0, os.geteuid()
-    pid, uid, _ = _CREDENTIALS.unpack(line.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
+    pid, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
     return pid, uid
 
 
 MAX_SOURCE = 1 << 20
-"""Bytes looked at in a file; a plugin's program is shorter, and a binary is none."""
+"""Bytes read of a file; a plugin's script is shorter."""
 
 _SCRIPT = re.compile(r"[\w./-]*\w\.py\b")
 _SDK = re.compile(r"^\s*(?:from|import) plugbay\.sdk\b", re.MULTILINE)
 
 
-def invitation(spec: PluginSpec, address: str, here: Path) -> tuple[str, bool]:
-    """What to type in a terminal that stands in the folder `here`; whether the plugin can be talked to there, too."""
+def attach_command(spec: PluginSpec, address: str, here: Path) -> tuple[str, bool]:
+    """The shell command to type in the folder `here`, and whether the plugin keeps that terminal as stdin and stdout.
+
+    A plugin with the Python SDK attaches itself, so it can run under a debugger; `plugbay attach` wraps any other.
+    Reads the plugin's files and starts nothing.
+    """
     script = next((path for path in _scripts(spec) if _SDK.search(_text(path))), None)
     variable = f"{ATTACH}={shlex.quote(address)}"
     if script is not None:
@@ -252,7 +259,7 @@ def invitation(spec: PluginSpec, address: str, here: Path) -> tuple[str, bool]:
 
 
 def _scripts(spec: PluginSpec) -> Iterator[Path]:
-    """The files that may be the plugin's Python: those its command names, those its launcher does, the usual one."""
+    """Candidates for the plugin's Python script: named by its command, named by its launcher, or `plugin.py`."""
     for word in spec.command:
         path = spec.root / word
         if path.suffix == ".py":
@@ -272,13 +279,14 @@ def _text(path: Path) -> str:
 
 
 def _seen_from(path: Path, here: Path) -> str:
-    """The shorter of the two ways to say it."""
+    """The relative or the absolute path, whichever is shorter."""
     real = path.resolve()
     return min(os.path.relpath(real, here.resolve()), str(real), key=len)
 
 
 def _python() -> str:
-    """The Python that has plugbay, by its name where that is enough."""
+    """This Python interpreter: `python3` if that resolves to it, otherwise its full path."""
+
     named = shutil.which("python3")
     return "python3" if named and os.path.samefile(named, sys.executable) else shlex.quote(sys.executable)
 

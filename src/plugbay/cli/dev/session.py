@@ -1,8 +1,7 @@
-"""`Session`: the plugin under development, on a host of its own, through all its saves.
+"""`Session`: the plugin under development, on its own host, across all saves.
 
-Owns when the host is asked to reload and when it must be a new one, the calls that are made again and what they
-answered the last time, and what of all that happens is worth telling. How it looks is the view's business; who saves
-and who types is the desk's.
+Decides when the host reloads the plugin and when a new host is needed, repeats calls and compares their results with
+the previous ones, and reports events to a `View`. `DevLoop` says when files were saved and which calls to make.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ if TYPE_CHECKING:
     MakeHost = Callable[[Found], Host]
 
 DRAIN_SECONDS = 2.0
-"""For a call that runs when the plugin is saved; then it is given up, or a call that hangs would outlive its cure."""
+"""Grace for calls that run when the plugin is saved; a hanging call is cancelled so that the fix can be loaded."""
 
 SIGNALLED = -1
-"""The exit code in a lifecycle event of a child that a signal ended."""
+"""Exit code in a lifecycle event when a signal ended the child."""
 
-MOMENT = 0.1
-"""Seconds by which the clock of a file system may be off."""
+CLOCK_SKEW = 0.1
+"""Seconds by which the clock of a file system may differ from ours."""
 
 
-class Ask(NamedTuple):
-    """A call that somebody wants to see the result of."""
+class DevCall(NamedTuple):
+    """A call of one export of the plugin."""
 
     export: str
     input: Any
@@ -59,7 +58,7 @@ class Ask(NamedTuple):
 
 
 class Session:
-    """`renew` it with each save, `call` what it offers, `close` it."""
+    """`reload` it after each save, `call` its exports, `close` it at the end."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class Session:
         *,
         attached: bool = False,
     ) -> None:
-        """`attached`: the author runs the plugin, and knows when it ends."""
+        """`attached`: the author runs the plugin in a terminal, so its end is not reported."""
         self._path = path
         self._contract = contract
         self._make_host = make_host
@@ -87,119 +86,119 @@ class Session:
         self._announced: PluginSpec | None = None
         self._asked: set[str] = set()
         self._answers: dict[str, Any] = {}
-        self.asks: list[Ask] = []
-        """What is called again after each save."""
+        self.repeated_calls: list[DevCall] = []
+        """Made again after each save."""
         self.status: int = Exit.OK
-        """Of the first thing that went wrong since the last save."""
+        """Exit status of the first failure since the last save."""
 
     async def close(self) -> None:
-        """End what runs, the host and its children included."""
+        """Cancel calls and stop the host with its children."""
         try:
-            await self.give_up()
+            await self.cancel_calls()
         finally:
-            await self._dismiss()
+            await self._stop_host()
 
     @property
     def exports(self) -> Sequence[Export]:
-        """What can be called: as its manifest says, and as its greeting has."""
+        """The exports of the manifest and those of the greeting."""
         return list(self._host.exports().values()) if self._host is not None else []
 
-    # What was saved.
+    # Reloading.
 
-    async def renew(self, *, anew: bool = False) -> bool:
-        """Take over what was saved; False when the manifest cannot be used, and then all stays as it was.
+    async def reload(self, *, new_host: bool = False) -> bool:
+        """Load the saved plugin; False when its manifest is invalid, and then the running plugin stays.
 
-        `anew`: settings were saved, of which only a new host hears.
+        `new_host`: plugbay.toml was saved, and a running host does not read it again.
         """
         self.status = Exit.OK
-        found = drift.noted(lookup.look(self._path, self._contract))
+        found = drift.add_warnings(lookup.find(self._path, self._contract))
         if found.problems and (self._found is None or found.problems != self._found.problems or found.spec is None):
             self._view.show(events.Validated(found))
         if found.spec is None:
-            self.status = lookup.status_of(found)
+            self.status = lookup.exit_status(found)
             return False
-        await self.give_up(DRAIN_SECONDS)
-        same = self._host is not None and self._found is not None and self._found.spec == found.spec and not anew
+        await self.cancel_calls(DRAIN_SECONDS)
+        same = self._host is not None and self._found is not None and self._found.spec == found.spec and not new_host
         self._found = found
         if same:
             assert self._host is not None
             await self._host.reload(found.spec.id)
             return True
         try:
-            await self._move(found)
+            await self._replace_host(found)
         except Refusal as refusal:
             self.status = refusal.status
             self._view.show(events.Failed(refusal.failure))
             return False
         return True
 
-    async def _move(self, found: Found) -> None:
-        """To a host that knows the plugin as it is now."""
+    async def _replace_host(self, found: Found) -> None:
+        """Start a host with the plugin as it is now, in place of the old one."""
         assert found.spec is not None
         host = self._make_host(found)
-        await self._dismiss()
+        await self._stop_host()
         self.announce(found.spec)
-        host.journal.listener = self._noted
+        host.journal.listener = self._show_note
         await host.start()
         self._host = host
         self._stream = host.tap(found.spec.id)
-        self._tasks = [asyncio.ensure_future(self._overhear(self._stream))]
+        self._tasks = [asyncio.ensure_future(self._show_stderr(self._stream))]
         if not self._attached:
             self._tasks.append(asyncio.ensure_future(self._watch_lifecycle(host, found.spec.id)))
 
     def announce(self, spec: PluginSpec) -> None:
-        """Say what the plugin is, unless that was said before."""
+        """Show the plugin and its exports, unless they were shown before."""
         if spec != self._announced:
             self._announced = spec
             self._view.show(events.Watching(spec))
 
-    async def _dismiss(self) -> None:
+    async def _stop_host(self) -> None:
         host, self._host = self._host, None
         if host is not None:
             await host.stop()
-            self._catch_up()
+            self._flush_stderr()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
-    async def first_words(self) -> None:
-        """Wait until a plugin that is started without a call has greeted, or has failed to."""
-        if self._running is not None and not self.asks:
+    async def wait_for_greeting(self) -> None:
+        """Wait until a plugin that was started without a call has completed its handshake or failed."""
+        if self._running is not None and not self.repeated_calls:
             await asyncio.wait({self._running})
 
-    async def _greet(self) -> None:
-        """Start the plugin without a call, just to see that it can be started."""
+    async def _check_start(self) -> None:
+        """Start the plugin without a call, to report whether it starts."""
         if self._host is None or self._found is None or self._found.spec is None:
             return
         began = time.monotonic()
         failure = await warm(self._host, self._found.spec.id)
-        self._catch_up()
+        self._flush_stderr()
         if failure is None:
             self._view.show(events.Ready((time.monotonic() - began) * 1000))
         else:
-            self._failed(failure)
+            self._report_failure(failure)
 
-    # What is called.
+    # Calls.
 
     @property
     def busy(self) -> bool:
         return self._running is not None
 
-    def call(self, asks: Sequence[Ask]) -> asyncio.Task[None]:
-        """Make these calls, one after the other, while other things happen; without any, see whether it starts."""
+    def call(self, calls: Sequence[DevCall]) -> asyncio.Task[None]:
+        """Make these calls in order, in a background task; with none, only start the plugin."""
         self._called = (time.time(), float("inf"))
-        self._running = task = asyncio.ensure_future(self._call_all(list(asks)))
-        task.add_done_callback(self._over)
+        self._running = task = asyncio.ensure_future(self._call_all(list(calls)))
+        task.add_done_callback(self._calls_done)
         return task
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _calls_done(self, task: asyncio.Task[None]) -> None:
         self._called = (self._called[0], time.time())
         if self._running is task:
             self._running = None
 
-    async def give_up(self, after: float = 0.0) -> None:
-        """End the calls that run, if they do not end by themselves in time."""
+    async def cancel_calls(self, after: float = 0.0) -> None:
+        """Cancel the running calls unless they end within `after` seconds."""
         task = self._running
         if task is None or task is asyncio.current_task():
             return
@@ -208,84 +207,85 @@ class Session:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            self._view.show(events.Remarked("the call that was running is given up"))
+            self._view.show(events.Remark("the call that was running is given up"))
 
-    def wrote(self, name: str) -> bool:
+    def written_during_calls(self, name: str) -> bool:
         """Whether a file was last written while the last calls ran."""
         try:
             at = (lookup.folder_of(self._path) / name).stat().st_mtime
         except OSError:
             return False
-        return self._called[0] - MOMENT <= at <= self._called[1] + MOMENT
+        return self._called[0] - CLOCK_SKEW <= at <= self._called[1] + CLOCK_SKEW
 
-    async def _call_all(self, asks: list[Ask]) -> None:
-        if not asks:
-            await self._greet()
-        for ask in asks:
-            self._view.show(events.Asked(ask.export, ask.input, ask.key in self._asked))
-            self._asked.add(ask.key)
-            result = await self._ask(ask)
+    async def _call_all(self, calls: list[DevCall]) -> None:
+        if not calls:
+            await self._check_start()
+        for call in calls:
+            self._view.show(events.CallStarted(call.export, call.input, call.key in self._asked))
+            self._asked.add(call.key)
+            result = await self._make_call(call)
             if result is not None:
-                self._answered(ask, result)
+                self._show_result(call, result)
 
-    async def _ask(self, ask: Ask) -> CallResult | None:
+    async def _make_call(self, call: DevCall) -> CallResult | None:
         if self._host is None or self._found is None or self._found.spec is None:
-            self._view.show(events.Remarked("nothing can be called before the manifest is fixed"))
+            self._view.show(events.Remark("nothing can be called before the manifest is fixed"))
             return None
         prefix = f"{self._found.spec.id}/"
-        name = ask.export if ask.export.startswith(prefix) else prefix + ask.export
+        name = call.export if call.export.startswith(prefix) else prefix + call.export
 
         def progressed(item: Any) -> None:
-            self._catch_up()
-            self._view.show(events.Progressed(ask.export, item))
+            self._flush_stderr()
+            self._view.show(events.CallProgressed(call.export, item))
 
-        return await self._host.attempt(name, ask.input, timeout=self._timeout, on_progress=progressed)
+        return await self._host.attempt(name, call.input, timeout=self._timeout, on_progress=progressed)
 
-    def _answered(self, ask: Ask, result: CallResult) -> None:
-        self._catch_up()
+    def _show_result(self, call: DevCall, result: CallResult) -> None:
+        self._flush_stderr()
         changes = None
         if result.failure is None:
             value = result.value()
-            if ask.key in self._answers:
-                changes = differences(self._answers[ask.key], value, Passed())
-            self._answers[ask.key] = value
+            if call.key in self._answers:
+                changes = differences(self._answers[call.key], value, Passed())
+            self._answers[call.key] = value
         else:
             self.status = self.status or exit_codes.for_failure(result.failure)
         output = None if result.output is None else bytes(result.output)
-        self._view.show(events.Answered(result.record, output, changes))
+        self._view.show(events.CallFinished(result.record, output, changes))
 
-    # What happens meanwhile.
+    # Reports.
 
-    def _failed(self, failure: Failure) -> None:
+    def _report_failure(self, failure: Failure) -> None:
         self.status = self.status or exit_codes.for_failure(failure)
         self._view.show(events.Failed(failure))
 
-    def _noted(self, plugin_id: str, note: Note) -> None:
-        """What a lifecycle event says too is said by that."""
+    def _show_note(self, plugin_id: str, note: Note) -> None:
+        """Show a journal note; `_watch_lifecycle` reports the ones about trouble."""
         if note.kind in TROUBLE:
             return
-        self._catch_up()
+        self._flush_stderr()
         about = note.level if note.kind.startswith(OWN_LINE) else note.kind
-        self._view.show(events.Noted(note.level, about, note.text))
+        self._view.show(events.LogNoted(note.level, about, note.text))
 
-    async def _overhear(self, stream: TapStream) -> None:
+    async def _show_stderr(self, stream: TapStream) -> None:
         async for item in stream:
             if isinstance(item, StderrLine):
-                self._view.show(events.Said(item.text))
+                self._view.show(events.StderrWritten(item.text))
 
-    def _catch_up(self) -> None:
-        """Show what was written to stderr before that which is shown next."""
+    def _flush_stderr(self) -> None:
+        """Show pending stderr lines first, so that they appear above the event they precede."""
         for item in self._stream.rest() if self._stream is not None else ():
             if isinstance(item, StderrLine):
-                self._view.show(events.Said(item.text))
+                self._view.show(events.StderrWritten(item.text))
 
     async def _watch_lifecycle(self, host: Host, plugin_id: str) -> None:
-        """An end that no call reports; those that calls do report are told by them, and told better."""
+        """Report a crash while no call runs; the failure of a call reports its own crash in more detail."""
+
         async with host.subscribe("plugin.lifecycle.>") as stream:
             async for event in stream:
                 if event.topic.endswith(".crashed") and not self.busy:
-                    self._catch_up()
+                    self._flush_stderr()
                     code = event.payload["exit_code"]
                     how = "was ended by a signal" if code == SIGNALLED else f"ended with exit code {code}"
                     text = f"it {how} while nobody was calling it; the next call starts it again"
-                    self._failed(Failure(Code.CRASHED, text, origin=Origin.PLUGIN, plugin=plugin_id))
+                    self._report_failure(Failure(Code.CRASHED, text, origin=Origin.PLUGIN, plugin=plugin_id))

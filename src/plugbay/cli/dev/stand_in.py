@@ -1,9 +1,8 @@
-"""What stands in for the command of a plugin that its author has started: it hands over its pipes, and waits.
+"""The process that `plugbay dev --attach` starts in place of the plugin.
 
-A program of its own that needs nothing but Python. The host starts it as it would start the plugin; it gives its stdin,
-its stdout and its environment to the lobby of `plugbay dev`, which passes them on to the plugin in the terminal. From
-then on host and plugin talk directly, and this process is only there to leave when the plugin does. Not one byte of the
-conversation passes here.
+A standalone program: it may import only the standard library. It passes its stdin, stdout and environment to the
+rendezvous of `plugbay dev`, which hands them to the plugin in the author's terminal. Host and plugin then talk
+directly; this process only waits, and exits with the plugin's status.
 """
 
 from __future__ import annotations
@@ -14,38 +13,39 @@ import socket
 import sys
 
 TOKEN = "token"
-"""The file beside the socket that only our own user can read; a token on a command line would be for everybody."""
+"""Name of the token file beside the socket, mode 0600. A token in the arguments would be visible to every user."""
 
 GONE = 1
-"""The status when the plugin has left without a word about how."""
+"""Exit status when the plugin disconnected without reporting its own."""
 
 READ_SIZE = 4096
 
 
 def main(path: str) -> int:
-    """The status that the plugin left with."""
+    """Hand over the pipes and wait; return the plugin's exit status."""
     with open(os.path.join(os.path.dirname(path), TOKEN), encoding="ascii") as file:
         token = file.read()
     env = {name: value for name, value in os.environ.items() if not name.startswith("PLUGBAY_")}
-    hello = json.dumps({"bridge": token, "env": env, "cwd": os.getcwd()}).encode() + b"\n"
+    hello = json.dumps({"stand_in": token, "env": env, "cwd": os.getcwd()}).encode() + b"\n"
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(path)
         sent = socket.send_fds(line, [hello], [0, 1])
-        if sent < len(hello):  # or the conversation may be over already, and the line closed at the other end
+        if sent < len(hello):  # an empty sendall could fail: the peer may have closed the socket already
             line.sendall(hello[sent:])
-        _let_go()
-        said = _all_of(line)
+        _release_pipes()
+        said = _read_all(line)
     return int(json.loads(said)["left"]) if said else GONE
 
 
-def _let_go() -> None:
-    """The pipes are the plugin's alone, or nobody would notice its end."""
+def _release_pipes() -> None:
+    """Close our copies of the pipes; while one is open, the host sees no end of file when the plugin exits."""
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
 
 
-def _all_of(line: socket.socket) -> bytes:
+def _read_all(line: socket.socket) -> bytes:
+
     said = b""
     while data := line.recv(READ_SIZE):
         said += data

@@ -1,8 +1,4 @@
-"""How `plugbay dev` looks: for a person, or as lines of JSON.
-
-Owns the words and their places. Results go to stdout, everything else to stderr. Refuses to know how anything came
-about.
-"""
+"""Prints the events of `plugbay dev` for a person or as JSON lines. Results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from plugbay.cli.dev import events
-from plugbay.cli.dev.prompt import WORDS
+from plugbay.cli.dev.prompt import COMMAND_HELP
 from plugbay.cli.render import call_view, output, schema_text
 from plugbay.cli.render.manifest_problems import show_problems, tally
 from plugbay.model.errors import Failure
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
     from plugbay.model.spec import Export
 
 RESULT_LINES = 40
-"""Of a result; the rest is counted. `plugbay call` shows all of it."""
+"""Lines of a result that are printed; `plugbay call` prints all of them."""
 
 MAX_DIFFERENCES = 6
 MAX_PATHS = 3
@@ -33,7 +29,7 @@ MAX_PATHS = 3
 MAX_EXPORTS = 12
 
 MAX_SHOWN_INPUT = 200
-"""Characters of an input on the line of its call; who typed it knows it anyway."""
+"""Characters; a longer input is shortened on the line of its call."""
 
 WORD_WIDTH = 18
 
@@ -43,7 +39,7 @@ NOISE = "noise"
 
 
 class View(Protocol):
-    """Shows what happens."""
+    """Prints events."""
 
     def show(self, event: events.Event) -> None: ...
 
@@ -53,7 +49,7 @@ class View(Protocol):
 
 
 class JsonView:
-    """One line of JSON for each event."""
+    """Prints one line of JSON for each event."""
 
     def show(self, event: events.Event) -> None:
         output.print_line(event.to_json())
@@ -62,32 +58,32 @@ class JsonView:
         output.print_line({"event": "exports", "exports": [export.to_json() for export in exports]})
 
     def list_commands(self) -> None:
-        """Nothing: nobody types."""
+        """Prints nothing: there is no prompt with `--json`."""
 
 
 class HumanView:
-    """Lines for a person."""
+    """Prints lines for a person."""
 
-    def __init__(self, aside: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> None:
-        """`aside` makes room for what is printed while somebody types."""
-        self.aside = aside
+    def __init__(self, print_above: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> None:
+        """`print_above` is a context manager that moves the prompt out of the way while a block prints."""
+        self.print_above = print_above
 
     def show(self, event: events.Event) -> None:
-        with self.aside():
+        with self.print_above():
             self._show(event)
 
     def list_exports(self, exports: Sequence[Export]) -> None:
-        with self.aside():
+        with self.print_above():
             _list(exports)
 
     def list_commands(self) -> None:
-        with self.aside():
-            for word, meaning in WORDS.items():
+        with self.print_above():
+            for word, meaning in COMMAND_HELP.items():
                 output.err().field(word, meaning, width=WORD_WIDTH, label_style=output.CODE)
 
     @functools.singledispatchmethod
     def _show(self, event: events.Event) -> None:
-        raise TypeError(f"nobody has said how {event!r} looks")
+        raise TypeError(f"no view for {event!r}")
 
     @_show.register
     def _(self, event: events.Watching) -> None:
@@ -125,27 +121,27 @@ class HumanView:
         call_view.show_failure(without_stderr(failure))
 
     @_show.register
-    def _(self, event: events.Said) -> None:
+    def _(self, event: events.StderrWritten) -> None:
         output.err().line((BAR, output.DIM), event.text, indent=2)
 
     @_show.register
-    def _(self, event: events.Noted) -> None:
+    def _(self, event: events.LogNoted) -> None:
         style = {"error": output.BAD_STYLE, "warn": output.WARN_STYLE}.get(event.level, output.CODE)
         label = "printed to stdout" if event.about == NOISE else event.about
         output.err().line((BAR, output.DIM), (label, style), f"  {event.text}", indent=2)
 
     @_show.register
-    def _(self, event: events.Asked) -> None:
+    def _(self, event: events.CallStarted) -> None:
         given = output.json_bytes(event.input).decode()
         what = f"{event.export} {given}" if len(given) <= MAX_SHOWN_INPUT else f"{event.export} {{…}}"
         output.err().line(("→ ", output.CODE), what, (" again" if event.again else "", output.DIM))
 
     @_show.register
-    def _(self, event: events.Progressed) -> None:
+    def _(self, event: events.CallProgressed) -> None:
         output.err().line((BAR, output.DIM), ("progress", output.CODE), f"  {_shown(event.item)}", indent=2)
 
     @_show.register
-    def _(self, event: events.Answered) -> None:
+    def _(self, event: events.CallFinished) -> None:
         record = event.record
         failure = record.failure
         mark = (output.BAD, output.BAD_STYLE) if failure else (output.OK, output.GOOD_STYLE)
@@ -159,11 +155,11 @@ class HumanView:
         _list_differences(event.differences or ())
 
     @_show.register
-    def _(self, event: events.Invited) -> None:
+    def _(self, event: events.AttachOffered) -> None:
         page = output.err()
         page.line("Run the plugin yourself, in another terminal:")
         page.blank()
-        # Never wrapped here: it is there to be copied.
+        # Not wrapped, so that it can be copied as one line.
         page.console.print(event.line, style=output.CODE, soft_wrap=True)
         page.blank()
         what = "breakpoint(), print and debuggers work there" if event.interactive else "its stderr is that terminal"
@@ -178,12 +174,13 @@ class HumanView:
         output.err().line((output.WARN, output.WARN_STYLE), f" process {event.pid} has gone; run the line again")
 
     @_show.register
-    def _(self, event: events.Remarked) -> None:
+    def _(self, event: events.Remark) -> None:
         output.err().line((event.text, output.DIM))
 
 
 def without_stderr(failure: Failure) -> Failure:
-    """The failure as it is shown below the lines of stderr that it is about."""
+    """The failure without its stderr tail, which the view has already printed."""
+
     detail = {key: value for key, value in failure.detail.items() if key != "stderr_tail"}
     return Failure(failure.code, failure.message, origin=failure.origin, plugin=failure.plugin, detail=detail)
 
@@ -199,7 +196,7 @@ def _list(exports: Sequence[Export]) -> None:
         page.line(f"… and {len(exports) - MAX_EXPORTS} more", indent=2)
 
 
-def _verdict(event: events.Answered) -> str:
+def _verdict(event: events.CallFinished) -> str:
     if event.differences is None:
         return ""
     number = len(event.differences)

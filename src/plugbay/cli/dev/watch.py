@@ -1,7 +1,7 @@
-"""Which saved files are worth a reload: those of the author, not those that programs write on their own.
+"""Watches a plugin's folder for saved files.
 
-Owns the names that are passed over, how long saves are gathered, and the plugin that writes into its own folder: a file
-that changes whenever the plugin is called would reload it for ever. Refuses to know what a reload is.
+Ignores files that programs write (caches, builds, logs), and files that the plugin itself writes during its calls: they
+would reload it forever.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-QUIET_MS = 80
-"""Silence after which what was saved belongs together: an editor writes, renames and sets modes well within it."""
+DEBOUNCE_MS = 80
+"""Quiet time after which saved files form one batch; an editor writes, renames and sets modes well within it."""
 
-LONGEST_MS = 1000
-"""After which a reload comes even when there is no silence, as during a long checkout."""
+MAX_DELAY_MS = 1000
+"""A batch ends after this time even without a quiet moment, as during a long checkout."""
 
 FOLDERS = frozenset("__pycache__ node_modules logs log target dist build venv env htmlcov".split())
-"""Names of folders in which programs write; beside them, every name that begins with a dot."""
+"""Ignored folder names; names that begin with a dot are ignored too."""
 
 ENDINGS = tuple(".pyc .pyo .log .db .db-journal .db-wal .db-shm .sqlite .sqlite3 .swp .swx .tmp .bak .orig ~".split())
 
 OWN_WRITES = 2
-"""Calls in a row during which a file was written, and nothing else, until it is taken for the plugin's own."""
+"""Consecutive calls that wrote a file before it counts as the plugin's own."""
 
 
-def matters(path: Path, root: Path) -> bool:
-    """Whether a file may be the author's."""
+def is_watched(path: Path, root: Path) -> bool:
+    """Whether a change of this file may be a save of the author."""
     try:
         parts = path.relative_to(root).parts
     except ValueError:
@@ -40,15 +40,15 @@ def matters(path: Path, root: Path) -> bool:
     return not name.startswith((".", "#")) and not name.endswith(ENDINGS) and not name.isdigit() and name not in FOLDERS
 
 
-class OwnFiles:
-    """The files that the plugin itself writes when it is called."""
+class PluginWrites:
+    """Learns which files the plugin itself writes during its calls."""
 
     def __init__(self) -> None:
         self._suspects: dict[str, int] = {}
         self.known: set[str] = set()
 
-    def called(self, written: Iterable[str]) -> list[str]:
-        """What was written during a call that nobody but a save had asked for; those files that are now known."""
+    def record(self, written: Iterable[str]) -> list[str]:
+        """Note the files written during a repeated call; return those now known as the plugin's own."""
         names = set(written)
         self._suspects = {name: self._suspects.get(name, 0) + 1 for name in names}
         found = sorted(name for name, times in self._suspects.items() if times >= OWN_WRITES)
@@ -56,22 +56,23 @@ class OwnFiles:
         return found
 
     def forget(self) -> None:
-        """The author has saved something: whatever was suspected may be the author's too."""
+        """Clear the suspects: the author has saved a file, so any of them may be the author's."""
         self._suspects.clear()
 
 
 async def saves(root: Path, stop: asyncio.Event) -> AsyncIterator[list[str]]:
-    """The files that were saved, relative to the root, gathered over a moment; ends when `stop` is set.
+    """Yield batches of saved files, relative to the root; ends when `stop` is set.
 
-    The root is a real path, without links: that is what the system tells of.
+    The root must be a real path without symbolic links, because the system reports real paths.
     """
+
     from watchfiles import awatch
 
     changes = awatch(
         root,
-        watch_filter=lambda _, path: matters(Path(path), root),
-        debounce=LONGEST_MS,
-        step=QUIET_MS,
+        watch_filter=lambda _, path: is_watched(Path(path), root),
+        debounce=MAX_DELAY_MS,
+        step=DEBOUNCE_MS,
         stop_event=stop,
         ignore_permission_denied=True,
     )

@@ -1,7 +1,6 @@
-"""What `plugbay doctor` asks the machine: can it host plugins, and is anything left from a host that died?
+"""The type `Check`, and the checks of `plugbay doctor` that need no plugin: machine, configuration, broker.
 
-Owns the value of one check and the checks that need no plugin. Each tries the real thing where that is
-possible, and each says what was found and how to mend it. How they are shown is `doctor`'s.
+A check tries the real thing where possible (starts a process, writes a file, joins the broker) and names the fix.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ if TYPE_CHECKING:
 OLDEST_PYTHON = (3, 11)
 
 OPEN_FILES = 1024
-"""Each running plugin takes four descriptors of the host, so this is room for about two hundred."""
+"""Advised limit. A running plugin takes four descriptors of the host, so this allows about two hundred."""
 
-PATIENCE = 10.0
-"""Seconds for a self-test that needs milliseconds; a machine that needs longer has another problem."""
+TIMEOUT_S = 10.0
+"""For a self-test that takes milliseconds on a healthy machine."""
 
-SECOND_LOOK = 1.0
-"""Seconds: what a host left behind when it died a moment ago is being cleared up by its own warden."""
+RECHECK_DELAY_S = 1.0
+"""Wait before reporting orphans: the warden of a host that died a moment ago may still be killing them."""
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
 
 class Check(NamedTuple):
-    """One thing looked at. `optional`: a warning here is advice, and doctor is content without it."""
+    """The result of one check. An `optional` check that warns is advice and does not change the exit status."""
 
     id: str
     status: str
@@ -56,21 +55,21 @@ class Check(NamedTuple):
         return {name: getattr(self, name) for name in ("id", "status", "title", "detail", "fix")}
 
 
-def machine_checks(fix: bool = False) -> Iterator[Check]:
-    """Every check of the machine, one after the other."""
-    yield python_version()
-    yield kernel()
-    yield from children()
-    yield open_files()
-    yield uvloop()
+def check_machine(fix: bool = False) -> Iterator[Check]:
+    """Run every check of the machine in order."""
+    yield check_python()
+    yield check_kernel()
+    yield from check_processes()
+    yield check_open_files()
+    yield check_uvloop()
     for name in ("state", "log"):
-        yield writable(name, directories()[name])
-    yield config_file()
-    yield orphans(fix)
+        yield check_writable(name, directories()[name])
+    yield check_config_file()
+    yield check_orphans(fix)
 
 
-def operator_config() -> Config:
-    """The operator's word; the defaults when plugbay.toml is absent or broken, which is another check's finding."""
+def load_config_or_default() -> Config:
+    """The operator's settings; defaults when plugbay.toml is missing or invalid, which `check_config_file` reports."""
     from plugbay.host.config import config
     from plugbay.model.errors import ConfigInvalid
 
@@ -81,7 +80,7 @@ def operator_config() -> Config:
         return config.Config()
 
 
-def python_version(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
+def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
     text = f"{'.'.join(map(str, version))} ({sys.executable})"
     if version >= OLDEST_PYTHON:
         return Check("python", OK, "Python", text)
@@ -89,8 +88,8 @@ def python_version(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
     return Check("python", ERROR, "Python", f"{text} is too old", f"install Python {oldest} or newer")
 
 
-def kernel() -> Check:
-    """Whether children can be watched without threads, and descendants be found."""
+def check_kernel() -> Check:
+    """Whether the kernel offers pidfd (to watch children without threads) and /proc (to find descendants)."""
     title, name = "Kernel", f"{platform.system()} {platform.release()}"
     if platform.system() != "Linux":
         fix = "run on Linux for the sandbox and for orphan protection"
@@ -114,17 +113,17 @@ if os.fork() == 0:
     time.sleep(60)
 os.read(ready, 1)
 """
-"""A child that ends in good order while its own child, in a session of its own, wants to live on."""
+"""A child that exits normally and leaves a grandchild running in its own session."""
 
 
-def children() -> Iterator[Check]:
-    """Start a real process the way plugins are started; see it end, and what it leaves behind be found."""
+def check_processes() -> Iterator[Check]:
+    """Start a process as plugins are started; check that its end is seen and that its orphan is killed."""
     import asyncio
 
-    yield from asyncio.run(_children())
+    yield from asyncio.run(_check_processes())
 
 
-async def _children() -> list[Check]:
+async def _check_processes() -> list[Check]:
     from plugbay.process.child import Spawner
     from plugbay.process.command import Launch, LaunchFailed
 
@@ -143,23 +142,23 @@ async def _self_test(spawner: Spawner, launch: Launch) -> list[Check]:
     import time
 
     began = time.perf_counter()
-    child = await spawner.spawn(launch, PATIENCE)
-    status = await child.wait(PATIENCE)
+    child = await spawner.spawn(launch, TIMEOUT_S)
+    status = await child.wait(TIMEOUT_S)
     took = output.duration((time.perf_counter() - began) * 1000)
     if status is None or not status.clean:
         return [_spawn_failed(child)]
     spawned = Check("spawn", OK, "Processes", f"a child was started and seen to end within {took}")
-    return [spawned, await _warden(spawner)]
+    return [spawned, await _check_warden(spawner)]
 
 
 def _spawn_failed(child: Child) -> Check:
     said = " ".join(child.stderr.tail(3))
-    how = child.exit.describe() if child.exit else f"no end seen within {PATIENCE:g} s"
+    how = child.exit.describe() if child.exit else f"no end seen within {TIMEOUT_S:g} s"
     fix = "run the interpreter by hand; limits (ulimit -a) or a seccomp profile may be in its way"
     return Check("spawn", ERROR, "Processes", f"a self-test failed: {how} {said}".strip(), fix)
 
 
-async def _warden(spawner: Spawner) -> Check:
+async def _check_warden(spawner: Spawner) -> Check:
     from plugbay.process import warden
 
     title = "Orphan protection"
@@ -167,14 +166,14 @@ async def _warden(spawner: Spawner) -> Check:
         fix = "run on Linux with /proc; without it, a plugin's runaway children live on"
         return Check("warden", WARNING, title, "not possible here", fix)
     fix = "see that nothing kills helper processes of plugbay, and that /proc shows its own processes (hidepid)"
-    if not await spawner.swept(PATIENCE):
-        return Check("warden", ERROR, title, f"the helper did not answer within {PATIENCE:g} s", fix)
+    if not await spawner.swept(TIMEOUT_S):
+        return Check("warden", ERROR, title, f"the helper did not answer within {TIMEOUT_S:g} s", fix)
     if not spawner.survivors_killed:
         return Check("warden", ERROR, title, "the helper did not find a process that had left its group", fix)
     return Check("warden", OK, title, "a process that had left its group was found and killed")
 
 
-def open_files() -> Check:
+def check_open_files() -> Check:
     import resource
 
     from plugbay.process import limits
@@ -191,7 +190,7 @@ def open_files() -> Check:
     return Check("open_files", WARNING, "Open files", f"{text}; {OPEN_FILES:,} are advised", f"ulimit -n {OPEN_FILES}")
 
 
-def uvloop() -> Check:
+def check_uvloop() -> Check:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -201,8 +200,8 @@ def uvloop() -> Check:
         return Check("uvloop", WARNING, "uvloop", "not installed; a busy host is slower without it", fix, optional=True)
 
 
-def writable(name: str, path: Path) -> Check:
-    """Whether a file could be made in `path`, or `path` itself where there is none yet."""
+def check_writable(name: str, path: Path) -> Check:
+    """Whether a file can be created in `path`, or in its nearest existing parent."""
     title = f"{name.capitalize()} directory"
     there = next(place for place in (path, *path.parents) if place.exists())
     try:
@@ -213,7 +212,7 @@ def writable(name: str, path: Path) -> Check:
         return Check(f"{name}_dir", ERROR, title, f"{there}: {error.strerror}", fix)
 
 
-def config_file() -> Check:
+def check_config_file() -> Check:
     from plugbay.host.config import config
     from plugbay.model.errors import ConfigInvalid
 
@@ -235,8 +234,8 @@ class Orphan(NamedTuple):
     command: str
 
 
-def orphans(fix: bool = False) -> Check:
-    """What dead hosts left behind; killed when `fix` is asked for."""
+def check_orphans(fix: bool = False) -> Check:
+    """Find processes that dead hosts left behind; kill them with `fix`."""
     import time
 
     from plugbay.process import warden
@@ -244,7 +243,7 @@ def orphans(fix: bool = False) -> Check:
     title = "Leftover processes"
     found = find_orphans()
     if found and not fix:
-        time.sleep(SECOND_LOOK)
+        time.sleep(RECHECK_DELAY_S)
         found = find_orphans()
     if found and fix:
         killed = output.count(warden.sweep_orphans(), "process", "processes")
@@ -256,7 +255,7 @@ def orphans(fix: bool = False) -> Check:
 
 
 def find_orphans() -> list[Orphan]:
-    """The processes whose host is gone; nothing is done to them."""
+    """List processes whose host is dead, without touching them."""
     from plugbay.process import warden
 
     return [Orphan(pid, _command_of(pid)) for pid in warden.orphans()]
@@ -271,11 +270,11 @@ def _command_of(pid: int) -> str:
 
 
 BROKER_TIMEOUT_S = 5.0
-"""Seconds to join, which takes a hundredth of one on a network that works."""
+"""Joining takes about 10 ms on a working network."""
 
 
-def broker_checks(config: Config) -> Iterator[Check]:
-    """The check, if there is a broker to be checked."""
+def check_broker(config: Config) -> Iterator[Check]:
+    """Join the configured broker for a moment, without publishing or subscribing; no check without a broker."""
     import asyncio
 
     from plugbay.host.broker import broker_for
@@ -287,26 +286,29 @@ def broker_checks(config: Config) -> Iterator[Check]:
         return
     if not config.broker.topics:
         fix = 'name what is shared: topics = ["agent.>"]'
-        yield _check(WARNING, f"{config.broker.url}: nothing is shared, so nobody is joined", fix)
+        yield _broker_check(WARNING, f"{config.broker.url}: nothing is shared, so nobody is joined", fix)
         return
     try:
-        status = asyncio.run(_joined(broker_for(config.broker, Bus(), Journal())))
+        status = asyncio.run(_join(broker_for(config.broker, Bus(), Journal())))
     except ConfigInvalid as error:
-        yield _check(ERROR, "; ".join(problem.message for problem in error.problems), "see [broker] in plugbay.toml")
+        yield _broker_check(
+            ERROR, "; ".join(problem.message for problem in error.problems), "see [broker] in plugbay.toml"
+        )
         return
     if status.joined:
-        yield _check(OK, f"joined through {status.server}, shared: {', '.join(config.broker.topics)}")
+        yield _broker_check(OK, f"joined through {status.server}, shared: {', '.join(config.broker.topics)}")
     else:
         fix = "start the server, or correct [broker] in plugbay.toml; meanwhile this host goes on alone"
-        yield _check(ERROR, f"{status.server}: {status.problem}", fix)
+        yield _broker_check(ERROR, f"{status.server}: {status.problem}", fix)
 
 
-def _check(status: str, detail: str, fix: str = "") -> Check:
+def _broker_check(status: str, detail: str, fix: str = "") -> Check:
     return Check("broker", status, "Broker", detail, fix)
 
 
-async def _joined(broker: Broker) -> BrokerStatus:
-    """How we stand with it once it is joined, or after a while."""
+async def _join(broker: Broker) -> BrokerStatus:
+    """The broker's status once it is joined, or after the timeout."""
+
     broker.begin()
     await broker.joined(BROKER_TIMEOUT_S)
     status = broker.status

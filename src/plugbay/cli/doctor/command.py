@@ -1,9 +1,4 @@
-"""`plugbay doctor [PATH]`: what is wrong with this machine, this configuration and this plugin, and how to
-mend it.
-
-Owns the order, the page and the public JSON shape. What is looked at, and how, is in `checks`,
-`sandbox_checks`, `broker_checks` and `plugin_checks`.
-"""
+"""`plugbay doctor [PATH]`: runs and prints the checks of `checks`, `sandbox_checks` and `plugin_checks`."""
 
 from __future__ import annotations
 
@@ -14,9 +9,9 @@ from typing import Annotated
 import typer
 
 from plugbay.cli.doctor import checks
-from plugbay.cli.doctor.checks import Check, broker_checks
-from plugbay.cli.doctor.plugin_checks import plugin_checks
-from plugbay.cli.doctor.sandbox_checks import sandbox_checks
+from plugbay.cli.doctor.checks import Check, check_broker
+from plugbay.cli.doctor.plugin_checks import check_plugin
+from plugbay.cli.doctor.sandbox_checks import check_sandbox
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.render import output
 
@@ -40,7 +35,7 @@ def doctor(
     Exits with 9 when something should be mended.
     """
     done: list[Check] = []
-    for check in _all(path, fix):
+    for check in _run_checks(path, fix):
         done.append(check)
         if not as_json:
             show(output.out(), check)
@@ -52,16 +47,17 @@ def doctor(
     raise typer.Exit(Exit.FINDINGS if findings else Exit.OK)
 
 
-def _all(path: Path | None, fix: bool) -> Iterator[Check]:
-    yield from checks.machine_checks(fix)
-    yield from sandbox_checks(checks.operator_config())
-    yield from broker_checks(checks.operator_config())
+def _run_checks(path: Path | None, fix: bool) -> Iterator[Check]:
+    yield from checks.check_machine(fix)
+    yield from check_sandbox(checks.load_config_or_default())
+    yield from check_broker(checks.load_config_or_default())
     if path is not None:
-        yield from plugin_checks(path)
+        yield from check_plugin(path)
 
 
 def show(page: output.Printer, check: Check) -> None:
-    """One check: a line when all is well, and the remedy when it is not."""
+    """Print one check, with its fix when it is not ok."""
+
     mark, style = MARKS[check.status]
     page.field(f"{mark} {check.title}", check.detail, indent=0, width=TITLES, label_style=style)
     if check.fix and check.status != checks.OK:

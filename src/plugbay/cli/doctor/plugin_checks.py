@@ -1,8 +1,6 @@
-"""What `plugbay doctor PATH` asks of a plugin: its manifest, its command, its interpreter, and a real
-handshake.
+"""Checks of `plugbay doctor PATH` for a plugin: manifest, command, interpreter, confinement, handshake, grants.
 
-Owns these checks. A handshake starts the plugin exactly as a call would and asks nothing of it. Refuses to
-judge whether a plugin keeps its contract: that is `plugbay conform`.
+The handshake starts the plugin as a call would, and calls nothing. `plugbay conform` tests the contract.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugbay.cli import local_host, lookup
-from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check, operator_config
+from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check, load_config_or_default
 from plugbay.cli.render import output, policy_view
 
 if TYPE_CHECKING:
@@ -25,32 +23,32 @@ if TYPE_CHECKING:
     from plugbay.model.spec import PluginSpec
 
 
-def plugin_checks(path: Path) -> Iterator[Check]:
-    """Every check of the plugin in `path`, or of each plugin when it is a folder of them."""
+def check_plugin(path: Path) -> Iterator[Check]:
+    """Run every check of the plugin in `path`, or of each plugin in a folder of plugins."""
     inside = lookup.plugins_below(lookup.folder_of(path))
     if not inside:
-        yield from _checks(lookup.look(path))
+        yield from _check_one(lookup.find(path))
     for folder in inside:
-        for check in _checks(lookup.look(folder)):
+        for check in _check_one(lookup.find(folder)):
             yield check._replace(id=f"{check.id}:{folder.name}", title=f"{folder.name}: {check.title}")
 
 
-def _checks(found: Found) -> Iterator[Check]:
-    yield manifest(found)
+def _check_one(found: Found) -> Iterator[Check]:
+    yield check_manifest(found)
     if found.spec is None:
         return
-    launched = command(found.spec)
+    launched = check_command(found.spec)
     yield launched
     if launched.status != OK:
         return
-    yield interpreter(found.spec)
-    config = operator_config()
-    yield confinement(found.spec, config)
-    yield handshake(found.spec, config)
-    yield grants(found.spec, config.plugin(found.spec.id))
+    yield check_interpreter(found.spec)
+    config = load_config_or_default()
+    yield check_confinement(found.spec, config)
+    yield check_handshake(found.spec, config)
+    yield check_grants(found.spec, config.plugin(found.spec.id))
 
 
-def manifest(found: Found) -> Check:
+def check_manifest(found: Found) -> Check:
     problems = [problem for problem in found.problems if problem.code != "command_unusable"]
     if not problems:
         return Check("manifest", OK, "Manifest", f"{found.root / lookup.manifest_name(found)} has no problems")
@@ -61,7 +59,7 @@ def manifest(found: Found) -> Check:
     return Check("manifest", status, "Manifest", "\n".join(map(str, problems)), fix)
 
 
-def command(spec: PluginSpec) -> Check:
+def check_command(spec: PluginSpec) -> Check:
     from plugbay.process.command import LaunchFailed, host_search_path, resolve
 
     title = "Command"
@@ -75,8 +73,8 @@ def command(spec: PluginSpec) -> Check:
     return Check("command", OK, title, argv[0])
 
 
-def interpreter(spec: PluginSpec) -> Check:
-    """Whether what the first line of a script asks for is there. For a program: itself."""
+def check_interpreter(spec: PluginSpec) -> Check:
+    """Whether the interpreter in the `#!` line of a script exists. A binary needs none."""
     from plugbay.process import diagnose
     from plugbay.process.command import host_search_path, resolve
 
@@ -99,8 +97,8 @@ def interpreter(spec: PluginSpec) -> Check:
     return Check("interpreter", OK, title, there)
 
 
-def grants(spec: PluginSpec, settings: PluginConfig) -> Check:
-    """Whether the operator's word lets each export be called."""
+def check_grants(spec: PluginSpec, settings: PluginConfig) -> Check:
+    """Whether the operator's grants allow each export to be called."""
     from plugbay.host.authorization import policy
 
     decision = settings.decision()
@@ -112,9 +110,9 @@ def grants(spec: PluginSpec, settings: PluginConfig) -> Check:
     return Check("grants", WARNING, "Grants", failures[0].message, str(failures[0].detail["hint"]))
 
 
-def confinement(spec: PluginSpec, config: Config) -> Check:
-    """How the plugin is confined once everything it requests is granted."""
-    found = local_host.bindings(config, (), grant_all=True).confinement(spec)
+def check_confinement(spec: PluginSpec, config: Config) -> Check:
+    """How the plugin is confined when everything it requests is granted."""
+    found = local_host.make_bindings(config, (), grant_all=True).confinement(spec)
     if found.refusal is not None:
         hint = found.refusal.detail.get("hint", "see plugbay inspect")
         return Check("confinement", ERROR, "Confinement", found.refusal.message, str(hint))
@@ -123,17 +121,17 @@ def confinement(spec: PluginSpec, config: Config) -> Check:
         return Check("confinement", WARNING, "Confinement", str(found), fix)
     if found.notes:
         return Check("confinement", WARNING, "Confinement", "\n".join(found.notes), "make them, or grant others")
-    shown = output.DOT.join(filter(None, [str(found), policy_view.brief(found)]))
+    shown = output.DOT.join(filter(None, [str(found), policy_view.summarize(found)]))
     return Check("confinement", OK, "Confinement", shown)
 
 
-def handshake(spec: PluginSpec, config: Config) -> Check:
-    """Start the plugin, greet it, let it go."""
+def check_handshake(spec: PluginSpec, config: Config) -> Check:
+    """Start the plugin, complete the handshake, stop it."""
     import asyncio
 
-    failure, hello, seconds = asyncio.run(_greet(spec, config))
+    failure, hello, seconds = asyncio.run(_start_and_greet(spec, config))
     if failure is None:
-        return _answered(spec, hello, output.duration(seconds * 1000))
+        return _check_exports(spec, hello, output.duration(seconds * 1000))
     detail = failure.detail
     lines = [f"{failure.code}: {failure.message}", *detail.get("stderr_tail", [])[-3:]]
     if detail.get("cause"):
@@ -142,8 +140,8 @@ def handshake(spec: PluginSpec, config: Config) -> Check:
     return Check("handshake", ERROR, "Handshake", "\n".join(lines), str(fix))
 
 
-def _answered(spec: PluginSpec, hello: Mapping[str, Any], took: str) -> Check:
-    """A plugin that greets well may still not offer what its manifest promises."""
+def _check_exports(spec: PluginSpec, hello: Mapping[str, Any], took: str) -> Check:
+    """Check that the plugin offers every tool of its manifest in the handshake."""
     exposed = hello.get("exposed_tools") or [tool["name"] for tool in hello.get("tools", [])]
     missing = [export.name for export in spec.exports if export.kind == "tool" and export.name not in exposed]
     if not missing:
@@ -154,8 +152,9 @@ def _answered(spec: PluginSpec, hello: Mapping[str, Any], took: str) -> Check:
     return Check("handshake", ERROR, "Handshake", detail, "make the manifest's tools and the handshake agree")
 
 
-async def _greet(spec: PluginSpec, config: Config) -> tuple[Failure | None, Mapping[str, Any], float]:
-    """Why there was no handshake, if there was none; what was said in it; and how many seconds it took."""
+async def _start_and_greet(spec: PluginSpec, config: Config) -> tuple[Failure | None, Mapping[str, Any], float]:
+    """The failure if any, the plugin's hello message, and the seconds it took."""
+
     import asyncio
 
     from plugbay.host.journal import Journal
@@ -163,7 +162,7 @@ async def _greet(spec: PluginSpec, config: Config) -> tuple[Failure | None, Mapp
     from plugbay.link.deadlines import Deadlines
     from plugbay.wire.fast_json import MsgspecCodec
 
-    bindings = local_host.bindings(config, (), grant_all=True)
+    bindings = local_host.make_bindings(config, (), grant_all=True)
     binding = bindings.bind(spec)
     spawner, deadlines = bindings.spawner(None, Journal()), Deadlines(asyncio.get_running_loop())
     began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""What `plugbay doctor` asks about confinement: can this machine confine a plugin, does it hold, does the way out work?
+"""Checks of `plugbay doctor` for the sandbox: can this machine confine a plugin, and does the egress proxy work?
 
-Owns how facts become checks, and the one test that needs a network: a confined program that reaches the one server it
-may reach, and no other. What is asked of the machine itself is in `process.sandbox.facts`.
+Turns the facts of `process.sandbox.facts` into checks, and runs one network test: a confined program must reach its one
+allowed server and no other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plugbay.cli.doctor.checks import ERROR, OK, PATIENCE, WARNING, Check
+from plugbay.cli.doctor.checks import ERROR, OK, TIMEOUT_S, WARNING, Check
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,17 +42,17 @@ try:
 except OSError:
     print("no way but through the host")
 """
-"""Asks for the server it may reach and for one that it may not, then tries it without asking."""
+"""Connects through the proxy to an allowed and to a forbidden server, then tries to connect directly."""
 
 EXPECTED = "allowed True other True no way but through the host"
 
 
-def sandbox_checks(config: Config) -> Iterator[Check]:
-    """Every check, one after the other; the last ones only where the first hold."""
+def check_sandbox(config: Config) -> Iterator[Check]:
+    """Run every check in order; the network test only if the sandbox is usable."""
     from plugbay.host.bindings import Bindings, Options
 
     if platform.system() != "Linux":
-        yield _elsewhere()
+        yield _needs_linux()
         return
     settings = Bindings(config, Options(), None).sandbox
     usable = True
@@ -62,27 +62,27 @@ def sandbox_checks(config: Config) -> Iterator[Check]:
         title = f"Sandbox: {fact.name}"
         yield Check(f"sandbox_{fact.name.replace(' ', '_')}", status, title, fact.text, fact.fix)
     if usable:
-        yield egress(settings)
+        yield check_egress(settings)
 
 
 def confinement_problem(config: Config) -> Check | None:
-    """Why no plugin can be confined here; None when they can."""
+    """The reason why plugins cannot be confined on this machine; None when they can."""
     from plugbay.host.bindings import Bindings, Options
 
     if platform.system() != "Linux":
-        return _elsewhere()
+        return _needs_linux()
     settings = Bindings(config, Options(), None).sandbox
     failed = [fact for fact in _facts(settings) if fact.vital and not fact.ok]
     return Check("sandbox", ERROR, "Sandbox", failed[0].text, failed[0].fix) if failed else None
 
 
-def _elsewhere() -> Check:
+def _needs_linux() -> Check:
     fix = "run on Linux; here plugins that ask to be confined are refused unless you let them off one by one"
     return Check("sandbox", WARNING, "Sandbox", "confinement needs Linux", fix)
 
 
 def _facts(settings: SandboxSettings) -> list[Fact]:
-    """On a thread: one that starts something confined leaves the view of the mounts that all others share."""
+    """Run the preflight on its own thread: a thread that starts a confined process unshares its mount namespace."""
     from concurrent.futures import ThreadPoolExecutor
 
     from plugbay.process.sandbox.facts import preflight
@@ -92,20 +92,20 @@ def _facts(settings: SandboxSettings) -> list[Fact]:
         return thread.submit(preflight, Sandbox(settings)).result()
 
 
-def egress(settings: SandboxSettings) -> Check:
-    """Whether a confined program gets out where it may, and nowhere else."""
+def check_egress(settings: SandboxSettings) -> Check:
+    """Whether a confined program reaches its allowed server and nothing else."""
     import asyncio
 
     title = "Sandbox: network"
     fix = "see that nothing keeps this user from joining the network namespace of its own children"
-    said = asyncio.run(_from_inside(settings))
+    said = asyncio.run(_run_probe(settings))
     if said == EXPECTED:
         return Check("sandbox_network", OK, title, "a confined program reached the one server it may, and no other")
     return Check("sandbox_network", ERROR, title, f"the self-test failed: {said or 'nothing was said'}", fix)
 
 
-async def _from_inside(settings: SandboxSettings) -> str:
-    """What the program says, in one line, or why it could not be started."""
+async def _run_probe(settings: SandboxSettings) -> str:
+    """The output of the probe on one line, or the reason why it did not start."""
     import asyncio
 
     from plugbay.process.child import Spawner
@@ -121,10 +121,10 @@ async def _from_inside(settings: SandboxSettings) -> str:
     launch = Launch(argv, Path("/"), label="plugbay-probe", policy=Policy(Path(runtime.PLUGBAY), network=network))
     spawner = Spawner(sandbox=settings)
     try:
-        child = await spawner.spawn(launch, PATIENCE)
-        if await child.wait(PATIENCE) is None:
-            return f"no end seen within {PATIENCE:g} s"
-        return _said(child)
+        child = await spawner.spawn(launch, TIMEOUT_S)
+        if await child.wait(TIMEOUT_S) is None:
+            return f"no end seen within {TIMEOUT_S:g} s"
+        return _output_line(child)
     except LaunchFailed as error:
         return error.message
     finally:
@@ -133,8 +133,9 @@ async def _from_inside(settings: SandboxSettings) -> str:
             server.close()
 
 
-def _said(child: Child) -> str:
-    """What it wrote, on one line; on stderr, if it came to nothing else."""
+def _output_line(child: Child) -> str:
+    """Its stdout on one line, or its stderr if stdout is empty."""
+
     stdout, stdin = child.take_pipes()
     try:
         words = os.read(stdout, 4096).decode("utf-8", "replace") or " ".join(child.stderr.tail())

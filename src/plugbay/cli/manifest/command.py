@@ -77,11 +77,11 @@ def manifest(
     """
     from plugbay.cli import declarations
 
-    wanted = _known(contract or [])
+    wanted = _check_contracts(contract or [])
     try:
-        declared = declarations.read(declarations.source_of(path))
+        declared = declarations.read(declarations.find_source(path))
         folder = out or declared.source.parent
-        outcomes = settle(declared, folder, wanted, write=not check, force=force)
+        outcomes = generate(declared, folder, wanted, write=not check, force=force)
     except declarations.Unusable as error:
         explain(error)
         raise typer.Exit(error.status) from None
@@ -94,7 +94,7 @@ def manifest(
     raise typer.Exit(_status(outcomes, explicit=bool(wanted)))
 
 
-def _known(names: list[str]) -> list[str]:
+def _check_contracts(names: list[str]) -> list[str]:
     from plugbay.contracts.registry import CONTRACTS
 
     for name in names:
@@ -106,35 +106,35 @@ def _known(names: list[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def settle(
+def generate(
     declared: Declarations, folder: Path, wanted: list[str], *, write: bool, force: bool = False
 ) -> list[Outcome]:
     """What becomes of each contract; without any in `wanted`, of those whose manifests are there, else of all."""
-    names = wanted or _present(declared, folder) or list(declared.contracts)
-    return [_settle(declared, folder, name, write=write, force=force) for name in names]
+    names = wanted or _contracts_present(declared, folder) or list(declared.contracts)
+    return [_generate(declared, folder, name, write=write, force=force) for name in names]
 
 
-def _present(declared: Declarations, folder: Path) -> list[str]:
+def _contracts_present(declared: Declarations, folder: Path) -> list[str]:
     from plugbay.host.discovery.folders import contracts_in
 
     there = contracts_in(folder)
     return [name for name in declared.contracts if name in there]
 
 
-def _settle(declared: Declarations, folder: Path, contract: str, *, write: bool, force: bool) -> Outcome:
+def _generate(declared: Declarations, folder: Path, contract: str, *, write: bool, force: bool) -> Outcome:
     from plugbay.cli.manifest import drift, generated
 
     entry = declared.contracts[contract]
-    reason = entry["why_not"] or _misnamed(folder, entry["folder"])
+    reason = entry["why_not"] or _folder_problem(folder, entry["folder"])
     if reason:
         return Outcome(contract, IMPOSSIBLE, reason=reason)
     texts = {file["path"]: file["text"] for file in entry["files"] if _SAFE_PATH.fullmatch(file["path"])}
     outcome = Outcome(contract, UNCHANGED, left_out=entry["left_out"], defaults=entry["defaults"])
-    _, outcome.problems = drift.checked(texts, folder)
+    _, outcome.problems = drift.parse_files(texts, folder)
     if any(problem.severity == "error" for problem in outcome.problems):
         outcome.status, outcome.reason = IMPOSSIBLE, f"{contract} has rules that these declarations break"
         return outcome
-    outcome.plans = drift.plans_of(folder, texts, declared.source, outcome.left_out)
+    outcome.plans = drift.plan_files(folder, texts, declared.source, outcome.left_out)
     if any(plan.change is generated.Change.FOREIGN for plan in outcome.plans) and write and not force:
         outcome.status = REFUSED
     elif write:
@@ -147,7 +147,7 @@ def _settle(declared: Declarations, folder: Path, contract: str, *, write: bool,
     return outcome
 
 
-def _misnamed(folder: Path, name: str | None) -> str:
+def _folder_problem(folder: Path, name: str | None) -> str:
     actual = folder.resolve().name
     return "" if name in (None, actual) else f"the folder must be called {name!r}, as its program is, not {actual!r}"
 

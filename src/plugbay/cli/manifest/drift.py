@@ -35,16 +35,16 @@ MAX_LINES = 40
 """Of a difference, in a report."""
 
 
-def noted(found: Found) -> Found:
+def add_warnings(found: Found) -> Found:
     """The same plugin, with warnings when the source of its manifest has changed since, or serves nothing.
 
     Runs nothing.
     """
-    problems = tuple(problem for problem in (_changed_since(found), _never_served(found)) if problem is not None)
+    problems = tuple(problem for problem in (_drift_problem(found), _unserved_problem(found)) if problem is not None)
     return replace(found, problems=(*found.problems, *problems)) if problems else found
 
 
-def _never_served(found: Found) -> Problem | None:
+def _unserved_problem(found: Found) -> Problem | None:
     from plugbay.model.errors import Problem
 
     mark = _mark(found)
@@ -63,7 +63,7 @@ def _source(file: Path) -> bytes:
         return b""
 
 
-def _changed_since(found: Found) -> Problem | None:
+def _drift_problem(found: Found) -> Problem | None:
     from plugbay.model.errors import Problem
 
     mark = _mark(found)
@@ -73,7 +73,7 @@ def _changed_since(found: Found) -> Problem | None:
         source = found.root / mark.source
         if source.stat().st_size > declarations.MAX_SOURCE:
             return None
-        if generated.digest_of(source.read_bytes()) == mark.digest:
+        if generated.digest_source(source.read_bytes()) == mark.digest:
             return None
         words = f"{mark.source} declares something else now than when this was written from it"
     except FileNotFoundError:
@@ -93,12 +93,12 @@ def left_out(found: Found) -> str:
 def _mark(found: Found) -> Mark | None:
     name = lookup.manifest_name(found)
     try:
-        return generated.mark_of((found.root / name).read_text("utf-8", "replace")) if name else None
+        return generated.read_mark((found.root / name).read_text("utf-8", "replace")) if name else None
     except OSError:
         return None
 
 
-def axis(found: Found) -> AxisResult | None:
+def check_axis(found: Found) -> AxisResult | None:
     """The verdict of a conformance run on the manifest, for which the source is loaded; None when it has no mark."""
     from plugbay.conformance.report import AxisResult, Status
 
@@ -118,26 +118,26 @@ def _differences(found: Found, source: Path) -> list[str]:
     if entry["why_not"]:
         return [f"there is nothing to write any more: {entry['why_not']}"]
     texts = {file["path"]: file["text"] for file in entry["files"]}
-    plans = [plan for plan in plans_of(found.root, texts, source, entry["left_out"]) if plan.drifted]
+    plans = [plan for plan in plan_files(found.root, texts, source, entry["left_out"]) if plan.drifted]
     if not plans:
         return []
-    spec, _ = checked(texts, found.root)
-    words = [] if spec is None or found.spec is None else list(_words(found.spec, spec))
+    spec, _ = parse_files(texts, found.root)
+    words = [] if spec is None or found.spec is None else list(_describe_differences(found.spec, spec))
     lines = [f"line: {line}" for plan in plans for line in plan.difference()]
     first = "; ".join(words) or "it says something else than the source"
     return [first, *lines[:MAX_LINES], f"hint: plugbay manifest {found.root} writes it again"]
 
 
-def plans_of(folder: Path, texts: dict[str, str], source: Path, left_out: Sequence[str] = ()) -> list[Plan]:
+def plan_files(folder: Path, texts: dict[str, str], source: Path, left_out: Sequence[str] = ()) -> list[Plan]:
     """What writing these files from this source would do to a folder; raises `Unusable`."""
     try:
-        digest = generated.digest_of(source.read_bytes())
+        digest = generated.digest_source(source.read_bytes())
     except ValueError as error:
         raise Unusable(f"{source}: {error}") from None
-    return generated.planned(folder, texts, Mark(source.name, digest, "; ".join(left_out)))
+    return generated.plan_files(folder, texts, Mark(source.name, digest, "; ".join(left_out)))
 
 
-def checked(texts: dict[str, str], folder: Path) -> tuple[PluginSpec | None, tuple[Problem, ...]]:
+def parse_files(texts: dict[str, str], folder: Path) -> tuple[PluginSpec | None, tuple[Problem, ...]]:
     """What our own reader makes of these files, as if they lay in a folder of that name."""
     from plugbay.host.discovery.folders import inspect
 
@@ -149,7 +149,7 @@ def checked(texts: dict[str, str], folder: Path) -> tuple[PluginSpec | None, tup
     return found.spec, found.problems
 
 
-def _words(old: PluginSpec, new: PluginSpec) -> Iterator[str]:
+def _describe_differences(old: PluginSpec, new: PluginSpec) -> Iterator[str]:
     """What differs between the manifest and the source, in the order people care."""
     if old.version != new.version:
         yield f"the version is {new.version}, not {old.version}"
@@ -179,7 +179,7 @@ def find_unserved(source: bytes) -> str | None:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    made = {name for node in tree.body for name in _made(node)}
+    made = {name for node in tree.body for name in _plugin_names(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.attr == "run":
@@ -189,7 +189,7 @@ def find_unserved(source: bytes) -> str | None:
     return next(iter(made)) if len(made) == 1 and not made & used else None
 
 
-def _made(node: ast.stmt) -> list[str]:
+def _plugin_names(node: ast.stmt) -> list[str]:
     """The names that a statement gives to a new `Plugin`."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return []

@@ -24,7 +24,7 @@ _MARK = re.compile(
     r"Written by plugbay from ([^/\\\n]+?)(?: \(([0-9a-f]{16})\))?\. Change that file, then: plugbay manifest \."
     r"(?: Left out here: ([\w ,;:/.?-]{1,1000})\.(?=[\"\n]|$))?"
 )
-_UNSAID = re.compile(r"[^\w ,;:/.-]")
+_UNSAFE = re.compile(r"[^\w ,;:/.-]")
 """What stands for itself neither in a comment nor in a JSON string."""
 
 DIGITS = 16
@@ -47,25 +47,25 @@ class Mark(NamedTuple):
     left_out: str = ""
 
 
-def mark_of(text: str) -> Mark | None:
+def read_mark(text: str) -> Mark | None:
     """The mark of a file; None when there is none."""
     found = _MARK.search(text[:MARKED_BYTES])
     return None if found is None else Mark(found[1], found[2] or "", found[3] or "")
 
 
-def marked(path: str, text: str, mark: Mark) -> str:
+def add_mark(path: str, text: str, mark: Mark) -> str:
     """The text with its mark, where the format has a place for one."""
     first, newline, rest = text.partition("\n")
     if first.startswith("#!"):  # a program says the same whatever is declared
         return f"{first}{newline}# {MARK.format(source=mark.source, digest='', left_out='')}\n{rest}"
-    said = LEFT_OUT.format(words=_UNSAID.sub("?", mark.left_out)[:MAX_LEFT_OUT]) if mark.left_out else ""
+    said = LEFT_OUT.format(words=_UNSAFE.sub("?", mark.left_out)[:MAX_LEFT_OUT]) if mark.left_out else ""
     words = MARK.format(source=mark.source, digest=f" ({mark.digest})", left_out=said)
     if path.endswith(".json"):
         return text if "/" in path else f'{first}\n  "$comment": "{words}",\n{rest}'  # a schema is read as it is
     return f"# {words}\n{text}"
 
 
-def unmarked(text: str) -> str:
+def strip_mark(text: str) -> str:
     """The text without the line of its mark."""
     head, tail = text[:MARKED_BYTES], text[MARKED_BYTES:]
     found = _MARK.search(head)
@@ -75,7 +75,7 @@ def unmarked(text: str) -> str:
     return head[:begin] + head[end:] + tail
 
 
-def digest_of(source: bytes) -> str:
+def digest_source(source: bytes) -> str:
     """What a source declares, as a short number; raises ValueError when it is no Python.
 
     The bodies of functions are left out but for their docstrings, and so are comments and spaces.
@@ -132,25 +132,25 @@ class Plan:
         """The lines of a unified diff, from what is there to what the source says."""
         import difflib
 
-        old, new = unmarked(self.before or "").splitlines(), unmarked(self.text).splitlines()
+        old, new = strip_mark(self.before or "").splitlines(), strip_mark(self.text).splitlines()
         return list(difflib.unified_diff(old, new, self.path, f"{self.path} by the source", lineterm="", n=1))
 
 
-def planned(folder: Path, texts: Mapping[str, str], mark: Mark) -> list[Plan]:
+def plan_files(folder: Path, texts: Mapping[str, str], mark: Mark) -> list[Plan]:
     """What writing these files would do; the first is the manifest, and files without a mark of their own are its."""
-    owned = mark_of(_text(folder / next(iter(texts), "")) or "") is not None
-    return [_planned(folder / path, path, marked(path, text, mark), owned) for path, text in texts.items()]
+    owned = read_mark(_text(folder / next(iter(texts), "")) or "") is not None
+    return [_plan_file(folder / path, path, add_mark(path, text, mark), owned) for path, text in texts.items()]
 
 
-def _planned(file: Path, path: str, text: str, owned: bool) -> Plan:
+def _plan_file(file: Path, path: str, text: str, owned: bool) -> Plan:
     before = _text(file)
     if before is None:
         return Plan(path, text, None, Change.NEW)
     if before == text:
         return Plan(path, text, before, Change.SAME)
-    if unmarked(before) == unmarked(text):
+    if strip_mark(before) == strip_mark(text):
         return Plan(path, text, before, Change.REMARKED)
-    is_ours = mark_of(before) is not None or (owned and mark_of(text) is None)
+    is_ours = read_mark(before) is not None or (owned and read_mark(text) is None)
     return Plan(path, text, before, Change.CHANGED if is_ours else Change.FOREIGN)
 
 

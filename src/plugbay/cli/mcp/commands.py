@@ -1,7 +1,6 @@
-"""`plugbay mcp …`: MCP servers as plugins, and every plugin as one MCP server.
+"""The command group `plugbay mcp`: add, import, list, approve, diff, remove, secret; serve and install are beside it.
 
-Owns the words on the command line for servers that plugbay hosts: adding, importing, approving and removing them. The
-file they are declared in is `mcp_file`'s, what they offer `mcp_approval`'s, other programs' files `mcp_sources`'.
+`config_file` edits plugbay.toml, `approval` shows the offer of a server, `sources` reads other programs' files.
 """
 
 from __future__ import annotations
@@ -20,14 +19,13 @@ from plugbay.cli.mcp.install import EXAMPLES as INSTALL_EXAMPLES
 from plugbay.cli.mcp.install import install
 from plugbay.cli.mcp.serve import EXAMPLES as SERVE_EXAMPLES
 from plugbay.cli.mcp.serve import serve
-from plugbay.cli.mcp.sources import SECRET, Taken
-from plugbay.cli.packages.common import told
+from plugbay.cli.packages.common import report_refusals
 from plugbay.cli.render import output
 from plugbay.model.errors import CallFailed, Code, Failure, ManifestInvalid, Origin
 from plugbay.model.ids import id_problem
 
 if TYPE_CHECKING:
-    from plugbay.cli.mcp.sources import Left
+    from plugbay.cli.mcp.sources import ImportedServer, SkippedServer
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
@@ -62,19 +60,19 @@ mcp = typer.Typer(
 
 
 class State:
-    """plugbay.toml and the folder of what is kept, as the commands of this group need them."""
+    """plugbay.toml, the state folder, and the plugins of an optional folder."""
 
     def __init__(self, named: Path | None, plugins: Path | None = None) -> None:
         from plugbay.host.discovery.folders import discover
 
-        self.file = config_file.place(named)
-        self.config: Config | None = _loaded(self.file)
+        self.file = config_file.resolve_path(named)
+        self.config: Config | None = _load(self.file)
         self.folder = local_host.state_dir(self.config)
         self.found: list[Found] = [] if plugins is None else discover([local_host.check_folder(plugins)])
 
 
-def _loaded(file: Path) -> Config | None:
-    """The operator's settings, as every command reads them; none where there is no file yet."""
+def _load(file: Path) -> Config | None:
+    """The operator's settings; None while the file does not exist."""
     from plugbay.host.config import config
 
     return config.load(file) if file.exists() else None
@@ -95,17 +93,17 @@ def add(
 
     Exits with 5 when nobody approved: it stays declared, and pending.
     """
-    from plugbay.cli.mcp import sources as mcp_bundle
+    from plugbay.cli.mcp import sources
 
     state = State(config)
     _check_name(state, name, replace)
-    with told(as_json):
-        if len(words) == 1 and mcp_bundle.is_bundle(words[0]):
-            entry: dict[str, Any] = {"bundle": str(_opened(Path(words[0]), state.folder))}
+    with report_refusals(as_json):
+        if len(words) == 1 and sources.is_bundle(words[0]):
+            entry: dict[str, Any] = {"bundle": str(_unpack_bundle(Path(words[0]), state.folder))}
         else:
             folder = None if cwd is None else str(cwd.absolute())
-            entry = Taken(name, list(words), _variables(env or ()), cwd=folder).entry()
-        config_file.declare(state.file, {name: entry})
+            entry = sources.ImportedServer(name, list(words), _variables(env or ()), cwd=folder).entry()
+        config_file.write_servers(state.file, {name: entry})
     if not as_json:
         output.note(f"{name} is declared in {state.file}")
     _ask_for_secrets(name, entry.get("env", {}), state.folder)
@@ -131,22 +129,22 @@ def import_(
     from plugbay.cli.mcp import sources
 
     state = State(config)
-    taken: dict[str, Taken] = {}
-    left: list[Left] = []
+    taken: dict[str, ImportedServer] = {}
+    left: list[SkippedServer] = []
     for file in files:
         found, refused = sources.read(file)
         left += refused
         for server in found:
-            known = server.name in config_file.declared(state.file)
+            known = server.name in config_file.read_servers(state.file)
             if server.name in taken or (known and not replace):
                 why = "is named twice" if server.name in taken else f"is in {state.file} already; --replace replaces it"
-                left.append(sources.Left(server.name, why))
+                left.append(sources.SkippedServer(server.name, why))
             else:
                 taken[server.name] = server
     if taken:
-        config_file.declare(state.file, {name: server.entry() for name, server in taken.items()})
+        config_file.write_servers(state.file, {name: server.entry() for name, server in taken.items()})
         for server in taken.values():
-            _keep_secrets(server.name, server.secrets, state.folder)
+            _save_secrets(server.name, server.secrets, state.folder)
     _show_import(state.file, list(taken.values()), left, as_json)
 
 
@@ -154,7 +152,7 @@ def import_(
 def list_(plugins: Plugins = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show every MCP server, whether it is approved, and what was approved. Starts nothing."""
     state = State(config, plugins)
-    host = local_host.make(state.found, state.config, grants=())
+    host = local_host.make_host(state.found, state.config, grants=())
     rows = [_row(host, status) for status in host.plugins() if status.needs_approval]
     broken = [item for item in host.problems if item.errors and item.entry]
     if as_json:
@@ -194,30 +192,30 @@ def diff(name: Name, plugins: Plugins = None, config: ConfigFile = None, as_json
     Exits with 9 when it differs, with 5 when nothing was approved yet.
     """
     state = State(config, plugins)
-    look = approval.look(name, state.found, state.config)
-    if look.approved is None:
+    offer = approval.read_offer(name, state.found, state.config)
+    if offer.approved is None:
         raise CallFailed(_denied(f"nothing of {name} has been approved yet", f"plugbay mcp approve {name}"))
     if as_json:
-        output.print_json(look.to_json())
-    elif look.changes:
-        approval.show_changes(output.out(), look.changes)
+        output.print_json(offer.to_json())
+    elif offer.changes:
+        approval.show_changes(output.out(), offer.changes)
     else:
-        output.note(f"{name} offers exactly what was approved on {look.approved.approved_at}")
-    raise typer.Exit(Exit.FINDINGS if look.changes else Exit.OK)
+        output.note(f"{name} offers exactly what was approved on {offer.approved.approved_at}")
+    raise typer.Exit(Exit.FINDINGS if offer.changes else Exit.OK)
 
 
 @mcp.command(cls=HelpCommand, epilog=EXAMPLES)
 def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Take a server out of plugbay.toml, with its approval, its secrets and its unpacked bundle."""
-    from plugbay.cli.mcp import sources as mcp_bundle
+    from plugbay.cli.mcp import sources
     from plugbay.host.catalog.approvals import Pins
     from plugbay.host.config import settings_files
 
     state = State(config)
     known = {} if state.config is None else state.config.mcp
     if name not in known:
-        raise CallFailed(approval.unknown(name, list(known), f"{state.file} declares no server {name!r}"))
-    config_file.withdraw(state.file, name)
+        raise CallFailed(approval.unknown_server(name, list(known), f"{state.file} declares no server {name!r}"))
+    config_file.remove_server(state.file, name)
     was_approved = Pins(state.folder).forget(name)
     with settings_files.changing(state.folder):
         had_secrets = sorted(settings_files.load_secrets(state.folder, name))
@@ -226,7 +224,7 @@ def remove(name: Name, config: ConfigFile = None, as_json: AsJson = False) -> No
     bundle = known[name].bundle
     others = [server.bundle for other, server in known.items() if other != name]
     if bundle is not None and bundle not in others:
-        mcp_bundle.remove(Path(bundle), state.folder)
+        sources.remove_bundle(Path(bundle), state.folder)
     if as_json:
         output.print_json({"server": name, "removed": True, "was_approved": was_approved, "secrets": had_secrets})
     else:
@@ -246,13 +244,13 @@ def secret(
     state = State(config)
     if state.config is None or name not in state.config.mcp:
         known = [] if state.config is None else list(state.config.mcp)
-        raise CallFailed(approval.unknown(name, known, f"{state.file} declares no server {name!r}"))
+        raise CallFailed(approval.unknown_server(name, known, f"{state.file} declares no server {name!r}"))
     at_terminal = sys.stdin is not None and sys.stdin.isatty()
     typed = getpass.getpass(f"{key}: ") if at_terminal else sys.stdin.read().removesuffix("\n")
     if not typed:
         hint = {"hint": "type it, or pipe it in: … < FILE"}
         raise CallFailed(Failure(Code.INVALID_INPUT, f"nothing was given for {key}", plugin=name, detail=hint))
-    _keep_secrets(name, {key: typed}, state.folder)
+    _save_secrets(name, {key: typed}, state.folder)
     output.note(f"{name}: {key} is kept")
 
 
@@ -261,19 +259,19 @@ mcp.command(cls=HelpCommand, epilog=INSTALL_EXAMPLES)(install)
 
 
 def _approve(name: str, state: State, yes: bool, as_json: bool) -> None:
-    """Look, show, ask, keep."""
-    look = approval.look(name, state.found, state.config)
+    """Read the server's offer, show it, ask, save the approval."""
+    offer = approval.read_offer(name, state.found, state.config)
     page = output.err() if as_json else output.out()
-    if look.approved is not None and look.changes:
-        approval.show_changes(page, look.changes)
+    if offer.approved is not None and offer.changes:
+        approval.show_changes(page, offer.changes)
     elif not as_json:
-        approval.show(page, look)
-    unchanged = look.approved is not None and not look.changes
-    approved = unchanged or yes or approval.agreed(f"May {name} offer this?")
+        approval.show(page, offer)
+    unchanged = offer.approved is not None and not offer.changes
+    approved = unchanged or yes or output.confirm(f"May {name} offer this?")
     if approved and not unchanged:
-        approval.approve(look, state.folder)
+        approval.approve(offer, state.folder)
     if as_json:
-        output.print_json({**look.to_json(), "approved": approved})
+        output.print_json({**offer.to_json(), "approved": approved})
     if not approved:
         if not as_json:
             output.problem(f"{name} is not approved, so it stays pending", hint="--yes approves it without asking")
@@ -286,7 +284,7 @@ def _check_name(state: State, name: str, replace: bool) -> None:
     problem = id_problem(name)
     if problem is not None:
         raise typer.BadParameter(f"{name!r} cannot be the name of a server: it {problem}", param_hint="NAME")
-    if name in config_file.declared(state.file) and not replace:
+    if name in config_file.read_servers(state.file) and not replace:
         text = f"{state.file} declares a server {name!r} already"
         raise CallFailed(_denied(text, "--replace puts the new one in its place"))
 
@@ -299,36 +297,38 @@ def _variables(given: list[str] | tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _opened(bundle: Path, state: Path) -> Path:
-    """The bundle's folder, if there is a server in it that can run here."""
-    from plugbay.cli.mcp import sources as mcp_bundle
+def _unpack_bundle(bundle: Path, state: Path) -> Path:
+    """Unpack a bundle; raises `ManifestInvalid` if it has no server that can run here."""
+    from plugbay.cli.mcp import sources
     from plugbay.host.discovery.folders import inspect
 
-    folder = mcp_bundle.unpack(bundle, state)
+    folder = sources.unpack_bundle(bundle, state)
     found = inspect(folder, "mcp")
     if found.spec is None:
-        mcp_bundle.remove(folder, state)
+        sources.remove_bundle(folder, state)
         raise ManifestInvalid(str(bundle), found.errors)
     return folder
 
 
 def _ask_for_secrets(name: str, env: dict[str, str], state: Path) -> None:
-    """Secrets that the new server refers to and nobody has set: asked for where there is somebody, else said."""
+    """Prompt for secrets that the server refers to and that are not set; without a terminal, name the commands."""
+
     import getpass
     import sys
 
+    from plugbay.cli.mcp.sources import SECRET
     from plugbay.host.config import settings_files
 
     wanted = [value.removeprefix(SECRET) for value in env.values() if value.startswith(SECRET)]
     missing = [key for key in wanted if key not in settings_files.load_secrets(state, name)]
     if missing and sys.stdin is not None and sys.stdin.isatty():
-        _keep_secrets(name, {key: getpass.getpass(f"{key}: ") for key in missing}, state)
+        _save_secrets(name, {key: getpass.getpass(f"{key}: ") for key in missing}, state)
     elif missing:
         commands = "; ".join(f"plugbay mcp secret {name} {key}" for key in missing)
         output.note(f"{name} needs secrets that are not set yet: {commands}")
 
 
-def _keep_secrets(name: str, secrets: dict[str, str], state: Path) -> None:
+def _save_secrets(name: str, secrets: dict[str, str], state: Path) -> None:
     from plugbay.host.config import settings_files
 
     if secrets:
@@ -337,7 +337,7 @@ def _keep_secrets(name: str, secrets: dict[str, str], state: Path) -> None:
             settings_files.save_secrets(state, name, {**kept, **secrets})
 
 
-def _show_import(file: Path, taken: list[Taken], left: list[Left], as_json: bool) -> None:
+def _show_import(file: Path, taken: list[ImportedServer], left: list[SkippedServer], as_json: bool) -> None:
     if as_json:
         said = [{"server": item.name, "command": item.command, "notes": item.notes} for item in taken]
         refused = [{"server": item.name, "why": item.why} for item in left]

@@ -1,7 +1,6 @@
-"""`[mcp.NAME]` in plugbay.toml, written and taken out; everything else in the file stays as it is.
+"""Edits the `[mcp.NAME]` sections of plugbay.toml and leaves the rest of the file untouched.
 
-Owns how a server is declared there. A file that would not be read afterwards is not written, and a reader sees the old
-file or the new one.
+The new text is validated before it replaces the file, and the replacement is atomic.
 """
 
 from __future__ import annotations
@@ -21,37 +20,37 @@ if TYPE_CHECKING:
 SECTION = "mcp"
 
 
-def place(named: Path | None) -> Path:
-    """The file that is meant, whether it is there or not."""
+def resolve_path(named: Path | None) -> Path:
+    """The given file, or plugbay.toml in this directory; it need not exist."""
     return named or Path(CONFIG_NAME)
 
 
-def declared(path: Path) -> dict[str, Any]:
-    """The servers in the file by name; raises `ConfigInvalid`."""
-    section = _document(path).get(SECTION)
+def read_servers(path: Path) -> dict[str, Any]:
+    """The declared servers by name; raises `ConfigInvalid`."""
+    section = _parse(path).get(SECTION)
     return dict(section.unwrap()) if section is not None else {}
 
 
-def declare(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write these servers, in the place of those of the same names; raises `ConfigInvalid`."""
+def write_servers(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add these servers, replacing those of the same names; raises `ConfigInvalid`."""
     import tomlkit
 
-    with _changing(path):
-        document = _document(path)
+    with _locked(path):
+        document = _parse(path)
         section = document.get(SECTION)
         if section is None:
             section = document[SECTION] = tomlkit.table(is_super_table=True)
         for name, entry in servers.items():
             section[name] = table = tomlkit.table()
             for key, value in entry.items():
-                table[key] = _written(value)
+                table[key] = _to_toml(value)
         _write(path, document)
 
 
-def withdraw(path: Path, name: str) -> bool:
-    """Take one server out; whether it was there. Raises `ConfigInvalid`."""
-    with _changing(path):
-        document = _document(path)
+def remove_server(path: Path, name: str) -> bool:
+    """Remove a server; False if it was not declared. Raises `ConfigInvalid`."""
+    with _locked(path):
+        document = _parse(path)
         section = document.get(SECTION)
         if section is None or name not in section:
             return False
@@ -62,15 +61,16 @@ def withdraw(path: Path, name: str) -> bool:
     return True
 
 
-def _changing(path: Path) -> AbstractContextManager[None]:
-    """Two commands at once must not lose what the other one writes."""
+def _locked(path: Path) -> AbstractContextManager[None]:
+    """Lock the folder, so that concurrent commands do not overwrite each other's changes."""
     from plugbay.host.config.settings_files import changing
 
     return changing(path.resolve().parent)
 
 
-def _written(value: Any) -> Any:
-    """A table as one line: variables are read together."""
+def _to_toml(value: Any) -> Any:
+    """Write a dict as an inline table, so that the variables of a server stay on one line."""
+
     import tomlkit
 
     if not isinstance(value, dict):
@@ -80,7 +80,7 @@ def _written(value: Any) -> Any:
     return line
 
 
-def _document(path: Path) -> TOMLDocument:
+def _parse(path: Path) -> TOMLDocument:
     import tomlkit
     from tomlkit.exceptions import ParseError
 

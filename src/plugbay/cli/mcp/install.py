@@ -1,7 +1,7 @@
-"""`plugbay mcp install CLIENT [DIR…]`: the entry that makes an MCP client start `plugbay mcp serve`.
+"""`plugbay mcp install CLIENT [DIR…]`: write the entry that makes an MCP client start `plugbay mcp serve`.
 
-Owns the words on the command line, that nothing is written before it was shown and agreed to, the copy of the old file
-and the writing of the new one. What an entry looks like, and where it goes, is `bridge.clients`'.
+Nothing is written before it was shown and confirmed, and the old file is kept as a backup. `mcp_server.clients` knows
+the files and the entries of each client.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ plugbay mcp install cursor plugins/ --scope project --yes
 plugbay mcp install codex plugins/weather --grant network --print"""
 
 MAX_FILE = 16 << 20
-"""Bytes; a configuration that is larger is none."""
+"""Bytes; a larger file is not a client's configuration."""
 
 Who = Annotated[str, typer.Argument(metavar="CLIENT", help="claude-code, claude-desktop, codex, cursor, …")]
 Where = Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="What to serve; this directory if left out.")]
@@ -48,14 +48,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 class Change(NamedTuple):
-    """What would be written where."""
+    """A planned change of a client's configuration file."""
 
     client: Client
     file: Path
     name: str
     entry: dict[str, Any]
     before: str | None
-    """None: there is no such file yet."""
+    """The old text; None when the file does not exist."""
     after: str
 
     @property
@@ -88,25 +88,25 @@ def install(
     as_json: AsJson = False,
 ) -> None:
     """Write the entry for `plugbay mcp serve` into the configuration of an MCP client, after showing it."""
-    command = served_by([path.absolute() for path in places or [Path()]], config, grant, grant_all, only)
-    change = _change(client, scope, name, command)
+    command = serve_command([path.absolute() for path in places or [Path()]], config, grant, grant_all, only)
+    change = _plan_change(client, scope, name, command)
     if print_only:
         _print(change, as_json)
         return
     if not change.is_needed:
-        _told(change, None, False, as_json)
+        _show_result(change, None, False, as_json)
         return
     _show(change)
-    if not (yes or _agreed()):
+    if not (yes or output.confirm("Write it?")):
         output.problem("nothing was written", hint="--yes writes without asking, --print only shows the entry")
         raise typer.Exit(Exit.DENIED)
-    _told(change, _write(change), True, as_json)
+    _show_result(change, _write(change), True, as_json)
 
 
-def served_by(
+def serve_command(
     places: list[Path], config: Path | None, grant: list[str] | None, grant_all: bool, only: list[str] | None
 ) -> list[str]:
-    """The command a client runs. All paths are absolute: a client starts it anywhere, and with another PATH."""
+    """The command for the client. All paths are absolute: the client's directory and PATH are unknown."""
     for place in places:
         if not place.exists():
             output.problem(f"there is no {place}", hint="name a plugin's folder, or a folder of such folders")
@@ -125,7 +125,7 @@ def served_by(
     ]
 
 
-def _change(word: str, scope: str | None, name: str, command: list[str]) -> Change:
+def _plan_change(word: str, scope: str | None, name: str, command: list[str]) -> Change:
     from plugbay.mcp_server.clients import CLIENTS, Unusable, places
 
     client = CLIENTS.get(word)
@@ -147,7 +147,7 @@ def _change(word: str, scope: str | None, name: str, command: list[str]) -> Chan
 
 
 def _read(file: Path) -> str | None:
-    """The text of a file with the line ends it has; None when there is none."""
+    """The text of a file with its line ends unchanged; None when there is no file."""
     try:
         with open(file, "rb") as stream:
             data = stream.read(MAX_FILE + 1)
@@ -161,7 +161,7 @@ def _read(file: Path) -> str | None:
 
 
 def _write(change: Change) -> Path | None:
-    """The new file in the place of the old one, whose copy is returned. A link stays one: what it leads to changes."""
+    """Replace the file and return the backup of the old one. A symbolic link stays; its target changes."""
     from plugbay.packages.durable import write_file
 
     target = Path(os.path.realpath(change.file))
@@ -179,24 +179,13 @@ def _write(change: Change) -> Path | None:
 
 
 def _free_name(target: Path) -> Path:
-    """`settings.json.bak`, or the first of its kind that is not taken: no copy is ever overwritten."""
+    """`settings.json.bak`, or the first free numbered name: no backup is overwritten."""
+
     backup, number = target.with_name(f"{target.name}.bak"), 1
     while backup.exists():
         number += 1
         backup = target.with_name(f"{target.name}.bak{number}")
     return backup
-
-
-def _agreed() -> bool:
-    """What the person at the terminal says; no, when there is nobody."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        return False
-    console = output.err().console
-    console.print("Write it? [y/N] ", end="")
-    answer = sys.stdin.readline()
-    if not answer:  # Ctrl-D, which leaves the cursor where it is
-        console.print()
-    return answer.strip().lower() in {"y", "yes"}
 
 
 def _print(change: Change, as_json: bool) -> None:
@@ -214,7 +203,7 @@ def _show(change: Change) -> None:
         page.line(line, indent=2)
 
 
-def _told(change: Change, backup: Path | None, written: bool, as_json: bool) -> None:
+def _show_result(change: Change, backup: Path | None, written: bool, as_json: bool) -> None:
     if as_json:
         output.print_json(change.to_json(backup, written))
     elif not written:

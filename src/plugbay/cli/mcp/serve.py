@@ -1,7 +1,7 @@
 """`plugbay mcp serve DIR…`: every plugin in some folders as one MCP server, on stdio or over HTTP.
 
-Owns the words on the command line, and that over stdio nothing but the protocol is ever written to stdout: the wire is
-taken before anything else happens. What is served and how is `bridge`'s.
+Over stdio only protocol messages may go to stdout, so `take_wire` must run before anything can print. The package
+`plugbay.mcp_server` implements the server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ plugbay mcp serve plugins/ --only weather --only 'notes/read_*' --grant network
 plugbay mcp serve plugins/ --http 127.0.0.1:8765"""
 
 TOKEN_VARIABLE = "PLUGBAY_MCP_TOKEN"
-"""The token of the HTTP server, for those who start it with a secret of their own."""
+"""Environment variable with the token of the HTTP server; without one, a token is generated."""
 
 Where = Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins.")]
 Http = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Serve over HTTP at /mcp instead of stdio.")]
@@ -47,7 +47,7 @@ NamesRule = Annotated[
 ]
 
 
-def _rule(word: str) -> Callable[[str, str], str]:
+def _naming_rule(word: str) -> Callable[[str, str], str]:
     from plugbay.mcp_server.names import RULES
 
     if word not in RULES:
@@ -78,10 +78,10 @@ def serve(
     if http is None and os.isatty(0):
         output.note("an MCP client is expected at the other end, and this is a terminal: see plugbay mcp install")
     wire = take_wire() if http is None else None
-    rule = _rule(names)
-    door = None if http is None else _door(http, token_file, allow_host or [], allow_origin or [])
+    rule = _naming_rule(names)
+    http_server = None if http is None else _make_http_server(http, token_file, allow_host or [], allow_origin or [])
     found, settings = _find(places or [Path()], config)
-    output.note_what_hosts_log()
+    output.show_host_log()
 
     from plugbay.mcp_server.bridge import Bridge
     from plugbay.mcp_server.desk import Desk
@@ -91,34 +91,34 @@ def serve(
 
     async def work(host: Host) -> None:
         async with Bridge(host, desk, rule=rule, only=only or (), timeout=timeout) as bridge:
-            _tell(bridge)
+            _show_served(bridge)
             if wire is not None:
                 from plugbay.mcp_server import stdio
 
                 await stdio.serve(bridge, wire)
-            elif door is not None:
-                await door.serve(bridge)
+            elif http_server is not None:
+                await http_server.serve(bridge)
 
-    with tracing.exporting(os.environ, output.note) as tracer:
-        host = local_host.make(found, settings, grants=grant, eager=True, joins=True, tracer=tracer, **options)
-        local_host.visit(host, work)
+    with tracing.export_traces(os.environ, output.note) as tracer:
+        host = local_host.make_host(found, settings, grants=grant, eager=True, joins=True, tracer=tracer, **options)
+        local_host.run_with(host, work)
 
 
 def _find(places: list[Path], config: Path | None) -> tuple[list[Found], Any]:
-    """The plugins, and the operator's settings. A broken plugin is told of and left out, as long as one is left."""
+    """The plugins and the operator's settings. Broken plugins are reported and left out; at least one must work."""
     from plugbay.host.discovery.folders import discover
 
     settings = load_config(config)
     found = discover([place if place.is_file() else local_host.check_folder(place) for place in places])
     if not any(item.spec for item in found) and not (settings and settings.mcp):
-        local_host.found_in(places[0])  # says what is wrong
+        local_host.discover_in(places[0])  # raises `Refusal` with the reason
     there = [item for item in found if not lookup.is_absent(item)]
-    HumanView().warned(there, ())
+    HumanView().show_warnings(there, ())
     return there, settings
 
 
-def _tell(bridge: Bridge) -> None:
-    """What is served, and what is not and why."""
+def _show_served(bridge: Bridge) -> None:
+    """Print what is served, and which plugins are left out and why."""
     offer = bridge.offering.offer
     counted = [output.count(len(offer["tools"]), "tool")]
     for part, noun in (("resources", "resource"), ("resource_templates", "template"), ("prompts", "prompt")):
@@ -130,8 +130,8 @@ def _tell(bridge: Bridge) -> None:
         output.note(f"{plugin_id} is left out: {refusal.message}{f'; {hint}' if hint else ''}")
 
 
-def _door(http: str, token_file: Path | None, hosts: list[str], origins: list[str]) -> Any:
-    """The HTTP server, not open yet; says what is missing to have one."""
+def _make_http_server(http: str, token_file: Path | None, hosts: list[str], origins: list[str]) -> Any:
+    """The HTTP server, not yet listening; exits with a hint when uvicorn is missing."""
     try:
         from plugbay.mcp_server.http_server import Door, NotAllowed
     except ModuleNotFoundError as error:
@@ -146,7 +146,8 @@ def _door(http: str, token_file: Path | None, hosts: list[str], origins: list[st
 
 
 def _token(file: Path | None) -> str | None:
-    """The token somebody chose; None: one is made up."""
+    """The configured token; None when one is to be generated."""
+
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
     token = file.read_text(encoding="utf-8").strip()

@@ -1,7 +1,8 @@
-"""The MCP servers in the configuration of other programs: which of them plugbay can take over, which not, and why.
+"""Where MCP servers come from: configuration files of other programs, and bundles (`.mcpb`, `.dxt`).
 
-Owns the shapes of these files: `mcpServers` (Claude Desktop, Claude Code, Cursor, Windsurf, Gemini), `servers` with
-`inputs` (VS Code), `context_servers` (Zed), `[mcp_servers.x]` (Codex). Reads text, changes nothing, starts nothing.
+Known shapes: `mcpServers` (Claude Desktop, Claude Code, Cursor, Windsurf, Gemini), `servers` with `inputs` (VS Code),
+`context_servers` (Zed), `[mcp_servers.x]` (Codex). Files of other programs are only read. Bundles are untrusted: limits
+on names, links, sizes and compression hold before anything is kept.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers")
-"""Under one of these a file has its servers by name."""
+"""Each of them may hold the servers of a file, by name."""
 
 REMOTE_KEYS = ("url", "serverUrl", "httpUrl")
 
 MAX_BYTES = 16 << 20
-"""Bytes of a file; one program keeps its whole history in the same one."""
+"""Bytes of a file; Claude Code keeps its whole history in the same file."""
 
 SECRET = "secret://"
 
@@ -46,8 +47,8 @@ _INPUT, _ENV = "input:", "env:"
 
 
 @dataclass(slots=True)
-class Taken:
-    """A server that plugbay can host, in the words of plugbay.toml."""
+class ImportedServer:
+    """A server that plugbay can host, with the keys of plugbay.toml."""
 
     name: str
     command: list[str]
@@ -55,7 +56,7 @@ class Taken:
     inherit_env: list[str] = field(default_factory=list)
     cwd: str | None = None
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    """Values that stood there in plain text, by the name they are kept under."""
+    """Values found in plain text, by the name of the secret they become."""
     notes: list[str] = field(default_factory=list)
 
     def entry(self) -> dict[str, Any]:
@@ -65,31 +66,31 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """A server that stays where it is, and why."""
+class SkippedServer:
+    """A server that cannot be imported, and the reason."""
 
     name: str
     why: str
 
 
 class _Unusable(ValueError):
-    """Why an entry cannot be taken."""
+    """An entry cannot be imported; the message is the reason."""
 
 
-def read(path: Path) -> tuple[list[Taken], list[Left]]:
-    """The servers in a file; raises `ConfigInvalid` when it is none of the known kinds."""
+def read(path: Path) -> tuple[list[ImportedServer], list[SkippedServer]]:
+    """Read the servers of a file; raises `ConfigInvalid` when it has none of the known shapes."""
     document = _document(path)
-    taken: list[Taken] = []
-    left: list[Left] = []
+    taken: list[ImportedServer] = []
+    left: list[SkippedServer] = []
     inputs = {str(item.get("id")): item for item in _objects(document.get("inputs"))}
     for name, entry in _servers(path, document):
         try:
-            taken.append(_taken(name, entry, _Words(path, inputs)))
+            taken.append(_import_server(name, entry, _Variables(path, inputs)))
         except _Unusable as error:
-            left.append(Left(name, str(error)))
+            left.append(SkippedServer(name, str(error)))
     for folder in document.get("projects") or {} if isinstance(document.get("projects"), dict) else {}:
         for name in _mapping(_mapping(document["projects"][folder]).get("mcpServers")):
-            left.append(Left(name, f"it belongs to the project {folder}, not to every one"))
+            left.append(SkippedServer(name, f"it belongs to the project {folder}, not to every one"))
     return taken, left
 
 
@@ -107,7 +108,7 @@ def _document(path: Path) -> dict[str, Any]:
         document = tomllib.loads(text) if path.suffix == ".toml" else jsonc.read(text)
     except OSError as error:
         raise _invalid(path, "unreadable", f"cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, not TOML, or deeper than any settings
+    except (ValueError, RecursionError) as error:  # not UTF-8, JSON or TOML, or nested too deeply
         raise _invalid(path, "parse_error", str(error)) from None
     if not isinstance(document, dict):
         raise _invalid(path, "invalid_type", "is no object")
@@ -115,7 +116,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _servers(path: Path, document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every entry by its name. Settings of an editor may have them one level further in."""
+    """Every entry with its name. Editor settings may hold them one level deeper, under `mcp`."""
     places = [document, _mapping(document.get("mcp"))]
     found = [place[key] for place in places for key in KEYS if isinstance(place.get(key), dict)]
     if not found:
@@ -124,7 +125,7 @@ def _servers(path: Path, document: Mapping[str, Any]) -> Iterator[tuple[str, Any
         yield from servers.items()
 
 
-def _taken(name: str, entry: Any, words: _Words) -> Taken:
+def _import_server(name: str, entry: Any, words: _Variables) -> ImportedServer:
     if not isinstance(entry, dict):
         raise _Unusable("it is no object")
     problem = id_problem(name)
@@ -134,21 +135,21 @@ def _taken(name: str, entry: Any, words: _Words) -> Taken:
     if entry.get("disabled") is True or entry.get("enabled") is False:
         raise _Unusable("it is switched off there")
     command, args, env = _command(entry)
-    taken = Taken(name, [words.plain(command), *(words.plain(word) for word in args)])
+    taken = ImportedServer(name, [words.translate(command), *(words.translate(word) for word in args)])
     cwd = entry.get("cwd")
-    taken.cwd = words.plain(cwd) if isinstance(cwd, str) and cwd else None
+    taken.cwd = words.translate(cwd) if isinstance(cwd, str) and cwd else None
     taken.inherit_env = [word for word in _list(entry.get("env_vars")) if isinstance(word, str)]
     for key, value in env.items():
-        _take_variable(taken, key, value, words)
+        _add_variable(taken, key, value, words)
     if entry.get("envFile"):
         taken.notes.append(f"variables from {entry['envFile']} are not read; name those it needs in plugbay.toml")
-    _refuse_unsayable(taken)
-    _warn_of_arguments(taken)
+    _check_encodable(taken)
+    _warn_about_arguments(taken)
     return taken
 
 
-def _refuse_unsayable(taken: Taken) -> None:
-    """What no process can be given; one such entry must not keep the others from being taken."""
+def _check_encodable(taken: ImportedServer) -> None:
+    """Raise `_Unusable` for values that no process can receive, so that only this entry is skipped."""
     for name in (*taken.env, *taken.inherit_env):
         if not name or "=" in name:
             raise _Unusable(f"{name!r} cannot be the name of a variable")
@@ -160,12 +161,12 @@ def _refuse_unsayable(taken: Taken) -> None:
         *taken.inherit_env,
         taken.cwd or "",
     )
-    if any("\0" in word or _is_half(word) for word in words):
+    if any("\0" in word or _has_surrogate(word) for word in words):
         raise _Unusable("it has a character that no process can be given")
 
 
-def _is_half(word: str) -> bool:
-    """Whether there is half of a character in it."""
+def _has_surrogate(word: str) -> bool:
+    """Whether the text has a lone surrogate, which cannot be encoded."""
     return any("\ud800" <= char <= "\udfff" for char in word)
 
 
@@ -177,7 +178,7 @@ def _refuse_remote(entry: Mapping[str, Any]) -> None:
 
 
 def _command(entry: Mapping[str, Any]) -> tuple[str, list[str], dict[str, Any]]:
-    """The program, its arguments and its variables; Zed used to have all three under `command`."""
+    """The program, its arguments and its variables; old Zed files have all three under `command`."""
     inner = entry["command"] if isinstance(entry.get("command"), dict) else entry
     command, args, env = inner.get("path", inner.get("command")), inner.get("args") or [], inner.get("env") or {}
     if not isinstance(command, str) or not command.strip():
@@ -189,12 +190,12 @@ def _command(entry: Mapping[str, Any]) -> tuple[str, list[str], dict[str, Any]]:
     return command, args, env
 
 
-def _take_variable(taken: Taken, key: str, value: Any, words: _Words) -> None:
+def _add_variable(taken: ImportedServer, key: str, value: Any, words: _Variables) -> None:
     if value is None:
         return
     if not isinstance(value, str | int | float):
         raise _Unusable(f"the variable {key} is no text")
-    text = words.variable(key, str(value))
+    text = words.translate_env(key, str(value))
     if text.startswith(SECRET):
         taken.notes.append(f"{key} is asked for there; set it with: plugbay mcp secret {taken.name} {key}")
     elif _SECRETIVE.search(key) and text and not _VARIABLE.search(text):
@@ -204,8 +205,8 @@ def _take_variable(taken: Taken, key: str, value: Any, words: _Words) -> None:
     taken.env[key] = text
 
 
-def _warn_of_arguments(taken: Taken) -> None:
-    """Arguments are seen by everybody on the machine, so a secret among them can only be warned about."""
+def _warn_about_arguments(taken: ImportedServer) -> None:
+    """Note secrets among the arguments: every process of the machine can read them."""
     for flag, following in zip(taken.command, [*taken.command[1:], ""], strict=True):
         matched = _FLAG.fullmatch(flag)
         given = matched and (matched[1] or following)
@@ -214,8 +215,8 @@ def _warn_of_arguments(taken: Taken) -> None:
             taken.notes.append(f"{name} seems to be a secret among its arguments, which every process here can read")
 
 
-class _Words:
-    """What `${…}` means in the file of a program: our own form for it, or a reason why there is none."""
+class _Variables:
+    """Translates `${…}` of other programs into plugbay's form; raises `_Unusable` where there is none."""
 
     def __init__(self, path: Path, inputs: Mapping[str, Mapping[str, Any]]) -> None:
         folder = path.absolute().parent
@@ -229,18 +230,18 @@ class _Words:
         }
         self._inputs = inputs
 
-    def plain(self, text: str) -> str:
-        """Part of a command."""
-        return _VARIABLE.sub(lambda found: self._meant(found[1]), text)
+    def translate(self, text: str) -> str:
+        """Translate a word of a command."""
+        return _VARIABLE.sub(lambda found: self._translate(found[1]), text)
 
-    def variable(self, key: str, text: str) -> str:
-        """The value of a variable: what a person is asked for there is a secret here."""
+    def translate_env(self, key: str, text: str) -> str:
+        """Translate the value of a variable; an input that the other program prompts for becomes a secret."""
         whole = _VARIABLE.fullmatch(text)
         if whole and whole[1].startswith(_INPUT) and self._default(whole[1]) is None:
             return SECRET + key
-        return self.plain(text)
+        return self.translate(text)
 
-    def _meant(self, word: str) -> str:
+    def _translate(self, word: str) -> str:
         if word in self._known:
             return self._known[word]
         if word.startswith(_ENV):
@@ -277,11 +278,11 @@ def _invalid(path: Path, code: str, text: str) -> ConfigInvalid:
 
 
 SUFFIXES = (".mcpb", ".dxt")
-FOLDER = "mcp-bundles"
-"""Below the state folder: what was unpacked."""
+BUNDLE_FOLDER = "mcp-bundles"
+"""Folder of unpacked bundles, below the state folder."""
 
-LIMITS = Limits(packed=200 << 20, unpacked=1 << 30, files=50_000)
-"""Bundles bring everything they need: those with node modules have tens of thousands of files."""
+BUNDLE_LIMITS = Limits(packed=200 << 20, unpacked=1 << 30, files=50_000)
+"""Generous, because bundles contain their dependencies: node modules have tens of thousands of files."""
 
 CHUNK = 1 << 20
 
@@ -289,22 +290,22 @@ _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(NotImplementedError, EOFError, RuntimeError, ValueError),
 )
-"""What the standard library says of zips that are none, or whose parts are not what they say."""
+"""Exceptions that `zipfile` raises for malformed archives and members."""
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def is_bundle(word: str) -> bool:
-    """Whether a word on the command line means a bundle and no command."""
+    """Whether an argument names a bundle rather than a command."""
     return word.lower().endswith(SUFFIXES)
 
 
-def unpack(bundle: Path, state: Path, limits: Limits = LIMITS) -> Path:
-    """The folder in which the bundle lies open now; raises `PackageRefused`, and then nothing of it is left."""
+def unpack_bundle(bundle: Path, state: Path, limits: Limits = BUNDLE_LIMITS) -> Path:
+    """Unpack a bundle and return its folder; raises `PackageRefused` and then leaves nothing behind."""
     try:
         with open(bundle, "rb") as file:
             digest = _digest(file, limits)
-            into = state / FOLDER / f"{bundle.stem[:64]}-{digest[:12]}"
+            into = state / BUNDLE_FOLDER / f"{bundle.stem[:64]}-{digest[:12]}"
             fresh = into.with_name(f".{into.name}.{os.getpid()}")
             if into.exists():
                 return into
@@ -320,9 +321,9 @@ def unpack(bundle: Path, state: Path, limits: Limits = LIMITS) -> Path:
     return into
 
 
-def remove(folder: Path, state: Path) -> None:
-    """Remove what was unpacked, if it was unpacked by us."""
-    if (state / FOLDER).resolve() == folder.resolve().parent:
+def remove_bundle(folder: Path, state: Path) -> None:
+    """Remove an unpacked bundle; any other folder is left alone."""
+    if (state / BUNDLE_FOLDER).resolve() == folder.resolve().parent:
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -340,19 +341,19 @@ def _digest(file: IO[bytes], limits: Limits) -> str:
 
 def _unpack(file: IO[bytes], into: Path, limits: Limits) -> None:
     os.mkdir(into, 0o755)
-    names, room = Names(), _Room(limits, os.fstat(file.fileno()).st_size)
+    names, budget = Names(), _SizeBudget(limits, os.fstat(file.fileno()).st_size)
     try:
         with zipfile.ZipFile(file) as archive:
             if len(archive.infolist()) > limits.files:
                 text = f"the bundle has more than {limits.files:,} files"
                 raise PackageRefused(Reason.TOO_MANY_FILES, text, limit=limits.files)
             for member in archive.infolist():
-                _take(archive, member, into, names, room)
+                _extract(archive, member, into, names, budget)
     except _BROKEN as error:
         raise PackageRefused(Reason.BAD_ARCHIVE, f"the bundle cannot be unpacked: {error}") from None
 
 
-def _take(archive: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path, names: Names, room: _Room) -> None:
+def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path, names: Names, budget: _SizeBudget) -> None:
     mode = member.external_attr >> 16
     name = member.filename.removeprefix("./")
     if stat.S_ISLNK(mode):
@@ -370,12 +371,12 @@ def _take(archive: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path, names: 
     bits = 0o755 if mode & 0o111 else 0o644
     with archive.open(member) as packed, open(os.open(path, _NEW_FILE, bits), "wb") as file:
         while data := packed.read(CHUNK):
-            room.take(len(data))
+            budget.take(len(data))
             file.write(data)
 
 
-class _Room:
-    """How much more a bundle may inflate to."""
+class _SizeBudget:
+    """Limits the unpacked size of a bundle, in bytes and relative to its packed size."""
 
     def __init__(self, limits: Limits, packed: int) -> None:
         self._limits = limits

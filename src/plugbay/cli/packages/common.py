@@ -1,7 +1,4 @@
-"""What the package commands share: their options, where store and keys are, and how a refusal is told.
-
-Owns these words and nothing of what the commands do.
-"""
+"""Shared by the package commands: options, the places of the store and of trusted keys, the report of refusals."""
 
 from __future__ import annotations
 
@@ -36,37 +33,38 @@ PlainHttp = Annotated[bool, typer.Option("--plain-http", help="Without TLS; for 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 SHORT_DIGEST = len("sha256:") + 12
-"""Characters of a digest that a person compares."""
+"""Characters of a digest that are shown to people."""
 
 
-def store_at(folder: Path | None) -> Store:
-    """The store that is meant."""
+def open_store(folder: Path | None) -> Store:
+    """The store in `folder`, or in the data folder."""
     from plugbay.packages.store import Store
 
     return Store(folder or directories()["data"])
 
 
-def trust_in(file: Path | None) -> TrustStore:
-    """The trusted keys that are meant."""
+def open_trust_store(file: Path | None) -> TrustStore:
+    """The trusted keys in `file`, or in the config folder."""
     from plugbay.packages.trust import TrustStore
 
     return TrustStore(file or directories()["config"] / TRUST_FILE)
 
 
 def now() -> datetime:
-    """The clock of the package commands."""
+    """The current time; package commands use no other clock."""
     return datetime.fromtimestamp(time.time(), UTC)
 
 
 @contextmanager
-def told(as_json: bool) -> Iterator[None]:
-    """A refusal inside ends the command: its words, or its JSON, and the status of its reason."""
+def report_refusals(as_json: bool) -> Iterator[None]:
+    """End the command when the block raises a refusal: print it as text or JSON, and exit with its status."""
     try:
         yield
     except (PackageRefused, ManifestInvalid, ConfigInvalid) as error:
         if not as_json and isinstance(error, ManifestInvalid):
-            raise  # said as in every other command
-        refusal = error if isinstance(error, PackageRefused) else _unreadable(error)
+            raise  # `main` prints it, as for every other command
+
+        refusal = error if isinstance(error, PackageRefused) else _as_refusal(error)
         if as_json:
             output.print_json({"refused": refusal.to_json()})
         else:
@@ -74,14 +72,14 @@ def told(as_json: bool) -> Iterator[None]:
         raise typer.Exit(for_refusal(refusal.reason)) from None
 
 
-def _unreadable(error: ManifestInvalid | ConfigInvalid) -> PackageRefused:
+def _as_refusal(error: ManifestInvalid | ConfigInvalid) -> PackageRefused:
     reason = Reason.INVALID_MANIFEST if isinstance(error, ManifestInvalid) else Reason.INVALID_CONFIG
     problems = [problem.to_json() for problem in error.problems]
     hint = "correct it, or move it away; what it says is forgotten then" if reason is Reason.INVALID_CONFIG else ""
     return PackageRefused(reason, str(error), hint=hint, problems=problems)
 
 
-def size_text(size: int) -> str:
+def format_size(size: int) -> str:
     """`512 bytes`, `1.2 KiB`, `34 MiB`."""
     number, units = float(size), ["KiB", "MiB", "GiB"]
     if size < 1024:

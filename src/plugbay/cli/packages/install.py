@@ -1,13 +1,12 @@
-"""`plugbay install` and `upgrade`: from a file or a registry into the store, after everything was checked.
+"""`plugbay install`, `upgrade`, `list`, `rollback`, `pin`, `unpin`, `uninstall`: the store of installed plugins.
 
-Owns the words, the question whether an upgrade may ask for more, and the JSON. What is let in, and how, is
-`packages.installer`'s.
+Parses, prints, and asks for consent when an upgrade requests more capabilities. `packages.installer` verifies packages
+and changes the store.
 """
 
 from __future__ import annotations
 
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +22,9 @@ from plugbay.cli.packages.common import (
     StoreDir,
     TrustFile,
     now,
-    store_at,
-    told,
-    trust_in,
+    open_store,
+    open_trust_store,
+    report_refusals,
 )
 from plugbay.cli.packages.transfer import fetch
 from plugbay.cli.render import output
@@ -54,12 +53,15 @@ def install(
     Nothing of it is run, and nothing is granted. Exits with 6 when it is not what its
     publisher signed, with 5 when it is older than what was here.
     """
-    with told(as_json), _candidate(package, store, trust, allow_unsigned, plain_http) as (installer, candidate):
+    with (
+        report_refusals(as_json),
+        _open_candidate(package, store, trust, allow_unsigned, plain_http) as (installer, candidate),
+    ):
         if candidate.before and not candidate.unchanged:
             text = f"{candidate.package.id} {candidate.before.current.version} is installed already"
             raise PackageRefused(Reason.ALREADY_INSTALLED, text, hint=f"plugbay upgrade {package}")
         installed = installer.install(candidate, allow_downgrade=allow_downgrade)
-        _told(installed, candidate, as_json)
+        _show_result(installed, candidate, as_json)
 
 
 def upgrade(
@@ -77,24 +79,27 @@ def upgrade(
     Shows what it asks for that the other did not, and exits with 5 when nobody has agreed to that. plugbay rollback
     goes back.
     """
-    with told(as_json), _candidate(package, store, trust, allow_unsigned, plain_http) as (installer, candidate):
+    with (
+        report_refusals(as_json),
+        _open_candidate(package, store, trust, allow_unsigned, plain_http) as (installer, candidate),
+    ):
         if candidate.before is None:
             text = f"{candidate.package.id} is not installed"
             raise PackageRefused(Reason.NOT_INSTALLED, text, hint=f"plugbay install {package}")
         _require_consent(candidate, yes)
         installed = installer.install(candidate, allow_downgrade=allow_downgrade)
-        _told(installed, candidate, as_json)
+        _show_result(installed, candidate, as_json)
 
 
 @contextmanager
-def _candidate(
+def _open_candidate(
     text: str, store: Path | None, trust: Path | None, allow_unsigned: bool, plain_http: bool
 ) -> Iterator[tuple[Installer, Candidate]]:
-    """The package that is meant, verified and ready, and who can install it."""
+    """Fetch and verify a package; yields the installer and the candidate, which is gone after the block."""
     from plugbay.packages.installer import Installer
     from plugbay.packages.reference import is_reference
 
-    installer = Installer(store_at(store), trust_in(trust), now)
+    installer = Installer(open_store(store), open_trust_store(trust), now)
     with tempfile.TemporaryDirectory(prefix="plugbay-") as scratch:
         archive, source = Path(text), ""
         if not is_reference(text) and not archive.exists():
@@ -108,7 +113,7 @@ def _candidate(
 
 
 def _require_consent(candidate: Candidate, yes: bool) -> None:
-    """Nobody has to agree to a release that asks for nothing new."""
+    """Show the differences; raise `PackageRefused` if new capabilities are requested and not agreed to."""
     changes, before = candidate.difference, candidate.before
     if changes is None or before is None or candidate.unchanged:
         return
@@ -124,24 +129,12 @@ def _require_consent(candidate: Candidate, yes: bool) -> None:
             page.line((mark, style), f" {words} ", (name, output.CODE), indent=2)
     if not changes.asked or yes:
         return
-    if not _agreed():
+    if not output.confirm("Agree?"):
         text = f"{package.id} {package.version} asks for more: {', '.join(changes.asked)}"
         raise PackageRefused(Reason.CONSENT_NEEDED, text, hint="--yes agrees to it", difference=changes.to_json())
 
 
-def _agreed() -> bool:
-    """What the person at the terminal says; no, when there is nobody."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        return False
-    console = output.err().console
-    console.print("Agree? [y/N] ", end="")
-    answer = sys.stdin.readline()
-    if not answer:  # Ctrl-D, which leaves the cursor where it is
-        console.print()
-    return answer.strip().lower() in {"y", "yes"}
-
-
-def _told(installed: Installed, candidate: Candidate, as_json: bool) -> None:
+def _show_result(installed: Installed, candidate: Candidate, as_json: bool) -> None:
     if as_json:
         output.print_json(_to_json(installed, candidate))
         return
@@ -151,9 +144,10 @@ def _told(installed: Installed, candidate: Candidate, as_json: bool) -> None:
     page.field("digest", release.digest[:SHORT_DIGEST])
     page.field("signed by", f"key {release.key_id}" if release.key_id else "nobody")
     page.field("requests", ", ".join(candidate.package.spec.capabilities) or ("no capabilities", output.DIM))
-    if output.err().console.is_terminal:  # for people only, so it is no data
+    if output.err().console.is_terminal:
         serve = f"plugbay serve {shlex.quote(str(installed.folder.parent))}"
-        reload = f"plugbay reload {shlex.quote(installed.id)}"  # a server that runs keeps what it has until then
+        reload = f"plugbay reload {shlex.quote(installed.id)}"  # a running server keeps the old release until then
+
         output.err().line(("try: ", output.DIM), (serve if candidate.before is None else reload, output.CODE))
 
 
@@ -173,8 +167,8 @@ PluginId = Annotated[str, typer.Argument(metavar="ID", help="An installed plugin
 
 def list_(store: StoreDir = None, as_json: AsJson = False) -> None:
     """Show the installed plugins and the releases to go back to."""
-    place = store_at(store)
-    with told(as_json):
+    place = open_store(store)
+    with report_refusals(as_json):
         found = place.installed()
     if as_json:
         output.print_json({"folder": str(place.plugins), "plugins": [to_json(item) for item in found]})
@@ -194,19 +188,19 @@ def list_(store: StoreDir = None, as_json: AsJson = False) -> None:
 
 def rollback(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
     """Go back to the release before the current one."""
-    with told(as_json):
+    with report_refusals(as_json):
         _show(_installer(store).rollback(plugin_id), "is current again", as_json)
 
 
 def pin(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
     """Keep a plugin at its current release: neither upgrade nor rollback moves it."""
-    with told(as_json):
+    with report_refusals(as_json):
         _show(_installer(store).pin(plugin_id, True), "is pinned", as_json)
 
 
 def unpin(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
     """Let upgrade and rollback move a plugin again."""
-    with told(as_json):
+    with report_refusals(as_json):
         _show(_installer(store).pin(plugin_id, False), "is no longer pinned", as_json)
 
 
@@ -215,14 +209,14 @@ def uninstall(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = Fal
 
     Settings and secrets stay, and older versions stay refused.
     """
-    with told(as_json):
+    with report_refusals(as_json):
         _show(_installer(store).uninstall(plugin_id), "is uninstalled", as_json)
 
 
 def _installer(store: Path | None) -> Installer:
     from plugbay.packages.installer import Installer
 
-    return Installer(store_at(store), trust_in(None), now)
+    return Installer(open_store(store), open_trust_store(None), now)
 
 
 def to_json(installed: Installed) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""`plugbay pack DIR`: a plugin's folder as one file that is the same for the same files.
-
-Owns the command's words and its JSON; how an archive is made is `packages.archive`'s.
-"""
+"""`plugbay pack DIR`: pack a plugin's folder into a reproducible archive. `packages.archive` makes the archive."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plugbay.cli import lookup
-from plugbay.cli.packages.common import AsJson, size_text, told
+from plugbay.cli.packages.common import AsJson, format_size, report_refusals
 from plugbay.cli.render import output
 from plugbay.cli.render.manifest_problems import refuse
 
@@ -36,7 +33,7 @@ def pack(
     from plugbay.packages.archive import pack as make
     from plugbay.packages.folder import would_be_packed
 
-    found = lookup.look(path)
+    found = lookup.find(path)
     if found.spec is None:
         raise typer.Exit(refuse(found, "pack"))
     folder, place = lookup.folder_of(path), Path(out or "")
@@ -45,7 +42,7 @@ def pack(
         text = "the package would lie in the folder it is made of, and be a part of the next one"
         raise typer.BadParameter(f"{text}; name another place with --out")
     (place if is_folder else place.parent).mkdir(parents=True, exist_ok=True)
-    with told(as_json):
+    with report_refusals(as_json):
         packed = make(folder, place)
     _warn(found, packed)
     if as_json:
@@ -55,16 +52,17 @@ def pack(
     page.line((package.id, output.NAME), f" {package.version}")
     page.field("file", str(packed.path))
     page.field("digest", packed.digest)
-    page.field("size", f"{size_text(packed.size)}, {output.count(len(package.files), 'file')}")
+    page.field("size", f"{format_size(packed.size)}, {output.count(len(package.files), 'file')}")
 
 
 def _warn(found: Found, packed: Packed) -> None:
-    """What is easily overlooked: a manifest that was not written anew, and a signature of what was here before."""
+    """Warn about a manifest that is older than its source, and about a signature of an earlier archive."""
+
     from plugbay.cli.manifest import drift
     from plugbay.packages.archive import signature_path
     from plugbay.packages.folder import SIGNATURE_NAME
 
-    for problem in drift.noted(found).problems[len(found.problems) :]:
+    for problem in drift.add_warnings(found).problems[len(found.problems) :]:
         output.note(problem.message)
     signature = signature_path(packed.path)
     if signature.exists() and not (found.root / SIGNATURE_NAME).exists():

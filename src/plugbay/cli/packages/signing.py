@@ -1,7 +1,6 @@
-"""`plugbay keygen`, `sign`, `verify`: who vouches for a package. `sign` is also installed as `vai-plugin-sign`.
+"""`plugbay keygen`, `sign`, `verify` and `trust …`: signatures of packages and the keys that are trusted.
 
-Owns the commands' words and their JSON. Keys and signatures are `packages`' business; whose keys count is told with
-`plugbay trust`.
+`sign` is also installed as `vai-plugin-sign`. `plugbay.packages` implements keys, signatures and the trust store.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plugbay.cli.help import HelpCommand, HelpGroup
-from plugbay.cli.packages.common import AsJson, TrustFile, now, told, trust_in
+from plugbay.cli.packages.common import AsJson, TrustFile, now, open_trust_store, report_refusals
 from plugbay.cli.render import output
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def keygen(
     from plugbay.packages import keys
 
     private, public = name.with_name(f"{name.name}.key"), name.with_name(f"{name.name}.pub")
-    with told(as_json):
+    with report_refusals(as_json):
         key_id = keys.key_id(keys.make(private, public))
     if as_json:
         output.print_json({"key_id": key_id, "private": str(private), "public": str(public)})
@@ -64,7 +63,7 @@ def sign(
     from plugbay.packages.folder import SIGNATURE_NAME
     from plugbay.packages.keys import load_private
 
-    with told(as_json):
+    with report_refusals(as_json):
         private = load_private(key)
         package, _ = _open(target, to_pack=True)
         signature = signatures.sign(package, private, now())
@@ -86,9 +85,9 @@ def verify(target: Target, trust: TrustFile = None, as_json: AsJson = False) -> 
     """
     from plugbay.packages.installer import verify as check
 
-    with told(as_json):
+    with report_refusals(as_json):
         package, data = _open(target, to_pack=False)
-        signature, key = check(package, data, trust_in(trust), now())
+        signature, key = check(package, data, open_trust_store(trust), now())
     if as_json:
         facts = {"id": package.id, "version": package.version, "key_id": key.key_id, "publisher": key.publisher}
         output.print_json({"status": "verified", **facts, "signed_at": signature.signed_at})
@@ -98,7 +97,8 @@ def verify(target: Target, trust: TrustFile = None, as_json: AsJson = False) -> 
 
 
 def _open(target: Path, *, to_pack: bool) -> tuple[Package, bytes | None]:
-    """The package and the signature that came with it. An archive is looked at in a folder that is gone afterwards."""
+    """The package and its signature. An archive is unpacked into a temporary folder that is removed again."""
+
     from plugbay.packages import folder
     from plugbay.packages.installer import signature_of
     from plugbay.packages.package import open_archive, read_folder
@@ -121,7 +121,7 @@ trust = typer.Typer(
 )
 
 
-def _end_of(day: str | None) -> datetime | None:
+def _parse_last_day(day: str | None) -> datetime | None:
     try:
         return None if day is None else datetime.strptime(day, "%Y-%m-%d").replace(hour=23, minute=59, tzinfo=UTC)
     except ValueError:
@@ -144,22 +144,22 @@ def add(
     from plugbay.packages.keys import load_public
     from plugbay.packages.trust import TrustedKey
 
-    last = _end_of(until)
-    with told(as_json):
+    last = _parse_last_day(until)
+    with report_refusals(as_json):
         public = load_public(key)
         try:
             trusted = TrustedKey(public, publisher, tuple(package or ()), last)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
-        trust_in(trust_file).add(trusted)
+        open_trust_store(trust_file).add(trusted)
     _show([trusted], as_json)
 
 
 @trust.command("list", cls=HelpCommand, epilog=EXAMPLES)
 def list_(trust_file: TrustFile = None, as_json: AsJson = False) -> None:
     """Show every key, and what it is trusted with."""
-    with told(as_json):
-        found = trust_in(trust_file).keys()
+    with report_refusals(as_json):
+        found = open_trust_store(trust_file).keys()
     if as_json:
         output.print_json([key.to_json() for key in found])
     elif found:
@@ -175,8 +175,8 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Never believe a key again. What it has signed and is installed stays."""
-    with told(as_json):
-        revoked = trust_in(trust_file).revoke(key_id)
+    with report_refusals(as_json):
+        revoked = open_trust_store(trust_file).revoke(key_id)
     _show([revoked], as_json)
 
 

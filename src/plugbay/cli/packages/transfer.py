@@ -1,7 +1,4 @@
-"""`plugbay push` and `pull`: packages to and from a registry, with a bar for who watches.
-
-Owns the commands' words, their JSON and the bars. What is checked on the way is `packages.registry`'s.
-"""
+"""`plugbay push` and `pull`: packages to and from a registry, with progress bars. `packages.registry` verifies them."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plugbay.cli.packages.common import AsJson, PlainHttp, size_text, told
+from plugbay.cli.packages.common import AsJson, PlainHttp, format_size, report_refusals
 from plugbay.cli.render import output
 
 if TYPE_CHECKING:
@@ -43,19 +40,19 @@ def push(
     from plugbay.packages import registry
     from plugbay.packages.connection import PUSH, Connection
 
-    with told(as_json):
-        package = _looked_at(archive)
-        place = _tagged(reference, package)
+    with report_refusals(as_json):
+        package = _read_package(archive)
+        place = _with_tag(reference, package)
         with Connection(place, plain_http=plain_http, actions=PUSH) as connection, bars() as progress:
-            pushed = registry.push(connection, place, archive, _facts(package), progress)
+            pushed = registry.push(connection, place, archive, _annotations(package), progress)
     if as_json:
         output.print_json({"reference": str(pushed.reference), "digest": pushed.archive_digest})
         return
     output.out().line(str(pushed.reference))
 
 
-def _looked_at(archive: Path) -> Package:
-    """What is inside; nothing is pushed that nobody could install, such as a signature of other files."""
+def _read_package(archive: Path) -> Package:
+    """Read an archive; raises `PackageRefused` for one that could not be installed, such as a wrong signature."""
     from plugbay.packages import signature as signatures
     from plugbay.packages.installer import signature_of
     from plugbay.packages.package import open_archive
@@ -68,16 +65,17 @@ def _looked_at(archive: Path) -> Package:
         return opened.package
 
 
-def _tagged(text: str, package: Package) -> Reference:
-    """Where to put it: the version is the tag of whoever names none."""
+def _with_tag(text: str, package: Package) -> Reference:
+    """The reference to push to; the default tag is the version."""
     from plugbay.packages.reference import parse, tag_of
 
     place = parse(text)
     return replace(place, tag=place.tag or tag_of(package.version), digest=None)
 
 
-def _facts(package: Package) -> dict[str, str]:
-    """What a registry shows about it; nothing of it is believed when it is pulled."""
+def _annotations(package: Package) -> dict[str, str]:
+    """OCI annotations for the registry's pages; `pull` does not trust them."""
+
     spec = package.spec
     prefix = "org.opencontainers.image."
     return {
@@ -97,7 +95,7 @@ def pull(
 
     Every byte is held against the digest; whose package it is, plugbay verify tells.
     """
-    with told(as_json):
+    with report_refusals(as_json):
         pulled = fetch(reference, out or Path(), plain_http=plain_http)
     if as_json:
         output.print_json(
@@ -112,12 +110,12 @@ def pull(
         return
     page = output.out()
     page.line(str(pulled.reference))
-    page.field("file", str(pulled.archive), (f"  {size_text(pulled.size)}", output.DIM))
+    page.field("file", str(pulled.archive), (f"  {format_size(pulled.size)}", output.DIM))
     page.field("signature", str(pulled.signature) if pulled.signature else "none")
 
 
 def fetch(reference: str, out: Path, *, plain_http: bool) -> Pulled:
-    """A package from a registry, in a file; a bar shows how far it is."""
+    """Pull a package into a file, with a progress bar."""
     from plugbay.packages import registry
     from plugbay.packages.connection import Connection
     from plugbay.packages.reference import parse
@@ -129,7 +127,8 @@ def fetch(reference: str, out: Path, *, plain_http: bool) -> Pulled:
 
 @contextmanager
 def bars() -> Iterator[Progress]:
-    """A bar for each file on a terminal, and nothing in a pipe."""
+    """A progress bar for each file on a terminal; nothing in a pipe."""
+
     console = output.err().console
     if not console.is_terminal:
         yield lambda what, done, total: None

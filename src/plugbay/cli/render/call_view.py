@@ -38,7 +38,7 @@ HINTS = {
 """What helps with a code when nobody who knew more has said so."""
 
 
-class Question(NamedTuple):
+class CallRequest(NamedTuple):
     """What is asked, of whatever host."""
 
     name: str
@@ -48,7 +48,7 @@ class Question(NamedTuple):
     on_progress: Callable[[Any], None] | None = None
 
 
-class Ending:
+class CallOutcome:
     """How the command ends: the record of the call, its output, and the status if a signal decided it."""
 
     def __init__(self, name: str, record: CallRecord | None, output: Any = None, status: int | None = None) -> None:
@@ -104,7 +104,7 @@ def nothing_usable(place: Path, found: Sequence[Found]) -> Failure:
     return Failure(Code.UNAVAILABLE, text, detail={"problems": [problem.to_json() for problem in errors]})
 
 
-def bad_file(error: ConfigInvalid | ManifestInvalid) -> Failure:
+def invalid_file(error: ConfigInvalid | ManifestInvalid) -> Failure:
     detail = {"problems": [problem.to_json() for problem in error.problems]}
     return Failure(Code.UNAVAILABLE, str(error), detail=detail)
 
@@ -115,20 +115,20 @@ def bad_file(error: ConfigInvalid | ManifestInvalid) -> Failure:
 class JsonView:
     """The public JSON shape on stdout, whatever happens."""
 
-    def warned(self, found: Sequence[Found], grants: Iterable[str]) -> None:
+    def show_warnings(self, found: Sequence[Found], grants: Iterable[str]) -> None:
         """Nothing: programs ask `inspect`."""
 
-    def progressed(self, item: Any) -> None:
+    def show_progress(self, item: Any) -> None:
         """One line for each piece, before the outcome."""
         output.print_line({"progress": item})
 
-    def refused(self, refusal: Refusal) -> None:
+    def show_refusal(self, refusal: Refusal) -> None:
         self._print(None, refusal.failure, None)
 
-    def ended(self, ending: Ending) -> None:
-        record = ending.record
+    def show_outcome(self, outcome: CallOutcome) -> None:
+        record = outcome.record
         failure = record.failure if record else Failure(Code.CANCELLED, "interrupted before the call began")
-        self._print(record, failure, ending.output)
+        self._print(record, failure, outcome.output)
 
     def _print(self, record: CallRecord | None, failure: Failure | None, value: Any) -> None:
         output.print_json(
@@ -150,7 +150,7 @@ class JsonView:
 class HumanView:
     """The output on stdout; one line, or a block about the failure, on stderr."""
 
-    def warned(self, found: Sequence[Found], grants: Iterable[str]) -> None:
+    def show_warnings(self, found: Sequence[Found], grants: Iterable[str]) -> None:
         specs = [item.spec for item in found if item.spec]
         requested = {name for spec in specs for name in (*spec.capabilities, *spec.optional_capabilities)}
         for name in grants:
@@ -159,23 +159,23 @@ class HumanView:
                 output.note(f"--grant {name} changes nothing: no plugin here requests it; requested is {wanted}")
         _show_folders(found)
 
-    def progressed(self, item: Any) -> None:
+    def show_progress(self, item: Any) -> None:
         """One line of JSON for each piece; the answer follows."""
         output.print_line(item)
 
-    def refused(self, refusal: Refusal) -> None:
+    def show_refusal(self, refusal: Refusal) -> None:
         output.problem(refusal.failure.message, hint=str(refusal.failure.detail.get("hint", "")))
         _show_folders(refusal.found)
 
-    def ended(self, ending: Ending) -> None:
-        record = ending.record
-        if record is None or ending.interrupted:
+    def show_outcome(self, outcome: CallOutcome) -> None:
+        record = outcome.record
+        if record is None or outcome.interrupted:
             output.err().line(
-                (output.BAD, output.BAD_STYLE), " ", (ending.name, output.NAME), output.DOT, "interrupted"
+                (output.BAD, output.BAD_STYLE), " ", (outcome.name, output.NAME), output.DOT, "interrupted"
             )
             return
         if record.failure is None:
-            output.print_document(b"null" if ending.output is None else bytes(ending.output))
+            output.print_document(b"null" if outcome.output is None else bytes(outcome.output))
         self._head(record)
         if record.failure is not None:
             show_failure(record.failure)

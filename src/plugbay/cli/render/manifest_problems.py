@@ -35,10 +35,10 @@ def explain_absence(found: Found, command: str) -> None:
 
 def _way_to_one(folder: Path) -> str:
     """A source without a manifest is what everybody has who has just written one."""
-    from plugbay.cli.declarations import Unusable, source_of
+    from plugbay.cli.declarations import Unusable, find_source
 
     try:
-        source_of(folder)
+        find_source(folder)
     except Unusable:
         return "name the folder of one plugin: the one that holds its manifest"
     return f"plugbay manifest {shlex.quote(str(folder))} writes one from its source"
@@ -78,4 +78,4 @@ def refuse(found: Found, command: str) -> int:
     else:
         output.problem(f"{found.root} cannot be used: its manifest has {tally(found.errors)}")
         show_problems(output.err(), found, found.errors)
-    return lookup.status_of(found)
+    return lookup.exit_status(found)

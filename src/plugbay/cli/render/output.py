@@ -139,24 +139,24 @@ def safe(text: str) -> str:
     return printable(text.encode("utf-8", "surrogatepass"))
 
 
-class Said(NamedTuple):
+class ProblemText(NamedTuple):
     """What went wrong and what to do next."""
 
     message: str
     hint: str
 
 
-_kept: list[Said] | None = None
+_kept: list[ProblemText] | None = None
 _printed = False
 
 
-def keep_problems() -> None:
+def hold_problems() -> None:
     """From now on problems are kept, for a document that says them to a program."""
     global _kept
     _kept = []
 
 
-def kept_problems() -> list[Said]:
+def release_problems() -> list[ProblemText]:
     """What was kept, which is said as ever from now on."""
     global _kept
     kept, _kept = _kept or [], None
@@ -171,7 +171,7 @@ def has_printed() -> bool:
 def problem(message: str, *, hint: str = "") -> None:
     """Say on stderr what went wrong and what to do next."""
     if _kept is not None:
-        _kept.append(Said(message, hint))
+        _kept.append(ProblemText(message, hint))
         return
     err().field("error:", message, indent=0, width=MARGIN, label_style=BAD_STYLE)
     if hint:
@@ -183,7 +183,19 @@ def note(message: str) -> None:
     err().field("note:", message, indent=0, width=MARGIN, label_style=WARN_STYLE)
 
 
-def note_what_hosts_log(*, without: Container[str] = ()) -> None:
+def confirm(question: str) -> bool:
+    """Ask the person at the terminal; False without a terminal."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return False
+    console = err().console
+    console.print(f"{question} [y/N] ", end="")
+    answer = sys.stdin.readline()
+    if not answer:  # Ctrl-D leaves the cursor on the line of the question
+        console.print()
+    return answer.strip().lower() in {"y", "yes"}
+
+
+def show_host_log(*, without: Container[str] = ()) -> None:
     """Show what a host says about its plugins as notes of ours, on stderr, but for what the command tells itself."""
     import logging
 

@@ -35,15 +35,15 @@ def show_visible(page: output.Printer, visible: Iterable[tuple[str, str]]) -> No
         page.field("visible", "\n".join(rows))
 
 
-def brief(confinement: Confinement) -> str:
+def summarize(confinement: Confinement) -> str:
     """A policy in one line: what is open beyond the least that every confined plugin has."""
-    return "" if confinement.policy is None else brief_of(confinement.policy.to_json())
+    return "" if confinement.policy is None else summarize_json(confinement.policy.to_json())
 
 
-def brief_of(policy: dict[str, Any]) -> str:
+def summarize_json(policy: dict[str, Any]) -> str:
     """The same from a policy's public shape, as a server tells it."""
     counted = [("reads", policy["read"]), ("writes", policy["write"]), ("runs", policy["run"])]
-    words = [f"{verb} {_few(paths)}" for verb, paths in counted if paths]
+    words = [f"{verb} {_shorten(paths)}" for verb, paths in counted if paths]
     words += ["keeps state"] if policy["state"] is not None else []
     network = policy["network"]
     reach = ", ".join(network["doors"]) or "none" if network["reach"] == "listed" else REACHES[network["reach"]]
@@ -99,6 +99,6 @@ def size(number: int) -> str:
     return f"{number:,} bytes" if found is None else f"{found[0]:,} {found[1]}"
 
 
-def _few(paths: Iterable[Path | str]) -> str:
+def _shorten(paths: Iterable[Path | str]) -> str:
     first, *others = map(str, paths)
     return f"{first} and {len(others)} more" if others else first

@@ -27,7 +27,7 @@ ENVELOPE = frozenset({"jsonrpc", "protocol", "type", "id", "request_id", "method
 PIPE_WIDTH = 200
 """Columns of a line that nobody looks at on a terminal."""
 
-MOST_OPEN = 1024
+MAX_OPEN_CALLS = 1024
 """Questions that are remembered for the time their answers take, however many a plugin never answers."""
 
 
@@ -53,12 +53,12 @@ class HumanView:
         elif isinstance(item, StderrLine):
             self._line(item, ("│ ", output.DIM), (item.text, output.DIM))
         else:
-            self._line(item, ("● ", output.DIM), (_words(item), output.DIM))
+            self._line(item, ("● ", output.DIM), (_describe_event(item), output.DIM))
 
     def _frame(self, frame: Frame) -> None:
         arrow, style = ARROWS[frame.direction]
         turn = self._speech.turn(frame.direction, frame.value)
-        self._line(frame, (f"{arrow} ", style), *self._title(frame, turn), *_marks(frame), _gist(frame))
+        self._line(frame, (f"{arrow} ", style), *self._title(frame, turn), *_marks(frame), _summarize(frame))
         if self._full and frame.raw is None:
             for line in json.dumps(frame.value, ensure_ascii=False, indent=2).splitlines():
                 output.out().line(line, indent=12)
@@ -68,7 +68,7 @@ class HumanView:
             return [("cut " if frame.cut else "no message ", output.WARN_STYLE), (frame.problem, output.DIM)]
         if turn.kind == REQUEST:
             self._remember(frame, turn)
-            return [(turn.name, output.NAME), (_numbered(turn.id), output.DIM)]
+            return [(turn.name, output.NAME), (_format_id(turn.id), output.DIM)]
         if turn.kind not in (ANSWER, PIECE):
             return [(turn.name or turn.kind, output.NAME)]
         asker = Role.PLUGIN if frame.direction == Role.HOST else Role.HOST
@@ -79,10 +79,10 @@ class HumanView:
             self._asked.pop(key, None)
         word, style = ("error", output.BAD_STYLE) if turn.failed else ("ok", output.GOOD_STYLE)
         word, style = ("piece", output.DIM) if turn.kind == PIECE else (word, style)
-        return [(f"{word} ", style), (name, output.NAME), (_numbered(turn.id), output.DIM), (took, output.DIM)]
+        return [(f"{word} ", style), (name, output.NAME), (_format_id(turn.id), output.DIM), (took, output.DIM)]
 
     def _remember(self, frame: Frame, turn: Turn) -> None:
-        if len(self._asked) >= MOST_OPEN:
+        if len(self._asked) >= MAX_OPEN_CALLS:
             del self._asked[next(iter(self._asked))]
         self._asked[frame.link, frame.direction, str(turn.id)] = (turn.name, frame.t)
 
@@ -91,7 +91,7 @@ class HumanView:
         output.out().single((f"{item.t:9.3f} {number}", output.DIM), *parts, most=PIPE_WIDTH)
 
 
-def _words(item: Happening) -> str:
+def _describe_event(item: Happening) -> str:
     pid = f"pid {item.facts.get('pid')}"
     if item.event == EXIT:
         return f"left: {ExitStatus(item.facts.get('code'), item.facts.get('signal')).describe()}"
@@ -107,11 +107,11 @@ def _marks(frame: Frame) -> list[Part]:
     return marks
 
 
-def _numbered(id: Any) -> str:
+def _format_id(id: Any) -> str:
     return "" if id in (None, GREETING) else f" #{str(id)[-12:]}"
 
 
-def _gist(frame: Frame) -> Part:
+def _summarize(frame: Frame) -> Part:
     """What is in it, without what the line says already."""
     if frame.raw is not None:
         return "  " + frame.raw[:PIPE_WIDTH].decode("utf-8", "backslashreplace")
