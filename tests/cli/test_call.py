@@ -307,7 +307,7 @@ def test_every_grant_counts(run: Run, make_plugin: MakePlugin) -> None:
     assert run("call", plugin, "echo", "--grant", "tool.execute", "--grant", "net.fetch").code == 0
 
 
-def test_a_grant_that_nobody_requests_is_remarked_upon(run: Run, make_plugin: MakePlugin) -> None:
+def test_a_grant_that_no_plugin_requests_is_noted(run: Run, make_plugin: MakePlugin) -> None:
     done = run("call", make_plugin(), "echo", "--grant", "tool.exekute")
     assert done.code == 0
     assert "--grant tool.exekute changes nothing" in done.err
@@ -402,7 +402,7 @@ def test_a_command_that_is_not_there_is_no_start(run: Run, make_plugin: MakePlug
     assert "hint" in done.err
 
 
-def test_a_crash_is_told_with_its_exit_status_and_the_last_words(run: Run, make_plugin: MakePlugin) -> None:
+def test_a_crash_is_reported_with_its_exit_status_and_the_last_words(run: Run, make_plugin: MakePlugin) -> None:
     done = run("call", make_plugin(answer="echo 'no city today' >&2; exit 3"), "echo")
     assert done.code == 1
     assert done.out == ""
@@ -411,7 +411,7 @@ def test_a_crash_is_told_with_its_exit_status_and_the_last_words(run: Run, make_
     assert "no city today" in done.err
 
 
-def test_the_plugins_own_error_is_told_with_its_code(run: Run, make_plugin: MakePlugin) -> None:
+def test_the_plugins_own_error_is_reported_with_its_code(run: Run, make_plugin: MakePlugin) -> None:
     done = run("call", make_plugin(answer=REFUSE % "no_city"), "echo")
     assert done.code == 10
     assert "there is no city called Limbo" in done.err
@@ -496,7 +496,7 @@ def test_a_reader_that_leaves_early_is_no_error_to_talk_about(make_plugin: MakeP
     assert said == b""
 
 
-def test_a_full_disk_is_told(make_plugin: MakePlugin, cwd: Path) -> None:
+def test_a_full_disk_is_reported(make_plugin: MakePlugin, cwd: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             command("call", make_plugin(), "echo"),
@@ -637,7 +637,7 @@ def test_what_the_host_has_to_say_about_a_plugin_is_a_note(run: Run, cwd: Path) 
 
 
 @exhaustive
-def test_a_start_that_failed_is_told_once(run: Run, cwd: Path) -> None:
+def test_a_start_that_failed_is_reported_once(run: Run, cwd: Path) -> None:
     write_kaged_plugin(cwd, "notes", "sys.exit(3)")
     done = run("call", "notes", "echo")
     assert (done.code, "crashed" in done.err, "note:" in done.err) == (1, True, False)

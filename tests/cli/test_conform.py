@@ -77,13 +77,13 @@ def test_a_folder_of_plugins_is_not_found_and_its_plugins_are_named(run: Run, ma
     assert run("conform", "nowhere").code == 4
 
 
-def test_a_contract_that_nobody_knows_is_a_usage_error(run: Run, make_plugin: MakePlugin) -> None:
+def test_an_unknown_contract_is_a_usage_error(run: Run, make_plugin: MakePlugin) -> None:
     done = run("conform", make_plugin(), "--contract", "runes")
     assert done.code == 2
     assert "rune" in done.err
 
 
-def test_a_report_that_cannot_be_written_is_told(run: Run, make_plugin: MakePlugin) -> None:
+def test_a_report_that_cannot_be_written_is_reported(run: Run, make_plugin: MakePlugin) -> None:
     done = run("conform", make_plugin(answer="exit 3", tools=TOOLS), "--junit", "no/such/dir/report.xml")
     assert done.code == 1
     assert "no/such/dir/report.xml: No such file or directory" in done.err
@@ -225,7 +225,7 @@ def test_what_makes_no_sense_is_a_usage_error(run: Run, arguments: tuple[str | P
     assert words in done.err
 
 
-def test_an_axis_that_is_not_there_is_told(run: Run) -> None:
+def test_an_axis_that_is_not_there_is_reported(run: Run) -> None:
     done = run("conform", GREETER, "--only", "rune.no.such")
     assert done.code == 1
     assert "there is no axis 'rune.no.such'" in done.err

@@ -63,7 +63,7 @@ def test_a_path_that_is_no_source_is_refused(tmp_path: Path, name: str, words: s
     assert refused(tmp_path / name).message.endswith(words)
 
 
-def test_an_error_is_told_with_the_end_of_its_traceback(tmp_path: Path) -> None:
+def test_an_error_is_reported_with_the_end_of_its_traceback(tmp_path: Path) -> None:
     error = refused(write(tmp_path, SOURCE + "print('before')\nno_such_thing()\n"))
     assert error.message.endswith("plugin.py cannot be loaded: NameError: name 'no_such_thing' is not defined")
     assert error.status == Exit.INVALID
@@ -125,7 +125,7 @@ def test_a_child_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_source_that_leaves_early_is_no_plugin(tmp_path: Path) -> None:
     error = refused(write(tmp_path, "import os\nos._exit(0)\n"))
-    assert error.message.endswith("ended before anybody could ask what it declares")
+    assert error.message.endswith("exited before its declarations could be read")
 
 
 def test_a_source_that_reads_its_input_finds_none(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_a_person_sees_what_a_resident_plugin_hears_says_and_asks_for(run: Run, 
         "network   none",
         "missing   it may read /srv/data, and there is no such path",
         "limits    1 GiB memory · 1 core · 256 processes",
-        "told at its start",
+        "announced when it starts",
         "hook before_message",
     ):
         assert words in text

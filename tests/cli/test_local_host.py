@@ -47,7 +47,7 @@ def test_an_unknown_id_is_refused_and_a_known_one_is_not(cwd: Path, make_plugin:
         local_host.check_id("example.ecko", found)
 
 
-def test_an_id_is_looked_for_where_somebody_says_or_among_what_is_installed(cwd: Path, make_plugin: MakePlugin) -> None:
+def test_an_id_is_searched_in_the_given_folder_or_among_installed_plugins(cwd: Path, make_plugin: MakePlugin) -> None:
     plugin = cwd / make_plugin()
     assert (local_host.find_home("example.echo", None), local_host.find_home("x", Path("there"))) == (
         None,
@@ -62,9 +62,7 @@ def test_an_id_is_looked_for_where_somebody_says_or_among_what_is_installed(cwd:
     assert found is not None and found.root == store / "example.echo"
 
 
-def test_a_visit_ends_with_what_was_made_of_the_host_and_the_host_is_stopped(
-    cwd: Path, make_plugin: MakePlugin
-) -> None:
+def test_run_with_returns_the_result_of_the_work_and_stops_the_host(cwd: Path, make_plugin: MakePlugin) -> None:
     host = local_host.make_host(local_host.discover_in(make_plugin()), None, grants=None, grant_all=False)
 
     async def work(host: Host) -> object:
@@ -74,7 +72,7 @@ def test_a_visit_ends_with_what_was_made_of_the_host_and_the_host_is_stopped(
     assert host.plugins()[0].state == "stopped"
 
 
-def test_what_the_work_raises_comes_out_of_the_visit(cwd: Path, make_plugin: MakePlugin) -> None:
+def test_run_with_raises_what_the_work_raises(cwd: Path, make_plugin: MakePlugin) -> None:
     host = local_host.make_host(local_host.discover_in(make_plugin()), None, grants=(), grant_all=True)
 
     async def work(host: Host) -> None:

@@ -53,7 +53,7 @@ def test_without_a_command_the_help_is_on_stderr_and_the_status_is_usage(run: Ru
         (["call", "x", "y", "--timeout"], "--timeout"),
     ],
 )
-def test_what_cannot_be_understood_is_a_usage_error(run: Run, arguments: list[str], words: str) -> None:
+def test_an_invalid_command_line_is_a_usage_error(run: Run, arguments: list[str], words: str) -> None:
     done = run(*arguments)
     assert done.code == 2
     assert done.out == ""
@@ -74,12 +74,12 @@ def test_only_the_command_that_is_asked_for_is_read() -> None:
 
 BUG = """
 import sys
-import plugbay.cli.lookup as folders
+import plugbay.cli.lookup as lookup
 
-def look(path):
+def find(path):
     raise {error}
 
-folders.look = look
+lookup.find = find
 sys.argv = ["plugbay", "inspect", "."]
 from plugbay.cli.main import main
 main()
@@ -108,20 +108,20 @@ def test_a_bug_is_one_line_and_the_way_to_its_traceback(cwd: Path) -> None:
     ]
 
 
-def test_whoever_asks_gets_the_traceback(cwd: Path) -> None:
+def test_the_debug_variable_shows_the_traceback(cwd: Path) -> None:
     done = broken(cwd, "ZeroDivisionError('by accident')", PLUGBAY_DEBUG="1")
     assert done.returncode == 1
     assert "Traceback (most recent call last)" in done.stderr
     assert "by accident" in done.stderr
 
 
-def test_a_mistake_of_the_caller_has_no_traceback_for_anybody(run: Run) -> None:
+def test_a_mistake_of_the_caller_never_has_a_traceback(run: Run) -> None:
     done = run("frobnicate", PLUGBAY_DEBUG="1")
     assert done.code == 2
     assert "Traceback" not in done.err
 
 
-def test_an_error_of_the_system_is_told_in_its_words(cwd: Path) -> None:
+def test_an_error_of_the_system_is_reported_in_its_words(cwd: Path) -> None:
     done = broken(cwd, "PermissionError(13, 'Permission denied', '/secret')")
     assert done.returncode == 1
     assert done.stderr.startswith("error: /secret: Permission denied\n")
@@ -157,7 +157,7 @@ def test_the_quick_answers_load_nothing_heavy(cwd: Path, argument: str) -> None:
     assert set(done.stderr.split()) & HEAVY == set()
 
 
-def test_a_closed_stdout_is_told(cwd: Path) -> None:
+def test_a_closed_stdout_is_reported(cwd: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "plugbay", "paths", "--json"],
         stderr=subprocess.PIPE,
@@ -194,7 +194,7 @@ def test_what_plugbay_raises_on_purpose_has_its_status(
     assert report(error) == status
 
 
-def test_a_failed_call_is_told_in_its_words_with_its_hint_and_what_the_plugin_wrote(
+def test_a_failed_call_is_reported_in_its_words_with_its_hint_and_what_the_plugin_wrote(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     detail = {"hint": "mend it", "stderr_tail": ["Traceback", "KeyError: 'x'"]}

@@ -129,7 +129,7 @@ def test_a_browser_is_opened_on_demand(run: Run, cwd: Path) -> None:
         assert none.code == 0 and "open the link yourself" in none.err and "/login/" in none.out
 
 
-def test_without_a_server_or_with_a_wrong_key_it_is_said(run: Run, cwd: Path) -> None:
+def test_without_a_server_or_with_a_wrong_key_it_is_reported(run: Run, cwd: Path) -> None:
     assert run("dashboard").code == 4
     (cwd / "wrong").write_text("pb_sk_wrong")
     with served(cwd) as server:

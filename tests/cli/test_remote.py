@@ -83,7 +83,7 @@ def test_a_refusal_has_its_reason_and_its_exit_status() -> None:
             there.get("/odd")
 
 
-def test_a_server_that_is_gone_is_told_as_such() -> None:
+def test_a_server_that_is_gone_is_reported_as_such() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
         with pytest.raises(NoServer, match="does not answer"):

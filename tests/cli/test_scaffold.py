@@ -83,7 +83,7 @@ def test_a_template_is_filled_with_values_and_parts() -> None:
     assert fill_template(text, {"v": "@@v@@"}, frozenset({"x"})) == "a\nb @@v@@\nd e\n"
 
 
-def test_a_value_that_nobody_gave_is_an_error() -> None:
+def test_a_missing_value_is_an_error() -> None:
     with pytest.raises(KeyError):
         fill_template("@@gone@@", {}, frozenset())
 

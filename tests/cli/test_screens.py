@@ -85,7 +85,7 @@ def test_a_plugin_is_named_by_its_folder_its_manifest_or_its_id(run: Run, cwd: P
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_told(run: Run, cwd: Path, arguments: list[str], status: int, words: str) -> None:
+def test_what_cannot_be_drawn_is_reported(run: Run, cwd: Path, arguments: list[str], status: int, words: str) -> None:
     folder = cwd / "all"
     write_ainb_plugin(folder, screens=["main"])
     write_ainb_plugin(folder, "q", screens=["one", "two"])

@@ -152,14 +152,16 @@ def test_nothing_is_sent_and_nothing_said_when_nobody_wants_it(variables: dict[s
         ({tracing.EXPORTER: "console"}, "OTEL_TRACES_EXPORTER must be otlp or none"),
     ],
 )
-def test_variables_that_cannot_be_followed_are_told_without_their_values(variables: dict[str, str], why: str) -> None:
+def test_variables_that_cannot_be_followed_are_reported_without_their_values(
+    variables: dict[str, str], why: str
+) -> None:
     warnings: list[str] = []
     with export_traces(variables, warnings.append) as tracer:
         assert tracer is None
     assert warnings == [f"no traces are sent: {why}"]
 
 
-def test_a_number_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_is_none_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     warnings: list[str] = []
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "0")
     with export_traces({tracing.EXPORTER: "otlp"}, warnings.append) as tracer:
@@ -168,7 +170,7 @@ def test_a_number_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert warning.startswith("no traces are sent: an OTEL_ variable cannot be used: ") and "max_queue_size" in warning
 
 
-def test_a_missing_extra_is_told_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     warnings: list[str] = []
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with export_traces({ENDPOINT: "http://127.0.0.1:4318"}, warnings.append) as tracer:
@@ -177,7 +179,7 @@ def test_a_missing_extra_is_told_with_how_to_install_it(monkeypatch: pytest.Monk
     assert warnings == [f"no traces are sent: {needs}"]
 
 
-def test_headers_that_cannot_be_read_are_told_without_their_values(
+def test_headers_that_cannot_be_read_are_reported_without_their_values(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer sesame")

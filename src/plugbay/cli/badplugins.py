@@ -1,6 +1,6 @@
 """`plugbay badplugins list|show|run|write`: plugins that misbehave on purpose, for testing any host with them.
 
-Owns the words on the command line. What the plugins do, and what must come of it, is the kit's.
+`plugbay.conformance` has the plugins and the behaviour that a host must show.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="CONTRACT/NAME, as list shows it.")]
 
 MAX_LISTED = 5
-"""Names that are offered for one that is not there."""
+"""Similar names that are suggested for an unknown one."""
 
 
 @badplugins.command(name="list", cls=HelpCommand, epilog=EXAMPLES)
@@ -99,14 +99,19 @@ def show(name: Name, as_json: AsJson = False) -> None:
         return
     page = output.out()
     page.line((found.name, output.NAME), (f"  {found.entry.row}", output.DIM))
-    rows = [("does", [found.entry.what]), ("ask", found.asked()), ("must", found.duties()), ("run", _ways(found))]
+    rows = [
+        ("does", [found.entry.what]),
+        ("ask", found.asked()),
+        ("must", found.duties()),
+        ("run", _usage_lines(found)),
+    ]
     for label, lines in rows:
         for line in lines:
             page.field(label, line)
             label = ""
 
 
-def _ways(found: Handout) -> list[str]:
+def _usage_lines(found: Handout) -> list[str]:
     run = [] if found.command() is None else [f"plugbay badplugins run {found.name}"]
     return [*run, f"plugbay badplugins write {found.name} DIR, for a host that loads folders with a manifest"]
 
@@ -162,7 +167,7 @@ def _check(contract: str | None) -> str:
 
 
 def _find(name: str) -> Handout:
-    """The bad plugin of this name; leaves when there is none."""
+    """The bad plugin of this name; exits when there is none."""
     from plugbay.conformance.handouts import CONTRACTS, handouts
 
     contract, _, rest = name.partition("/")

@@ -1,7 +1,6 @@
-"""`plugbay call PATH EXPORT [JSON]`: one call, on a host that lives just as long.
+"""`plugbay call PATH EXPORT [JSON]`: one call, on a local host or on the running server.
 
-Owns how words on a command line become a call. How the ending looks is `call_view`'s, how the host comes and goes
-`ephemeral`'s; what the call does is the host's.
+Also has what other commands share with it: option types (`Grant`, `Timeout`, …), `read_json` and `load_config`.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from plugbay.wire.strict_json import Malformed
 
 LONGEST = 3600.0
-"""Seconds; the host allows no more."""
+"""Seconds; the host's limit."""
 
 MAX_INPUT = 64 << 20
-"""Bytes read from stdin: as much as a plugin is asked to buffer."""
+"""Bytes read from stdin; plugins buffer as much."""
 
 
 def _seconds(value: float | None) -> float | None:
@@ -123,7 +122,7 @@ def _parse_context(text: str) -> dict[str, Any]:
 
 
 def read_json(text: str, what: str) -> Any:
-    """The one JSON value in `text`, or on stdin for `-`, as strictly as on the wire."""
+    """Parse one JSON value from `text`, or from stdin for `-`, as strictly as on the wire; raises `Refusal`."""
     from plugbay.wire.fast_json import MsgspecCodec
     from plugbay.wire.strict_json import Malformed
 
@@ -138,13 +137,13 @@ def read_json(text: str, what: str) -> Any:
 
 
 def _describe_malformed(error: Malformed) -> str:
-    """What is wrong with it, as the end of a sentence."""
+    """The error as the end of a sentence."""
     said = str(error)
     return f"is {said}" if said.startswith("not ") else f"cannot be used: {said}"
 
 
 def _quoting_hint(text: str) -> str:
-    """What usually went wrong: the shell took the quotes."""
+    """A hint for invalid JSON; the usual reason is that the shell removed the quotes."""
     if text != "-" and '"' not in text and any(sign in text for sign in ":'"):
         return 'quote it for the shell: \'{"key": "value"}\''
     return 'JSON is like \'{"key": "value"}\'; - reads it from standard input'
@@ -168,7 +167,7 @@ def _full_name(plugin_id: str, export: str) -> str:
 def _find_server(
     path: str, plugins: Path | None, config: Config | None, server: str | None, token_file: Path | None, quiet: bool
 ) -> ServerClient | None:
-    """The running server, if it is a plugin of its that is meant; None: a host of our own is to be asked."""
+    """The running server if `path` may be an id of one of its plugins; None to use a local host."""
     if server is None and (plugins is not None or lookup.folder_of(Path(path)).is_dir()):
         return None
     if server is None and (local_host.declares_server(config, path) or remote.is_path(path)):
@@ -182,7 +181,7 @@ def _find_server(
 
 
 def find_export(path: str, export: str, plugins: Path | None, config: Config | None = None) -> tuple[list[Found], str]:
-    """The plugins of the ephemeral host, and the name of the export on it; of a plugin's id, its full name."""
+    """The plugins for the local host, and the name of the export there: the full name if `path` is an id."""
     if lookup.folder_of(Path(path)).is_dir():
         return local_host.discover_in(Path(path)), export
     full = _full_name(path, export)
@@ -198,7 +197,7 @@ def find_export(path: str, export: str, plugins: Path | None, config: Config | N
 
 
 def load_config(named: Path | None) -> Config | None:
-    """The operator's settings, or none."""
+    """The given config file, or plugbay.toml of this directory, or None; raises `Refusal`."""
     from plugbay.host.config import config
     from plugbay.model.errors import ConfigInvalid
 
@@ -214,7 +213,7 @@ def load_config(named: Path | None) -> Config | None:
 
 
 def _make_host(found: list[Found], config: Config | None, options: dict[str, Any], trace: bool, log: CallLog) -> Host:
-    """A host that starts nothing but what the call needs."""
+    """A host that starts plugins on demand."""
     output.show_host_log(without=output.FAILED_STARTS)
     host = local_host.make_host(
         found, config, **options, call_log=log, trace=call_view.StepPrinter() if trace else None
@@ -227,7 +226,7 @@ def _make_host(found: list[Found], config: Config | None, options: dict[str, Any
 
 
 def call_on_local_host(make_host: Callable[[CallLog], Host], question: CallRequest) -> CallOutcome:
-    """Call and wait, in an event loop of its own."""
+    """Make the call on a new host and wait for its end."""
     from plugbay.host.calls.call_log import MemoryCallLog
 
     log, output, status = MemoryCallLog(), None, None
@@ -244,7 +243,7 @@ def call_on_local_host(make_host: Callable[[CallLog], Host], question: CallReque
 
 
 def call_on_server(client: ServerClient, question: CallRequest) -> CallOutcome:
-    """Call, and wait for the end."""
+    """Make the call on the server and wait for its end."""
     name, value, context, timeout, on_progress = question
     body = {"export": name, "input": value, "context": context}
     if timeout is not None:
@@ -261,7 +260,7 @@ def call_on_server(client: ServerClient, question: CallRequest) -> CallOutcome:
 
 
 def is_unknown_plugin(client: ServerClient, plugin_id: str, outcome: CallOutcome) -> bool:
-    """Whether a call ended because the server has no plugin of this id, and not for want of an export."""
+    """Whether a call failed because the server has no such plugin, rather than no such export."""
     from plugbay.cli.remote import RemoteRefused, plugin_path
 
     failure = outcome.record.failure if outcome.record else None
@@ -295,15 +294,15 @@ def _to_outcome(name: str, answer: dict[str, Any]) -> CallOutcome:
 
 
 def _to_failure(answer: dict[str, Any]) -> Failure | None:
-    told = answer.get("failure")
-    if told is None:
+    failure = answer.get("failure")
+    if failure is None:
         return None
     return Failure(
-        told["code"],
-        told["message"],
-        origin=told["origin"],
+        failure["code"],
+        failure["message"],
+        origin=failure["origin"],
         plugin=(answer.get("plugin") or {}).get("id") or "",
-        detail=told["detail"],
+        detail=failure["detail"],
         retryable=answer.get("status") == "retryable_failure",
-        retry_after_ms=told["retry_after_ms"],
+        retry_after_ms=failure["retry_after_ms"],
     )

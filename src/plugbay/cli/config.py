@@ -1,7 +1,7 @@
-"""`plugbay config show|set|secret`: the settings of one plugin, checked as a whole before they are kept.
+"""`plugbay config show|set|secret`: the settings of one plugin, validated as a whole before they are saved.
 
-Owns the words on the command line and the page a person reads. What is allowed is `host.settings`' to say, where it is
-kept `host.settings_files`'. A secret is never an argument, never shown and never echoed.
+`host.config.settings` validates, `host.config.settings_files` saves. A secret is never an argument, never shown and
+never echoed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ config = typer.Typer(
 
 
 class PluginSettings:
-    """One plugin and everything that is set for it."""
+    """One plugin with its settings and the bindings that a host would use."""
 
     def __init__(self, where: str, plugins: Path | None, config_file: Path | None) -> None:
         from plugbay.host.bindings import Bindings, Options
@@ -70,7 +70,7 @@ class PluginSettings:
         self.bindings: Bindings = Bindings(loaded, Options(), self.state)
 
     def describe(self) -> dict[str, Any]:
-        """The public JSON shape: enough to draw every control, and no secret."""
+        """The public JSON shape: enough for a form with every control, and no secret."""
         from plugbay.host.config import settings
 
         values = self.bindings.config_of(self.spec)
@@ -89,7 +89,7 @@ class PluginSettings:
 
 
 def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
-    """The plugin that is meant, which plugbay.toml itself may declare; raises what the command line knows to tell."""
+    """Find the plugin in plugbay.toml, by id or by path; exits or raises `CallFailed` when there is none."""
     from plugbay.host.discovery import servers
     from plugbay.host.discovery.folders import discover
 
@@ -109,7 +109,7 @@ def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec
 
 
 def _find_by_id(where: str) -> Found | None:
-    """The plugin of this id, unless something else is called that: in this directory, or among those installed."""
+    """The plugin of this id in this directory or among the installed ones, unless a path has this name."""
     from plugbay.host.discovery.folders import discover
 
     if lookup.folder_of(Path(where)).exists():
@@ -190,7 +190,7 @@ def secret(
 
 
 def _parse_value(text: str) -> Any:
-    """JSON where it is JSON, else the text itself: nobody wants to quote a word twice."""
+    """Parse JSON; text that is not JSON is the value itself, so that a word needs no second quotes."""
     try:
         return read_json(text, "the value")
     except Refusal:
@@ -198,7 +198,7 @@ def _parse_value(text: str) -> Any:
 
 
 def _read_secret(target: PluginSettings, name: str) -> str:
-    """What was typed; nobody is asked for a secret that the plugin does not name."""
+    """Read a secret from the terminal or stdin; raises `CallFailed` for a name that the plugin does not declare."""
     from plugbay.contracts.validation import suggestion
     from plugbay.host.config import settings
 
@@ -240,7 +240,7 @@ def _show(shown: dict[str, Any]) -> None:
 
 
 def _unset_fields(shown: dict[str, Any]) -> dict[str, str]:
-    """Fields that could be set and have no value, each with what its schema says of it."""
+    """Fields of the schema without a value, each with its description or type."""
     schema = shown["config_schema"]
     fields = schema.get("properties", {}) if isinstance(schema, dict) else {}
     described = {name: field if isinstance(field, dict) else {} for name, field in fields.items()}

@@ -1,7 +1,7 @@
 """`plugbay conform PATH`: run the contract's conformance axes against a plugin.
 
-Owns what is tested: a plugin's folder, a program in place of the one its manifest names, a program without a manifest,
-the fixture of an SDK. How the run is shown is `conform_view`'s; what an axis is, and when it passes, is the kit's.
+Tests a plugin's folder, a program in place of the one its manifest names, a program without a manifest, or the fixture
+of an SDK. `plugbay.conformance` runs the axes; this module selects, prints and writes reports.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from plugbay.model.spec import PluginSpec
 
 PROGRAM = "plugbay.conform.program"
-"""Where a context keeps what follows `--`."""
+"""Key in the context for the arguments after `--`."""
 
 
 class ConformCommand(HelpCommand):
-    """What follows `--` is a program to test."""
+    """The arguments after `--` are a program to test."""
 
     tail = "[-- CMD…]"
 
@@ -69,7 +69,7 @@ def conform(
     """Check that a plugin keeps its contract, axis by axis.
 
     What follows -- is a command in any language that is tested, right here, in place of the one the manifest names.
-    Without PATH it needs no manifest: it is greeted as the contract says, and taken at its word.
+    Without PATH it needs no manifest: it is greeted as the contract says, and its own greeting is used.
 
     Exits with 9 when an axis failed, with 3 when the manifest has errors, with 4 when there is no plugin.
     """
@@ -110,11 +110,11 @@ def _check_usage(
         raise typer.BadParameter("a command without a manifest needs it", param_hint="--contract")
 
 
-# What is tested.
+# Selecting the plugin.
 
 
 def _find(path: Path | None, contract: str | None, program: list[str] | None, as_json: bool) -> list[Found]:
-    """The plugin, once for each contract that it is to be held to."""
+    """The plugin, once for each contract to test."""
     if path is None:
         assert contract is not None and program is not None
         return [_without_manifest(contract, program)]
@@ -136,13 +136,13 @@ def _without_manifest(contract: str, program: list[str]) -> Found:
 
 
 def _command(program: list[str]) -> tuple[str, ...]:
-    """The command as it is started from any folder: its path begins where we are, a name is looked up."""
+    """The command with an absolute path, so that it starts from any folder; a bare name is searched in PATH."""
     first = os.path.abspath(program[0]) if os.sep in program[0] else program[0]
     return (first, *program[1:])
 
 
 def _select(found: list[Found], only: list[str] | None) -> list[Found]:
-    """Those that one of the named axes is of."""
+    """The plugins whose contract has one of the axes in `only`."""
     contracts = {item.contract for item in found}
     for axis in only or ():
         if axis.partition(".")[0] not in contracts:
@@ -160,7 +160,7 @@ def _spec(found: Found) -> PluginSpec:
     return found.spec
 
 
-# Trying it.
+# Running.
 
 
 def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis: OnAxis | None) -> Report:
@@ -171,7 +171,7 @@ def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis
 
 
 def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Report:
-    """Every axis of the contract, and one of our own where the manifest was written from a source."""
+    """Run every axis of the contract, and the drift axis if the manifest was generated from a source."""
     from plugbay.cli.manifest import drift
     from plugbay.conformance.plugin_runner import run_conformance
     from plugbay.conformance.report import Report
@@ -194,7 +194,7 @@ def _announce(words: str, spec: PluginSpec, on_axis: OnAxis | None) -> None:
 
 
 def _merge(reports: list[Report]) -> Report:
-    """One report on a plugin of several contracts; the ids of its axes begin with theirs."""
+    """Merge the reports of several contracts; axis ids begin with the contract."""
     from plugbay.conformance.report import Report
 
     if len(reports) == 1:
@@ -205,7 +205,7 @@ def _merge(reports: list[Report]) -> Report:
 
 
 def _contracts_in(path: Path) -> list[str | None]:
-    """Each contract of which the folder has a manifest; one that is not there, when there is none."""
+    """Each contract with a manifest in the folder, or `[None]`."""
     from plugbay.host.discovery.folders import contracts_in
 
     return [*contracts_in(path)] or [None]
@@ -216,10 +216,10 @@ def _is_manifest(path: Path) -> bool:
 
 
 def _plugin(path: Path, contract: str | None, as_json: bool) -> Found:
-    """The plugin at `path`; leaves with the status that says why there is none to test."""
+    """The plugin at `path`; exits with the status of the reason when it cannot be tested."""
     found = lookup.find(path, contract)
     if found.spec is None and lookup.is_absent(found):
-        found = lookup.find(path)  # of another contract, which is what there is to say about it
+        found = lookup.find(path)  # a manifest of another contract makes a better message
     status = _refuse(found, contract)
     if found.spec is None or status != Exit.OK:
         if as_json:
@@ -229,7 +229,7 @@ def _plugin(path: Path, contract: str | None, as_json: bool) -> Found:
 
 
 def _fixture_at(path: Path, contract: str | None, as_json: bool) -> PluginSpec:
-    """A fixture is a plugin's folder, or one file; a Python source needs no execute bit."""
+    """The spec of a fixture: a plugin's folder, or one file. A Python source needs no execute bit."""
     from plugbay.model.spec import PluginSpec
 
     if not path.is_file() or _is_manifest(path):
@@ -254,7 +254,7 @@ def _check_name(contract: str | None) -> None:
 
 
 def _refuse(found: Found, contract: str | None) -> int:
-    """0 when the plugin can be tested; otherwise the status to leave with, after saying why."""
+    """0 when the plugin can be tested; otherwise print the reason and return the exit status."""
     if found.spec is None:
         return refuse(found, "conform")
     if contract in (None, found.contract):
@@ -266,6 +266,8 @@ def _refuse(found: Found, contract: str | None) -> int:
     return Exit.INVALID
 
 
+# Output.
+
 MARKS = {
     "passed": (output.OK, output.GOOD_STYLE),
     "failed": (output.BAD, output.BAD_STYLE),
@@ -274,14 +276,14 @@ MARKS = {
 
 
 class Files(NamedTuple):
-    """What is written beside what is shown."""
+    """Report files to write."""
 
     junit: Path | None = None
     html: Path | None = None
     badge: Path | None = None
 
     def write(self, report: Report, spec: PluginSpec, command: Sequence[str], program: Sequence[str] = ()) -> None:
-        """Each that is wanted; `command` is what the reader of a page can type, with `program` after its options."""
+        """Write the requested files; the HTML page shows `command` and `program` for repeating the run."""
         if self.junit is not None:
             self.junit.write_text(report.to_junit(), "utf-8")
         if self.html is not None:
@@ -304,7 +306,7 @@ def _html_page(report: Report, spec: PluginSpec, command: Sequence[str], program
 
 
 def show_axis(axis: AxisResult) -> None:
-    """One axis: a line, and below it what went wrong. Those that were not tried for it are summed up at the end."""
+    """Print one axis and its failure. Axes that were not tried are counted by `show_summary`."""
     from plugbay.conformance.report import LABELS, NOT_TRIED
 
     if axis.detail.startswith(NOT_TRIED):
@@ -324,7 +326,7 @@ def show_axis(axis: AxisResult) -> None:
 
 
 def show_summary(report: Report) -> None:
-    """How many were not tried and why, and the last line, which says it all."""
+    """Print the number of axes that were not tried, with reasons, and the verdict."""
     from plugbay.conformance.report import NOT_TRIED
 
     page = output.out()

@@ -1,7 +1,6 @@
-"""What a plugin's source declares, asked of a process of its own.
+"""Reads the declarations of a Python plugin by loading its source in a separate process, with a timeout.
 
-Owns how that process is started, how long it may take and the words for what can go wrong. The author's code never runs
-in ours. Refuses to know what is done with the answer.
+The author's code must never run in this process.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from typing import IO, Any, NamedTuple
 from plugbay.cli.exit_codes import Exit
 
 LOAD_TIMEOUT_S = 20.0
-"""Seconds for a source to get to its `plugin.run()`: ten times what a host of rune would wait."""
+"""For a source to reach its `plugin.run()`: ten times the handshake timeout of rune."""
 
 MAX_SOURCE = 4 << 20
-"""Bytes of a source that is looked into."""
+"""Bytes; a larger file is not read."""
 
 LAST_LINES = 6
-"""Of a traceback: the error, and where it was raised."""
+"""Lines of a traceback that are kept: the error and where it was raised."""
 
 READ_SIZE = 65_536
 
@@ -35,7 +34,7 @@ DEFAULT_SOURCE = "plugin.py"
 
 
 class Unusable(Exception):
-    """There is no source, or it cannot be loaded. `lines` are the last that it said."""
+    """There is no source, or it cannot be loaded. `lines` are the last lines of its stderr."""
 
     def __init__(
         self, message: str, *, hint: str = "", lines: tuple[str, ...] = (), status: int = Exit.INVALID
@@ -48,22 +47,22 @@ class Unusable(Exception):
 
 
 class Declarations(NamedTuple):
-    """What a source declares: for each contract, its files or the reason why there are none."""
+    """The declarations of a source: for each contract, its files or the reason why there are none."""
 
     source: Path
     id: str
     version: str
     contracts: dict[str, dict[str, Any]]
     unchecked: list[str]
-    """Annotations of tools that say nothing to anybody, so that what they are about is not checked."""
+    """Annotations of tools without a schema, whose values are not validated."""
     misfits: list[str]
-    """Defaults of tools that are not what their annotations say."""
+    """Defaults of tools that do not match their annotations."""
     served: bool
-    """Whether it calls `plugin.run()`."""
+    """Whether the source calls `plugin.run()`."""
 
 
 def find_source(path: Path) -> Path:
-    """The file with the plugin in it: `path` itself, or the one in the folder; raises `Unusable`."""
+    """The plugin's source: `path` itself, or the file in the folder; raises `Unusable`."""
     if path.is_file() and path.suffix == ".py":
         return path
     if not path.is_dir():
@@ -85,8 +84,8 @@ def _uses_the_sdk(file: Path) -> bool:
 
 
 def read(source: Path, timeout: float = LOAD_TIMEOUT_S) -> Declarations:
-    """What this source declares; raises `Unusable`."""
-    with TemporaryFile() as said:  # which no child of its own can hold open
+    """Load a source and return its declarations; raises `Unusable`."""
+    with TemporaryFile() as said:  # not a pipe, which a grandchild could hold open
         status, out = _run_source(source, timeout, said)
         said.seek(0)
         if status != 0 and not out:
@@ -95,12 +94,12 @@ def read(source: Path, timeout: float = LOAD_TIMEOUT_S) -> Declarations:
         answer = json.loads(out)
         return Declarations(source, *(answer[key] for key in Declarations._fields[1:]))
     except (ValueError, KeyError, TypeError):
-        text = f"{source} ended before anybody could ask what it declares"
+        text = f"{source} exited before its declarations could be read"
         raise Unusable(text, hint="does it call os._exit()?") from None
 
 
 def _python_path() -> str:
-    """For an interpreter that would look elsewhere, because it starts in the plugin's folder."""
+    """PYTHONPATH with this plugbay first: the child starts in the plugin's folder and would search elsewhere."""
     import plugbay
 
     ours = str(Path(plugbay.__file__).parents[1])
@@ -108,7 +107,7 @@ def _python_path() -> str:
 
 
 def _run_source(source: Path, timeout: float, stderr: IO[bytes]) -> tuple[int, bytes]:
-    """The status of the process and its answer; raises `Unusable` when that takes too long."""
+    """Run the source; return the exit status and stdout. Raises `Unusable` after the timeout."""
     child = subprocess.Popen(
         [sys.executable, "-m", "plugbay.sdk.declared", source.name],
         cwd=source.parent,
@@ -123,7 +122,7 @@ def _run_source(source: Path, timeout: float, stderr: IO[bytes]) -> tuple[int, b
         try:
             out = _read_all(stdout.fileno(), time.monotonic() + timeout)
         finally:
-            os.killpg(child.pid, signal.SIGKILL)  # before it is reaped, as its id is its own only until then
+            os.killpg(child.pid, signal.SIGKILL)  # before it is reaped: afterwards its pid may be reused
             status = child.wait()
     if out is None:
         hint = "what a module does when it is imported counts; move slow work into the handlers"
@@ -133,7 +132,7 @@ def _run_source(source: Path, timeout: float, stderr: IO[bytes]) -> tuple[int, b
 
 
 def _read_all(stream: int, deadline: float) -> bytes | None:
-    """Everything up to its end; None when that does not come in time."""
+    """Read to the end of file; None when the deadline passes first."""
     parts = [b""]
     while select.select([stream], [], [], max(deadline - time.monotonic(), 0.0))[0]:
         parts.append(os.read(stream, READ_SIZE))
@@ -151,7 +150,7 @@ def _load_failure(source: Path, said: str) -> Unusable:
 
 
 def _author_frames(lines: Iterable[str]) -> Iterator[str]:
-    """A traceback without the frames of whoever loads the source: what counts is the author's own line."""
+    """A traceback without the frames of the loader, so that the author's own lines remain."""
     import plugbay.sdk
 
     foreign = ('  File "<frozen runpy>', f'  File "{Path(plugbay.sdk.__file__).parent}{os.sep}')

@@ -1,7 +1,6 @@
-"""`plugbay inspect PATH`: what a plugin is, and everything that is wrong with its manifest.
+"""`plugbay inspect PATH`: a plugin's manifest, its problems, its exports and its confinement.
 
-Owns the public JSON shape and the page a person reads. Reads files, starts nothing. Confinement is shown as it would be
-with what plugbay.toml and the options grant now.
+Reads files and starts nothing. The confinement shown is the one with the current grants of plugbay.toml and options.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import typer
 from plugbay.cli import local_host, lookup
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
 from plugbay.cli.render import output, policy_view, schema_text
-from plugbay.cli.render.manifest_problems import explain_absence, show_problems, tally
+from plugbay.cli.render.manifest_problems import count_problems, explain_absence, show_problems
 
 if TYPE_CHECKING:
     from plugbay.host.config.config import Config
@@ -59,7 +58,7 @@ def inspect(
 
 
 def _find(path: Path, config: Config | None) -> list[Found]:
-    """What is meant: the plugins of a manifest, or a server that plugbay.toml declares."""
+    """The plugins of a path, an installed plugin, or a server that plugbay.toml declares."""
     from plugbay.cli.manifest import drift
     from plugbay.host.discovery.servers import declared
 
@@ -71,7 +70,7 @@ def _find(path: Path, config: Config | None) -> list[Found]:
 
 
 class _Inspection:
-    """One plugin with everything the page says about it; its exports are the approved ones, if they had to be."""
+    """Everything that is shown about one plugin. The exports of an MCP server are the approved ones."""
 
     def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
         from plugbay.cli.manifest import drift
@@ -99,7 +98,7 @@ class _Inspection:
 
 
 def to_json(found: Found, confinement: Confinement | None) -> dict[str, Any]:
-    """The public shape; every key is there however broken the manifest is."""
+    """The public shape; it has every key even for an invalid manifest."""
     spec = found.spec
     return {
         "contract": found.contract or None,
@@ -116,7 +115,7 @@ def to_json(found: Found, confinement: Confinement | None) -> dict[str, Any]:
 
 
 def _export_json(export: Export) -> dict[str, Any]:
-    """How it is run and what for, only where the contract leaves that to each export."""
+    """Adds capabilities and facts for contracts that set them for each export."""
     own = {"capabilities": list(export.capabilities), "facts": export.facts} if _execution_facts(export.facts) else {}
     return {**export.to_json(), **own}
 
@@ -136,7 +135,7 @@ def _show(view: _Inspection) -> None:
         )
     if found.problems:
         page.blank()
-        page.line(("Problems", output.NAME), (f"  {tally(found.problems)}", output.DIM))
+        page.line(("Problems", output.NAME), (f"  {count_problems(found.problems)}", output.DIM))
         show_problems(page, found, found.problems)
     if found.spec:
         _suggest(found, found.spec)
@@ -164,11 +163,11 @@ def _show_spec(page: output.Printer, view: _Inspection, spec: PluginSpec, confin
     none = "  known when it is approved" if view.approval else "  none"
     page.line(("Exports", output.NAME), "" if spec.exports else (none, output.DIM))
     for export in spec.exports:
-        _show_export(page, export, told_at_start=spec.lifetime == "resident")
+        _show_export(page, export, announced_at_start=spec.lifetime == "resident")
 
 
 def _optional_fields(spec: PluginSpec) -> dict[str, str]:
-    """What only some plugins have."""
+    """Fields that only some plugins have; empty ones are not shown."""
     policy = spec.restart
     crash = f"starts again, {policy.failures} times at most, first after {policy.first_delay:g} s"
     return {
@@ -183,7 +182,7 @@ def _optional_fields(spec: PluginSpec) -> dict[str, str]:
     }
 
 
-def _show_export(page: output.Printer, export: Export, *, told_at_start: bool) -> None:
+def _show_export(page: output.Printer, export: Export, *, announced_at_start: bool) -> None:
     from plugbay.host.catalog.operation import INPUTS
 
     needs = f"  needs {', '.join(export.capabilities)}" if export.capabilities else ""
@@ -194,12 +193,12 @@ def _show_export(page: output.Printer, export: Export, *, told_at_start: bool) -
     if manner:
         page.line(("runs  ", output.DIM), manner, indent=4)
     schema = export.input_schema or INPUTS.get(export.kind)
-    unknown = schema is None and told_at_start
-    page.line(("input ", output.DIM), "told at its start" if unknown else schema_text.summary(schema), indent=4)
+    unknown = schema is None and announced_at_start
+    page.line(("input ", output.DIM), "announced when it starts" if unknown else schema_text.summary(schema), indent=4)
 
 
 def _execution_facts(facts: dict[str, Any]) -> str:
-    """How an export is run, where the contract leaves that to each."""
+    """Class, timeout and concurrency of an export, for contracts that set them for each export."""
     if "execution_class" not in facts:
         return ""
     words = [facts["execution_class"], f"{facts['timeout_ms'] / 1000:g} s", f"{facts['max_concurrency']} at a time"]
@@ -213,7 +212,7 @@ def _timeouts(timeouts: Timeouts) -> str:
 
 
 def _suggest(found: Found, spec: PluginSpec) -> None:
-    """The next command, ready to be pasted. For people only, so it is no data."""
+    """Suggest the next command; on stderr of a terminal only."""
     export = next((export for export in spec.exports if export.kind == "tool"), None)
     if export is None or not output.err().console.is_terminal:
         return

@@ -1,7 +1,6 @@
-"""A host that lives as long as one command: made from what was typed, visited once, stopped in good order.
+"""A host inside the process of one command: found plugins in, one piece of work, orderly stop.
 
-Owns where such a host finds its plugins and keeps its files, and that a signal ends what it is asked and then this
-process, its children first. What is asked is the command's business.
+A signal cancels the work; the host then stops its plugins before this process exits (`run_with`).
 """
 
 from __future__ import annotations
@@ -31,22 +30,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Context = TypeVar("Context", bound="AbstractAsyncContextManager[Any]")
-"""A host, or whatever else holds children for as long as it is entered."""
+"""A host, or another asynchronous context manager that owns child processes."""
 
 INSTALLED = "plugins"
-"""What plugbay install has put below the data folder."""
+"""Folder of installed plugins, below the data folder."""
 
 MAX_SIGNALS = 3
-"""Signals after which we leave at once; the warden clears up what is left."""
+"""Signals after which the process exits at once; the warden kills remaining children."""
 
 
 class Interrupted(typer.Exit):
-    """A signal ended the visit before it came to its end; leaves with that signal's status."""
+    """A signal cancelled the work; carries the exit status of that signal."""
 
 
 def discover_in(place: Path, prefer: str = "") -> list[Found]:
-    """The plugins in a folder, one of which is usable at least; raises `Refusal`. Which contract is preferred, matters
-    for those of several.
+    """The plugins in a folder, at least one of them usable; raises `Refusal`.
+
+    `prefer` names the contract to use for plugins with several manifests.
     """
     from plugbay.host.discovery.folders import discover
 
@@ -55,12 +55,12 @@ def discover_in(place: Path, prefer: str = "") -> list[Found]:
     if not any(item.spec for item in found):
         broken = any(not lookup.is_absent(item) for item in found)
         status = Exit.INVALID if broken else Exit.NOT_FOUND
-        raise Refusal(call_view.nothing_usable(folder, found), found, status)
+        raise Refusal(call_view.no_usable_plugin(folder, found), found, status)
     return found
 
 
 def check_folder(place: Path) -> Path:
-    """The folder that is meant; raises `Refusal` when it is not there."""
+    """The folder of a path that may name a manifest; raises `Refusal` when it does not exist."""
     folder = lookup.folder_of(place)
     if not folder.is_dir():
         hint = "name a plugin's folder, or a folder of such folders"
@@ -69,7 +69,7 @@ def check_folder(place: Path) -> Path:
 
 
 def find_installed(plugin_id: str) -> Found | None:
-    """The plugin of this id that plugbay install has put in its place."""
+    """The installed plugin of this id."""
     from plugbay.host.discovery.folders import discover
 
     place = directories()["data"] / INSTALLED
@@ -78,19 +78,19 @@ def find_installed(plugin_id: str) -> Found | None:
 
 
 def find_home(plugin_id: str, plugins: Path | None) -> Path | None:
-    """Where to look for the plugin of this id: in the folder that was named, or among those that are installed."""
+    """The folder to search for this id: the given one, or that of installed plugins if the id is installed."""
     if plugins is not None:
         return plugins
     return directories()["data"] / INSTALLED if find_installed(plugin_id) else None
 
 
 def declares_server(config: Config | None, named: str) -> bool:
-    """Whether plugbay.toml itself declares the plugin that somebody named: an MCP server. A folder goes first."""
+    """Whether plugbay.toml declares an MCP server of this name. A folder of the same name takes precedence."""
     return config is not None and named in config.mcp and not lookup.folder_of(Path(named)).is_dir()
 
 
 def config_for(config: Config | None, named: str) -> Config | None:
-    """The settings for a host of what somebody named: without the servers of plugbay.toml, unless it is one of them."""
+    """The config for a host of one plugin: without the servers of plugbay.toml, unless it is one of them."""
     return config if config is None or declares_server(config, named) else config.model_copy(update={"mcp": {}})
 
 
@@ -104,10 +104,10 @@ def check_id(plugin_id: str, found: list[Found]) -> None:
 def make_host(
     found: list[Found], config: Config | None, *, grants: Iterable[str] | None, joins: bool = False, **options: Any
 ) -> Host:
-    """A host for these plugins that keeps its files where plugbay.toml or the system says.
+    """A host for these plugins, with its files where plugbay.toml or the system says.
 
-    Options are those of `Host`; plugins start when they are needed, unless `eager` is one of them. With other hosts it
-    is joined only if it `joins`: one that is gone after a call has nothing to tell them, and hears nothing.
+    `options` are those of `Host`; plugins start on demand unless `eager` is given. The host joins the broker only with
+    `joins`: a host that ends after one call has nothing to exchange with others.
     """
     from plugbay.host.host import Host
 
@@ -119,20 +119,20 @@ def make_host(
 
 
 def protected_config() -> tuple[Entry, ...]:
-    """The plugbay.toml of this directory, which the next command here reads, also when this one was given another."""
+    """The plugbay.toml of this directory; protected even if another one is in use, as the next command reads it."""
     from plugbay.model.protected import SETTINGS, Entry
 
     return (Entry(str(Path(CONFIG_NAME).absolute()), CONFIG_NAME, SETTINGS),)
 
 
 def state_dir(config: Config | None) -> Path:
-    """Where such a host keeps what it keeps: where plugbay.toml says, or where the system does."""
+    """The state folder: of plugbay.toml, or the system's default."""
     named = config and config.host.state_dir
     return Path(named).absolute() if named else directories()["state"]
 
 
 def make_bindings(config: Config | None, grants: Iterable[str] | None, grant_all: bool) -> Bindings:
-    """What such a host would make of plugins, without a host."""
+    """The bindings that such a host would use, without a host."""
     from plugbay.host.bindings import Bindings, Options, log_folder
     from plugbay.host.config.config import Config
     from plugbay.host.confinement.protection import Protection
@@ -143,14 +143,14 @@ def make_bindings(config: Config | None, grants: Iterable[str] | None, grant_all
 
 
 def run_with(host: Context, work: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
-    """What `work` makes of the host, in an event loop of its own; raises `Interrupted`."""
+    """Enter `host`, run `work` on it in a new event loop and return its result; raises `Interrupted`."""
     import asyncio
 
     return asyncio.run(_run_with(host, work))
 
 
 async def _run_with(host: Context, work: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
-    """A signal cuts short the work and nothing else: the host stops in good order, its children before us."""
+    """A signal cancels only the work; leaving the context then stops the host and its children in order."""
     import asyncio
 
     received: list[int] = []
@@ -165,7 +165,7 @@ async def _run_with(host: Context, work: Callable[[Context], Coroutine[Any, Any,
 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # What is ignored stays ignored: a command under nohup outlives its terminal.
+            # Keep ignored signals ignored: a command under nohup outlives its terminal.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, interrupt, number)
         await asyncio.wait({task})

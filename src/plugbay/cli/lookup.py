@@ -1,8 +1,4 @@
-"""From a PATH somebody typed to the plugin in it, and how its problems look on a screen.
-
-Owns what a command may take for a plugin (its folder, or the manifest in it), which absence is which exit
-status, and the listing of problems as `file:line`. Refuses to start anything.
-"""
+"""Finds the plugin of a PATH argument: a plugin's folder, or a manifest in it. Reads files and starts nothing."""
 
 from __future__ import annotations
 
@@ -16,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def folder_of(path: Path) -> Path:
-    """The folder that is meant: of a manifest, the one it is in."""
+    """The folder of a manifest; any other path unchanged."""
     from plugbay.contracts.registry import contract_of
 
     return path.parent if contract_of(path.name) and path.is_file() else path
 
 
 def find(path: Path, contract: str | None = None) -> Found:
-    """The plugin at `path`, usable or not; where there are several manifests, that of the contract or of the path."""
+    """The plugin at `path`, usable or not. Of several manifests, the one of `contract` or the one that `path` names."""
     from plugbay.contracts.registry import contract_of
     from plugbay.host.discovery.folders import inspect
 
@@ -32,7 +28,7 @@ def find(path: Path, contract: str | None = None) -> Found:
 
 
 def find_all(path: Path) -> list[Found]:
-    """The same where a manifest may name several plugins."""
+    """All plugins at `path`: a manifest may declare several."""
     from plugbay.contracts.registry import contract_of
     from plugbay.host.discovery.folders import inspect_all
 

@@ -1,7 +1,8 @@
-"""`plugbay`: the commands.
+"""The entry point `plugbay`: the list of commands, their examples, and the report of errors.
 
-Owns the list of them, and that whatever ends one has a status. What a command does is in the file of its name, and what
-it needs is imported when it runs, so `--help` is quick.
+Every command ends with a status of `exit_codes`, and every error is one message on stderr or, with `--json`, one
+document on stdout in the shape of `plugbay call --json`. Command modules keep heavy imports inside functions, so that
+`--help` is fast.
 """
 
 from __future__ import annotations
@@ -207,13 +208,13 @@ plugbay paths --json""",
 }
 
 CLASSES = {run: RunCommand, tap: TapCommand, dev: TapCommand, attach: AttachCommand, conform: ConformCommand}
-"""Of commands that read their words in ways of their own."""
+"""Command classes with their own parsing of arguments."""
 
 GROUPS = {"badplugins": badplugins, "config": config, "mcp": mcp, "trust": trust}
 
 
 class Root(HelpGroup):
-    """All commands, by what somebody wants to do."""
+    """All commands, grouped by task."""
 
     sections: ClassVar[dict[str, str]] = {
         "Look at plugins and use them": "inspect call run render tui",
@@ -226,9 +227,9 @@ class Root(HelpGroup):
 
 
 def app_for(word: str) -> typer.Typer:
-    """The command or group of this name, alone: Typer reads the parameters of all that it has, which would take 70 ms.
+    """An app with only the command or group of this name: Typer inspects all registered commands, which takes 70 ms.
 
-    All of them for any other word, as `--help` is, or one that is misspelt.
+    For any other word, such as `--help` or a misspelt name, the app has all commands.
     """
     app = typer.Typer(
         name="plugbay",
@@ -268,44 +269,12 @@ def _root(
         raise typer.Exit(Exit.USAGE)
 
 
-def main() -> None:
-    """Run the command line; leaves with one of the statuses of `exit_codes`."""
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character must not turn an answer into a traceback.
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
-    # Like Ctrl-C: whatever runs clears up after itself on the way out.
-    signal.signal(signal.SIGTERM, _on_sigterm)
-    as_json = wants_json(sys.argv[1:])
-    if as_json:
-        output.hold_problems()
-    try:
-        app = app_for(sys.argv[1] if sys.argv[1:] else "")
-        status = app(prog_name="plugbay", standalone_mode=False) or Exit.OK
-        print_held_problems(status)
-    except Exception as error:
-        expected = isinstance(error, PlugbayError | typer.TyperException)
-        if os.environ.get(DEBUG_VARIABLE) and not expected:
-            raise
-        status = report(error, as_json)
-    sys.exit(status)
-
-
-def vai_plugin_sign() -> None:
-    """The command `vai-plugin-sign`, by which release scripts know `plugbay sign`."""
-    sys.argv[1:1] = ["sign"]
-    main()
-
-
-def _on_sigterm(number: int, frame: object) -> None:
-    sys.exit(for_signal(number))
-
+# Errors.
 
 DEBUG_VARIABLE = "PLUGBAY_DEBUG"
 
 STDERR_LINES = 5
-"""Of what a plugin wrote before it failed; a traceback ends with what counts."""
+"""Lines of the plugin's stderr that are shown; a traceback ends with the error."""
 
 CODES: dict[int, str] = {
     Exit.USAGE: Code.INVALID_INPUT,
@@ -314,7 +283,7 @@ CODES: dict[int, str] = {
     Exit.LAUNCH: Code.LAUNCH_FAILED,
     Exit.TIMEOUT: Code.TIMEOUT,
 }
-"""What a status means where nothing else is known; any other is something that cannot be used now."""
+"""The failure code for an exit status when nothing else is known; `UNAVAILABLE` for others."""
 
 ERRNO_HINTS = {
     errno.ENOENT: "nothing has this name; check the path",
@@ -327,17 +296,17 @@ ERRNO_HINTS = {
     errno.ENOSPC: "the disk is full; make room, or choose another place",
     errno.EMFILE: "too many files are open; ulimit -n says how many may be",
 }
-"""What helps with an error of the system."""
+"""Hints for errors of the operating system."""
 
 FOREIGN = "run"
-"""The command whose words are a plugin's own."""
+"""The command that passes its arguments to a plugin."""
 
 WIRE, NO_WIRE = "replay", {"--check", "--as-host"}
-"""The command whose stdout is a wire, unless one of these is among its words."""
+"""The command whose stdout is the wire, unless one of these options is given."""
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON; what follows `--` is for somebody else."""
+    """Whether a command line asks for JSON; arguments after `--` belong to another program."""
     own = words[: words.index("--")] if "--" in words else words
     if "--json" not in own or own[0] == FOREIGN:
         return False
@@ -345,7 +314,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def report(error: Exception, as_json: bool = False) -> int:
-    """Say what went wrong; the status to leave with."""
+    """Print an error; return the exit status."""
     refusal = error if isinstance(error, Refusal) else Refusal(to_failure(error), status=_status(error))
     if as_json and _try_print_json(refusal):
         return refusal.status
@@ -358,7 +327,7 @@ def report(error: Exception, as_json: bool = False) -> int:
 
 
 def _try_print_json(refusal: Refusal) -> bool:
-    """Whether stdout could take it; it may be what the error is about."""
+    """Print the refusal as JSON; False if stdout fails, which may be the very error."""
     try:
         JsonView().show_refusal(refusal)
     except (PlugbayError, OSError):
@@ -367,7 +336,7 @@ def _try_print_json(refusal: Refusal) -> bool:
 
 
 def print_held_problems(status: int) -> None:
-    """With `--json`, what a command has said for people so far: in a document, unless there is one already."""
+    """With `--json`, print the held problems as one document; as text if a document was already printed."""
     problems = output.release_problems()
     if not problems or output.has_printed():
         for problem in problems:
@@ -379,7 +348,7 @@ def print_held_problems(status: int) -> None:
 
 
 def to_failure(error: Exception) -> Failure:
-    """An error as the failure that it is."""
+    """Convert an exception into a failure."""
     if isinstance(error, CallFailed):
         return error.failure
     if isinstance(error, ManifestInvalid | ConfigInvalid):
@@ -392,7 +361,7 @@ def to_failure(error: Exception) -> Failure:
 
 
 def _describe(error: Exception) -> tuple[str, str]:
-    """What went wrong, and what to do next."""
+    """Message and hint for an exception."""
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
         return error.format_message(), f"{context.command_path if context else 'plugbay'} --help shows what there is"
@@ -424,7 +393,44 @@ def _code(status: int) -> str:
 
 
 def _explain_failure(failure: Failure) -> None:
-    """A call that failed on the way to what was asked for: its words, its hint, and what the plugin wrote."""
+    """Print a failed call: message, hint, and the plugin's last stderr lines."""
     who = f"{failure.plugin}: " if failure.plugin else ""
     wrote = "".join(f"\n{line}" for line in failure.detail.get("stderr_tail", ())[-STDERR_LINES:])
     output.problem(f"{who}{failure.message} ({failure.code}){wrote}", hint=str(failure.detail.get("hint", "")))
+
+
+# Entry points.
+
+
+def main() -> None:
+    """Run the command line; exits with a status of `exit_codes`."""
+    for stream in (sys.stdout, sys.stderr):
+        # A character that the terminal's encoding lacks must not become a traceback.
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    # As with Ctrl-C, `SystemExit` lets running code clean up.
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    as_json = wants_json(sys.argv[1:])
+    if as_json:
+        output.hold_problems()
+    try:
+        app = app_for(sys.argv[1] if sys.argv[1:] else "")
+        status = app(prog_name="plugbay", standalone_mode=False) or Exit.OK
+        print_held_problems(status)
+    except Exception as error:
+        expected = isinstance(error, PlugbayError | typer.TyperException)
+        if os.environ.get(DEBUG_VARIABLE) and not expected:
+            raise
+        status = report(error, as_json)
+    sys.exit(status)
+
+
+def vai_plugin_sign() -> None:
+    """The command `vai-plugin-sign`, an alias of `plugbay sign` for release scripts."""
+    sys.argv[1:1] = ["sign"]
+    main()
+
+
+def _on_sigterm(number: int, frame: object) -> None:
+    sys.exit(for_signal(number))

@@ -1,7 +1,4 @@
-"""`plugbay new NAME`: a plugin to begin with, that keeps its contract before anything is changed.
-
-Owns the questions, and what is said at the end. What is in the files is `scaffold`'s.
-"""
+"""`plugbay new NAME`: create a plugin that passes `plugbay conform`. `scaffold` writes the files."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ ABOUT = {
     "vai": "tools, hooks, compactors, harnesses; signed packages",
     "mcp": "tools for any client of the Model Context Protocol",
 }
-"""What each contract is for, in a line."""
+"""The purpose of each contract."""
 
 Contracts = Annotated[
     list[str] | None,
@@ -96,7 +93,7 @@ def _json(plugin: NewPlugin, files: list[str]) -> dict[str, Any]:
     }
 
 
-# What was said, checked.
+# Options.
 
 
 def _check_name(name: str, contracts: tuple[str, ...]) -> None:
@@ -160,7 +157,7 @@ def _parse_description(text: str) -> str:
     return said
 
 
-# The questions.
+# Prompts.
 
 
 def _ask_or_default(asks: bool, ask: Callable[[], Any], otherwise: Any) -> Any:
@@ -168,7 +165,7 @@ def _ask_or_default(asks: bool, ask: Callable[[], Any], otherwise: Any) -> Any:
 
 
 def _ask(question: str, default: str, check: Callable[[str], Any]) -> Any:
-    """The answer, once it is a good one."""
+    """Prompt until the answer is valid."""
     while True:
         try:
             said = typer.prompt(question, default=default, err=True)
@@ -192,7 +189,7 @@ def _ask_contracts() -> tuple[str, ...]:
 
 
 def _ask_language(contracts: tuple[str, ...]) -> Callable[[], str]:
-    if len(contracts) > 1:  # there is only one answer
+    if len(contracts) > 1:  # only the Python SDK serves several contracts
         return lambda: DEFAULT_LANGUAGE
     return lambda: str(
         _ask("Language: python, javascript or shell", DEFAULT_LANGUAGE, lambda it: _parse_language(it, contracts))
@@ -203,7 +200,7 @@ def _ask_description(default: str) -> Callable[[], str]:
     return lambda: str(_ask("What is it for, in a line", default, _parse_description))
 
 
-# The page at the end.
+# Output.
 
 FILE_NOTES = {
     "README.md": "how to try it",

@@ -1,6 +1,6 @@
-"""`plugbay start|stop|restart|reload ID`, `grant|revoke ID CAP…`: what an operator has a running server do to a plugin.
+"""Commands for operators of a running server: start, stop, restart, reload, grant, revoke, dashboard, prune, logs.
 
-Owns the words on the command line and the line that says what came of it.
+Each is one request to the server's API (`plugbay.cli.remote`).
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ def _operate(operation: str, plugin: str, body: Any, server: Any, token_file: An
         output.note(f"{done['id']}: {done['refused']}")
 
 
+# plugbay dashboard.
+
 Open = Annotated[bool, typer.Option("--open", help="Open it in a browser.")]
 LinkAsJson = Annotated[bool, typer.Option("--json", help="Print the link as JSON.")]
 
@@ -91,6 +93,8 @@ def dashboard(
         if not webbrowser.open(link["url"]):
             output.note("no browser was found here; open the link yourself")
 
+
+# plugbay prune.
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing; say what would be.")]
 PruneAsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -125,12 +129,14 @@ def _print_row(row: tuple[str, str, str], widths: list[int], style: str) -> None
 
 
 def _age(seconds: float | None) -> str:
-    """As plugbay.toml has it."""
+    """Format an age as plugbay.toml writes it."""
     if not seconds:
         return "forever" if seconds is None else "until they expire"
     whole = round(seconds)
     return output.count(whole // DAY, "day") if whole % DAY == 0 else output.count(whole // HOUR, "hour")
 
+
+# plugbay logs.
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
 Tail = Annotated[int, typer.Option(metavar="N", min=0, max=1000, help="Lines of the past, 100 if left out.")]

@@ -1,7 +1,6 @@
 """`plugbay ps`: every plugin, what it is doing, what it may do, and whether it is confined.
 
-Owns the table; what is known of a plugin is the host's to say. It is the running server that is asked, or with
-`--plugins DIR` a host of the command's own: plugins that start with their host are started then.
+Asks the running server, or with `--plugins DIR` a local host, which starts the plugins that start with their host.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from plugbay.host.host import Host
 
 START_SECONDS = 20.0
-"""How long to wait for plugins that start with the host."""
+"""Maximum wait for plugins that start with the host."""
 
 COLUMNS = ("PLUGIN", "CONTRACT", "STATE", "VERSION", "PID")
 LAST = ("SANDBOX AND GRANTS", output.DIM)
@@ -67,7 +66,7 @@ def ps(
 
 
 def _server(server: str | None, token_file: Path | None, has_others: bool, quiet: bool) -> ServerClient | None:
-    """The running server; None where there is none, and plugbay.toml names plugins that can be shown without."""
+    """The running server; None when there is none and plugbay.toml declares plugins for a local host."""
     try:
         return remote.find(server, token_file, quiet=quiet)
     except remote.NoServer as error:
@@ -85,7 +84,7 @@ async def _read_statuses(host: Host) -> list[dict[str, Any]]:
 
 
 def show(page: output.Printer, plugins: Sequence[dict[str, Any]]) -> None:
-    """A table, its last column as wide as the terminal lets it be."""
+    """Print the table; the last column takes the remaining width."""
     rows = [COLUMNS, *map(_row, plugins)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
     page.row([(name.ljust(width) + GAP, output.DIM) for name, width in zip(COLUMNS, widths, strict=True)], LAST)
@@ -100,7 +99,7 @@ def _row(plugin: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _confinement_and_grants(plugin: dict[str, Any]) -> list[output.Part]:
-    """How it is confined and what it was granted; in another colour what an operator should not overlook."""
+    """Confinement and grants; refusals and missing confinement in the warning colour."""
     sandbox = plugin["sandbox"]
     confined = (
         f"{sandbox['confined']}, limits {plugin['limits']}" if plugin["limits"] == "degraded" else sandbox["confined"]

@@ -1,7 +1,6 @@
-"""`plugbay replay FILE`: a recording in the place of the plugin, or of the host, that it was made of.
+"""`plugbay replay FILE`: replay a recording as the plugin, or as the host with `--as-host`.
 
-Owns which of the two is meant and how the outcome looks. In the place of the plugin stdin and stdout are the wire, so
-everything else goes to stderr. What a replay is, and when it would lie, is the kit's.
+As the plugin, stdin and stdout are the wire, so all messages go to stderr. `plugbay.conformance` implements replays.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 HOW_TO_RECORD = "plugbay tap PATH --call EXPORT --record FILE makes a recording"
 
 SHOWN_DIFFERENCES = 8
-"""Of one frame; more of them say no more."""
+"""Differences of one frame that are shown."""
 
 
 def _positive(value: float | None) -> float | None:
@@ -87,7 +86,7 @@ def replay(
         wrong = "--json" if as_json else "PATH|-- CMD…"
         raise typer.BadParameter("as a plugin, stdout is the wire; add --as-host or --check", param_hint=wrong)
     else:
-        # At once: some contracts give a plugin half a second to leave, and there is nothing to clear up.
+        # Exit at once: some contracts give a plugin half a second to exit, and there is nothing to clean up.
         os._exit(_as_plugin(recording, loose, allow_redacted, speed or 0.0))
 
 
@@ -105,7 +104,7 @@ def _read(file: Path) -> Recording:
         raise typer.Exit(Exit.INVALID) from None
 
 
-# In the place of the plugin.
+# As the plugin.
 
 
 def _as_plugin(recording: Recording, loose: bool, allow_redacted: bool, speed: float) -> int:
@@ -121,7 +120,7 @@ def _to_stderr(text: str) -> None:
         print(output.safe(text), file=sys.stderr, flush=True)
 
 
-# In the place of the host.
+# As the host.
 
 
 def _as_host(
@@ -153,7 +152,7 @@ def _as_host(
 
 
 def _plugin(recording: Recording, words: list[str]) -> PluginSpec:
-    """The plugin in a folder, or the one that a command starts."""
+    """The plugin in a folder, or one that a command starts."""
     from plugbay.model.spec import PluginSpec
 
     contract = recording.header.contract
@@ -213,7 +212,7 @@ def _show_finding(finding: Finding) -> None:
         page.line((f"… and {len(finding.differences) - SHOWN_DIFFERENCES} more", output.DIM), indent=4)
 
 
-# What it holds.
+# Contents of a recording.
 
 
 def _show_contents(file: Path, recording: Recording, as_json: bool) -> None:

@@ -1,7 +1,6 @@
-"""`plugbay sandbox PATH -- CMD…`: any command, confined as the plugin in PATH would be.
+"""`plugbay sandbox PATH -- CMD…`: run any command under the effective policy of the plugin in PATH.
 
-Owns that the command gets this terminal, that its exit status becomes ours, and that nothing of it is left. What is
-shown to it and what it may reach is the plugin's effective policy, folders of its own included.
+The command gets this terminal and the plugin's own folders, its exit status becomes ours, and no process of it is left.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from plugbay.process.sandbox.egress.verdict import Verdict
 
 TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL")
-"""Variables of this terminal that the command gets beside the plugin's own."""
+"""Environment variables of this terminal that are passed in addition to the plugin's."""
 
 Where = Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder.")]
 Words = Annotated[list[str] | None, typer.Argument(metavar="-- CMD…", help="What to run, and its arguments.")]
@@ -49,8 +48,8 @@ def sandbox(
 ) -> None:
     """Run any command under a plugin's effective policy, in its folder and with its environment.
 
-    The command has this terminal's stdin, stdout and stderr, and its exit status is ours. Refused connections are told
-    on stderr.
+    The command has this terminal's stdin, stdout and stderr, and its exit status is ours. Refused connections are
+    reported on stderr.
     """
     found = lookup.find(path)
     if found.spec is None:
@@ -66,7 +65,7 @@ def sandbox(
 
 
 def _find_confinement(bindings: Bindings, spec: PluginSpec) -> Confinement:
-    """The plugin's own, or the one it would have if it were confined."""
+    """The plugin's confinement, or the one it would have if it were confined."""
     usual = bindings.confinement(spec)
     found = bindings.confinement(spec, certainly=True)
     if found.refusal is not None:
@@ -77,7 +76,7 @@ def _find_confinement(bindings: Bindings, spec: PluginSpec) -> Confinement:
 
 
 def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> list[tuple[str, str]]:
-    """Everything that the plugin's program would see: how, and the path."""
+    """Every path that the plugin's program would see: how it is mounted, and the path."""
     from dataclasses import replace
 
     from plugbay.host.supervision.instance import launch_of
@@ -90,11 +89,11 @@ def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> 
         launch = launch_of(binding)
         assert launch.policy is not None
         program = Program(launch.argv, launch.cwd, launch.env, launch.label)
-        # Covers that are not there yet are made before a start.
+        # Covers that do not exist yet are created before a start.
         covered = [(EMPTY if entry.kind == FOLDER else UNREADABLE, entry.path) for entry in confinement.covered]
         return [*Sandbox(bindings.sandbox).visible(program, launch.policy), *covered]
     except LaunchFailed as error:
-        output.note(f"what it would see cannot be told, because it cannot be started: {error.message}")
+        output.note(f"the visible paths are unknown, because the plugin cannot be started: {error.message}")
         return []
 
 
@@ -129,7 +128,7 @@ def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: 
 
 
 async def _run_confined(bindings: Bindings, launch: Launch) -> int:
-    """All on this one thread: the sandbox dies with the thread that made it."""
+    """Start and wait on this one thread: the sandbox dies with the thread that created it."""
     import asyncio
 
     from plugbay.process.sandbox.launcher import Program, Sandbox
@@ -154,10 +153,10 @@ async def _run_confined(bindings: Bindings, launch: Launch) -> int:
 def _start(cell: Cell) -> subprocess.Popen[bytes]:
     from plugbay.process import pidfd
 
-    # A group of its own, but of this session: what waits inside is in it, and does not die with its monitor.
+    # A new process group in this session: the program waiting inside is in it, and does not die with its monitor.
     process = subprocess.Popen(cell.argv, cwd="/", env=cell.env, pass_fds=cell.pass_fds, process_group=0)
     try:
-        with open(os.devnull, "rb") as nothing:  # what bubblewrap says is on the terminal already
+        with open(os.devnull, "rb") as nothing:  # bubblewrap's messages go to the terminal directly
             cell.admit(process.pid, None, nothing.fileno())
     except BaseException:
         pidfd.signal_group(process.pid, signal.SIGKILL)

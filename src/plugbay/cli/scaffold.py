@@ -1,11 +1,9 @@
-"""The files of a new plugin: from templates, and for Python the manifests from the new source itself.
+"""Writes the files of a new plugin from templates; for Python, generates the manifests from the new source.
 
-Owns the names that a plugin may have, and what is filled into a template:
+Template syntax:
 
     @@name@@                        a value
     @@if tool@@ … @@end@@           only for plugins with a tool; also around whole lines
-
-Refuses to know who asked for what, and how the result is shown.
 """
 
 from __future__ import annotations
@@ -28,32 +26,32 @@ from plugbay.sdk.contracts.vai_names import package_id
 
 TEMPLATES = Path(__file__).parent / "templates"
 SUFFIX = ".txt"
-"""Of every template, so that nothing takes them for programs of ours."""
+"""Suffix of every template, so that tools do not treat them as source files."""
 
 LANGUAGES = ("python", "javascript", "shell")
 CONTRACTS = ("rune", "nexo", "kaged", "ainb", "vai", "mcp")
 
 MAX_DESCRIPTION = 200
-"""Characters, the fewest that any contract allows."""
+"""Characters; the smallest limit of all contracts."""
 
 MAX_NAME_LENGTH = {"rune": 64, "nexo": 26, "kaged": 64, "ainb": 64, "vai": 64, "mcp": 64}
-"""Characters of a name. nexo's ids have 32, and so have those of tools, which begin with it: `weather_hello`."""
+"""Characters. nexo allows 32 for ids and for tool names, and a tool name begins with the id: `weather_hello`."""
 
 RESERVED_NAMES = {"ainb": ("bin", "schemas", "plugin.py", "plugin.sh", "plugin.mjs")}
-"""Names that other files of a plugin have; under ainb its program has its own."""
+"""Names of other files of a plugin; the program of an ainb plugin is named after the plugin."""
 
 MAIN = {"python": "plugin.py", "javascript": "plugin.mjs", "shell": "plugin.sh"}
 PROGRAMS = {"python": "python3", "javascript": "node", "shell": "sh"}
 TESTS = {"python": "python -m pytest", "javascript": "node --test test.mjs", "shell": "sh test.sh"}
 
 TARGET_PATHS = {"gitignore": ".gitignore", "mcp.json": ".mcp.json", "plugin.yml": ".github/workflows/plugin.yml"}
-"""Where files go that would mean something to the tools of this repository if they had their own names here."""
+"""Target paths of templates that tools of this repository would pick up under their real names."""
 
 RESULT_PATH = {"vai": ".structured_output", "mcp": ".structuredContent"}
-"""Where the value of a tool is in what a call gives back."""
+"""Path of a tool's value in the result of a call."""
 
 APPROVAL_OPTION = {"mcp": "--grant-all"}
-"""What a call says where a plugin asks for nothing, but is looked at by a person before it is used."""
+"""Option for a first call of a plugin that needs approval."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _LINES = re.compile(r"^@@if (\w+)@@\n(.*?)^@@end@@\n", re.MULTILINE | re.DOTALL)
@@ -63,7 +61,7 @@ _VALUE = re.compile(r"@@(\w+)@@")
 
 @dataclass(frozen=True, slots=True)
 class NewPlugin:
-    """What somebody wants."""
+    """The options of a new plugin."""
 
     name: str
     language: str
@@ -85,12 +83,12 @@ class NewPlugin:
 
     @property
     def main(self) -> str:
-        """The file to begin with."""
+        """The main source file."""
         return self.name if self.contracts == ("ainb",) and self.language != "python" else MAIN[self.language]
 
     @property
     def tool(self) -> str:
-        """What its tool is called by the contract that it is tried with."""
+        """The name of its tool in the first contract."""
         return f"{nexo_id(self.name)}_hello" if self.contracts[0] == "nexo" else "hello"
 
 
@@ -107,7 +105,7 @@ def name_problem(name: str, contracts: tuple[str, ...]) -> str | None:
 
 
 def suggest_name(name: str, contracts: tuple[str, ...]) -> str:
-    """A name like that one, that can be had."""
+    """A valid name similar to this one."""
     letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     spelt = re.sub(r"[^a-z0-9_]+", "-", letters.lower()).strip("-_")
     spelt = spelt if spelt[:1].isalpha() else f"my-{spelt}".rstrip("-")
@@ -117,13 +115,13 @@ def suggest_name(name: str, contracts: tuple[str, ...]) -> str:
 
 
 def contract_names(name: str, contracts: tuple[str, ...]) -> dict[str, str]:
-    """What the plugin is called by each contract that calls it something else."""
+    """The plugin's name in each contract where it differs."""
     spelt = {"nexo": nexo_id(name), "kaged": kaged_name(name), "ainb": ainb_name(name), "vai": package_id(name)}
     return {contract: spelt[contract] for contract in contracts if spelt.get(contract, name) != name}
 
 
 def create(plugin: NewPlugin) -> list[str]:
-    """Write the plugin's folder, all of it or nothing; the paths in it. Raises OSError, and `Unusable`."""
+    """Write the plugin's folder atomically; return its paths. Raises OSError and `Unusable`."""
     plugin.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{plugin.name}-", dir=plugin.parent) as place:
         folder = Path(place) / plugin.name
@@ -133,7 +131,7 @@ def create(plugin: NewPlugin) -> list[str]:
         paths = [*files, *(_manifests(folder, plugin) if plugin.language == "python" else ())]
         paths.sort(key=lambda path: path != plugin.main)
         if plugin.folder.is_dir() and not plugin.folder.is_symlink():
-            plugin.folder.rmdir()  # raises when something is in it
+            plugin.folder.rmdir()  # raises if it is not empty
         os.rename(folder, plugin.folder)
     return paths
 
@@ -146,7 +144,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _manifests(folder: Path, plugin: NewPlugin) -> list[str]:
-    """Written as `plugbay manifest` would."""
+    """Generate the manifests as `plugbay manifest` does."""
     from plugbay.cli import declarations
     from plugbay.cli.manifest import command
 
@@ -157,7 +155,7 @@ def _manifests(folder: Path, plugin: NewPlugin) -> list[str]:
 
 
 def _render_files(plugin: NewPlugin) -> Iterator[tuple[str, str]]:
-    """Every file that comes from a template: the program first, what only tools read last."""
+    """Render every template: the program first, files for tools last."""
     plain = plugin.language != "python"
     sources = [TEMPLATES / plugin.language / plugin.contracts[0], TEMPLATES / plugin.language / "all"]
     sources += [TEMPLATES / "contracts" / contract for contract in plugin.contracts]
@@ -170,7 +168,7 @@ def _render_files(plugin: NewPlugin) -> Iterator[tuple[str, str]]:
 
 
 def fill_template(text: str, values: Mapping[str, str], flags: frozenset[str]) -> str:
-    """A template with its values; raises KeyError for one that nobody gave."""
+    """Fill a template; raises KeyError for a missing value."""
     for pattern in (_LINES, _INLINE):
         text = pattern.sub(lambda match: match[2] if match[1] in flags else "", text)
     return _VALUE.sub(lambda match: values[match[1]], text)
@@ -213,7 +211,7 @@ def _values(plugin: NewPlugin) -> dict[str, str]:
 
 
 def first_steps(plugin: NewPlugin) -> list[str]:
-    """The commands that show a new plugin at work, in its folder."""
+    """Commands to try the new plugin, in its folder."""
     approval = APPROVAL_OPTION.get(plugin.contracts[0], "")
     call = f"plugbay call . {plugin.tool} {shlex.quote(json.dumps({'name': 'Ada'}))} {approval}".rstrip()
     screen = [f"plugbay run --plugins . {plugin.name} Ada", "plugbay render ."]
@@ -232,5 +230,5 @@ def _join_words(items: tuple[str, ...]) -> str:
 
 
 def _quote(text: str) -> str:
-    """A string as JSON, TOML, YAML, JavaScript and Python all read it."""
+    """Quote a string in a form that JSON, TOML, YAML, JavaScript and Python share."""
     return json.dumps(text, ensure_ascii=False)

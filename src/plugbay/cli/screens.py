@@ -1,7 +1,6 @@
-"""`plugbay render ID [SCREEN]`: one picture of a plugin's screen, for people, pages and tests.
+"""`plugbay render ID [SCREEN]` and `plugbay tui [DIR…]`: plugins' screens, one frame or interactive.
 
-Owns which screen is meant, the keys that are pressed before the picture is taken, and the forms it is given out in.
-What is drawn is the plugin's business; how a cell looks is `tui.picture`'s.
+`render` prints a frame as text, colour, SVG or JSON. `tui` runs `plugbay.tui`; Textual is imported only when it runs.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
     from plugbay.tui.app import Terminal
 
 START_SECONDS = 20.0
-"""How long to wait for plugins that start with the host, because they may have something to show."""
+"""Maximum wait for plugins that start with the host; the screen may show what they publish."""
 
 SETTLING_FRAMES = 20
-"""Pictures to wait for one that the plugin is content with; the contract's own suite is as patient."""
+"""Maximum number of frames until the plugin requests no redraw; the contract's own test suite uses the same."""
 
 FRAME_SECONDS = 1 / 30
-"""Between two of them, as on a terminal."""
+"""Time between two frames, as on a terminal."""
 
 Size = tuple[int, int]
 
@@ -110,7 +109,7 @@ def _find_home(plugin_id: str, plugins: Path | None) -> Path:
 
 
 def _choose(screens: Screens, plugin_id: str | None, wanted: str | None) -> Screen:
-    """The one screen that is meant."""
+    """The screen to draw; raises `Refusal` if there is none, or several match."""
     offered = [screen for screen in screens.all() if plugin_id in (None, screen.plugin_id)]
     meant = [screen for screen in offered if wanted in (None, screen.name, screen.screen)]
     if len(meant) == 1:
@@ -128,7 +127,7 @@ def _choose(screens: Screens, plugin_id: str | None, wanted: str | None) -> Scre
 
 
 async def _draw(host: Host, screen: Screen, size: Size, keys: Sequence[dict[str, Any]], timeout: float | None) -> Frame:
-    """The picture after the last key, once the plugin has nothing more to show or cannot make up its mind."""
+    """Press the keys, then render until the plugin requests no redraw or `SETTLING_FRAMES` are reached."""
     import asyncio
 
     from plugbay.host.screens.keys import key_name
@@ -178,6 +177,8 @@ def _to_json(frame: Frame, screen: Screen) -> dict[str, Any]:
     }
 
 
+# plugbay tui.
+
 Places = Annotated[
     list[Path] | None,
     typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins; this folder if left out."),
@@ -185,7 +186,7 @@ Places = Annotated[
 MorePlugins = Annotated[Path | None, typer.Option(metavar="DIR", help="One more folder of plugins.")]
 
 LOOK_SECONDS = 0.25
-"""Between two looks whether the terminal is still there."""
+"""Interval of the check whether the terminal still exists."""
 
 
 def tui(
@@ -203,14 +204,14 @@ def tui(
 
     terminal = _terminal()
     found = _find([*(places or ()), *([plugins] if plugins else ())] or [Path()])
-    # What hosts log is in the journal too, and on stderr it would be written across the picture.
+    # The TUI shows the journal; log lines on stderr would overwrite the screen.
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
     host = local_host.make_host(found, load_config(config), grants=grant, grant_all=grant_all, eager=True)
     local_host.run_with(host, lambda host: _use(terminal(host)))
 
 
 def _terminal() -> type[Terminal]:
-    """The app, where it can be used; otherwise what is missing."""
+    """The Textual app; exits with a hint without a terminal or without Textual."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         output.problem("plugbay tui needs a terminal", hint="plugbay render prints one frame of a screen anywhere")
         raise typer.Exit(Exit.USAGE)
@@ -225,7 +226,7 @@ def _terminal() -> type[Terminal]:
 
 
 def _find(places: list[Path]) -> list[Found]:
-    """Every plugin in these places, broken ones too: the terminal shows what is wrong with them."""
+    """Every plugin in these places, including invalid ones: the TUI shows their problems."""
     from plugbay.host.discovery.folders import discover
 
     found = discover([place if place.is_file() else lookup.folder_of(place) for place in places], prefer="ainb")
@@ -254,13 +255,13 @@ async def _use(terminal: Terminal) -> None:
         watching.cancel()
     task = asyncio.current_task()
     if task is not None and task.cancelling():
-        raise asyncio.CancelledError  # Textual leaves in good order when it is cancelled, and tells nobody
+        raise asyncio.CancelledError  # Textual swallows the cancellation when it exits
     if is_gone(stdin):
         raise local_host.Interrupted(for_signal(signal.SIGHUP))
 
 
 async def _exit_when_gone(terminal: Terminal, stdin: int) -> None:
-    """End the app when its terminal was closed: the signal that says so may be ignored, or be for another session."""
+    """End the app when its terminal is closed: SIGHUP may be ignored, or go to another session."""
     import asyncio
 
     from plugbay.tui.driver import is_gone

@@ -1,7 +1,7 @@
 """`plugbay serve [DIR…]`: host every plugin of some folders, and the control plane, behind HTTP.
 
-Owns the words on the command line and what is said when the server is up. How it starts and stops is
-`control.server`'s; everything it needs is imported when it runs.
+Parses options and prints the addresses when the server is up. `plugbay.server.server` starts and stops it; its imports
+stay inside functions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_LISTEN = "127.0.0.1:8787"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 DATA_FOLDER = "gateway"
-"""Below the user's data directory, unless told otherwise."""
+"""Default data folder, below the user's data directory."""
 
 Folders = Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins.")]
 Listen = Annotated[
@@ -63,9 +63,9 @@ def serve(
     allow_unsigned: Unsigned = False,
     as_json: AsJson = False,
 ) -> None:
-    """Host every plugin of these folders and serve the control plane, until it is told to stop.
+    """Host every plugin of these folders and serve the control plane, until it is stopped.
 
-    Only this machine can reach it, with the token that is told at the first start. SIGTERM stops it in good order,
+    Only this machine can reach it, with the token that is printed at the first start. SIGTERM stops it in good order,
     SIGHUP has plugbay.toml read again.
     """
     from plugbay.packages.durable import finish_rewrite
@@ -146,17 +146,17 @@ def _run(
         ):
             number = runner.run(serve(settings, make_host, lambda started: _show_started(started, settings, as_json)))
     except StoreRefused as error:
-        place = "" if database else f" in {data}"  # not the URL, in which there may be a password
+        place = "" if database else f" in {data}"  # never print the URL: it may contain a password
         raise Refusal(Failure(Code.UNAVAILABLE, f"the database{place} cannot be used: {error}")) from None
     except StoreUnavailable as error:
         hint = "see that it is up, and that --database names it" if database else f"it is in {data}; is there room?"
         raise Refusal(Failure(Code.UNAVAILABLE, str(error), detail={"hint": hint})) from None
-    # Being told to stop, and stopping in good order, is a success: that is what process managers expect.
+    # An orderly stop after a signal is a success: process managers expect status 0.
     raise typer.Exit(Exit.OK if number else Exit.FAILURE)
 
 
 def _loop_factory() -> Any:
-    """uvloop's where it is installed."""
+    """uvloop's loop factory if it is installed."""
     try:
         import uvloop
     except ImportError:

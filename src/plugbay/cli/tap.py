@@ -1,7 +1,6 @@
-"""`plugbay tap ID`: the real wire between the host and a plugin, live; and recorded, if wanted.
+"""`plugbay tap ID`: show the frames between the host and a plugin live, and record them with `--record`.
 
-Owns which plugin is tapped, the calls that make it talk, and when it is over. How a frame looks is `tap_view`'s, what
-is taken out of it the host's.
+`render.tap_view` prints frames; the host redacts secrets before they arrive here.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 CALL = "--call"
 
 JSON_BEGINS = tuple('{["-0123456789tfn')
-"""How the input of a call begins; a word that does not is no input."""
+"""First characters of a JSON value; an argument that begins otherwise is not the input of a call."""
 
 Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id.")]
 Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is not installed.")]
@@ -45,7 +44,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for e
 
 
 class TapCommand(HelpCommand):
-    """`--call` takes the JSON that follows the name of the export, if there is any."""
+    """`--call` takes an optional JSON argument after the name of the export."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = list(args)
@@ -56,7 +55,7 @@ class TapCommand(HelpCommand):
 
 
 class TapCall(NamedTuple):
-    """A call that makes the plugin talk."""
+    """A call to make while tapping."""
 
     export: str
     input: Any
@@ -103,7 +102,7 @@ def tap(
 
 
 def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[Found], str]:
-    """The plugins of the host, and the id of the one that is meant."""
+    """The plugins for the host, and the id of the tapped one; raises `Refusal`."""
     place = lookup.folder_of(Path(path))
     if place.is_dir():
         found = local_host.discover_in(place)
@@ -131,7 +130,7 @@ def _parse_call(words: str) -> TapCall:
 
 
 class _TapSession:
-    """One tap, from before the plugin starts until after it has left."""
+    """One tap, from before the plugin's start until after its end."""
 
     def __init__(
         self,
@@ -151,7 +150,7 @@ class _TapSession:
         self.status: int = Exit.OK
 
     async def work(self, host: Host) -> None:
-        """Show what passes while the questions are asked; for as long as nobody interrupts, if there are none."""
+        """Show frames while the calls run; without calls, until a signal."""
         import asyncio
 
         if self._record is not None:
@@ -179,7 +178,7 @@ class _TapSession:
             output.note(f"{name}: {result.failure.code}: {result.failure.message}")
 
     def conclude(self) -> None:
-        """What was said last: the good-bye is over when the host has stopped."""
+        """Show the last frames: the shutdown messages are complete only when the host has stopped."""
         for item in self._stream.rest() if self._stream is not None else ():
             self._view.show(item)
         if self._stream is not None and self._stream.dropped:

@@ -96,7 +96,7 @@ def test_a_program_that_cannot_be_run_is_said_on_both_sides(cwd: Path, tmp_path:
         ([], 2, ""),
     ],
 )
-def test_what_cannot_be_is_said(run: Run, words: list[str], status: int, said: str) -> None:
+def test_what_cannot_be_is_reported(run: Run, words: list[str], status: int, said: str) -> None:
     done = run("attach", *words)
     assert done.code == status
     assert said in done.err

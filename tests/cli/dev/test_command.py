@@ -142,7 +142,7 @@ def test_a_plugin_that_failed_until_nobody_starts_it_is_started_by_the_next_save
     assert [stream.next("result")["output"] for _ in range(2)] == [{"n": 1}, {"n": 2}]
 
 
-def test_what_is_printed_to_the_wire_is_told_as_noise(dev: Dev, cwd: Path) -> None:
+def test_what_is_printed_to_the_wire_is_reported_as_noise(dev: Dev, cwd: Path) -> None:
     body = "def tool_invoke(m):\n    print('hello from print', flush=True)\n    reply(m, {})\n"
     folder = write_nexo_plugin(cwd, "bot", body, tools=["echo"])
     stream = dev(folder, "--call", "bot_echo")
@@ -156,7 +156,7 @@ def test_a_resident_plugin_that_dies_alone_tells_so_once(dev: Dev, cwd: Path) ->
     stream.next("ready")
     os.kill(int((folder / ".pid").read_text()), signal.SIGKILL)
     told = stream.next("failed")["failure"]
-    assert told["code"] == "crashed" and "ended by a signal while nobody was calling it" in told["message"]
+    assert told["code"] == "crashed" and "ended by a signal while no call was running" in told["message"]
 
 
 def test_files_that_the_plugin_writes_itself_do_not_reload_it_for_ever(dev: Dev, cwd: Path, sdk_plugin: Path) -> None:

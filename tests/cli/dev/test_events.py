@@ -60,12 +60,12 @@ def test_an_event_is_a_flat_object_that_names_its_kind(event: events.Event, shap
     assert json.loads(json_bytes(event.to_json())) == shape
 
 
-def test_a_failure_is_told_in_the_shape_of_plugbay_call() -> None:
+def test_a_failure_is_reported_in_the_shape_of_plugbay_call() -> None:
     failure = Failure("crashed", "gone", detail={"exit_code": 1})
     assert events.Failed(failure).to_json() == {"event": "failed", "failure": failure.to_json()}
 
 
-def test_a_result_is_told_in_the_words_of_plugbay_call_with_what_differs() -> None:
+def test_a_result_is_reported_in_the_words_of_plugbay_call_with_what_differs() -> None:
     changes = differences([1], [2], Passed())
     told = json.loads(json_bytes(events.CallFinished(RECORD, None, changes).to_json()))
     assert (told["status"], told["failure"]["code"], told["call_id"], told["duration_ms"]) == (

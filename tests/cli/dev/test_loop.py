@@ -170,7 +170,7 @@ def test_a_plugin_for_one_call_stays_for_the_next_one(
     assert (plugin.returncode, out.count(b"called")) == (0, 2)
 
 
-def test_a_process_without_the_token_is_turned_away_and_that_is_told(
+def test_a_process_without_the_token_is_turned_away_and_that_is_reported(
     dev: Callable[..., EventStream], window: Window, bot: Path
 ) -> None:
     stream = dev(bot)

@@ -125,7 +125,7 @@ plugin.run()
 """
 
 
-def test_a_source_that_its_manifest_no_longer_speaks_for_is_told_once(
+def test_a_source_that_its_manifest_no_longer_speaks_for_is_reported_once(
     tmp_path: Path, on_loop: Callable[[Main], None]
 ) -> None:
     folder = tmp_path / "weather"
@@ -148,7 +148,7 @@ def test_a_source_that_its_manifest_no_longer_speaks_for_is_told_once(
     on_loop(main)
 
 
-def test_settings_that_cannot_be_used_are_told_and_the_old_host_stays(
+def test_settings_that_cannot_be_used_are_reported_and_the_old_host_stays(
     here: Fixture, on_loop: Callable[[Main], None]
 ) -> None:
     async def main() -> None:
@@ -216,7 +216,7 @@ def test_a_file_counts_as_written_by_a_call_when_it_was_written_during_it(
     on_loop(main)
 
 
-def test_progress_and_the_log_are_told_before_the_answer(tmp_path: Path, on_loop: Callable[[Main], None]) -> None:
+def test_progress_and_the_log_are_reported_before_the_answer(tmp_path: Path, on_loop: Callable[[Main], None]) -> None:
     body = "def tool_invoke(m):\n    print('aside', file=sys.stderr, flush=True)\n    print('oops', flush=True)\n"
     here = Fixture(write_nexo_plugin(tmp_path, "bot", body + "    reply(m, {})\n", tools=["echo"]))
 
@@ -226,7 +226,7 @@ def test_progress_and_the_log_are_told_before_the_answer(tmp_path: Path, on_loop
         await here.session.close()
         kinds = [type(event).__name__ for event in here.view.seen]
         assert kinds[:2] == ["Watching", "CallStarted"]
-        assert {"Said", "Noted"} <= set(kinds)
+        assert {"StderrWritten", "LogNoted"} <= set(kinds)
         assert here.view.all(events.StderrWritten)[0].text == "aside"
         assert here.view.all(events.LogNoted)[0].about == "noise"
 

@@ -13,7 +13,7 @@ from plugbay.cli.dev import stand_in
 from tests.support.patience import PATIENCE
 
 
-def test_it_hands_over_its_pipes_and_leaves_with_the_status_it_is_told(tmp_path: Path) -> None:
+def test_it_hands_over_its_pipes_and_leaves_with_the_status_it_is_reported(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t0ken")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.cli.dev.watch import PluginWrites, is_watched, saves
+from plugbay.cli.dev.watch import PluginWrites, is_watched, watch_saves
 from tests.support.loops import run_on
 from tests.support.patience import until
 
@@ -75,7 +75,7 @@ def test_saves_close_together_are_told_together_and_those_of_programs_not_at_all
         told: list[list[str]] = []
 
         async def listen() -> None:
-            async for names in saves(root, stop):
+            async for names in watch_saves(root, stop):
                 told.append(names)
 
         listening = asyncio.ensure_future(listen())

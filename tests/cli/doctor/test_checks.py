@@ -229,7 +229,7 @@ def test_a_broken_config_leaves_the_defaults(tmp_path: Path, monkeypatch: pytest
     assert checks.load_config_or_default() == Config()
 
 
-def test_without_a_broker_nothing_is_said() -> None:
+def test_without_a_broker_nothing_is_reported() -> None:
     assert list(check_broker(Config())) == []
 
 

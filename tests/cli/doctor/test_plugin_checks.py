@@ -32,7 +32,7 @@ def test_a_good_plugin_passes_every_check(make_plugin: MakePlugin) -> None:
     assert statuses(make_plugin()) == good
 
 
-def test_a_plugin_nobody_may_call_is_a_finding_with_the_way_out(make_plugin: MakePlugin, cwd: Path) -> None:
+def test_a_plugin_without_grants_is_a_finding_with_its_fix(make_plugin: MakePlugin, cwd: Path) -> None:
     folder = make_plugin(capabilities=["tool.execute"])
     pending = by_id(folder)["grants"]
     assert pending.status == WARNING

@@ -82,7 +82,7 @@ def test_inspect_says_what_the_contract_cannot_carry(run: Run, weather: Path) ->
     assert run("inspect", "weather/kaged-plugin.yaml", "--json").json["left_out"] is None
 
 
-def test_an_annotation_that_nobody_understands_is_a_warning(run: Run, weather: Path) -> None:
+def test_an_annotation_without_a_schema_is_a_warning(run: Run, weather: Path) -> None:
     assert "warning" not in run("manifest", "weather").out
     source = weather / "plugin.py"
     source.write_text(f"from __future__ import annotations\n{source.read_text()}".replace("city: str", "city: Nowhere"))
@@ -173,7 +173,7 @@ def test_a_change_of_nothing_but_a_body_is_no_difference(run: Run, weather: Path
     assert run("manifest", "weather", "--check").code == 0
 
 
-def test_a_file_that_somebody_wrote_is_shown_and_kept_unless_forced(run: Run, weather: Path) -> None:
+def test_a_file_written_by_hand_is_shown_and_kept_unless_forced(run: Run, weather: Path) -> None:
     (weather / "nexo-plugin.toml").write_text('[plugin]\nid = "mine"\n')
     done = run("manifest", "weather", "--contract", "nexo")
     assert done.code == 1
@@ -234,7 +234,7 @@ def test_a_source_that_cannot_be_loaded_is_shown_with_its_traceback(run: Run, we
         (["weather", "--contract", "mcp2"], 2, "'mcp2' is no contract plugbay knows"),
     ],
 )
-def test_what_is_not_there_is_said(run: Run, weather: Path, words: list[str], code: int, said: str) -> None:
+def test_what_is_not_there_is_reported(run: Run, weather: Path, words: list[str], code: int, said: str) -> None:
     done = run("manifest", *words)
     assert done.code == code
     assert said in done.err

@@ -81,7 +81,7 @@ def test_what_has_changed_is_noticed_and_named(weather: Path, words: str, edit: 
     assert "line: +" in detail
 
 
-def test_a_change_that_nobody_declared_is_none(weather: Path) -> None:
+def test_a_change_of_a_function_body_is_no_drift(weather: Path) -> None:
     change(weather, "return {}", "return {'sky': 'blue'}")
     assert warnings(weather) == []
     assert verdict(weather)[0] is Status.PASSED
@@ -126,7 +126,7 @@ def test_a_source_that_is_gone_or_broken_is_said_to_be(weather: Path) -> None:
     assert warnings(weather)[0].startswith("plugin.py, which this was written from, is gone")
 
 
-def test_a_source_with_nothing_left_to_say_is_told(weather: Path) -> None:
+def test_a_source_with_nothing_left_to_say_is_reported(weather: Path) -> None:
     change(weather, '@plugin.tool(effect="read_only")\n', "")
     assert "there is nothing to write any more: it declares nothing that rune carries" in verdict(weather)[1]
 

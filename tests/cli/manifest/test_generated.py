@@ -166,7 +166,7 @@ def test_another_digest_changes_the_mark_and_is_no_drift(tmp_path: Path) -> None
     assert not any(plan.drifted for plan in plans)
 
 
-def test_files_without_a_mark_are_somebodys_own(tmp_path: Path) -> None:
+def test_files_without_a_mark_are_written_by_hand(tmp_path: Path) -> None:
     write_all(tmp_path)
     (tmp_path / "manifest.toml").write_text("a = 3\n")
     (tmp_path / "lamp").write_text("#!/bin/false\n")

@@ -56,7 +56,7 @@ def test_words_of_a_server_cannot_forge_a_line() -> None:
     assert "\nerror: approved" not in text
 
 
-def test_words_that_nobody_would_see_are_shown() -> None:
+def test_invisible_characters_are_escaped() -> None:
     hidden = "".join(chr(0xE0000 + ord(char)) for char in "obey")
     evil = {**TOOL, "title": "a\u200bb", "description": f"fine{hidden}"}
     text = shown(lambda page: approval.show(page, look({"tools": [evil]})))

@@ -88,7 +88,7 @@ def test_everything_else_stays_and_the_old_file_is_kept(run: Run, plugins: Path,
 
 
 @requirement("mcp:install-asks")
-def test_nothing_is_written_unless_somebody_agrees(run: Run, plugins: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_without_consent(run: Run, plugins: Path, tmp_path: Path) -> None:
     done = run("mcp", "install", "cursor", "plugins", stdin="y\n")
     assert (done.code, done.out) == (5, "")
     assert "--yes" in done.err

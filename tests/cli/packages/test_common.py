@@ -30,7 +30,7 @@ def test_sizes_are_words(size: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_refusal_is_told_and_has_its_status(capfdbinary: pytest.CaptureFixture[bytes], as_json: bool) -> None:
+def test_a_refusal_is_reported_and_has_its_status(capfdbinary: pytest.CaptureFixture[bytes], as_json: bool) -> None:
     with pytest.raises(typer.Exit) as caught, report_refusals(as_json):
         raise PackageRefused(Reason.TAMPERED, "it was changed", file="a")
     assert caught.value.exit_code == 6
@@ -44,7 +44,7 @@ def test_a_refusal_is_told_and_has_its_status(capfdbinary: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("error", "reason"), [(ManifestInvalid, "invalid_manifest"), (ConfigInvalid, "invalid_config")]
 )
-def test_a_file_of_no_use_is_told_as_json_too(
+def test_a_file_of_no_use_is_reported_as_json_too(
     capfdbinary: pytest.CaptureFixture[bytes], error: type[ManifestInvalid], reason: str
 ) -> None:
     problem = Problem("missing_field", "id", "required, but missing")
@@ -55,7 +55,7 @@ def test_a_file_of_no_use_is_told_as_json_too(
     assert (shown["reason"], shown["problems"]) == (reason, [problem.to_json()])
 
 
-def test_for_people_a_file_of_no_use_is_told_with_what_to_do(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_for_people_a_file_of_no_use_is_reported_with_what_to_do(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     problem = Problem("missing_field", "id", "required, but missing")
     with pytest.raises(typer.Exit) as caught, report_refusals(as_json=False):
         raise ConfigInvalid("trust.json", [problem])

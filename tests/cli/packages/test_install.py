@@ -76,7 +76,7 @@ def test_another_version_is_an_upgrade(run: Run, releases: dict[str, str]) -> No
 
 
 @requirement("vai:package-permissions-shown")
-def test_an_upgrade_that_asks_for_more_needs_somebody_to_agree(run: Run, releases: dict[str, str]) -> None:
+def test_an_upgrade_that_requests_more_needs_consent(run: Run, releases: dict[str, str]) -> None:
     run("install", releases["1.0.0"], "--store", "store")
     done = run("upgrade", releases["2.0.0"], "--store", "store")
     assert (done.code, "+ asks for mail" in done.err, "--yes" in done.err) == (5, True, True)
@@ -132,7 +132,7 @@ def test_a_person_at_a_terminal_is_asked(
     assert os.listdir(cwd / "store" / "tmp") == []
 
 
-def test_nobody_is_asked_when_there_is_no_standard_input_at_all(run: Run, releases: dict[str, str], cwd: Path) -> None:
+def test_there_is_no_prompt_without_standard_input(run: Run, releases: dict[str, str], cwd: Path) -> None:
     run("install", releases["1.0.0"], "--store", "store")
     line = shlex.join(command("upgrade", releases["2.0.0"], "--store", "store"))
     done = subprocess.run(["sh", "-c", f"{line} <&-"], cwd=cwd, env=environment(cwd.parent), capture_output=True)
@@ -156,13 +156,13 @@ def test_an_unsigned_package_is_refused_unless_it_is_allowed(run: Run, cwd: Path
     assert "nobody" in run("install", package, "--store", "store", "--allow-unsigned").out
 
 
-def test_a_folder_or_a_missing_file_is_told(run: Run, cwd: Path) -> None:
+def test_a_folder_or_a_missing_file_is_reported(run: Run, cwd: Path) -> None:
     assert "plugbay pack" in run("install", ".", "--store", "store").err
     done = run("install", "gone.tgz", "--store", "store")
     assert (done.code, "oci://" in done.err) == (4, True)
 
 
-def test_a_package_with_a_manifest_of_no_use_is_told_by_its_own_name(run: Run, cwd: Path) -> None:
+def test_a_package_with_a_manifest_of_no_use_is_reported_by_its_own_name(run: Run, cwd: Path) -> None:
     (cwd / "x.tgz").write_bytes(tarball(("rterm-plugin.json", b"{}")))
     done = run("install", "x.tgz", "--store", "store")
     assert (done.code, "x.tgz cannot be used" in done.err, "/tmp/" in done.err) == (3, True, False)
@@ -214,7 +214,7 @@ def test_a_pin_denies_every_move(run: Run, upgraded: None) -> None:
     assert run("rollback", "acme.notes", *STORE).code == 0
 
 
-def test_what_is_uninstalled_is_gone_and_unknown_ids_are_told(run: Run, upgraded: None, cwd: Path) -> None:
+def test_what_is_uninstalled_is_gone_and_unknown_ids_are_reported(run: Run, upgraded: None, cwd: Path) -> None:
     unknown = run("uninstall", "acme.note", *STORE)
     assert (unknown.code, "installed is acme.notes" in unknown.err) == (4, True)
     assert run("uninstall", "acme.notes", *STORE, "--json").json["id"] == "acme.notes"

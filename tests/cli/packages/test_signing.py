@@ -120,7 +120,7 @@ def test_an_expired_key_is_shown_as_such(run: Run, key_id: str) -> None:
     assert "expired" in run("trust", "list").out
 
 
-def test_mistakes_are_told(run: Run, key_id: str, cwd: Path) -> None:
+def test_mistakes_are_reported(run: Run, key_id: str, cwd: Path) -> None:
     assert run("trust", "add", "acme.pub", "--publisher", "acme", "--until", "soon").code == 2
     assert run("trust", "add", "acme.key", "--publisher", "acme").code == 6
     assert run("trust", "add", "acme.pub", "--publisher", "").code == 2

@@ -60,7 +60,7 @@ def test_a_signature_of_other_files_is_not_pushed(run: Run, cwd: Path, registry:
     assert run("pull", f"{place}:2", "--plain-http").code == 4
 
 
-def test_mistakes_are_told_with_their_status(run: Run, cwd: Path, registry: str) -> None:
+def test_mistakes_are_reported_with_their_status(run: Run, cwd: Path, registry: str) -> None:
     assert run("pull", f"oci://{registry}/acme/gone:1", "--plain-http").code == 4
     assert run("pull", "oci://registry.example/acme/x:1", "--plain-http").code == 5
     assert run("pull", "not a reference").code == 4

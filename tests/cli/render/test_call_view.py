@@ -39,7 +39,7 @@ def test_an_ending_has_the_status_of_its_failure_unless_a_signal_came_first() ->
     assert CallOutcome("tool", None, status=143).interrupted
 
 
-def test_a_failure_is_told_in_a_readable_block(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_reported_in_a_readable_block(capsys: pytest.CaptureFixture[str]) -> None:
     detail = {
         "cause": "the plugin ended early (exit code 1): requests is not installed",
         "exit": "exit code 1",
@@ -82,7 +82,7 @@ def test_details_without_a_field_of_their_own_are_shown_too(capsys: pytest.Captu
     assert "nested" not in text
 
 
-def test_a_code_brings_its_hint_when_nobody_said_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_code_brings_its_default_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--timeout" in said(capsys, Failure(Code.TIMEOUT, "slow"))
     assert "--timeout" not in said(capsys, Failure(Code.TIMEOUT, "slow", detail={"hint": "another"}))
 
@@ -143,9 +143,9 @@ def test_an_unknown_id_names_the_nearest_or_what_there_is() -> None:
 def test_nothing_usable_is_not_found_or_broken() -> None:
     absent = Found(Path("x"), "", None, (Problem("not_found", "", "none"),))
     broken = Found(Path("x"), "rune", None, (Problem("parse_error", "", "not JSON", line=1),))
-    assert call_view.nothing_usable(Path("x"), []).code == Code.NOT_FOUND
-    assert call_view.nothing_usable(Path("x"), [absent]).code == Code.NOT_FOUND
-    failure = call_view.nothing_usable(Path("x"), [absent, broken])
+    assert call_view.no_usable_plugin(Path("x"), []).code == Code.NOT_FOUND
+    assert call_view.no_usable_plugin(Path("x"), [absent]).code == Code.NOT_FOUND
+    failure = call_view.no_usable_plugin(Path("x"), [absent, broken])
     assert failure.code == Code.UNAVAILABLE
     assert failure.detail["problems"][0]["code"] == "parse_error"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli import lookup
-from plugbay.cli.render.manifest_problems import refuse, tally
+from plugbay.cli.render.manifest_problems import count_problems, refuse
 from plugbay.host.discovery.folders import Found
 from plugbay.model.errors import Problem
 from tests.cli.conftest import write_manifest
@@ -30,7 +30,7 @@ def found(*problems: Problem, contract: str = "rune", root: Path = Path("plugins
     ],
 )
 def test_problems_are_counted_by_kind(problems: list[Problem], text: str) -> None:
-    assert tally(problems) == text
+    assert count_problems(problems) == text
 
 
 def test_a_refusal_lists_every_error_with_its_place(capsys: pytest.CaptureFixture[str], cwd: Path) -> None:

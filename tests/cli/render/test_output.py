@@ -49,7 +49,7 @@ def test_a_line_on_a_terminal_is_wrapped_and_stays_indented() -> None:
     assert all(line.startswith("    word") and len(line) <= 30 and not line.endswith(" ") for line in lines)
 
 
-def test_what_is_to_be_copied_is_broken_by_nobody_but_the_terminal() -> None:
+def test_verbatim_lines_are_not_wrapped() -> None:
     page, stream = printer(terminal=True, width=30)
     page.verbatim("curl " * 10 + "end", indent=4)
     assert stream.getvalue() == "    " + "curl " * 10 + "end\n"
@@ -165,7 +165,7 @@ def test_json_in_a_pipe_is_one_line(capfdbinary: pytest.CaptureFixture[bytes]) -
     assert capfdbinary.readouterr().out == b'{"a":{"b":[1,2]}}\n'
 
 
-def test_a_version_that_nobody_knows_is_left_out() -> None:
+def test_an_unknown_version_is_left_out() -> None:
     assert (output.known_version("1.0.0"), output.name_with_version("weather", "1.0.0")) == ("1.0.0", "weather 1.0.0")
     assert (output.known_version(UNKNOWN_VERSION), output.name_with_version("weather", UNKNOWN_VERSION)) == (
         "",

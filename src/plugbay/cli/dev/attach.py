@@ -72,7 +72,6 @@ def _parse(words: list[str]) -> tuple[str, list[str]]:
 
 def _run(command: list[str], given: Assignment) -> int:
     """Run the program once; return its status as a shell reports it."""
-
     import subprocess
 
     try:

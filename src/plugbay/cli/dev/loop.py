@@ -19,7 +19,7 @@ from plugbay.cli.dev.prompt import Command, Prompt, parse
 from plugbay.cli.dev.rendezvous import Rendezvous, attach_command
 from plugbay.cli.dev.session import DevCall, Session
 from plugbay.cli.dev.view import HumanView, View
-from plugbay.cli.dev.watch import PluginWrites, saves
+from plugbay.cli.dev.watch import PluginWrites, watch_saves
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import CONFIG_NAME
 from plugbay.cli.render.call_view import Refusal
@@ -46,7 +46,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ProcessAttached:
     """A process that the author started has attached."""
 
     pid: int
@@ -96,7 +96,7 @@ class DevLoop:
         return local_host.run_with(self, DevLoop._work)
 
     async def __aenter__(self) -> Self:
-        self._queue: asyncio.Queue[Saved | Line | Arrived] = asyncio.Queue()
+        self._queue: asyncio.Queue[Saved | Line | ProcessAttached] = asyncio.Queue()
         self._stop = asyncio.Event()
         self._watching = asyncio.ensure_future(self._watch())
         self._prompt = self._make_prompt() if self._typed else None
@@ -136,7 +136,7 @@ class DevLoop:
             match item:
                 case Saved():
                     await self._handle_saved(item.paths)
-                case Arrived():
+                case ProcessAttached():
                     await self._handle_attached(item.pid)
                     if self._options.once:
                         return self._session.status
@@ -157,13 +157,13 @@ class DevLoop:
         if self._options.once:
             return
         try:
-            async for paths in saves(self._root, self._stop):
+            async for paths in watch_saves(self._root, self._stop):
                 self._queue.put_nowait(Saved(paths))
         except (OSError, RuntimeError) as error:
             self._view.show(events.Remark(f"the folder cannot be watched ({error}); type `reload` after a save"))
 
     async def _handle_saved(self, paths: Sequence[str]) -> None:
-        paths = self._by_the_author(paths)
+        paths = self._author_changes(paths)
         if not paths:
             return
         self._view.show(events.Changed(paths))
@@ -176,7 +176,7 @@ class DevLoop:
         if await self._session.reload(new_host=CONFIG_NAME in paths):
             await self._repeat_calls()
 
-    def _by_the_author(self, paths: Sequence[str]) -> list[str]:
+    def _author_changes(self, paths: Sequence[str]) -> list[str]:
         """Leave out files that the plugin writes during its own calls: they would reload it forever."""
         left = [name for name in paths if name not in self._own.known]
         if not left or not all(map(self._session.written_during_calls, left)):
@@ -281,7 +281,7 @@ class DevLoop:
         self._returns = returns
         if pid != self._process:
             self._process = pid
-            self._queue.put_nowait(Arrived(pid))
+            self._queue.put_nowait(ProcessAttached(pid))
 
     def on_detached(self, pid: int) -> None:
         if pid == self._process and not self._stop.is_set():

@@ -134,7 +134,6 @@ class Prompt:
 
 def _readline() -> ModuleType | None:
     """The readline module, or None in a Python built without it."""
-
     try:
         import readline
     except ImportError:

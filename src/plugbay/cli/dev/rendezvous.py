@@ -160,7 +160,7 @@ class Rendezvous:
         peer.pipes += pipes
         peer.buffer += data
         if not data or len(peer.buffer) > MAX_LINE:
-            self._disconnected(peer)
+            self._handle_disconnect(peer)
             return
         *lines, peer.buffer = peer.buffer.split(b"\n")
         for line in lines:
@@ -208,7 +208,7 @@ class Rendezvous:
 
     # Disconnecting.
 
-    def _disconnected(self, peer: _Peer) -> None:
+    def _handle_disconnect(self, peer: _Peer) -> None:
         partner = peer.partner
         self._drop(peer)
         if partner is not None and partner in self._peers:
@@ -238,6 +238,8 @@ def _credentials(sock: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
+# The command that attaches a plugin.
+
 MAX_SOURCE = 1 << 20
 """Bytes read of a file; a plugin's script is shorter."""
 
@@ -254,7 +256,7 @@ def attach_command(spec: PluginSpec, address: str, here: Path) -> tuple[str, boo
     script = next((path for path in _scripts(spec) if _SDK.search(_text(path))), None)
     variable = f"{ATTACH}={shlex.quote(address)}"
     if script is not None:
-        return f"{variable} {_python()} -m pdb {shlex.quote(_seen_from(script, here))}", True
+        return f"{variable} {_python()} -m pdb {shlex.quote(_shortest_path(script, here))}", True
     return f"{variable} {_plugbay()} attach -- {shlex.join(spec.command)}", False
 
 
@@ -278,7 +280,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _seen_from(path: Path, here: Path) -> str:
+def _shortest_path(path: Path, here: Path) -> str:
     """The relative or the absolute path, whichever is shorter."""
     real = path.resolve()
     return min(os.path.relpath(real, here.resolve()), str(real), key=len)
@@ -286,7 +288,6 @@ def _seen_from(path: Path, here: Path) -> str:
 
 def _python() -> str:
     """This Python interpreter: `python3` if that resolves to it, otherwise its full path."""
-
     named = shutil.which("python3")
     return "python3" if named and os.path.samefile(named, sys.executable) else shlex.quote(sys.executable)
 

@@ -234,11 +234,11 @@ class Session:
         prefix = f"{self._found.spec.id}/"
         name = call.export if call.export.startswith(prefix) else prefix + call.export
 
-        def progressed(item: Any) -> None:
+        def on_progress(item: Any) -> None:
             self._flush_stderr()
             self._view.show(events.CallProgressed(call.export, item))
 
-        return await self._host.attempt(name, call.input, timeout=self._timeout, on_progress=progressed)
+        return await self._host.attempt(name, call.input, timeout=self._timeout, on_progress=on_progress)
 
     def _show_result(self, call: DevCall, result: CallResult) -> None:
         self._flush_stderr()
@@ -280,12 +280,11 @@ class Session:
 
     async def _watch_lifecycle(self, host: Host, plugin_id: str) -> None:
         """Report a crash while no call runs; the failure of a call reports its own crash in more detail."""
-
         async with host.subscribe("plugin.lifecycle.>") as stream:
             async for event in stream:
                 if event.topic.endswith(".crashed") and not self.busy:
                     self._flush_stderr()
                     code = event.payload["exit_code"]
                     how = "was ended by a signal" if code == SIGNALLED else f"ended with exit code {code}"
-                    text = f"it {how} while nobody was calling it; the next call starts it again"
+                    text = f"it {how} while no call was running; the next call starts it again"
                     self._report_failure(Failure(Code.CRASHED, text, origin=Origin.PLUGIN, plugin=plugin_id))

@@ -13,7 +13,7 @@ import msgspec
 from plugbay.cli.dev import events
 from plugbay.cli.dev.prompt import COMMAND_HELP
 from plugbay.cli.render import call_view, output, schema_text
-from plugbay.cli.render.manifest_problems import show_problems, tally
+from plugbay.cli.render.manifest_problems import count_problems, show_problems
 from plugbay.model.errors import Failure
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class HumanView:
     def _(self, event: events.Validated) -> None:
         found = event.found
         if found.spec is None:
-            what = f"not reloaded: the manifest has {tally(found.errors)}"
+            what = f"not reloaded: the manifest has {count_problems(found.errors)}"
             output.err().line((output.BAD, output.BAD_STYLE), f" {what}; save it again when that is fixed")
         show_problems(output.err(), found, found.problems)
 
@@ -118,7 +118,7 @@ class HumanView:
     def _(self, event: events.Failed) -> None:
         failure = event.failure
         output.err().line((output.BAD, output.BAD_STYLE), " ", (failure.code, output.BAD_STYLE))
-        call_view.show_failure(without_stderr(failure))
+        call_view.show_failure(strip_stderr(failure))
 
     @_show.register
     def _(self, event: events.StderrWritten) -> None:
@@ -138,7 +138,7 @@ class HumanView:
 
     @_show.register
     def _(self, event: events.CallProgressed) -> None:
-        output.err().line((BAR, output.DIM), ("progress", output.CODE), f"  {_shown(event.item)}", indent=2)
+        output.err().line((BAR, output.DIM), ("progress", output.CODE), f"  {_format_item(event.item)}", indent=2)
 
     @_show.register
     def _(self, event: events.CallFinished) -> None:
@@ -149,7 +149,7 @@ class HumanView:
         took = (f"{output.DOT}{output.duration(record.duration_ms)}", output.DIM)
         output.err().line(mark, " ", (record.export, output.NAME), code, took, (_verdict(event), output.DIM))
         if failure is not None:
-            call_view.show_failure(without_stderr(failure))
+            call_view.show_failure(strip_stderr(failure))
             return
         _print_result(b"null" if event.output is None else event.output)
         _list_differences(event.differences or ())
@@ -178,9 +178,8 @@ class HumanView:
         output.err().line((event.text, output.DIM))
 
 
-def without_stderr(failure: Failure) -> Failure:
+def strip_stderr(failure: Failure) -> Failure:
     """The failure without its stderr tail, which the view has already printed."""
-
     detail = {key: value for key, value in failure.detail.items() if key != "stderr_tail"}
     return Failure(failure.code, failure.message, origin=failure.origin, plugin=failure.plugin, detail=detail)
 
@@ -227,7 +226,7 @@ def _list_differences(differences: Sequence[Difference]) -> None:
         page.line((f"… {len(differences) - MAX_DIFFERENCES:,} more", output.DIM), indent=2)
 
 
-def _shown(item: Any) -> str:
+def _format_item(item: Any) -> str:
     from plugbay.conformance.differences import shown
 
     return shown(msgspec.json.decode(output.json_bytes(item)))

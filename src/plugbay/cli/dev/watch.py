@@ -60,12 +60,11 @@ class PluginWrites:
         self._suspects.clear()
 
 
-async def saves(root: Path, stop: asyncio.Event) -> AsyncIterator[list[str]]:
+async def watch_saves(root: Path, stop: asyncio.Event) -> AsyncIterator[list[str]]:
     """Yield batches of saved files, relative to the root; ends when `stop` is set.
 
     The root must be a real path without symbolic links, because the system reports real paths.
     """
-
     from watchfiles import awatch
 
     changes = awatch(

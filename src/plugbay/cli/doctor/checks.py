@@ -269,6 +269,8 @@ def _command_of(pid: int) -> str:
     return words.decode("utf-8", "backslashreplace")[:120] or "a process without arguments"
 
 
+# The broker.
+
 BROKER_TIMEOUT_S = 5.0
 """Joining takes about 10 ms on a working network."""
 
@@ -308,7 +310,6 @@ def _broker_check(status: str, detail: str, fix: str = "") -> Check:
 
 async def _join(broker: Broker) -> BrokerStatus:
     """The broker's status once it is joined, or after the timeout."""
-
     broker.begin()
     await broker.joined(BROKER_TIMEOUT_S)
     status = broker.status

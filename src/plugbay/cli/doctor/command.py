@@ -57,7 +57,6 @@ def _run_checks(path: Path | None, fix: bool) -> Iterator[Check]:
 
 def show(page: output.Printer, check: Check) -> None:
     """Print one check, with its fix when it is not ok."""
-
     mark, style = MARKS[check.status]
     page.field(f"{mark} {check.title}", check.detail, indent=0, width=TITLES, label_style=style)
     if check.fix and check.status != checks.OK:

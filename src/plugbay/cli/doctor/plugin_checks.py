@@ -154,7 +154,6 @@ def _check_exports(spec: PluginSpec, hello: Mapping[str, Any], took: str) -> Che
 
 async def _start_and_greet(spec: PluginSpec, config: Config) -> tuple[Failure | None, Mapping[str, Any], float]:
     """The failure if any, the plugin's hello message, and the seconds it took."""
-
     import asyncio
 
     from plugbay.host.journal import Journal

@@ -78,7 +78,6 @@ def _start_problem(status: PluginStatus, problem: Check | None) -> StartProblem 
 
 def _group(start_problems: Iterable[StartProblem]) -> list[tuple[str, str, list[str]]]:
     """Group plugins with the same problem."""
-
     groups: dict[tuple[str, str], list[str]] = {}
     for start_problem in start_problems:
         groups.setdefault((start_problem.why, start_problem.fix), []).append(start_problem.plugin)

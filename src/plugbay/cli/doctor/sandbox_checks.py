@@ -135,7 +135,6 @@ async def _run_probe(settings: SandboxSettings) -> str:
 
 def _output_line(child: Child) -> str:
     """Its stdout on one line, or its stderr if stdout is empty."""
-
     stdout, stdin = child.take_pipes()
     try:
         words = os.read(stdout, 4096).decode("utf-8", "replace") or " ".join(child.stderr.tail())

@@ -1,7 +1,7 @@
-"""`plugbay manifest PATH`: write the manifests of a plugin from its source, or say how they differ from it.
+"""`plugbay manifest PATH`: write the manifests of a plugin from its source, or show how they differ from it.
 
-Owns which contracts are meant, what may be overwritten, and the page a person reads. What a source declares is asked of
-a process of its own (`declarations`); what a manifest says is the SDK's to know.
+`declarations` loads the source in a separate process, where the SDK makes the texts of the manifests. Files without the
+mark of `generated` are overwritten only with `--force`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MARKS = {
 }
 
 _SAFE_PATH = re.compile(r"(?!\.\.?$)[^/\\\0]+|(bin|schemas)/[A-Za-z0-9_][A-Za-z0-9_.-]*")
-"""Where the files of a manifest may lie; an answer from a process that ran foreign code is not believed."""
+"""Allowed paths of generated files. They come from a process that ran the author's code, so they are not trusted."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one contract's files."""
+    """The result for one contract."""
 
     contract: str
     status: str
@@ -109,7 +109,7 @@ def _check_contracts(names: list[str]) -> list[str]:
 def generate(
     declared: Declarations, folder: Path, wanted: list[str], *, write: bool, force: bool = False
 ) -> list[Outcome]:
-    """What becomes of each contract; without any in `wanted`, of those whose manifests are there, else of all."""
+    """Write or compare the files of each contract: `wanted`, or those with a manifest in the folder, or all."""
     names = wanted or _contracts_present(declared, folder) or list(declared.contracts)
     return [_generate(declared, folder, name, write=write, force=force) for name in names]
 
@@ -161,11 +161,11 @@ def _status(outcomes: list[Outcome], *, explicit: bool) -> int:
     return Exit.FINDINGS if DRIFTED in found else Exit.OK
 
 
-# The page.
+# Output.
 
 
 def explain(error: Unusable) -> None:
-    """Say on stderr why a source cannot be used, with the last lines of its traceback."""
+    """Print on stderr why a source cannot be used, with the end of its traceback."""
     for line in error.lines:
         output.err().line((line, output.DIM), indent=2)
     output.problem(error.message, hint=error.hint)
@@ -179,13 +179,13 @@ def _show(declared: Declarations, outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         _show_outcome(page, outcome)
     if any(outcome.status == REFUSED for outcome in outcomes):
-        output.problem("a file that nobody wrote from a source is in the way", hint="--force overwrites it")
+        output.problem("a file written by hand is in the way", hint="--force overwrites it")
     if any(outcome.status == DRIFTED for outcome in outcomes):
         output.err().field("hint:", "plugbay manifest without --check writes it", indent=0, width=output.MARGIN)
 
 
 def _warnings(declared: Declarations) -> list[str]:
-    """What is in the source and hardly meant."""
+    """Likely mistakes in the source."""
     from plugbay.cli.manifest import drift
 
     never = f"{declared.source.name} {drift.NEVER_RUNS_TEXT.format(plugin='plugin')}"

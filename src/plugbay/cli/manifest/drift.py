@@ -1,8 +1,7 @@
-"""Whether a manifest still says what the source says that it was written from.
+"""Drift: whether a generated manifest still matches the source that it was written from.
 
-Owns both ways to tell. By looking: the source has changed since, and nothing is run, because whoever inspects a plugin
-does not trust it yet. By asking: the source is loaded in a process of its own, and what differs is named. A manifest
-that nobody wrote from a source cannot drift from one.
+`add_warnings` compares digests and must not run the source: `plugbay inspect` reads plugins that are not trusted yet.
+`check_axis` loads the source in a separate process and names the differences. Manifests without a mark cannot drift.
 """
 
 from __future__ import annotations
@@ -32,14 +31,11 @@ AXIS = "manifest.drift"
 TITLE = "says in its manifest what its source declares"
 
 MAX_LINES = 40
-"""Of a difference, in a report."""
+"""Lines of a diff in a report."""
 
 
 def add_warnings(found: Found) -> Found:
-    """The same plugin, with warnings when the source of its manifest has changed since, or serves nothing.
-
-    Runs nothing.
-    """
+    """Add warnings if the source of the manifest has changed, or never calls `run()`. Runs nothing."""
     problems = tuple(problem for problem in (_drift_problem(found), _unserved_problem(found)) if problem is not None)
     return replace(found, problems=(*found.problems, *problems)) if problems else found
 
@@ -56,7 +52,7 @@ def _unserved_problem(found: Found) -> Problem | None:
 
 
 def _source(file: Path) -> bytes:
-    """Nothing of what cannot be read, or is no source of ours."""
+    """The source; empty if it cannot be read or is too large."""
     try:
         return file.read_bytes() if file.stat().st_size <= declarations.MAX_SOURCE else b""
     except OSError:
@@ -85,7 +81,7 @@ def _drift_problem(found: Found) -> Problem | None:
 
 
 def left_out(found: Found) -> str:
-    """What the source declares and this manifest's contract cannot carry, as whoever wrote it from the source said."""
+    """The declarations that the contract cannot carry, as listed in the mark of the manifest."""
     mark = _mark(found)
     return "" if mark is None else mark.left_out
 
@@ -99,7 +95,7 @@ def _mark(found: Found) -> Mark | None:
 
 
 def check_axis(found: Found) -> AxisResult | None:
-    """The verdict of a conformance run on the manifest, for which the source is loaded; None when it has no mark."""
+    """Load the source and compare; the result is an axis of `plugbay conform`. None when the manifest has no mark."""
     from plugbay.conformance.report import AxisResult, Status
 
     mark = _mark(found)
@@ -129,7 +125,7 @@ def _differences(found: Found, source: Path) -> list[str]:
 
 
 def plan_files(folder: Path, texts: dict[str, str], source: Path, left_out: Sequence[str] = ()) -> list[Plan]:
-    """What writing these files from this source would do to a folder; raises `Unusable`."""
+    """Plan to write these files from this source into a folder; raises `Unusable`."""
     try:
         digest = generated.digest_source(source.read_bytes())
     except ValueError as error:
@@ -138,7 +134,7 @@ def plan_files(folder: Path, texts: dict[str, str], source: Path, left_out: Sequ
 
 
 def parse_files(texts: dict[str, str], folder: Path) -> tuple[PluginSpec | None, tuple[Problem, ...]]:
-    """What our own reader makes of these files, as if they lay in a folder of that name."""
+    """Parse these files as if they were in a folder of that name."""
     from plugbay.host.discovery.folders import inspect
 
     with TemporaryDirectory(prefix="plugbay-manifest-") as place:
@@ -150,7 +146,7 @@ def parse_files(texts: dict[str, str], folder: Path) -> tuple[PluginSpec | None,
 
 
 def _describe_differences(old: PluginSpec, new: PluginSpec) -> Iterator[str]:
-    """What differs between the manifest and the source, in the order people care."""
+    """Describe the differences between manifest and source, the most important first."""
     if old.version != new.version:
         yield f"the version is {new.version}, not {old.version}"
     before = {(export.kind, export.name): export for export in old.exports}
@@ -168,13 +164,18 @@ def _describe_differences(old: PluginSpec, new: PluginSpec) -> Iterator[str]:
         yield f"it asks for {', '.join(new.capabilities) or 'nothing'}"
 
 
+# Plugins that are never served.
+
 NEVER_RUNS = "never_runs"
 
 NEVER_RUNS_TEXT = "never calls {plugin}.run(), so that a host would see it end at once; make that its last line"
 
 
 def find_unserved(source: bytes) -> str | None:
-    """The name of the plugin that a source makes and does not serve; None when there is none, or it is no Python."""
+    """The name of a plugin that a source creates and never serves; None if there is none, or in doubt.
+
+    Serving is `plugin.run()`, or passing the plugin to other code that may call it.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -184,13 +185,13 @@ def find_unserved(source: bytes) -> str | None:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.attr == "run":
                 return None
-            node.value.id = ""  # to declare something is not to serve it
+            node.value.id = ""  # a declaration such as `@plugin.tool` does not serve it
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return next(iter(made)) if len(made) == 1 and not made & used else None
 
 
 def _plugin_names(node: ast.stmt) -> list[str]:
-    """The names that a statement gives to a new `Plugin`."""
+    """The names that a statement assigns a new `Plugin` to."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return []
     maker = ast.unparse(node.value.func).split(".")

@@ -1,10 +1,9 @@
-"""Files that are written from a source: how they say so, and which of them may be written again.
+"""The mark of generated files, and the plan which of them are written again.
 
     # Written by plugbay from plugin.py (3f2a9c4b1d0e8f77). Change that file, then: plugbay manifest .
 
-Owns the mark and the number in it: a digest of what the source declares, as far as that can be seen without running
-it, so that a changed source is noticed and a changed function body is not. A file without the mark is somebody's own
-work. Refuses to know what a manifest says.
+The number is a digest of the source without function bodies, computed without running it: it changes when declarations
+change. A file without the mark was written by hand.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ _MARK = re.compile(
     r"(?: Left out here: ([\w ,;:/.?-]{1,1000})\.(?=[\"\n]|$))?"
 )
 _UNSAFE = re.compile(r"[^\w ,;:/.-]")
-"""What stands for itself neither in a comment nor in a JSON string."""
+"""Characters that need escapes in a comment or a JSON string."""
 
 DIGITS = 16
-"""Of a digest: nobody forges it to go unnoticed by himself."""
+"""Hexadecimal digits of the digest; it detects changes, it is no protection against forgery."""
 
 MAX_LEFT_OUT = 1000
-"""Characters of what a contract cannot carry."""
+"""Characters of the list of declarations that the contract cannot carry."""
 
 MARKED_BYTES = 4096
-"""The mark is at the top of a file; in the middle of one it is a quotation."""
+"""The mark counts only in the first bytes of a file; further down it is a quotation."""
 
 PROGRAM = 0o755
 
 
 class Mark(NamedTuple):
-    """Which file a file was written from, the digest of what that declared, and what of it is not in this one."""
+    """The source of a generated file, the digest of its declarations, and the declarations that are left out."""
 
     source: str
     digest: str
@@ -48,25 +47,25 @@ class Mark(NamedTuple):
 
 
 def read_mark(text: str) -> Mark | None:
-    """The mark of a file; None when there is none."""
+    """Parse the mark of a file; None when there is none."""
     found = _MARK.search(text[:MARKED_BYTES])
     return None if found is None else Mark(found[1], found[2] or "", found[3] or "")
 
 
 def add_mark(path: str, text: str, mark: Mark) -> str:
-    """The text with its mark, where the format has a place for one."""
+    """Add the mark where the format has a place for it."""
     first, newline, rest = text.partition("\n")
-    if first.startswith("#!"):  # a program says the same whatever is declared
+    if first.startswith("#!"):  # a launcher does not depend on the declarations, so it has no digest
         return f"{first}{newline}# {MARK.format(source=mark.source, digest='', left_out='')}\n{rest}"
     said = LEFT_OUT.format(words=_UNSAFE.sub("?", mark.left_out)[:MAX_LEFT_OUT]) if mark.left_out else ""
     words = MARK.format(source=mark.source, digest=f" ({mark.digest})", left_out=said)
     if path.endswith(".json"):
-        return text if "/" in path else f'{first}\n  "$comment": "{words}",\n{rest}'  # a schema is read as it is
+        return text if "/" in path else f'{first}\n  "$comment": "{words}",\n{rest}'  # schema files get no mark
     return f"# {words}\n{text}"
 
 
 def strip_mark(text: str) -> str:
-    """The text without the line of its mark."""
+    """Remove the line of the mark."""
     head, tail = text[:MARKED_BYTES], text[MARKED_BYTES:]
     found = _MARK.search(head)
     if found is None:
@@ -76,9 +75,9 @@ def strip_mark(text: str) -> str:
 
 
 def digest_source(source: bytes) -> str:
-    """What a source declares, as a short number; raises ValueError when it is no Python.
+    """Digest of a source's declarations; raises ValueError when it is not Python.
 
-    The bodies of functions are left out but for their docstrings, and so are comments and spaces.
+    Leaves out function bodies except docstrings, comments and whitespace.
     """
     try:
         seen = ast.unparse(_Outline().visit(ast.parse(source)))
@@ -90,7 +89,7 @@ def digest_source(source: bytes) -> str:
 
 
 class _Outline(ast.NodeTransformer):
-    """A module without what its functions do."""
+    """Replaces function bodies by their docstrings."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return self._function(node)
@@ -104,20 +103,20 @@ class _Outline(ast.NodeTransformer):
 
 
 class Change(StrEnum):
-    """What writing a file would do."""
+    """The effect of writing a file."""
 
     NEW = "new"
     SAME = "same"
     CHANGED = "changed"
     REMARKED = "remarked"
-    """Nothing but the mark would be another."""
+    """Only the mark would change."""
     FOREIGN = "foreign"
-    """It says something else, and nobody says that it was written from a source."""
+    """The file differs and has no mark: it was written by hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One file: what it would say, and what it says now."""
+    """One file: its new text and its current one."""
 
     path: str
     text: str
@@ -129,7 +128,7 @@ class Plan:
         return self.change in (Change.NEW, Change.CHANGED, Change.FOREIGN)
 
     def difference(self) -> list[str]:
-        """The lines of a unified diff, from what is there to what the source says."""
+        """A unified diff from the current file to the new one."""
         import difflib
 
         old, new = strip_mark(self.before or "").splitlines(), strip_mark(self.text).splitlines()
@@ -137,7 +136,7 @@ class Plan:
 
 
 def plan_files(folder: Path, texts: Mapping[str, str], mark: Mark) -> list[Plan]:
-    """What writing these files would do; the first is the manifest, and files without a mark of their own are its."""
+    """Plan these files. The first is the manifest; its mark also covers files whose format has no place for one."""
     owned = read_mark(_text(folder / next(iter(texts), "")) or "") is not None
     return [_plan_file(folder / path, path, add_mark(path, text, mark), owned) for path, text in texts.items()]
 
@@ -162,7 +161,7 @@ def _text(file: Path) -> str | None:
 
 
 def write(folder: Path, plan: Plan) -> None:
-    """Make the file what it should be; a program may be executed."""
+    """Write the planned file; a launcher becomes executable."""
     file = folder / plan.path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(plan.text.encode("utf-8"))

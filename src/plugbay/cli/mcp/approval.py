@@ -146,7 +146,6 @@ def _make_visible(char: str) -> str:
 
 def show_changes(page: output.Printer, changes: Sequence[Change]) -> None:
     """Print a diff of each changed definition."""
-
     for change in changes:
         page.line((str(change), output.NAME))
         for line in _difference(change):

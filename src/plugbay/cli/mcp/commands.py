@@ -91,7 +91,7 @@ def add(
 ) -> None:
     """Declare an MCP server in plugbay.toml, start it once, show what it offers and approve that.
 
-    Exits with 5 when nobody approved: it stays declared, and pending.
+    Exits with 5 unless it is approved: it stays declared, and pending.
     """
     from plugbay.cli.mcp import sources
 
@@ -180,7 +180,7 @@ def approve(
 ) -> None:
     """Start a server once, show what it offers, or what has changed since, and approve that.
 
-    Exits with 5 when nobody approved.
+    Exits with 5 unless it is approved.
     """
     _approve(name, State(config, plugins), yes, as_json)
 
@@ -312,7 +312,6 @@ def _unpack_bundle(bundle: Path, state: Path) -> Path:
 
 def _ask_for_secrets(name: str, env: dict[str, str], state: Path) -> None:
     """Prompt for secrets that the server refers to and that are not set; without a terminal, name the commands."""
-
     import getpass
     import sys
 

@@ -70,7 +70,6 @@ def _locked(path: Path) -> AbstractContextManager[None]:
 
 def _to_toml(value: Any) -> Any:
     """Write a dict as an inline table, so that the variables of a server stay on one line."""
-
     import tomlkit
 
     if not isinstance(value, dict):

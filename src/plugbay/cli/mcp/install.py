@@ -180,7 +180,6 @@ def _write(change: Change) -> Path | None:
 
 def _free_name(target: Path) -> Path:
     """`settings.json.bak`, or the first free numbered name: no backup is overwritten."""
-
     backup, number = target.with_name(f"{target.name}.bak"), 1
     while backup.exists():
         number += 1

@@ -147,7 +147,6 @@ def _make_http_server(http: str, token_file: Path | None, hosts: list[str], orig
 
 def _token(file: Path | None) -> str | None:
     """The configured token; None when one is to be generated."""
-
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
     token = file.read_text(encoding="utf-8").strip()

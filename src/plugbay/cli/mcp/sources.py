@@ -277,6 +277,8 @@ def _invalid(path: Path, code: str, text: str) -> ConfigInvalid:
     return ConfigInvalid(str(path), [Problem(code, "", text)])
 
 
+# Bundles.
+
 SUFFIXES = (".mcpb", ".dxt")
 BUNDLE_FOLDER = "mcp-bundles"
 """Folder of unpacked bundles, below the state folder."""

@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from plugbay.packages.store import Installed
 
 What = Annotated[str, typer.Argument(metavar="FILE|REF", help="A package, or oci://… of one in a registry.")]
-Unsigned = Annotated[bool, typer.Option("--allow-unsigned", help="Also a package that nobody has signed.")]
-Downgrade = Annotated[bool, typer.Option("--allow-downgrade", help="Also a version older than one that was here.")]
+Unsigned = Annotated[bool, typer.Option("--allow-unsigned", help="Also accept a package without a signature.")]
+Downgrade = Annotated[
+    bool, typer.Option("--allow-downgrade", help="Also accept a version older than one that was here.")
+]
 
 
 def install(
@@ -68,7 +70,7 @@ def upgrade(
     package: What,
     store: StoreDir = None,
     trust: TrustFile = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to whatever it asks for.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to everything it requests.")] = False,
     allow_unsigned: Unsigned = False,
     allow_downgrade: Downgrade = False,
     plain_http: PlainHttp = False,
@@ -76,8 +78,8 @@ def upgrade(
 ) -> None:
     """Put a newer release in the place of the installed one.
 
-    Shows what it asks for that the other did not, and exits with 5 when nobody has agreed to that. plugbay rollback
-    goes back.
+    Shows the capabilities it requests in addition, and exits with 5 unless you agree to them. plugbay rollback goes
+    back.
     """
     with (
         report_refusals(as_json),
@@ -161,6 +163,8 @@ def _to_json(installed: Installed, candidate: Candidate) -> dict[str, Any]:
         "difference": candidate.difference and candidate.difference.to_json(),
     }
 
+
+# Installed plugins.
 
 PluginId = Annotated[str, typer.Argument(metavar="ID", help="An installed plugin.")]
 

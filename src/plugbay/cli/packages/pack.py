@@ -57,7 +57,6 @@ def pack(
 
 def _warn(found: Found, packed: Packed) -> None:
     """Warn about a manifest that is older than its source, and about a signature of an earlier archive."""
-
     from plugbay.cli.manifest import drift
     from plugbay.packages.archive import signature_path
     from plugbay.packages.folder import SIGNATURE_NAME

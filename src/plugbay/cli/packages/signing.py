@@ -32,7 +32,7 @@ def keygen(
     name: Annotated[Path, typer.Argument(metavar="NAME", help="NAME.key and NAME.pub are written.")],
     as_json: AsJson = False,
 ) -> None:
-    """Make a pair of keys: one to sign with, for nobody else's eyes, and one to give away."""
+    """Make a pair of keys: a private one to sign with, and a public one to give away."""
     from plugbay.packages import keys
 
     private, public = name.with_name(f"{name.name}.key"), name.with_name(f"{name.name}.pub")
@@ -98,7 +98,6 @@ def verify(target: Target, trust: TrustFile = None, as_json: AsJson = False) -> 
 
 def _open(target: Path, *, to_pack: bool) -> tuple[Package, bytes | None]:
     """The package and its signature. An archive is unpacked into a temporary folder that is removed again."""
-
     from plugbay.packages import folder
     from plugbay.packages.installer import signature_of
     from plugbay.packages.package import open_archive, read_folder
@@ -109,6 +108,8 @@ def _open(target: Path, *, to_pack: bool) -> tuple[Package, bytes | None]:
         opened = open_archive(target, Path(scratch))
         return opened.package, signature_of(target, opened)
 
+
+# plugbay trust.
 
 EXAMPLES = """\
 Examples

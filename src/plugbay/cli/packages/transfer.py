@@ -43,7 +43,7 @@ def push(
     with report_refusals(as_json):
         package = _read_package(archive)
         place = _with_tag(reference, package)
-        with Connection(place, plain_http=plain_http, actions=PUSH) as connection, bars() as progress:
+        with Connection(place, plain_http=plain_http, actions=PUSH) as connection, progress_bars() as progress:
             pushed = registry.push(connection, place, archive, _annotations(package), progress)
     if as_json:
         output.print_json({"reference": str(pushed.reference), "digest": pushed.archive_digest})
@@ -75,7 +75,6 @@ def _with_tag(text: str, package: Package) -> Reference:
 
 def _annotations(package: Package) -> dict[str, str]:
     """OCI annotations for the registry's pages; `pull` does not trust them."""
-
     spec = package.spec
     prefix = "org.opencontainers.image."
     return {
@@ -93,7 +92,7 @@ def pull(
 ) -> None:
     """Fetch a package and its signature from a registry.
 
-    Every byte is held against the digest; whose package it is, plugbay verify tells.
+    Every byte is checked against the digest; plugbay verify checks the signature.
     """
     with report_refusals(as_json):
         pulled = fetch(reference, out or Path(), plain_http=plain_http)
@@ -121,14 +120,13 @@ def fetch(reference: str, out: Path, *, plain_http: bool) -> Pulled:
     from plugbay.packages.reference import parse
 
     place = parse(reference)
-    with Connection(place, plain_http=plain_http) as connection, bars() as progress:
+    with Connection(place, plain_http=plain_http) as connection, progress_bars() as progress:
         return registry.pull(connection, place, out, progress=progress)
 
 
 @contextmanager
-def bars() -> Iterator[Progress]:
+def progress_bars() -> Iterator[Progress]:
     """A progress bar for each file on a terminal; nothing in a pipe."""
-
     console = output.err().console
     if not console.is_terminal:
         yield lambda what, done, total: None

@@ -1,7 +1,7 @@
-"""How the ending of `plugbay call` looks: for a person, or as the public JSON shape.
+"""Requests, outcomes and refusals of calls, and their views: for people, or in the public JSON shape.
 
-Owns what is asked and how it ended as values, the two views, the words for calls that never began, and the steps of
-`--trace`. Refuses to know how a call is made.
+Also has the failures of calls that never began, and prints the steps of `--trace`. `plugbay.cli.main` uses the same
+views for every error, so the JSON shape here is the shape of all failures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugbay.cli import exit_codes, lookup
 from plugbay.cli.render import output
-from plugbay.cli.render.manifest_problems import show_problems, tally
+from plugbay.cli.render.manifest_problems import count_problems, show_problems
 from plugbay.model.errors import Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plugbay.model.errors import ConfigInvalid, ManifestInvalid
 
 STDERR_LINES = 10
-"""Of the plugin's last words; the host keeps more, a screen has no room for them."""
+"""Lines of the plugin's stderr tail that are shown."""
 
 MAX_LISTED = 12
 
@@ -35,11 +35,11 @@ HINTS = {
     Code.INVALID_INPUT: "plugbay inspect shows what it takes",
     Code.TOOL_NOT_EXPOSED: "the manifest and the plugin disagree; `plugbay conform` tells more",
 }
-"""What helps with a code when nobody who knew more has said so."""
+"""Default hints for failures without a hint of their own."""
 
 
 class CallRequest(NamedTuple):
-    """What is asked, of whatever host."""
+    """One call, for a local host or for the server."""
 
     name: str
     input: Any
@@ -49,7 +49,7 @@ class CallRequest(NamedTuple):
 
 
 class CallOutcome:
-    """How the command ends: the record of the call, its output, and the status if a signal decided it."""
+    """The record of a call, its output, and the exit status; `status` is given when a signal ended it."""
 
     def __init__(self, name: str, record: CallRecord | None, output: Any = None, status: int | None = None) -> None:
         self.name = name
@@ -61,9 +61,7 @@ class CallOutcome:
 
 
 class Refusal(PlugbayError):
-    """No call was made. Carries the failure, the status to leave with, and the folders whose problems explain
-    it.
-    """
+    """No call was made. Carries the failure, the exit status, and the folders whose problems explain it."""
 
     def __init__(self, failure: Failure, found: Sequence[Found] = (), status: int | None = None) -> None:
         self.failure = failure
@@ -72,7 +70,7 @@ class Refusal(PlugbayError):
         super().__init__(failure.message)
 
 
-# Why there was no call.
+# Failures of calls that never began.
 
 
 def invalid_input(message: str, hint: str = "") -> Failure:
@@ -80,7 +78,7 @@ def invalid_input(message: str, hint: str = "") -> Failure:
 
 
 def no_such_plugin(path: str, nor: str) -> Failure:
-    """A word that names no folder; `nor` says why it is no plugin's id either."""
+    """The failure for an argument that names no folder; `nor` says why it is no plugin id either."""
     hint = f"to call a plugin by its id, say where it is: plugbay call {shlex.quote(path)} … --plugins DIR"
     return Failure(Code.NOT_FOUND, f"there is no folder {path}, and {nor}", detail={"hint": hint})
 
@@ -92,15 +90,15 @@ def unknown_id(plugin_id: str, known: Sequence[str]) -> Failure:
     return Failure(Code.NOT_FOUND, text, detail={"candidates": list(near or known[:MAX_LISTED])})
 
 
-def nothing_usable(place: Path, found: Sequence[Found]) -> Failure:
+def no_usable_plugin(place: Path, found: Sequence[Found]) -> Failure:
     broken = [item for item in found if not lookup.is_absent(item)]
     if not broken:
         hint = "name a plugin's folder, the one with its manifest, or a folder of such folders"
         return Failure(Code.NOT_FOUND, f"there is no plugin in {place}", detail={"hint": hint})
     errors = [problem for item in broken for problem in item.errors]
-    text = f"{broken[0].root} cannot be used: its manifest has {tally(errors)}"
+    text = f"{broken[0].root} cannot be used: its manifest has {count_problems(errors)}"
     if len(broken) > 1:
-        text = f"none of the {len(broken)} plugins in {place} can be used: {tally(errors)} in all"
+        text = f"none of the {len(broken)} plugins in {place} can be used: {count_problems(errors)} in all"
     return Failure(Code.UNAVAILABLE, text, detail={"problems": [problem.to_json() for problem in errors]})
 
 
@@ -113,13 +111,13 @@ def invalid_file(error: ConfigInvalid | ManifestInvalid) -> Failure:
 
 
 class JsonView:
-    """The public JSON shape on stdout, whatever happens."""
+    """Prints the public JSON shape on stdout, for success and failure."""
 
     def show_warnings(self, found: Sequence[Found], grants: Iterable[str]) -> None:
-        """Nothing: programs ask `inspect`."""
+        """Prints nothing: programs use `plugbay inspect --json`."""
 
     def show_progress(self, item: Any) -> None:
-        """One line for each piece, before the outcome."""
+        """Print one line for each progress item, before the outcome."""
         output.print_line({"progress": item})
 
     def show_refusal(self, refusal: Refusal) -> None:
@@ -148,7 +146,7 @@ class JsonView:
 
 
 class HumanView:
-    """The output on stdout; one line, or a block about the failure, on stderr."""
+    """Prints the output on stdout; a line, or a block about the failure, on stderr."""
 
     def show_warnings(self, found: Sequence[Found], grants: Iterable[str]) -> None:
         specs = [item.spec for item in found if item.spec]
@@ -160,7 +158,7 @@ class HumanView:
         _show_folders(found)
 
     def show_progress(self, item: Any) -> None:
-        """One line of JSON for each piece; the answer follows."""
+        """Print one line of JSON for each progress item; the result follows."""
         output.print_line(item)
 
     def show_refusal(self, refusal: Refusal) -> None:
@@ -190,31 +188,30 @@ class HumanView:
 
 
 def _show_folders(found: Sequence[Found]) -> None:
-    """The problems of one plugin in full; of many, only which of them are left out."""
+    """Show all problems of a single plugin; of several plugins, only which are left out."""
     if len(found) == 1 and not lookup.is_absent(found[0]):
-        show_problems(output.err(), found[0], [each for each in found[0].problems if each.code not in TOLD])
+        show_problems(output.err(), found[0], [each for each in found[0].problems if each.code not in SHOWN_ELSEWHERE])
         for choice in (each for each in found[0].problems if each.code == SEVERAL):
             output.note(choice.message)
         return
     for item in found:
         if item.errors and not lookup.is_absent(item):
             name = f"{item.entry} of {item.root}" if item.entry else str(item.root)
-            what = f"{name} is left out: its manifest has {tally(item.errors)}"
+            what = f"{name} is left out: its manifest has {count_problems(item.errors)}"
             output.note(f"{what}; plugbay inspect {shlex.quote(str(item.root))} lists them")
 
 
 SEVERAL = "several_manifests"
 
-TOLD = frozenset({SEVERAL, "command_unusable"})
-"""Problems that are told otherwise: which contract was taken is no fault, and why a command cannot run is told by the
-failure of the call, and told better."""
+SHOWN_ELSEWHERE = frozenset({SEVERAL, "command_unusable"})
+"""Problems shown elsewhere: the chosen contract is a note, and the failure of the call explains an unusable command."""
 
 SHOWN = frozenset("hint cause exit exit_code signal stderr_tail errors candidates problems plugin_code command".split())
-"""Details that have a field of their own, or are part of the message."""
+"""Details that are printed as their own field or are part of the message."""
 
 
 def show_failure(failure: Failure) -> None:
-    """What is known about a failure, below the line that names it."""
+    """Print the details of a failure, below the line that names it."""
     detail, page = failure.detail, output.err()
     page.line(failure.message, indent=2)
     for error in detail.get("errors", [])[1:]:
@@ -239,13 +236,13 @@ def show_failure(failure: Failure) -> None:
 
 
 def _own_code(detail: Mapping[str, Any]) -> Any:
-    """What the plugin calls its error: its author's word, where a contract has only a number for it."""
+    """The plugin's own error code: `data.code` if present, because JSON-RPC codes are only numbers."""
     data = detail.get("data")
     return data.get("code", detail.get("plugin_code")) if isinstance(data, dict) else detail.get("plugin_code")
 
 
 class StepPrinter:
-    """The walk of a call on stderr: one step a line, with the milliseconds since the first."""
+    """Prints the steps of a call on stderr, with the milliseconds since the first step."""
 
     def __init__(self) -> None:
         self._began: float | None = None
@@ -254,7 +251,8 @@ class StepPrinter:
         now = time.perf_counter()
         if self._began is None:
             self._began = now
-        # Written directly: laying out a line takes ten times as long as most steps.
+        # Written directly: rich takes ten times as long to print a line as most steps take.
+
         stream = output.err().console.file
         stream.write(f"{(now - self._began) * 1000:9.2f} ms  {step}\n")
         stream.flush()

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from plugbay.model.errors import Problem
 
 MAX_LISTED = 12
-"""Folders named when there are many; more help nobody."""
+"""Folders that are listed."""
 
 
 def explain_absence(found: Found, command: str) -> None:
-    """Say on stderr that there is no plugin, and which commands would find one."""
+    """Print on stderr that there is no plugin, and the commands that would find one."""
     inside = lookup.plugins_below(found.root)
     if not inside:
-        output.problem(_nothing_there(found), hint=_way_to_one(found.root))
+        output.problem(_describe_absence(found), hint=_absence_hint(found.root))
         return
     output.problem(
         f"{found.root} is a folder of {output.count(len(inside), 'plugin')}, not a plugin; name one of them:"
@@ -33,8 +33,8 @@ def explain_absence(found: Found, command: str) -> None:
         output.err().line(f"… and {len(inside) - MAX_LISTED} more", indent=2)
 
 
-def _way_to_one(folder: Path) -> str:
-    """A source without a manifest is what everybody has who has just written one."""
+def _absence_hint(folder: Path) -> str:
+    """The hint: a folder with a source and no manifest yet needs `plugbay manifest`."""
     from plugbay.cli.declarations import Unusable, find_source
 
     try:
@@ -44,7 +44,7 @@ def _way_to_one(folder: Path) -> str:
     return f"plugbay manifest {shlex.quote(str(folder))} writes one from its source"
 
 
-def _nothing_there(found: Found) -> str:
+def _describe_absence(found: Found) -> str:
     if not found.root.exists():
         return f"{found.root} does not exist"
     if not found.root.is_dir():
@@ -53,7 +53,7 @@ def _nothing_there(found: Found) -> str:
 
 
 def show_problems(printer: output.Printer, found: Found, problems: Sequence[Problem], indent: int = 2) -> None:
-    """Each problem with its place, its code and its words."""
+    """Print each problem with its file and line, code and message."""
     place = str(found.root / lookup.manifest_name(found))
     for problem in problems:
         error = problem.severity == "error"
@@ -64,7 +64,7 @@ def show_problems(printer: output.Printer, found: Found, problems: Sequence[Prob
         printer.line(f"{subject}{problem.message}", indent=indent + 2)
 
 
-def tally(problems: Sequence[Problem]) -> str:
+def count_problems(problems: Sequence[Problem]) -> str:
     """`2 errors, 1 warning`."""
     errors = sum(problem.severity == "error" for problem in problems)
     parts = [(errors, "error"), (len(problems) - errors, "warning")]
@@ -72,10 +72,10 @@ def tally(problems: Sequence[Problem]) -> str:
 
 
 def refuse(found: Found, command: str) -> int:
-    """Say on stderr why nothing can be done with this folder; the status to leave with."""
+    """Print on stderr why this folder has no usable plugin; return the exit status."""
     if lookup.is_absent(found):
         explain_absence(found, command)
     else:
-        output.problem(f"{found.root} cannot be used: its manifest has {tally(found.errors)}")
+        output.problem(f"{found.root} cannot be used: its manifest has {count_problems(found.errors)}")
         show_problems(output.err(), found, found.errors)
     return lookup.exit_status(found)

@@ -1,7 +1,7 @@
-"""How the command line looks: two printers, one JSON writer, the words for a duration.
+"""Printers for stdout and stderr, JSON output, prompts, and formats of durations, counts and versions.
 
-Owns colour, symbols, indentation, and that nothing a plugin says can move the cursor. Data goes to stdout,
-everything else to stderr; colour appears on a terminal only. Refuses to know what is printed and why.
+Data goes to stdout, everything else to stderr; colour appears on a terminal only. Text of plugins is escaped so that it
+cannot move the cursor. This module must stay cheap to import: rich, msgspec and logging load inside functions.
 """
 
 from __future__ import annotations
@@ -30,55 +30,55 @@ GOOD_STYLE, BAD_STYLE, WARN_STYLE, DIM, NAME, CODE = "green", "bold red", "yello
 _PLAIN_SYMBOLS = str.maketrans(
     {"✓": "ok", "✗": "x", "\N{EN DASH}": "-", "·": "-", "…": "...", "→": "->", "←": "<-", "│": "|", "●": "*"}
 )
-"""For terminals that do not speak UTF-8."""
+"""Replacements for terminals without UTF-8."""
 
 LABEL_WIDTH = 10
-"""Characters before the text of a field: the longest label and a gap."""
+"""Columns for the label of a field and a gap."""
 
 MARGIN = 7
-"""The same for `error:`, `hint:` and `note:`."""
+"""Columns for `error:`, `hint:` and `note:`."""
 
 NARROWEST = 20
-"""Columns; with fewer left, the terminal breaks the lines better than we do."""
+"""Columns; with fewer left, the terminal wraps the lines itself."""
 
 FAILED_STARTS = frozenset({"start_failed", "gave_up"})
-"""Kinds of what hosts log that a command about one plugin tells itself, and better: its call has failed of it."""
+"""Kinds of host log records that a command about one plugin leaves out: the failure of its call says more."""
 
 COLOURED_BYTES = 100_000
 """A longer document is printed plain: colouring it takes longer than reading it."""
 
 
 class Printer:
-    """Lines and fields for people, on one of the two streams."""
+    """Prints lines and fields for people, on stdout or stderr."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._unicode = console.encoding.lower().startswith("utf")
 
     def line(self, *parts: Part, indent: int = 0) -> None:
-        """A line, or several, all equally far in; a terminal that is too narrow makes more of them."""
+        """Print lines with the same indentation; a narrow terminal wraps them."""
         for line in self._text(*parts).split("\n", allow_blank=True):
             self._print(self._text(" " * indent), line)
 
     def field(
         self, label: str, *parts: Part, indent: int = 2, width: int = LABEL_WIDTH, label_style: str = DIM
     ) -> None:
-        """A label and its text, which stays in its own column however long it is."""
+        """Print a label and its text; wrapped text stays in its column."""
         lead = self._text(" " * indent, (label, label_style), " " * max(1, width - len(label)))
         for line in self._text(*parts).split("\n", allow_blank=True) or [self._text("")]:
             self._print(lead, line)
             lead = self._text(" " * lead.cell_len)
 
     def row(self, lead: Sequence[Part], *parts: Part) -> None:
-        """Cells, and after them a text that stays in its own column however long it is."""
+        """Print cells and then a text; wrapped text stays in its column."""
         self._print(self._text(*lead), self._text(*parts))
 
     def verbatim(self, text: str, *, indent: int = 0) -> None:
-        """One line for whoever copies it: a terminal that is too narrow breaks it by itself, and the copy is whole."""
+        """Print one line for copying: not wrapped here, so the terminal copies it as one line."""
         self.console.print(self._text(" " * indent, text), soft_wrap=True)
 
     def single(self, *parts: Part, most: int) -> None:
-        """Exactly one line: what does not fit the terminal, or `most` columns of a pipe, is cut off."""
+        """Print exactly one line, cut at the width of the terminal or at `most` columns in a pipe."""
         pairs = [(part, "") if isinstance(part, str) else part for part in parts]
         line = self._text(*((text.replace("\n", " "), style) for text, style in pairs))
         line.truncate(self.console.width if self.console.is_terminal else most, overflow="ellipsis")
@@ -98,7 +98,7 @@ class Printer:
         return text if self._unicode else text.translate(_PLAIN_SYMBOLS)
 
     def _print(self, lead: Text, body: Text) -> None:
-        """Wrapped here, because the console knows no hanging indentation. Never wrapped in a pipe."""
+        """Wrap with hanging indentation, which rich's console lacks. Nothing is wrapped in a pipe."""
         room = self.console.width - lead.cell_len
         wrap = self.console.is_terminal and room >= NARROWEST
         for piece in body.wrap(self.console, room, overflow="fold") if wrap else [body]:
@@ -110,28 +110,28 @@ class Printer:
 
 @functools.cache
 def out() -> Printer:
-    """What was asked for."""
+    """The printer for results."""
     return _printer(stderr=False)
 
 
 @functools.cache
 def err() -> Printer:
-    """Everything else."""
+    """The printer for everything else."""
     return _printer(stderr=True)
 
 
 def _printer(*, stderr: bool) -> Printer:
     from rich.console import Console
 
-    # rich itself would keep bold and dim under NO_COLOR; whoever sets it wants no escape codes.
+    # Under NO_COLOR rich would keep bold and dim; print no escape codes at all.
     colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    width = 80 if os.environ.get("COLUMNS") == "0" else None  # what some shells export; rich would print nothing
+    width = 80 if os.environ.get("COLUMNS") == "0" else None  # some shells export 0; rich would print nothing
     console = Console(stderr=stderr, color_system=colours, highlight=False, markup=False, emoji=False, width=width)
     return Printer(console)
 
 
 def safe(text: str) -> str:
-    """One line that cannot move a cursor, forge another line or hide itself."""
+    """Escape control characters, so that the text cannot move the cursor, forge a line or hide itself."""
     if text.isprintable():
         return text
     from plugbay.model.text import printable
@@ -140,7 +140,7 @@ def safe(text: str) -> str:
 
 
 class ProblemText(NamedTuple):
-    """What went wrong and what to do next."""
+    """A problem and a hint."""
 
     message: str
     hint: str
@@ -151,25 +151,25 @@ _printed = False
 
 
 def hold_problems() -> None:
-    """From now on problems are kept, for a document that says them to a program."""
+    """Collect problems instead of printing them; with `--json`, `main` prints them as one document."""
     global _kept
     _kept = []
 
 
 def release_problems() -> list[ProblemText]:
-    """What was kept, which is said as ever from now on."""
+    """Return the collected problems and print later ones directly."""
     global _kept
     kept, _kept = _kept or [], None
     return kept
 
 
 def has_printed() -> bool:
-    """Whether there is a document on stdout."""
+    """Whether a JSON document was printed on stdout."""
     return _printed
 
 
 def problem(message: str, *, hint: str = "") -> None:
-    """Say on stderr what went wrong and what to do next."""
+    """Print an error and a hint on stderr, or collect them after `hold_problems`."""
     if _kept is not None:
         _kept.append(ProblemText(message, hint))
         return
@@ -179,7 +179,7 @@ def problem(message: str, *, hint: str = "") -> None:
 
 
 def note(message: str) -> None:
-    """Say on stderr what is worth knowing but stops nothing."""
+    """Print a note on stderr."""
     err().field("note:", message, indent=0, width=MARGIN, label_style=WARN_STYLE)
 
 
@@ -196,7 +196,7 @@ def confirm(question: str) -> bool:
 
 
 def show_host_log(*, without: Container[str] = ()) -> None:
-    """Show what a host says about its plugins as notes of ours, on stderr, but for what the command tells itself."""
+    """Print warnings that the host logs as notes on stderr, except kinds that the command reports itself."""
     import logging
 
     class Notes(logging.Handler):
@@ -210,27 +210,27 @@ def show_host_log(*, without: Container[str] = ()) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout: a single line for programs, indented for a person at a terminal."""
+    """Print one JSON document on stdout: one line in a pipe, indented on a terminal."""
     global _printed
     _printed = True
     document = json_bytes(value)
-    if _on_a_terminal():
+    if _stdout_is_terminal():
         print_document(document)
     else:
         _write(document + b"\n")
 
 
 def print_line(value: Any) -> None:
-    """One JSON value as one line on stdout, at once."""
+    """Print one JSON value as one line on stdout and flush."""
     _write(json_bytes(value) + b"\n")
 
 
 def print_document(document: bytes) -> None:
-    """JSON bytes as they are, indented; numbers keep every digit the plugin sent."""
+    """Print JSON bytes indented; numbers keep every digit that the plugin sent."""
     import msgspec
 
     text = msgspec.json.format(document, indent=2).decode().translate(_JSON_ESCAPES)
-    if _on_a_terminal() and len(text) <= COLOURED_BYTES:
+    if _stdout_is_terminal() and len(text) <= COLOURED_BYTES:
         from rich.highlighter import JSONHighlighter
         from rich.text import Text
 
@@ -242,13 +242,11 @@ def print_document(document: bytes) -> None:
 _JSON_ESCAPES = {
     code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
-"""Control characters that JSON allows unescaped; inside strings, the only place they can be, this means the
-same.
-"""
+"""Control characters that JSON allows unescaped. They occur only inside strings, where the escape means the same."""
 
 
 def json_bytes(value: Any) -> bytes:
-    """The one JSON form of `value`; what is no text (an odd file name) is escaped so that it can be shown."""
+    """Encode `value` as JSON; text that is not valid Unicode, such as an odd file name, is escaped."""
     import msgspec
 
     try:
@@ -267,13 +265,14 @@ def _encodable(value: Any) -> Any:
     return value
 
 
-def _on_a_terminal() -> bool:
+def _stdout_is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _write(data: bytes) -> None:
-    """To stdout, past its text layer: JSON is UTF-8 whatever the locale says. Flushed here, so that a full
-    disk or a closed pipe is an error of this command and not of the interpreter's farewell.
+    """Write bytes to stdout, past its text layer: JSON is UTF-8 whatever the locale says.
+
+    Flushed here, so that a full disk or a closed pipe fails the command and not the interpreter's shutdown.
     """
     if sys.stdout is None:
         raise PlugbayError("standard output is closed, so there is nowhere to write the result")

@@ -1,7 +1,4 @@
-"""How the confinement of a plugin is shown: in full for `inspect` and `sandbox`, in a few words for `ps`.
-
-Owns the words. Decides nothing, and looks at nothing but the values it is given.
-"""
+"""Views of a plugin's confinement: in full for `inspect` and `sandbox`, in one line for `ps` and `doctor`."""
 
 from __future__ import annotations
 
@@ -22,26 +19,26 @@ UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def show(page: output.Printer, confinement: Confinement) -> None:
-    """Every line about it, as fields of a page."""
+    """Print the whole confinement as fields."""
     page.field("sandbox", *_headline(confinement))
     for label, text in _rows(confinement):
         page.field(label, text)
 
 
 def show_visible(page: output.Printer, visible: Iterable[tuple[str, str]]) -> None:
-    """Every path that is seen inside, with how it is seen."""
+    """Print every path that is visible in the sandbox, and how."""
     rows = [f"{how:<10}  {path}" for how, path in visible]
     if rows:
         page.field("visible", "\n".join(rows))
 
 
 def summarize(confinement: Confinement) -> str:
-    """A policy in one line: what is open beyond the least that every confined plugin has."""
+    """A policy in one line: what it allows beyond the minimum of every confined plugin."""
     return "" if confinement.policy is None else summarize_json(confinement.policy.to_json())
 
 
 def summarize_json(policy: dict[str, Any]) -> str:
-    """The same from a policy's public shape, as a server tells it."""
+    """The same from the public JSON shape, as the server's API returns it."""
     counted = [("reads", policy["read"]), ("writes", policy["write"]), ("runs", policy["run"])]
     words = [f"{verb} {_shorten(paths)}" for verb, paths in counted if paths]
     words += ["keeps state"] if policy["state"] is not None else []
@@ -72,7 +69,7 @@ def _policy_rows(policy: Policy, rooms: bool) -> list[tuple[str, str]]:
     rows += [("keeps", f"{policy.state}, up to {size(policy.limits.state)}")] if policy.state is not None else []
     rows += [("scratch", "a folder for each invocation")] if rooms else []
     rows.append(("network", str(policy.network)))
-    # Without a way out nothing is reached, however private.
+    # Without the proxy no private address can be reached, so the list would mislead.
     rows += (
         [("private", ", ".join(policy.network.private))] if policy.network.proxied and policy.network.private else []
     )
@@ -94,7 +91,7 @@ def limits(values: Limits) -> str:
 
 
 def size(number: int) -> str:
-    """`256 MiB`; to the byte where it is no multiple of a unit."""
+    """`256 MiB`; in bytes where the number is no multiple of a unit."""
     found = next(((number // unit, name) for unit, name in UNITS if number and number % unit == 0), None)
     return f"{number:,} bytes" if found is None else f"{found[0]:,} {found[1]}"
 

@@ -1,7 +1,6 @@
-"""A JSON Schema in one line for people, and the smallest input that is likely to fit it.
+"""A JSON Schema in one line (`city: string, days?: integer = 3`), and a minimal example input.
 
-Owns the notation (`city: string, days?: integer = 3`). Pure. A schema it does not understand is shortened to
-`…`, never an error: validation is somebody else's.
+Pure. Parts of a schema that are not understood become `…`; they are never an error.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from typing import Any
 MAX_PROPERTIES = 8
 MAX_CHOICES = 6
 MAX_DEPTH = 2
-"""Levels of objects that are spelled out; below, an object is `{…}`."""
+"""Levels of nested objects that are written out; deeper ones are `{…}`."""
 
 
 def summary(schema: Any) -> str:
-    """What an input must look like: the keys of an object, `?` after those that may be left out."""
+    """Describe an input: the keys of an object, with `?` after optional ones."""
     if schema is None or schema is True or schema == {}:
         return "anything"
     if schema is False:
@@ -112,7 +111,7 @@ _SAMPLES: dict[str, Any] = {
 
 
 def example(schema: Any) -> str:
-    """An input to start from: every required key with a value of its type."""
+    """An example input: every required key with a value of its type."""
     return json.dumps(_example(schema, 0), ensure_ascii=False)
 
 

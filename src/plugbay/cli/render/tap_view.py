@@ -1,7 +1,7 @@
-"""How the wire looks on a screen: one line for each frame, or all of it; or JSON lines for programs.
+"""Views of tapped frames: one line or the whole frame for people, JSON lines for programs.
 
-Owns arrows, times, and which answer belongs to which question and how long it took. What a frame is to its contract is
-`conformance.speech`'s business, and everything secret is gone before it comes here.
+Matches responses with requests to show durations. `conformance.speech` classifies the frames of each contract; secrets
+are redacted before frames arrive here.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     from plugbay.cli.render.output import Part
 
 ARROWS = {Role.HOST: ("→", "cyan"), Role.PLUGIN: ("←", "green")}
-"""Whose word it is: the host's goes to the plugin, the plugin's comes back."""
+"""Arrow and colour by sender."""
 
 ENVELOPE = frozenset({"jsonrpc", "protocol", "type", "id", "request_id", "method", "op", "tool_name", "status", "ok"})
-"""Keys of frames that the line says in its own words."""
+"""Keys of frames that the title of the line already shows."""
 
 PIPE_WIDTH = 200
-"""Columns of a line that nobody looks at on a terminal."""
+"""Columns of a line in a pipe."""
 
 MAX_OPEN_CALLS = 1024
-"""Questions that are remembered for the time their answers take, however many a plugin never answers."""
+"""Open requests that are remembered; a bound, because a plugin may never answer."""
 
 
 class JsonView:
-    """A line of JSON for each, as in a recording."""
+    """Prints a line of JSON for each item, as in a recording."""
 
     def show(self, item: Item) -> None:
         output.print_line(item.to_json())
 
 
 class HumanView:
-    """Lines for people."""
+    """Prints lines for people."""
 
     def __init__(self, contract: str, *, full: bool = False) -> None:
         self._speech = SPEECHES[contract]
         self._full = full
         self._asked: dict[tuple[int, str, Any], tuple[str, float]] = {}
-        """By conversation, who asked and the id: what, and when."""
+        """(conversation, sender, request id) → (name, time)."""
 
     def show(self, item: Item) -> None:
         if isinstance(item, Frame):
@@ -112,7 +112,7 @@ def _format_id(id: Any) -> str:
 
 
 def _summarize(frame: Frame) -> Part:
-    """What is in it, without what the line says already."""
+    """The content of a frame without the keys that the title shows."""
     if frame.raw is not None:
         return "  " + frame.raw[:PIPE_WIDTH].decode("utf-8", "backslashreplace")
     value = frame.value
