@@ -1,4 +1,4 @@
-"""`plugbay config`: settings shown, changed and refused; secrets kept and never told. The real command line."""
+"""`plugbay config`: settings shown, changed and refused; secrets kept and never shown. The real command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source is loaded in a process of its own, for a while, and its errors are told."""
+"""A source is loaded in a separate process, with a timeout, and its errors are reported."""
 
 from __future__ import annotations
 

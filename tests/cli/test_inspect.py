@@ -1,4 +1,4 @@
-"""`plugbay inspect` tells what a plugin is, and everything that is wrong with it."""
+"""`plugbay inspect` shows a plugin and every problem of its manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts that live as long as one command. Signals are tested where commands get them."""
+"""Hosts that live as long as one command. The tests of commands cover signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody typed is found, or its absence explained."""
+"""A PATH argument leads to its plugin, or to the reason why there is none."""
 
 from __future__ import annotations
 

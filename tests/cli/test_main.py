@@ -1,4 +1,4 @@
-"""The last line of defence: whatever goes wrong has words and a status."""
+"""Every error has a message and an exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plugbay new`: asked on a terminal, told elsewhere."""
+"""`plugbay new`: prompts on a terminal, options elsewhere."""
 
 from __future__ import annotations
 

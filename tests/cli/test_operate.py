@@ -1,4 +1,4 @@
-"""What an operator has a running server do, from a terminal."""
+"""Commands of operators against a running server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plugbay ps`: what runs, and who is confined, at one look."""
+"""`plugbay ps`: states, processes, confinement and grants."""
 
 from __future__ import annotations
 

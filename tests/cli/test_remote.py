@@ -1,4 +1,4 @@
-"""Commands and a running server: found, asked, and understood when it refuses."""
+"""The client of a running server: finds it, sends requests, maps errors."""
 
 from __future__ import annotations
 

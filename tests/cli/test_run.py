@@ -1,4 +1,4 @@
-"""Command lines of plugins, as if they were programs of their own."""
+"""Command lines of plugins, run like programs."""
 
 from __future__ import annotations
 

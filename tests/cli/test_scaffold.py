@@ -1,4 +1,4 @@
-"""The names a plugin may have, and the files it begins with."""
+"""Valid names of a plugin, and the files of a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of screens: text in a pipe, colours on a terminal, SVG in a file, cells as JSON."""
+"""`plugbay render` and `plugbay tui`: text in a pipe, colours on a terminal, SVG in a file, cells as JSON."""
 
 from __future__ import annotations
 

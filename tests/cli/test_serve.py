@@ -1,4 +1,4 @@
-"""`plugbay serve`: what is refused before anything starts, and what is said once it is up."""
+"""`plugbay serve`: refusals before the start, and the report when it is up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces that servers send: to a real collector, never at the cost of a call, and not without saying why not."""
+"""Traces reach a real collector, never delay a call, and warn when they cannot be sent."""
 
 from __future__ import annotations
 

@@ -49,14 +49,14 @@ What = Annotated[
 Given = Annotated[str, typer.Argument(metavar="JSON|-", help="The input, {} if left out; - reads stdin.")]
 Timeout = Annotated[
     float | None,
-    typer.Option(metavar="S", callback=_seconds, help="Seconds for the call; otherwise its contract says how many."),
+    typer.Option(metavar="S", callback=_seconds, help="Seconds for the call; its contract's default if left out."),
 ]
 Grant = Annotated[
     list[str] | None, typer.Option(metavar="CAP", help="Grant a capability, such as network=example.com; repeatable.")
 ]
 GrantAll = Annotated[bool, typer.Option("--grant-all", help="Grant everything that is requested.")]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Run it unconfined, whatever its manifest asks for.")]
-Streamed = Annotated[bool, typer.Option("--stream", help="Show what it says before its answer, a line each.")]
+Streamed = Annotated[bool, typer.Option("--stream", help="Show progress before the result, a line each.")]
 Context = Annotated[str, typer.Option(metavar="JSON", help="The context of the call, an object.")]
 ConfigFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of plugbay.toml in this directory.")]
 Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is not installed.")]

@@ -66,7 +66,7 @@ def conform(
     badge: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an SVG badge for a README.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """Check that a plugin keeps its contract, axis by axis.
+    """Check that a plugin conforms to its contract, axis by axis.
 
     What follows -- is a command in any language that is tested, right here, in place of the one the manifest names.
     Without PATH it needs no manifest: it is greeted as the contract says, and its own greeting is used.

@@ -19,22 +19,22 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the plugin as JSON."
 
 
 def start(plugin: Id, server: Server = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Start a plugin of the running server that was stopped, or that was given up."""
+    """Start a plugin of the running server that was stopped or has failed too often."""
     _operate("start", plugin, None, server, token_file, as_json)
 
 
 def stop(plugin: Id, server: Server = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """End a plugin of the running server; calls to it fail until it is started."""
+    """Stop a plugin of the running server; calls to it fail until it is started."""
     _operate("stop", plugin, None, server, token_file, as_json)
 
 
 def restart(plugin: Id, server: Server = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """End a plugin of the running server at once, and start it afresh."""
+    """Stop a plugin of the running server at once, and start it again."""
     _operate("restart", plugin, None, server, token_file, as_json)
 
 
 def reload(plugin: Id, server: Server = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Start a plugin of the running server afresh, after the calls that run have come to their end."""
+    """Restart a plugin of the running server after its running calls have ended."""
     _operate("reload", plugin, None, server, token_file, as_json)
 
 
@@ -45,7 +45,7 @@ def grant(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a plugin of the running server have what it asks for, for good: its plugbay.toml keeps it."""
+    """Grant capabilities to a plugin of the running server; its plugbay.toml keeps them."""
     _operate("grant", plugin, {"capabilities": capabilities}, server, token_file, as_json)
 
 
@@ -56,7 +56,7 @@ def revoke(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take away from a plugin of the running server what plugbay.toml grants it."""
+    """Revoke capabilities that plugbay.toml grants to a plugin of the running server."""
     _operate("revoke", plugin, {"capabilities": capabilities}, server, token_file, as_json)
 
 
@@ -81,7 +81,7 @@ LinkAsJson = Annotated[bool, typer.Option("--json", help="Print the link as JSON
 def dashboard(
     server: Server = None, token_file: TokenFile = None, open_it: Open = False, as_json: LinkAsJson = False
 ) -> None:
-    """Print a link into the dashboard of the running server. It is good for ten minutes, and once."""
+    """Print a dashboard link of the running server. It works once, within ten minutes."""
     link = remote.find(server, token_file, quiet=as_json).post("/api/v1/dashboard-links")
     if as_json:
         output.print_json(link)
@@ -96,7 +96,7 @@ def dashboard(
 
 # plugbay prune.
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing; say what would be.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing; show what would be removed.")]
 PruneAsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 GAP = "  "
@@ -138,8 +138,8 @@ def _age(seconds: float | None) -> str:
 
 # plugbay logs.
 
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
-Tail = Annotated[int, typer.Option(metavar="N", min=0, max=1000, help="Lines of the past, 100 if left out.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines until Ctrl-C.")]
+Tail = Annotated[int, typer.Option(metavar="N", min=0, max=1000, help="Past lines to show; 100 by default.")]
 LogsAsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each line.")]
 
 STYLES = {"warn": output.WARN_STYLE, "error": output.BAD_STYLE}

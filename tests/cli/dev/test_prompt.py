@@ -1,4 +1,4 @@
-"""What lines mean. How the prompt behaves on a terminal is tested with the whole command."""
+"""Parsing of typed lines. `test_command` tests the prompt on a real terminal."""
 
 from __future__ import annotations
 

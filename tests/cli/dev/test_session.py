@@ -1,4 +1,4 @@
-"""One plugin through its saves: which host serves it, what is called again, what is told."""
+"""One plugin across saves: which host serves it, which calls are repeated, which events are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How events look: every kind has its words, and no word of a plugin moves the cursor."""
+"""Every event has a view, and text of plugins cannot move the cursor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which saves matter, seen with values and with real files."""
+"""Which saves lead to a reload, with values and with real files."""
 
 from __future__ import annotations
 

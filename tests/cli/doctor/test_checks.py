@@ -1,4 +1,4 @@
-"""Each check of the machine sees what is there, and what is not."""
+"""Each check of the machine reports its findings and fixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each check of a plugin sees what would make its first call fail."""
+"""Each check of a plugin finds what would make its first call fail."""
 
 from __future__ import annotations
 

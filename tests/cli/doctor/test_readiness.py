@@ -1,4 +1,4 @@
-"""What a server says at its start: which plugins are confined, which are not, and which this machine cannot start."""
+"""The report at the start of a server: confined, unconfined and not startable plugins."""
 
 from __future__ import annotations
 

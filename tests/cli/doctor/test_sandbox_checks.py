@@ -1,4 +1,4 @@
-"""What doctor says about confinement, on the real machine and on ones that lack something."""
+"""Checks of the sandbox, on this machine and on machines that lack something."""
 
 from __future__ import annotations
 

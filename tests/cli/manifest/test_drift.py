@@ -1,4 +1,4 @@
-"""A manifest that no longer says what its source says."""
+"""Manifests that no longer match their source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that say what they were written from."""
+"""The mark and the digest of generated files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads before approving a server."""
+"""The page that shows the offer of a server before its approval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers in plugbay.toml: written and taken out, and nothing else touched."""
+"""Servers are added to and removed from plugbay.toml, and the rest of the file stays."""
 
 from __future__ import annotations
 

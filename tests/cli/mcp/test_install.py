@@ -1,4 +1,4 @@
-"""The entry is shown, agreed to, written in place with a copy of the old file, and written once."""
+"""The entry is shown, confirmed and written once, with a backup of the old file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plugbay mcp serve`: stdout is the protocol's alone, stderr says what is served, mistakes have their status."""
+"""`plugbay mcp serve`: stdout has only the protocol, stderr says what is served, errors have their status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other programs' configuration: what is taken, what is left, and why."""
+"""Servers from other programs' configuration, and bundles: what is imported, what is skipped, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the package commands share."""
+"""Shared by the package commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plugbay install` and `upgrade`: from package to a plugin that answers. The real command line."""
+"""The store of installed plugins, from a package to a plugin that answers. The real command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plugbay pack`: one file, its digest, and why there is none. The real command line."""
+"""`plugbay pack`: the archive, its digest, and refusals. The real command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plugbay keygen`, `sign` and `verify`: the real command line."""
+"""`plugbay keygen`, `sign`, `verify` and `trust`: the real command line."""
 
 from __future__ import annotations
 

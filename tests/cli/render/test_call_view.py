@@ -1,4 +1,4 @@
-"""The ending of a call, as values: no process is started here."""
+"""Views of the outcome of a call, with values: no process is started."""
 
 from __future__ import annotations
 

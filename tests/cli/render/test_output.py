@@ -1,4 +1,4 @@
-"""What is printed is readable without colour, cannot harm a terminal, and is JSON where JSON was asked for."""
+"""Output is readable without colour, cannot harm a terminal, and is JSON where JSON was asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How confinement looks to a person."""
+"""Views of confinement."""
 
 from __future__ import annotations
 

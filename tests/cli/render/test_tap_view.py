@@ -1,4 +1,4 @@
-"""The wire on a screen: who says what, to which question, and how long it took; a line each."""
+"""Tapped frames: sender, name, matching request and duration, one line each."""
 
 from __future__ import annotations
 

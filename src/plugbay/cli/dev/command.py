@@ -1,4 +1,4 @@
-"""`plugbay dev PATH`: watch a plugin's folder, and with each save start it afresh and make the last call again.
+"""`plugbay dev PATH`: watch a plugin's folder; each save restarts the plugin and repeats the last call.
 
 Parses the command line; `DevLoop` does the work. `main` loads this module always, so heavy imports stay inside `dev`.
 """
@@ -39,7 +39,7 @@ def dev(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch a plugin while you write it: each save starts it afresh and makes the last call again.
+    """Watch a plugin while you write it: each save restarts it and repeats the last call.
 
     On a terminal, type `EXPORT {…}` to call it, and `help` for the rest. Shows what it logs and prints, what is wrong
     with its manifest, why it crashed, and how its answer differs from the one before.

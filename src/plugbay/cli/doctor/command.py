@@ -32,7 +32,7 @@ def doctor(
 ) -> None:
     """Check this machine, plugbay.toml and a plugin; say what is wrong and how to fix it.
 
-    Exits with 9 when something should be mended.
+    Exits with 9 when something should be fixed.
     """
     done: list[Check] = []
     for check in _run_checks(path, fix):

@@ -123,8 +123,8 @@ def import_(
 ) -> None:
     """Declare in plugbay.toml the servers that other programs have in their configuration.
 
-    Reads the files of Claude, Cursor, VS Code, Windsurf, Zed and Codex, and changes none of them. Says what it takes,
-    what it leaves and why; servers stay pending until plugbay mcp approve.
+    Reads the files of Claude, Cursor, VS Code, Windsurf, Zed and Codex, and changes none of them. Shows what it imports
+    and what it skips and why; servers stay pending until plugbay mcp approve.
     """
     from plugbay.cli.mcp import sources
 

@@ -81,7 +81,7 @@ def sign(
 def verify(target: Target, trust: TrustFile = None, as_json: AsJson = False) -> None:
     """Check that a package is complete, unchanged, and signed by a key that may sign it.
 
-    Exits with 6 when it is not. Of a folder every file counts: what was not signed has no business in it.
+    Exits with 6 when it is not. In a folder every file counts: an unsigned file is an error.
     """
     from plugbay.packages.installer import verify as check
 
@@ -140,7 +140,7 @@ def add(
 ) -> None:
     """Trust a publisher's key.
 
-    Compare its id with what the publisher says, by another way than the package came.
+    Compare its id with the publisher's, over another channel than the package.
     """
     from plugbay.packages.keys import load_public
     from plugbay.packages.trust import TrustedKey
@@ -175,7 +175,7 @@ def revoke(
     trust_file: TrustFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Never believe a key again. What it has signed and is installed stays."""
+    """Never trust a key again. Installed plugins that it signed stay."""
     with report_refusals(as_json):
         revoked = open_trust_store(trust_file).revoke(key_id)
     _show([revoked], as_json)
