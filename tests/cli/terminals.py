@@ -1,4 +1,4 @@
-"""Commands that go on while a test does: on a terminal of their own, or as a stream of events in JSON."""
+"""Commands that keep running during a test: on their own terminal, or as a stream of JSON events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plugbay badplugins` hands out plugins that misbehave, for anybody's host."""
+"""`plugbay badplugins` lists, runs and writes plugins that misbehave, for any host."""
 
 from __future__ import annotations
 

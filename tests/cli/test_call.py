@@ -7,13 +7,16 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from plugbay.cli.call import read_json
-from plugbay.cli.call_view import Refusal
+from plugbay.cli.call import call_on_server, read_json
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.remote import ServerClient
+from plugbay.cli.render.call_view import CallRequest, Refusal
 from plugbay.model.errors import CODES, ORIGINS
 from tests.cli.conftest import (
     ECHO,
@@ -304,7 +307,7 @@ def test_every_grant_counts(run: Run, make_plugin: MakePlugin) -> None:
     assert run("call", plugin, "echo", "--grant", "tool.execute", "--grant", "net.fetch").code == 0
 
 
-def test_a_grant_that_nobody_requests_is_remarked_upon(run: Run, make_plugin: MakePlugin) -> None:
+def test_a_grant_that_no_plugin_requests_is_noted(run: Run, make_plugin: MakePlugin) -> None:
     done = run("call", make_plugin(), "echo", "--grant", "tool.exekute")
     assert done.code == 0
     assert "--grant tool.exekute changes nothing" in done.err
@@ -399,7 +402,7 @@ def test_a_command_that_is_not_there_is_no_start(run: Run, make_plugin: MakePlug
     assert "hint" in done.err
 
 
-def test_a_crash_is_told_with_its_exit_status_and_the_last_words(run: Run, make_plugin: MakePlugin) -> None:
+def test_a_crash_is_reported_with_its_exit_status_and_the_last_words(run: Run, make_plugin: MakePlugin) -> None:
     done = run("call", make_plugin(answer="echo 'no city today' >&2; exit 3"), "echo")
     assert done.code == 1
     assert done.out == ""
@@ -408,7 +411,7 @@ def test_a_crash_is_told_with_its_exit_status_and_the_last_words(run: Run, make_
     assert "no city today" in done.err
 
 
-def test_the_plugins_own_error_is_told_with_its_code(run: Run, make_plugin: MakePlugin) -> None:
+def test_the_plugins_own_error_is_reported_with_its_code(run: Run, make_plugin: MakePlugin) -> None:
     done = run("call", make_plugin(answer=REFUSE % "no_city"), "echo")
     assert done.code == 10
     assert "there is no city called Limbo" in done.err
@@ -493,7 +496,7 @@ def test_a_reader_that_leaves_early_is_no_error_to_talk_about(make_plugin: MakeP
     assert said == b""
 
 
-def test_a_full_disk_is_told(make_plugin: MakePlugin, cwd: Path) -> None:
+def test_a_full_disk_is_reported(make_plugin: MakePlugin, cwd: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             command("call", make_plugin(), "echo"),
@@ -634,8 +637,60 @@ def test_what_the_host_has_to_say_about_a_plugin_is_a_note(run: Run, cwd: Path) 
 
 
 @exhaustive
-def test_a_start_that_failed_is_told_once(run: Run, cwd: Path) -> None:
+def test_a_start_that_failed_is_reported_once(run: Run, cwd: Path) -> None:
     write_kaged_plugin(cwd, "notes", "sys.exit(3)")
     done = run("call", "notes", "echo")
     assert (done.code, "crashed" in done.err, "note:" in done.err) == (1, True, False)
     assert "note:  notes: start_failed: code crashed: " in run("ps", "--plugins", "notes").err
+
+
+PLUGIN = {"id": "p", "version": "1", "contract": "rune"}
+DONE = {
+    "status": "succeeded",
+    "output": {"a": 1},
+    "failure": None,
+    "plugin": PLUGIN,
+    "call_id": "c",
+    "duration_ms": 2.0,
+}
+FAILURE = {"code": "timeout", "origin": "host", "message": "late", "detail": {"x": 1}, "retry_after_ms": 5}
+
+
+class There(ServerClient):
+    """A server that gives one answer."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+        self.asked: list[Any] = []
+
+    def post(self, path: str, body: Any = None) -> Any:
+        self.asked.append((path, body))
+        return self.answer
+
+    def events(self, method: str, path: str, body: Any = None, **query: Any) -> Iterator[tuple[str, Any]]:
+        yield "progress", {"step": 1}
+        yield "result", self.answer
+
+
+def test_what_came_back_is_the_output_and_the_record() -> None:
+    there = There(DONE)
+    ending = call_on_server(there, CallRequest("p/t", {"b": 2}, {}, 0.5))
+    assert ending.status == 0 and bytes(ending.output) == b'{"a":1}'
+    assert ending.record is not None and (ending.record.plugin, ending.record.export) == ("p", "t")
+    body = {"export": "p/t", "input": {"b": 2}, "context": {}, "timeout_ms": 500}
+    assert there.asked == [("/api/v1/calls", body)]
+
+
+def test_a_failure_is_the_same_failure_here() -> None:
+    ending = call_on_server(
+        There({**DONE, "status": "retryable_failure", "output": None, "failure": FAILURE}),
+        CallRequest("p/t", {}, {}, None),
+    )
+    assert ending.status == Exit.TIMEOUT and ending.record is not None and ending.record.failure is not None
+    assert ending.record.failure.retryable and ending.record.failure.to_json() == FAILURE
+
+
+def test_pieces_are_shown_as_they_come() -> None:
+    pieces: list[Any] = []
+    ending = call_on_server(There(DONE), CallRequest("p/t", {}, {}, None, pieces.append))
+    assert pieces == [{"step": 1}] and ending.status == 0

@@ -1,4 +1,4 @@
-"""`plugbay config`: settings shown, changed and refused; secrets kept and never told. The real command line."""
+"""`plugbay config`: settings shown, changed and refused; secrets kept and never shown. The real command line."""
 
 from __future__ import annotations
 
@@ -107,9 +107,7 @@ def test_a_field_without_a_knob_takes_json(run: Run, plugin: Path) -> None:
 
 
 @requirement("kaged:secrets-never-told")
-def test_a_secret_is_read_from_stdin_kept_for_nobody_elses_eyes_and_never_shown(
-    run: Run, plugin: Path, cwd: Path
-) -> None:
+def test_a_secret_is_read_from_stdin_kept_private_and_never_shown(run: Run, plugin: Path, cwd: Path) -> None:
     done = run("config", "secret", "p", "key", stdin=b"open sesame\n")
     kept = cwd / "state" / "secrets" / "p.json"
     assert done.code == 0

@@ -6,11 +6,16 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from plugbay.cli import output
+from plugbay.cli.conform import Files, show_axis, show_summary
+from plugbay.cli.render import output
+from plugbay.conformance.canaries import FOLDER, load_canaries, prepare_canary, prepare_vai_canary
+from plugbay.conformance.report import AxisResult, Report, Status
+from plugbay.model.spec import PluginSpec
 from tests.cli.conftest import (
     MakePlugin,
     Run,
@@ -22,7 +27,6 @@ from tests.cli.conftest import (
     write_manifest,
 )
 from tests.conformance.nexo_plugins import BARE, nexo_folder
-from tests.support.canaries import PROGRAMS, load_canaries, prepare_canary, prepare_vai_canary
 from tests.support.patience import PATIENCE
 from tests.support.tiers import exhaustive
 
@@ -73,13 +77,13 @@ def test_a_folder_of_plugins_is_not_found_and_its_plugins_are_named(run: Run, ma
     assert run("conform", "nowhere").code == 4
 
 
-def test_a_contract_that_nobody_knows_is_a_usage_error(run: Run, make_plugin: MakePlugin) -> None:
+def test_an_unknown_contract_is_a_usage_error(run: Run, make_plugin: MakePlugin) -> None:
     done = run("conform", make_plugin(), "--contract", "runes")
     assert done.code == 2
     assert "rune" in done.err
 
 
-def test_a_report_that_cannot_be_written_is_told(run: Run, make_plugin: MakePlugin) -> None:
+def test_a_report_that_cannot_be_written_is_reported(run: Run, make_plugin: MakePlugin) -> None:
     done = run("conform", make_plugin(answer="exit 3", tools=TOOLS), "--junit", "no/such/dir/report.xml")
     assert done.code == 1
     assert "no/such/dir/report.xml: No such file or directory" in done.err
@@ -188,7 +192,7 @@ def test_a_page_and_a_badge_are_written_and_say_how_to_see_it_again(run: Run, wr
 
 
 def test_a_server_of_mcp_is_tested_by_its_command_alone(run: Run, cwd: Path) -> None:
-    server = PROGRAMS / "mcp" / "canary.py"
+    server = FOLDER / "mcp" / "canaries" / "canary.py"
     words = ["--contract", "mcp", "--only", "mcp.tools", "--json", "--", sys.executable, "-E", "-S", str(server)]
     done = run("conform", *words)
     assert (done.code, done.json["failed"]) == (0, 0), done.err
@@ -221,7 +225,7 @@ def test_what_makes_no_sense_is_a_usage_error(run: Run, arguments: tuple[str | P
     assert words in done.err
 
 
-def test_an_axis_that_is_not_there_is_told(run: Run) -> None:
+def test_an_axis_that_is_not_there_is_reported(run: Run) -> None:
     done = run("conform", GREETER, "--only", "rune.no.such")
     assert done.code == 1
     assert "there is no axis 'rune.no.such'" in done.err
@@ -250,3 +254,61 @@ def test_a_signal_ends_the_run_and_leaves_no_process_behind(cwd: Path, number: i
     assert process.returncode == status
     assert b"Traceback" not in err
     wait_until(lambda: not is_alive(child) and not descendants_of(process.pid), "everything to be gone")
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Callable[[AxisResult], str]:
+    def shown(axis: AxisResult) -> str:
+        output.out.cache_clear()
+        show_axis(axis)
+        return capsys.readouterr().out
+
+    return shown
+
+
+def test_an_axis_is_one_line_with_the_detail_under_failures(shown: Callable[[AxisResult], str]) -> None:
+    assert shown(AxisResult("rune.a", "answers", Status.PASSED)) == "✓ answers\n"
+    skipped = shown(AxisResult("rune.b", "declares", Status.SKIPPED, "nothing to declare"))
+    assert skipped == f"{output.SKIP} declares  nothing to declare\n"
+    failed = shown(AxisResult("rune.c", "leaves", Status.FAILED, "it stayed\nexit: none\nstderr: a: b\nstderr: c"))
+    assert failed == "✗ leaves  rune.c\n    it stayed\n    exit      none\n    stderr    a: b\n              c\n"
+
+
+def test_the_last_line_says_it_all(capsys: pytest.CaptureFixture[str]) -> None:
+    output.out.cache_clear()
+    passed = AxisResult("rune.a", "answers", Status.PASSED)
+    show_summary(Report("rune", (passed,)))
+    show_summary(Report("rune", (passed, AxisResult("rune.b", "leaves", Status.FAILED, "it stayed"))))
+    assert capsys.readouterr().out.split("\n") == [
+        "",
+        "rune: conforms  1 passed, 0 failed, 0 skipped",
+        "",
+        "rune: 1 failed  1 passed, 1 failed, 0 skipped",
+        "",
+    ]
+
+
+def test_what_was_not_tried_after_a_failure_is_one_line_for_each_reason(
+    shown: Callable[[AxisResult], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    untried = [
+        AxisResult(f"rune.{n}", "answers", Status.SKIPPED, f"not tried, because rune.{n % 2}") for n in (2, 3, 4)
+    ]
+    assert [shown(axis) for axis in untried] == ["", "", ""]
+    show_summary(Report("rune", (AxisResult("rune.0", "leaves", Status.FAILED, "it stayed"), *untried)))
+    assert capsys.readouterr().out.split("\n")[:3] == [
+        f"{output.SKIP} 2 more  not tried, because rune.0",
+        f"{output.SKIP} 1 more  not tried, because rune.1",
+        "",
+    ]
+
+
+def test_only_the_files_that_are_wanted_are_written(tmp_path: Path) -> None:
+    report, spec = Report("rune", ()), PluginSpec("a", "1", "rune", tmp_path, ("true",))
+    Files().write(report, spec, ["plugbay"])
+    assert list(tmp_path.iterdir()) == []
+    Files(tmp_path / "a.xml", tmp_path / "a.html", tmp_path / "a.svg").write(
+        report, spec, ["plugbay", "conform", "a b"]
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.svg", "a.xml"]
+    assert "plugbay conform &#x27;a b&#x27;" in (tmp_path / "a.html").read_text("utf-8")

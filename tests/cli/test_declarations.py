@@ -1,4 +1,4 @@
-"""A source is loaded in a process of its own, for a while, and its errors are told."""
+"""A source is loaded in a separate process, with a timeout, and its errors are reported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.cli import declarations
-from plugbay.cli.declarations import Unusable, read, source_of
+from plugbay.cli.declarations import Unusable, find_source, read
 from plugbay.cli.exit_codes import Exit
 from tests.cli.conftest import is_alive, wait_until
 
@@ -21,9 +21,9 @@ def write(folder: Path, text: str = SOURCE, name: str = "plugin.py") -> Path:
     return folder / name
 
 
-def refused(path: Path, patience: float = declarations.PATIENCE) -> Unusable:
+def refused(path: Path, timeout: float = declarations.LOAD_TIMEOUT_S) -> Unusable:
     with pytest.raises(Unusable) as caught:
-        read(source_of(path), patience)
+        read(find_source(path), timeout)
     return caught.value
 
 
@@ -43,8 +43,8 @@ def test_the_source_of_a_folder_is_plugin_py_or_the_only_one_there_is(tmp_path: 
     for name in names:
         write(tmp_path, SOURCE, name)
     write(tmp_path, "x = 1\n", "helpers.py")
-    assert source_of(tmp_path).name == names[0]
-    assert source_of(tmp_path / names[-1]).name == names[-1]
+    assert find_source(tmp_path).name == names[0]
+    assert find_source(tmp_path / names[-1]).name == names[-1]
 
 
 def test_several_sources_or_none_are_told_apart(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_path_that_is_no_source_is_refused(tmp_path: Path, name: str, words: s
     assert refused(tmp_path / name).message.endswith(words)
 
 
-def test_an_error_is_told_with_the_end_of_its_traceback(tmp_path: Path) -> None:
+def test_an_error_is_reported_with_the_end_of_its_traceback(tmp_path: Path) -> None:
     error = refused(write(tmp_path, SOURCE + "print('before')\nno_such_thing()\n"))
     assert error.message.endswith("plugin.py cannot be loaded: NameError: name 'no_such_thing' is not defined")
     assert error.status == Exit.INVALID
@@ -93,7 +93,7 @@ def test_a_source_that_never_comes_to_its_end_is_ended_with_its_children(tmp_pat
         "child.wait()\n"
     )
     source = write(tmp_path, text)
-    error = refused(source, patience=3.0)
+    error = refused(source, timeout=3.0)
     assert error.status == Exit.TIMEOUT
     assert "did not get to plugin.run() within 3 s" in error.message
     wait_until(lambda: not is_alive(int(pid.read_text())), "the child to end")
@@ -125,7 +125,7 @@ def test_a_child_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_source_that_leaves_early_is_no_plugin(tmp_path: Path) -> None:
     error = refused(write(tmp_path, "import os\nos._exit(0)\n"))
-    assert error.message.endswith("ended before anybody could ask what it declares")
+    assert error.message.endswith("exited before its declarations could be read")
 
 
 def test_a_source_that_reads_its_input_finds_none(tmp_path: Path) -> None:

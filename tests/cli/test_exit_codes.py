@@ -1,4 +1,4 @@
-"""Every failure has its status, whoever decided it."""
+"""Every failure has its status, by code and origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--help` is complete, plain in a pipe, and quick."""
+"""`--help` is complete, plain in a pipe, and fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plugbay inspect` tells what a plugin is, and everything that is wrong with it."""
+"""`plugbay inspect` shows a plugin and every problem of its manifest."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_person_sees_what_a_resident_plugin_hears_says_and_asks_for(run: Run, 
         "network   none",
         "missing   it may read /srv/data, and there is no such path",
         "limits    1 GiB memory · 1 core · 256 processes",
-        "told at its start",
+        "announced when it starts",
         "hook before_message",
     ):
         assert words in text

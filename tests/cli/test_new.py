@@ -1,4 +1,4 @@
-"""`plugbay new`: asked on a terminal, told elsewhere."""
+"""`plugbay new`: prompts on a terminal, options elsewhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_flags_say_it_all(run: Run, cwd: Path) -> None:
     assert "Maps the sky." in (cwd / "sky-map" / "nexo-plugin.toml").read_text()
 
 
-def test_without_a_terminal_nothing_is_asked_and_the_next_steps_are_told(run: Run, cwd: Path) -> None:
+def test_without_a_terminal_nothing_is_asked_and_the_next_steps_are_reported(run: Run, cwd: Path) -> None:
     done = run("new", "weather")
     assert (done.code, done.err) == (0, "")
     assert (cwd / "weather" / "rterm-plugin.json").is_file()

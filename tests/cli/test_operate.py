@@ -1,11 +1,17 @@
-"""What an operator has a running server do, from a terminal."""
+"""Commands of operators against a running server."""
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from plugbay.cli import operate as module
+from plugbay.cli.operate import _age
+from plugbay.cli.render import output
 from tests.cli.conftest import Run
 from tests.packages.builders import key, pack, sign, trust
 from tests.server.test_server import served
@@ -91,3 +97,98 @@ def test_after_an_upgrade_a_reload_runs_the_new_release_which_has_to_be_granted_
         assert run("restart", "acme.notes", *there).code == 0
         assert run("call", "acme.notes", "t", "{}", "--json", *there).json["output"] == {"version": "1.0.0"}
         assert server.end() == 0
+
+
+def test_the_link_that_is_printed_logs_in_once(run: Run, cwd: Path) -> None:
+    with served(cwd) as server:
+        there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        printed = run("dashboard", *there)
+        assert printed.code == 0 and printed.err == ""
+        link = printed.out.strip()
+        assert re.fullmatch(rf"{server.facts['url']}/login/[\w-]{{22}}", link)
+        told = run("dashboard", "--json", *there).json
+        assert set(told) == {"url", "expires_at"} and told["url"] != link
+        with httpx2.Client() as browser:
+            assert browser.get(link).status_code == 303
+            assert browser.get(server.facts["url"]).status_code == 200
+            assert browser.get(link).status_code == 401
+        assert server.end() == 0
+        assert link.rpartition("/")[2] not in "".join(server.log)
+        assert "/login/" not in str(server.facts), "a line for programs is often kept in a file"
+
+
+def test_a_browser_is_opened_on_demand(run: Run, cwd: Path) -> None:
+    browser = cwd / "browser"
+    browser.write_text(f'#!{sys.executable}\nimport sys\nopen("{cwd}/opened", "w").write(sys.argv[1])\n')
+    browser.chmod(0o755)
+    with served(cwd) as server:
+        there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        done = run("dashboard", "--open", *there, BROWSER=f"{browser} %s")
+        assert done.code == 0 and (cwd / "opened").read_text() == done.out.strip()
+        none = run("dashboard", "--open", *there, BROWSER="", PATH="/nowhere")
+        assert none.code == 0 and "open the link yourself" in none.err and "/login/" in none.out
+
+
+def test_without_a_server_or_with_a_wrong_key_it_is_reported(run: Run, cwd: Path) -> None:
+    assert run("dashboard").code == 4
+    (cwd / "wrong").write_text("pb_sk_wrong")
+    with served(cwd) as server:
+        refused = run("dashboard", "--server", server.facts["url"], "--token-file", cwd / "wrong")
+        assert refused.code == 5 and "auth.key_unknown" in refused.err
+
+
+def test_what_is_too_old_is_shown_and_removed_as_plugbay_toml_has_it(run: Run, cwd: Path) -> None:
+    write_plugin(cwd / "plugins", "p")
+    (cwd / "plugbay.toml").write_text('[retention]\ncalls = "12 hours"\naudit = "400 days"\n')
+    with served(cwd, "plugins") as server:
+        there = ("--server", server.facts["url"], "--token-file", server.facts["token_file"])
+        planned = run("prune", "--dry-run", *there)
+        assert planned.code == 0 and planned.err == ""
+        assert [line.split() for line in planned.out.splitlines()[:3]] == [
+            ["RECORDS", "KEPT", "TOO", "OLD"],
+            ["calls", "12", "hours", "0"],
+            ["deliveries", "90", "days", "0"],
+        ]
+        done = run("prune", *there)
+        assert done.code == 0 and done.out.splitlines()[0].split()[-1] == "REMOVED"
+        told = run("prune", "--json", *there).json
+        assert told["dry_run"] is False and told["records"]["audit"] == {"kept": 400 * 24 * 3600.0, "number": 0}
+        assert server.end() == 0
+
+
+def test_a_time_that_is_none_keeps_a_server_from_starting_and_says_why(run: Run, cwd: Path) -> None:
+    (cwd / "plugbay.toml").write_text('[retention]\ncalls = "soon"\n')
+    done = run("serve", "--listen", "127.0.0.1:0")
+    assert done.code == 3 and "retention.calls" in done.err and "90 days" in done.err
+
+
+def test_prune_without_a_server_says_how_to_start_one(run: Run) -> None:
+    done = run("prune")
+    assert done.code == 4 and "plugbay serve" in done.err
+
+
+def test_a_time_is_shown_as_it_is_written() -> None:
+    assert [_age(seconds) for seconds in (None, 0.0, 3600.0, 7200.0, 86400.0, 2592000.0)] == [
+        "forever",
+        "until they expire",
+        "1 hour",
+        "2 hours",
+        "1 day",
+        "30 days",
+    ]
+
+
+LINE = {"at": "2026-01-01T00:00:00Z", "source": "host", "level": "warn", "text": "crashed: \x1b[31mexit 1"}
+
+
+def test_a_line_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    output.out.cache_clear()
+    module._show_log_line(LINE, as_json=False)
+    shown = capsys.readouterr().out
+    assert shown.startswith("2026-01-01T00:00:00Z host   crashed: ") and "\x1b" not in shown
+    output.out.cache_clear()
+
+
+def test_for_programs_each_line_is_an_object(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    module._show_log_line(LINE, as_json=True)
+    assert capfdbinary.readouterr().out.startswith(b'{"at":"2026-01-01T00:00:00Z"')

@@ -1,4 +1,4 @@
-"""`plugbay paths` tells where files go, and follows XDG."""
+"""`plugbay paths` shows where files go, and follows XDG."""
 
 from __future__ import annotations
 

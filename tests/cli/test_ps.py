@@ -1,4 +1,4 @@
-"""`plugbay ps`: what runs, and who is confined, at one look."""
+"""`plugbay ps`: states, processes, confinement and grants."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 import plugbay as package
-from plugbay.cli import output
 from plugbay.cli.ps import show
+from plugbay.cli.render import output
 from tests.cli.conftest import MakePlugin, Run
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
@@ -103,7 +103,7 @@ def test_a_narrow_terminal_breaks_the_last_column_only(capsys: pytest.CaptureFix
     ]
 
 
-def test_whoever_looks_for_a_server_needs_no_database(run: Run, tmp_path: Path) -> None:
+def test_finding_a_server_loads_no_database(run: Run, tmp_path: Path) -> None:
     (tmp_path / "sqlalchemy.py").write_text("raise ModuleNotFoundError(__name__)\n")
     done = run("ps", PYTHONPATH=os.pathsep.join([str(tmp_path), str(Path(package.__file__).parents[1])]))
     assert (done.code, "no plugbay server runs here" in done.err) == (4, True)

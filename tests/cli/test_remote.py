@@ -1,4 +1,4 @@
-"""Commands and a running server: found, asked, and understood when it refuses."""
+"""The client of a running server: finds it, sends requests, maps errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from plugbay.cli import remote
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.remote import NoServer, Remote, RemoteRefused, SeveralServers, is_path, might_be_meant, plugin_path
+from plugbay.cli.remote import NoServer, RemoteRefused, ServerClient, SeveralServers, could_be_id, is_path, plugin_path
 from plugbay.server.occupancy import Found, announced
 from tests.cli.conftest import MakePlugin, Run
 
@@ -63,7 +63,7 @@ def server() -> Iterator[str]:
 def test_a_question_carries_the_key_and_its_answer_is_read() -> None:
     ASKED.clear()
     with server() as url:
-        there = Remote(url, "pb_sk_1")
+        there = ServerClient(url, "pb_sk_1")
         assert there.get("/ok", tail=5, none=None) == {"a": 1}
         assert there.post("/ok", {"b": 2}) == {"a": 1}
         assert list(there.events("GET", "/events")) == [("one", {"n": 1}), ("two", 2)]
@@ -72,7 +72,7 @@ def test_a_question_carries_the_key_and_its_answer_is_read() -> None:
 
 def test_a_refusal_has_its_reason_and_its_exit_status() -> None:
     with server() as url:
-        there = Remote(url, "k")
+        there = ServerClient(url, "k")
         with pytest.raises(RemoteRefused, match=f"the server {url} refused: it crashed") as refused:
             there.post("/refused")
         assert refused.value.exit_status == Exit.LAUNCH
@@ -83,13 +83,13 @@ def test_a_refusal_has_its_reason_and_its_exit_status() -> None:
             there.get("/odd")
 
 
-def test_a_server_that_is_gone_is_told_as_such() -> None:
+def test_a_server_that_is_gone_is_reported_as_such() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
         with pytest.raises(NoServer, match="does not answer"):
-            Remote(f"http://127.0.0.1:{taken.getsockname()[1]}", "k").get("/ok")
+            ServerClient(f"http://127.0.0.1:{taken.getsockname()[1]}", "k").get("/ok")
     with pytest.raises(NoServer, match="no address"):
-        Remote("ftp://host", "k")
+        ServerClient("ftp://host", "k")
 
 
 def test_the_server_that_runs_here_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,10 +168,10 @@ def test_a_folder_with_the_name_of_a_plugin_is_not_taken_for_it_in_silence(
     state = cwd / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     (cwd / make_plugin()).rename(cwd / "echo")
-    assert not might_be_meant("echo")
+    assert not could_be_id("echo")
     with announced(state / "plugbay", Found("http://127.0.0.1:1", os.getpid(), "token", "data")):
-        assert might_be_meant("echo")
-        assert not any(map(might_be_meant, ("./echo", "plugins/echo", ".")))
+        assert could_be_id("echo")
+        assert not any(map(could_be_id, ("./echo", "plugins/echo", ".")))
         words = "note:  echo is a folder here, so that a host of its own is asked, and not the running server\n"
         assert words in run("call", "echo", "echo", XDG_STATE_HOME=str(state)).err
         assert run("call", "./echo", "echo", "--json", XDG_STATE_HOME=str(state)).err == ""

@@ -1,4 +1,4 @@
-"""`plugbay replay`: a recording in the place of a plugin, or of its host; and where it refuses."""
+"""`plugbay replay`: a recording replayed as a plugin or as its host, and refusals."""
 
 from __future__ import annotations
 

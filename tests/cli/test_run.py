@@ -1,4 +1,4 @@
-"""Command lines of plugins, as if they were programs of their own."""
+"""Command lines of plugins, run like programs."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_plugin_that_is_left_out_is_named_when_nothing_is_found(run: Run, cwd:
     assert "plugbay: broken is left out: its manifest has 1 error" in done.err
 
 
-def test_a_word_that_is_no_utf_8_is_told(cwd: Path) -> None:
+def test_a_word_that_is_no_utf_8_is_reported(cwd: Path) -> None:
     write_ainb_plugin(cwd, namespaces=["n"])
     done = run_bytes(cwd, "run", "--plugins", ".", "n", b"\xff")
     assert done.returncode == 2
@@ -175,7 +175,7 @@ def test_a_reader_that_leaves_early_is_no_error_to_talk_about(cwd: Path) -> None
     assert (process.returncode, said) == (1, b"")
 
 
-def test_output_for_a_stream_that_is_closed_is_told(cwd: Path) -> None:
+def test_output_for_a_stream_that_is_closed_is_reported(cwd: Path) -> None:
     write_ainb_plugin(cwd, namespaces=["n"])
     done = subprocess.run(
         ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *command("run", "--plugins", ".", "n")],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.cli.sandbox import _started
+from plugbay.cli.sandbox import _start
 from plugbay.process import limits
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox.cgroup import Cgroups
@@ -48,7 +48,7 @@ def test_a_plugin_that_is_not_confined_shows_how_it_would_be(run: Run, make_plug
     assert "a host runs example.echo unconfined: its manifest does not ask for it" in done.err
 
 
-def test_a_connection_that_is_refused_is_told(run: Run, cwd: Path) -> None:
+def test_a_connection_that_is_refused_is_reported(run: Run, cwd: Path) -> None:
     write_ainb_plugin(cwd, "panel", capabilities={"network": ["api.example.com:443"]})
     asks = "printf 'CONNECT other.example:443 HTTP/1.1\\r\\nHost: other.example:443\\r\\n\\r\\n' >&3; head -1 <&3"
     words = ("--", "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/3128 && {asks}")
@@ -144,7 +144,7 @@ def test_a_sandbox_that_cannot_be_admitted_leaves_nothing_that_waits(
         cell = Sandbox(cgroups=Cgroups(tmp_path / "none")).prepare(program, Policy(tmp_path), Rlimits(), {})
         try:
             with pytest.raises(OSError, match="no limits"):
-                _started(cell)
+                _start(cell)
         finally:
             cell.close()
 

@@ -1,4 +1,4 @@
-"""The names a plugin may have, and the files it begins with."""
+"""Valid names of a plugin, and the files of a new one."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from plugbay.cli import folders
+from plugbay.cli import lookup
 from plugbay.cli.scaffold import (
     CONTRACTS,
     LANGUAGES,
-    LONGEST,
+    MAX_NAME_LENGTH,
     TEMPLATES,
-    Wish,
+    NewPlugin,
+    contract_names,
     create,
-    filled,
+    fill_template,
     name_problem,
-    names_in,
-    suggestion,
+    suggest_name,
 )
 from plugbay.contracts.registry import CONTRACTS as KNOWN
 from tests.support.tiers import few
@@ -32,12 +32,12 @@ AWKWARD = 'Says "it\'s" — \'\'\'well\'\'\' """so""" \\ $x #1: {a} @@name@@ ☃
 """A description that some format would take for something else."""
 
 
-def wish(tmp_path: Path, language: str = "python", *contracts: str, name: str = "sky-map") -> Wish:
-    return Wish(name, language, contracts or ("rune",), AWKWARD, tmp_path)
+def wish(tmp_path: Path, language: str = "python", *contracts: str, name: str = "sky-map") -> NewPlugin:
+    return NewPlugin(name, language, contracts or ("rune",), AWKWARD, tmp_path)
 
 
 def test_every_contract_has_templates() -> None:
-    assert CONTRACTS == tuple(KNOWN) == tuple(LONGEST)
+    assert CONTRACTS == tuple(KNOWN) == tuple(MAX_NAME_LENGTH)
 
 
 @pytest.mark.parametrize("name", ["weather", "sky-map", "sky_map", "a", "x2", "a" * 64])
@@ -61,7 +61,7 @@ def test_these_are_names(name: str) -> None:
 )
 def test_these_are_none_and_another_is_suggested(name: str, instead: str) -> None:
     assert name_problem(name, CONTRACTS) is not None
-    assert suggestion(name, CONTRACTS) == instead
+    assert suggest_name(name, CONTRACTS) == instead
     assert name_problem(instead, CONTRACTS) is None
 
 
@@ -71,8 +71,8 @@ def test_how_long_a_name_may_be_depends_on_the_contract() -> None:
 
 
 def test_contracts_that_spell_a_name_in_another_way_say_so() -> None:
-    assert names_in("sky-map", CONTRACTS) == {"nexo": "sky_map", "vai": "local/sky-map"}
-    assert names_in("sky_map", ("nexo", "kaged")) == {"kaged": "sky-map"}
+    assert contract_names("sky-map", CONTRACTS) == {"nexo": "sky_map", "vai": "local/sky-map"}
+    assert contract_names("sky_map", ("nexo", "kaged")) == {"kaged": "sky-map"}
 
 
 # Templates.
@@ -80,12 +80,12 @@ def test_contracts_that_spell_a_name_in_another_way_say_so() -> None:
 
 def test_a_template_is_filled_with_values_and_parts() -> None:
     text = "a\n@@if x@@\nb @@v@@\n@@end@@\n@@if y@@\nc\n@@end@@\nd@@if x@@ e@@end@@@@if y@@ f@@end@@\n"
-    assert filled(text, {"v": "@@v@@"}, frozenset({"x"})) == "a\nb @@v@@\nd e\n"
+    assert fill_template(text, {"v": "@@v@@"}, frozenset({"x"})) == "a\nb @@v@@\nd e\n"
 
 
-def test_a_value_that_nobody_gave_is_an_error() -> None:
+def test_a_missing_value_is_an_error() -> None:
     with pytest.raises(KeyError):
-        filled("@@gone@@", {}, frozenset())
+        fill_template("@@gone@@", {}, frozenset())
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -127,7 +127,7 @@ def check_format(path: str, text: str) -> None:
 def test_every_manifest_is_free_of_problems(tmp_path: Path, language: str, contract: str) -> None:
     made = wish(tmp_path, language, contract)
     create(made)
-    found = folders.look(made.folder)
+    found = lookup.find(made.folder)
     assert (found.contract, found.problems) == (contract, ())
     assert found.spec is not None
     assert found.spec.description == ("" if contract == "mcp" else AWKWARD)  # which a server says itself
@@ -137,7 +137,7 @@ def test_a_python_source_serves_any_set_of_contracts(tmp_path: Path) -> None:
     made = wish(tmp_path, "python", *CONTRACTS)
     create(made)
     for contract in CONTRACTS:
-        found = folders.look(made.folder, contract)
+        found = lookup.find(made.folder, contract)
         assert (found.contract, found.problems) == (contract, ())
 
 

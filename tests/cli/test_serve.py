@@ -1,4 +1,4 @@
-"""`plugbay serve`: what is refused before anything starts, and what is said once it is up."""
+"""`plugbay serve`: refusals before the start, and the report when it is up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_other_machines_are_let_in_only_when_they_are_named(run: Run) -> None:
     assert done.code == 2 and "--public NAME" in done.err
 
 
-def test_a_folder_that_is_not_there_and_a_config_that_cannot_be_read_are_told(run: Run, cwd: Path) -> None:
+def test_a_folder_that_is_not_there_and_a_config_that_cannot_be_read_are_reported(run: Run, cwd: Path) -> None:
     assert run("serve", "nowhere", "--listen", "127.0.0.1:0").code == 4
     (cwd / "plugbay.toml").write_text("[host]\nlog_levle = 1\n")
     assert run("serve", "--listen", "127.0.0.1:0").code == 3
@@ -39,7 +39,7 @@ def test_a_database_of_another_kind_is_refused(run: Run) -> None:
     assert done.code == 1 and "SQLite or PostgreSQL" in done.err
 
 
-def test_a_database_that_does_not_answer_is_told_with_what_to_look_at(run: Run) -> None:
+def test_a_database_that_does_not_answer_is_reported_with_what_to_look_at(run: Run) -> None:
     url = "postgresql+asyncpg://nobody@127.0.0.1:1/nothing"
     done = run("serve", "--listen", "127.0.0.1:0", "--database", url)
     assert (done.code, "no connection to it" in done.err) == (1, True)
@@ -47,7 +47,7 @@ def test_a_database_that_does_not_answer_is_told_with_what_to_look_at(run: Run) 
 
 
 @pytest.mark.parametrize("words", [[], ["--json"]])
-def test_a_port_that_is_taken_is_told(run: Run, words: list[str]) -> None:
+def test_a_port_that_is_taken_is_reported(run: Run, words: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run("serve", "--listen", address, *words)
@@ -56,7 +56,7 @@ def test_a_port_that_is_taken_is_told(run: Run, words: list[str]) -> None:
     assert f"cannot listen on {address}: Address already in use" in said
 
 
-def test_a_damaged_database_is_told_with_its_place_and_a_url_is_not_repeated(run: Run, cwd: Path) -> None:
+def test_a_damaged_database_is_reported_with_its_place_and_a_url_is_not_repeated(run: Run, cwd: Path) -> None:
     (cwd / "kept").mkdir()
     (cwd / "kept" / "plugbay.db").write_text("no database " * 100)
     done = run("serve", "--listen", "127.0.0.1:0", "--data", "kept")
@@ -102,7 +102,7 @@ def test_a_plugin_that_sees_the_project_around_it_does_not_see_what_the_server_k
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "base").iterdir()} == {0o600}
 
 
-def test_people_are_told_a_link_into_the_dashboard(cwd: Path, tmp_path: Path) -> None:
+def test_a_dashboard_link_is_printed_for_people(cwd: Path, tmp_path: Path) -> None:
     (out, say), (err, tell) = os.pipe(), os.pipe()
     with open(os.devnull) as nothing, open(out), open(err) as told:
         words = ["serve", "--listen", "127.0.0.1:0", "--data", "kept"]

@@ -1,4 +1,4 @@
-"""`plugbay tap`: the wire of a real plugin in a real process."""
+"""`plugbay tap`: frames of a real plugin in a real process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces that servers send: to a real collector, never at the cost of a call, and not without saying why not."""
+"""Traces reach a real collector, never delay a call, and warn when they cannot be sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from plugbay import Host
 from plugbay.cli import tracing
-from plugbay.cli.tracing import exporting
+from plugbay.cli.tracing import export_traces
 from tests.cli.conftest import environment
 from tests.server.test_server import served
 from tests.support.collectors import collecting, said
@@ -28,7 +28,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 LOADED = f"""
 import sys
-import plugbay.cli.mcp_serve, plugbay.cli.serve, plugbay.server.server
+import plugbay.cli.mcp.serve, plugbay.cli.serve, plugbay.server.server
 from plugbay import Host
 from plugbay.cli.tracing import exporting
 
@@ -96,7 +96,7 @@ def test_a_collector_that_does_not_answer_delays_no_call_and_the_end_within_a_bo
     with collecting() as collector:
         collector.open.clear()
         monkeypatch.setenv(ENDPOINT, collector.url)
-        with exporting({ENDPOINT: collector.url}, warnings.append) as tracer:
+        with export_traces({ENDPOINT: collector.url}, warnings.append) as tracer:
 
             async def main() -> None:
                 async with Host.load(folder, tracer=tracer) as host:
@@ -133,7 +133,7 @@ def test_a_server_that_sends_no_traces_loads_nothing_for_them() -> None:
 )
 def test_nothing_is_sent_and_nothing_said_when_nobody_wants_it(variables: dict[str, str]) -> None:
     warnings: list[str] = []
-    with exporting(variables, warnings.append) as tracer:
+    with export_traces(variables, warnings.append) as tracer:
         assert tracer is None
     assert warnings == []
 
@@ -152,36 +152,38 @@ def test_nothing_is_sent_and_nothing_said_when_nobody_wants_it(variables: dict[s
         ({tracing.EXPORTER: "console"}, "OTEL_TRACES_EXPORTER must be otlp or none"),
     ],
 )
-def test_variables_that_cannot_be_followed_are_told_without_their_values(variables: dict[str, str], why: str) -> None:
+def test_variables_that_cannot_be_followed_are_reported_without_their_values(
+    variables: dict[str, str], why: str
+) -> None:
     warnings: list[str] = []
-    with exporting(variables, warnings.append) as tracer:
+    with export_traces(variables, warnings.append) as tracer:
         assert tracer is None
     assert warnings == [f"no traces are sent: {why}"]
 
 
-def test_a_number_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_is_none_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     warnings: list[str] = []
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "0")
-    with exporting({tracing.EXPORTER: "otlp"}, warnings.append) as tracer:
+    with export_traces({tracing.EXPORTER: "otlp"}, warnings.append) as tracer:
         assert tracer is None
     (warning,) = warnings
     assert warning.startswith("no traces are sent: an OTEL_ variable cannot be used: ") and "max_queue_size" in warning
 
 
-def test_a_missing_extra_is_told_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     warnings: list[str] = []
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with exporting({ENDPOINT: "http://127.0.0.1:4318"}, warnings.append) as tracer:
+    with export_traces({ENDPOINT: "http://127.0.0.1:4318"}, warnings.append) as tracer:
         assert tracer is None
     needs = "that needs the extra otel, for opentelemetry.sdk.trace; pip install 'plugbay[otel]'"
     assert warnings == [f"no traces are sent: {needs}"]
 
 
-def test_headers_that_cannot_be_read_are_told_without_their_values(
+def test_headers_that_cannot_be_read_are_reported_without_their_values(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer sesame")
-    with exporting({tracing.EXPORTER: "otlp"}, pytest.fail) as tracer:
+    with export_traces({tracing.EXPORTER: "otlp"}, pytest.fail) as tracer:
         assert tracer is not None
     (told,) = caplog.messages
     assert told == "OTEL_EXPORTER_OTLP_HEADERS is not name=value,…, URL-encoded; a header is left out"

@@ -1,7 +1,6 @@
-"""`plugbay call PATH EXPORT [JSON]`: one call, on a host that lives just as long.
+"""`plugbay call PATH EXPORT [JSON]`: one call, on a local host or on the running server.
 
-Owns how words on a command line become a call. How the ending looks is `call_view`'s, how the host comes and goes
-`ephemeral`'s; what the call does is the host's.
+Also has what other commands share with it: option types (`Grant`, `Timeout`, …), `read_json` and `load_config`.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import call_view, ephemeral, folders, output, remote
-from plugbay.cli.call_view import Ending, Question, Refusal
+from plugbay.cli import local_host, lookup, remote
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import config_in_use
-from plugbay.cli.remote import Remote, Server, TokenFile
+from plugbay.cli.remote import Server, ServerClient, TokenFile
+from plugbay.cli.render import call_view, output
+from plugbay.cli.render.call_view import CallOutcome, CallRequest, Refusal
 from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from plugbay.wire.strict_json import Malformed
 
 LONGEST = 3600.0
-"""Seconds; the host allows no more."""
+"""Seconds; the host's limit."""
 
 MAX_INPUT = 64 << 20
-"""Bytes read from stdin: as much as a plugin is asked to buffer."""
+"""Bytes read from stdin; plugins buffer as much."""
 
 
 def _seconds(value: float | None) -> float | None:
@@ -49,14 +49,14 @@ What = Annotated[
 Given = Annotated[str, typer.Argument(metavar="JSON|-", help="The input, {} if left out; - reads stdin.")]
 Timeout = Annotated[
     float | None,
-    typer.Option(metavar="S", callback=_seconds, help="Seconds for the call; otherwise its contract says how many."),
+    typer.Option(metavar="S", callback=_seconds, help="Seconds for the call; its contract's default if left out."),
 ]
 Grant = Annotated[
     list[str] | None, typer.Option(metavar="CAP", help="Grant a capability, such as network=example.com; repeatable.")
 ]
 GrantAll = Annotated[bool, typer.Option("--grant-all", help="Grant everything that is requested.")]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Run it unconfined, whatever its manifest asks for.")]
-Streamed = Annotated[bool, typer.Option("--stream", help="Show what it says before its answer, a line each.")]
+Streamed = Annotated[bool, typer.Option("--stream", help="Show progress before the result, a line each.")]
 Context = Annotated[str, typer.Option(metavar="JSON", help="The context of the call, an object.")]
 ConfigFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of plugbay.toml in this directory.")]
 Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is not installed.")]
@@ -86,36 +86,35 @@ def call(
     The output goes to stdout, everything else to stderr, and the exit status tells failures apart.
     """
     view = call_view.JsonView() if as_json else call_view.HumanView()
-    value, about = read_json(given, "the input"), _object(context)
+    value, about = read_json(given, "the input"), _parse_context(context)
     settings = load_config(config)
-    there = _server(path, plugins, settings, server, token_file, as_json)
-    if there is not None:
+    client = _find_server(path, plugins, settings, server, token_file, as_json)
+    if client is not None:
         if grant or grant_all or no_sandbox or trace:
             text = (
                 "--grant, --grant-all, --no-sandbox and --trace are for a host of the command's own, not for a server;"
             )
             raise typer.BadParameter(f"{text} there, plugbay grant {path} CAP grants for good")
-        from plugbay.cli import remote_call
 
-        asked = Question(_full(path, export), value, about, timeout, view.progressed if stream else None)
-        ending = remote_call.run(there, asked)
-        if remote_call.is_unknown(there, path, ending):
-            raise Refusal(call_view.no_such_plugin(path, f"the server {there.url} has no plugin of that id"))
-        view.ended(ending)
-        raise typer.Exit(ending.status)
-    if not as_json and remote.might_be_meant(path):
+        asked = CallRequest(_full_name(path, export), value, about, timeout, view.show_progress if stream else None)
+        outcome = call_on_server(client, asked)
+        if is_unknown_plugin(client, path, outcome):
+            raise Refusal(call_view.no_such_plugin(path, f"the server {client.url} has no plugin of that id"))
+        view.show_outcome(outcome)
+        raise typer.Exit(outcome.status)
+    if not as_json and remote.could_be_id(path):
         output.note(f"{path} is a folder here, so that a host of its own is asked, and not the running server")
-    found, name = find(path, export, plugins, settings)
-    settings = ephemeral.settings_for(settings, path)
-    view.warned(found, grant or ())
+    found, name = find_export(path, export, plugins, settings)
+    settings = local_host.config_for(settings, path)
+    view.show_warnings(found, grant or ())
     options = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
-    host = functools.partial(_host, found, settings, options, trace)
-    ending = run(host, Question(name, value, about, timeout, view.progressed if stream else None))
-    view.ended(ending)
-    raise typer.Exit(ending.status)
+    host = functools.partial(_make_host, found, settings, options, trace)
+    outcome = call_on_local_host(host, CallRequest(name, value, about, timeout, view.show_progress if stream else None))
+    view.show_outcome(outcome)
+    raise typer.Exit(outcome.status)
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_context(text: str) -> dict[str, Any]:
     value = read_json(text, "--context")
     if isinstance(value, dict):
         return value
@@ -123,7 +122,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def read_json(text: str, what: str) -> Any:
-    """The one JSON value in `text`, or on stdin for `-`, as strictly as on the wire."""
+    """Parse one JSON value from `text`, or from stdin for `-`, as strictly as on the wire; raises `Refusal`."""
     from plugbay.wire.fast_json import MsgspecCodec
     from plugbay.wire.strict_json import Malformed
 
@@ -134,17 +133,17 @@ def read_json(text: str, what: str) -> Any:
     try:
         return MsgspecCodec().decode(data)
     except Malformed as error:
-        raise Refusal(call_view.invalid_input(f"{where} {_wrong(error)}", _quoting(text))) from None
+        raise Refusal(call_view.invalid_input(f"{where} {_describe_malformed(error)}", _quoting_hint(text))) from None
 
 
-def _wrong(error: Malformed) -> str:
-    """What is wrong with it, as the end of a sentence."""
+def _describe_malformed(error: Malformed) -> str:
+    """The error as the end of a sentence."""
     said = str(error)
     return f"is {said}" if said.startswith("not ") else f"cannot be used: {said}"
 
 
-def _quoting(text: str) -> str:
-    """What usually went wrong: the shell took the quotes."""
+def _quoting_hint(text: str) -> str:
+    """A hint for invalid JSON; the usual reason is that the shell removed the quotes."""
     if text != "-" and '"' not in text and any(sign in text for sign in ":'"):
         return 'quote it for the shell: \'{"key": "value"}\''
     return 'JSON is like \'{"key": "value"}\'; - reads it from standard input'
@@ -161,17 +160,17 @@ def _stdin() -> bytes:
     return data
 
 
-def _full(plugin_id: str, export: str) -> str:
+def _full_name(plugin_id: str, export: str) -> str:
     return export if export.startswith(f"{plugin_id}/") else f"{plugin_id}/{export}"
 
 
-def _server(
+def _find_server(
     path: str, plugins: Path | None, config: Config | None, server: str | None, token_file: Path | None, quiet: bool
-) -> Remote | None:
-    """The running server, if it is a plugin of its that is meant; None: a host of our own is to be asked."""
-    if server is None and (plugins is not None or folders.folder_of(Path(path)).is_dir()):
+) -> ServerClient | None:
+    """The running server if `path` may be an id of one of its plugins; None to use a local host."""
+    if server is None and (plugins is not None or lookup.folder_of(Path(path)).is_dir()):
         return None
-    if server is None and (ephemeral.declares(config, path) or remote.is_path(path)):
+    if server is None and (local_host.declares_server(config, path) or remote.is_path(path)):
         return None
     try:
         return remote.find(server, token_file, quiet=quiet)
@@ -181,24 +180,24 @@ def _server(
         return None
 
 
-def find(path: str, export: str, plugins: Path | None, config: Config | None = None) -> tuple[list[Found], str]:
-    """The plugins of the ephemeral host, and the name of the export on it; of a plugin's id, its full name."""
-    if folders.folder_of(Path(path)).is_dir():
-        return ephemeral.found_in(Path(path)), export
-    full = _full(path, export)
-    if ephemeral.declares(config, path):
-        return ephemeral.found_in(plugins) if plugins is not None else [], full
-    home = ephemeral.home_of(path, plugins)
+def find_export(path: str, export: str, plugins: Path | None, config: Config | None = None) -> tuple[list[Found], str]:
+    """The plugins for the local host, and the name of the export there: the full name if `path` is an id."""
+    if lookup.folder_of(Path(path)).is_dir():
+        return local_host.discover_in(Path(path)), export
+    full = _full_name(path, export)
+    if local_host.declares_server(config, path):
+        return local_host.discover_in(plugins) if plugins is not None else [], full
+    home = local_host.find_home(path, plugins)
     if home is None:
         absent = "no plugin has such an id" if remote.is_path(path) else "no plugin of that id is installed or served"
         raise Refusal(call_view.no_such_plugin(path, absent))
-    found = ephemeral.found_in(home)
-    ephemeral.check_id(path, found)
+    found = local_host.discover_in(home)
+    local_host.check_id(path, found)
     return found, full
 
 
 def load_config(named: Path | None) -> Config | None:
-    """The operator's settings, or none."""
+    """The given config file, or plugbay.toml of this directory, or None; raises `Refusal`."""
     from plugbay.host.config import config
     from plugbay.model.errors import ConfigInvalid
 
@@ -210,13 +209,15 @@ def load_config(named: Path | None) -> Config | None:
     try:
         return config.load(path) if path else None
     except ConfigInvalid as error:
-        raise Refusal(call_view.bad_file(error), status=Exit.INVALID) from None
+        raise Refusal(call_view.invalid_file(error), status=Exit.INVALID) from None
 
 
-def _host(found: list[Found], config: Config | None, options: dict[str, Any], trace: bool, log: CallLog) -> Host:
-    """A host that starts nothing but what the call needs."""
-    output.note_what_hosts_log(without=output.FAILED_STARTS)
-    host = ephemeral.make(found, config, **options, call_log=log, trace=call_view.StepPrinter() if trace else None)
+def _make_host(found: list[Found], config: Config | None, options: dict[str, Any], trace: bool, log: CallLog) -> Host:
+    """A host that starts plugins on demand."""
+    output.show_host_log(without=output.FAILED_STARTS)
+    host = local_host.make_host(
+        found, config, **options, call_log=log, trace=call_view.StepPrinter() if trace else None
+    )
     for written, meant in host.mistyped_ids.items():
         output.note(
             f"plugbay.toml has settings for {written!r}, but no plugin here is called that; {meant!r} is meant?"
@@ -224,9 +225,9 @@ def _host(found: list[Found], config: Config | None, options: dict[str, Any], tr
     return host
 
 
-def run(make_host: Callable[[CallLog], Host], question: Question) -> Ending:
-    """Call and wait, in an event loop of its own."""
-    from plugbay.host.records import MemoryCallLog
+def call_on_local_host(make_host: Callable[[CallLog], Host], question: CallRequest) -> CallOutcome:
+    """Make the call on a new host and wait for its end."""
+    from plugbay.host.calls.call_log import MemoryCallLog
 
     log, output, status = MemoryCallLog(), None, None
     name, value, context, timeout, on_progress = question
@@ -235,7 +236,73 @@ def run(make_host: Callable[[CallLog], Host], question: Question) -> Ending:
         return host.attempt(name, value, timeout=timeout, context=context, on_progress=on_progress)
 
     try:
-        output = ephemeral.visit(make_host(log), ask).output
-    except ephemeral.Interrupted as interrupted:
+        output = local_host.run_with(make_host(log), ask).output
+    except local_host.Interrupted as interrupted:
         status = interrupted.exit_code
-    return Ending(name, log.records[-1] if log.records else None, output, status)
+    return CallOutcome(name, log.records[-1] if log.records else None, output, status)
+
+
+def call_on_server(client: ServerClient, question: CallRequest) -> CallOutcome:
+    """Make the call on the server and wait for its end."""
+    name, value, context, timeout, on_progress = question
+    body = {"export": name, "input": value, "context": context}
+    if timeout is not None:
+        body["timeout_ms"] = max(1, round(timeout * 1000))
+    if on_progress is None:
+        return _to_outcome(name, client.post("/api/v1/calls", body))
+    answer: Any = {}
+    for kind, said in client.events("POST", "/api/v1/calls", body, stream="true"):
+        if kind == "progress":
+            on_progress(said)
+        else:
+            answer = said
+    return _to_outcome(name, answer)
+
+
+def is_unknown_plugin(client: ServerClient, plugin_id: str, outcome: CallOutcome) -> bool:
+    """Whether a call failed because the server has no such plugin, rather than no such export."""
+    from plugbay.cli.remote import RemoteRefused, plugin_path
+
+    failure = outcome.record.failure if outcome.record else None
+    if failure is None or failure.code != Code.NOT_FOUND:
+        return False
+    try:
+        client.get(plugin_path(plugin_id))
+    except RemoteRefused as refused:
+        return refused.status == 404
+    return False
+
+
+def _to_outcome(name: str, answer: dict[str, Any]) -> CallOutcome:
+    import msgspec
+
+    from plugbay.host.ports import CallRecord
+
+    plugin = answer.get("plugin") or {}
+    record = CallRecord(
+        call_id=answer.get("call_id") or "",
+        plugin=plugin.get("id") or "",
+        version=plugin.get("version") or "",
+        contract=plugin.get("contract") or "",
+        export=name.removeprefix(f"{plugin.get('id')}/"),
+        started_at=0.0,
+        duration_ms=answer.get("duration_ms") or 0.0,
+        failure=_to_failure(answer),
+    )
+    output = None if record.failure else msgspec.Raw(msgspec.json.encode(answer.get("output")))
+    return CallOutcome(name, record, output)
+
+
+def _to_failure(answer: dict[str, Any]) -> Failure | None:
+    failure = answer.get("failure")
+    if failure is None:
+        return None
+    return Failure(
+        failure["code"],
+        failure["message"],
+        origin=failure["origin"],
+        plugin=(answer.get("plugin") or {}).get("id") or "",
+        detail=failure["detail"],
+        retryable=answer.get("status") == "retryable_failure",
+        retry_after_ms=failure["retry_after_ms"],
+    )

@@ -1,7 +1,7 @@
-"""`plugbay config show|set|secret`: the settings of one plugin, checked as a whole before they are kept.
+"""`plugbay config show|set|secret`: the settings of one plugin, validated as a whole before they are saved.
 
-Owns the words on the command line and the page a person reads. What is allowed is `host.settings`' to say, where it is
-kept there too. A secret is never an argument, never shown and never echoed.
+`host.config.settings` validates, `host.config.settings_files` saves. A secret is never an argument, never shown and
+never echoed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import ephemeral, folders, output
+from plugbay.cli import local_host, lookup
 from plugbay.cli.call import load_config, read_json
-from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.paths import directories
+from plugbay.cli.render import output
+from plugbay.cli.render.call_view import Refusal
+from plugbay.cli.render.manifest_problems import refuse
 from plugbay.model.errors import CallFailed, Code, Failure
 
 if TYPE_CHECKING:
@@ -53,22 +55,22 @@ config = typer.Typer(
 )
 
 
-class Bench:
-    """One plugin and everything that is set for it."""
+class PluginSettings:
+    """One plugin with its settings and the bindings that a host would use."""
 
     def __init__(self, where: str, plugins: Path | None, config_file: Path | None) -> None:
         from plugbay.host.bindings import Bindings, Options
         from plugbay.host.config.config import Config
-        from plugbay.host.invocations.context import settings_of
+        from plugbay.host.invocations.export_settings import settings_of
 
         loaded = load_config(config_file) or Config()
-        self.spec = _plugin(where, plugins, loaded)
+        self.spec = _find_plugin(where, plugins, loaded)
         self.settings = settings_of(self.spec)
         self.state = Path(loaded.host.state_dir or directories()["state"]).absolute()
         self.bindings: Bindings = Bindings(loaded, Options(), self.state)
 
     def describe(self) -> dict[str, Any]:
-        """The public JSON shape: enough to draw every control, and no secret."""
+        """The public JSON shape: enough for a form with every control, and no secret."""
         from plugbay.host.config import settings
 
         values = self.bindings.config_of(self.spec)
@@ -86,16 +88,18 @@ class Bench:
         }
 
 
-def _plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
-    """The plugin that is meant, which plugbay.toml itself may declare; raises what the command line knows to tell."""
+def _find_plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
+    """Find the plugin in plugbay.toml, by id or by path; exits or raises `CallFailed` when there is none."""
     from plugbay.host.discovery import servers
     from plugbay.host.discovery.folders import discover
 
     if plugins is None:
-        declared = {item.entry: item for item in servers.declared(config)} if ephemeral.declares(config, where) else {}
-        found = declared.get(where) or _by_id(where) or folders.look(Path(where))
+        declared = (
+            {item.entry: item for item in servers.declared(config)} if local_host.declares_server(config, where) else {}
+        )
+        found = declared.get(where) or _find_by_id(where) or lookup.find(Path(where))
         if found.spec is None:
-            raise typer.Exit(folders.refuse(found, "config show"))
+            raise typer.Exit(refuse(found, "config show"))
         return found.spec
     specs = {item.spec.id: item.spec for item in discover([plugins]) if item.spec}
     if where not in specs:
@@ -104,14 +108,14 @@ def _plugin(where: str, plugins: Path | None, config: Config) -> PluginSpec:
     return specs[where]
 
 
-def _by_id(where: str) -> Found | None:
-    """The plugin of this id, unless something else is called that: in this directory, or among those installed."""
+def _find_by_id(where: str) -> Found | None:
+    """The plugin of this id in this directory or among the installed ones, unless a path has this name."""
     from plugbay.host.discovery.folders import discover
 
-    if folders.folder_of(Path(where)).exists():
+    if lookup.folder_of(Path(where)).exists():
         return None
     here = next((item for item in discover([Path()]) if item.spec is not None and item.spec.id == where), None)
-    return here or ephemeral.installed(where)
+    return here or local_host.find_installed(where)
 
 
 @config.command(cls=HelpCommand, epilog=EXAMPLES)
@@ -120,7 +124,7 @@ def show(plugin: Where, plugins: Plugins = None, config_file: ConfigFile = None,
 
     Exits with 3 when the plugin could not start with them.
     """
-    shown = Bench(plugin, plugins, config_file).describe()
+    shown = PluginSettings(plugin, plugins, config_file).describe()
     if as_json:
         output.print_json(shown)
     else:
@@ -138,26 +142,26 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Change one setting. The config as a whole must fit the plugin's schema; it applies with the next reload."""
-    from plugbay.host.config import settings
+    from plugbay.host.config import settings, settings_files
 
-    bench = Bench(plugin, plugins, config_file)
-    field = next((known.binds_to for known in bench.settings.knobs if known.name == knob), None)
-    with settings.changing(bench.state):
-        before = bench.bindings.config_of(bench.spec)
+    target = PluginSettings(plugin, plugins, config_file)
+    field = next((known.binds_to for known in target.settings.knobs if known.name == knob), None)
+    with settings_files.changing(target.state):
+        before = target.bindings.config_of(target.spec)
         if field is not None:
-            after = settings.set_knob(bench.settings, before, knob, value)
+            after = settings.set_knob(target.settings, before, knob, value)
         else:
-            after = settings.set_field(bench.settings, before, knob, _value(value))
+            after = settings.set_field(target.settings, before, knob, _parse_value(value))
         if isinstance(after, Failure):
             known = {"hint": f"plugbay config show {plugin} shows what can be set"}
-            raise CallFailed(after.with_detail(bench.spec.id, **(known if after.code == Code.NOT_FOUND else {})))
+            raise CallFailed(after.with_detail(target.spec.id, **(known if after.code == Code.NOT_FOUND else {})))
         kept = after[field or knob]
-        saved = settings.load_config(bench.state, bench.spec.id)
-        settings.save_config(bench.state, bench.spec.id, {**saved, field or knob: kept})
+        saved = settings_files.load_config(target.state, target.spec.id)
+        settings_files.save_config(target.state, target.spec.id, {**saved, field or knob: kept})
     if as_json:
-        output.print_json(bench.describe())
+        output.print_json(target.describe())
     else:
-        output.note(f"{bench.spec.id}: {knob} is now {_text(kept)}; it applies when the plugin is reloaded")
+        output.note(f"{target.spec.id}: {knob} is now {_text(kept)}; it applies when the plugin is reloaded")
 
 
 @config.command(cls=HelpCommand, epilog=EXAMPLES)
@@ -169,39 +173,39 @@ def secret(
     config_file: ConfigFile = None,
 ) -> None:
     """Set one secret; its value is read from the terminal without showing it, or from standard input."""
-    from plugbay.host.config import settings
+    from plugbay.host.config import settings, settings_files
 
-    bench = Bench(plugin, plugins, config_file)
-    typed = {} if remove else {name: _hidden(bench, name)}
-    with settings.changing(bench.state):
-        others = settings.load_secrets(bench.state, bench.spec.id)
+    target = PluginSettings(plugin, plugins, config_file)
+    typed = {} if remove else {name: _read_secret(target, name)}
+    with settings_files.changing(target.state):
+        others = settings_files.load_secrets(target.state, target.spec.id)
         others.pop(name, None)
-        known = settings.check_secrets(bench.settings, others)
+        known = settings.check_secrets(target.settings, others)
         kept = {**others, **typed}
-        new = [problem for problem in settings.check_secrets(bench.settings, kept) if problem not in known]
+        new = [problem for problem in settings.check_secrets(target.settings, kept) if problem not in known]
         if new:
-            raise CallFailed(Failure(Code.INVALID_INPUT, f"{name} cannot be kept: {new[0]}", plugin=bench.spec.id))
-        settings.save_secrets(bench.state, bench.spec.id, kept)
-    output.note(f"{bench.spec.id}: {name} is {'forgotten' if remove else 'kept'}")
+            raise CallFailed(Failure(Code.INVALID_INPUT, f"{name} cannot be kept: {new[0]}", plugin=target.spec.id))
+        settings_files.save_secrets(target.state, target.spec.id, kept)
+    output.note(f"{target.spec.id}: {name} is {'forgotten' if remove else 'kept'}")
 
 
-def _value(text: str) -> Any:
-    """JSON where it is JSON, else the text itself: nobody wants to quote a word twice."""
+def _parse_value(text: str) -> Any:
+    """Parse JSON; text that is not JSON is the value itself, so that a word needs no second quotes."""
     try:
         return read_json(text, "the value")
     except Refusal:
         return text
 
 
-def _hidden(bench: Bench, name: str) -> str:
-    """What was typed; nobody is asked for a secret that the plugin does not name."""
+def _read_secret(target: PluginSettings, name: str) -> str:
+    """Read a secret from the terminal or stdin; raises `CallFailed` for a name that the plugin does not declare."""
     from plugbay.contracts.validation import suggestion
     from plugbay.host.config import settings
 
-    known = [item["name"] for item in settings.describe(bench.settings, {})["secrets"]]
+    known = [item["name"] for item in settings.describe(target.settings, {})["secrets"]]
     if known and name not in known:
         text = f"there is no secret {name!r}{suggestion(name, known)}"
-        raise CallFailed(Failure(Code.NOT_FOUND, text, plugin=bench.spec.id, detail={"known": known}))
+        raise CallFailed(Failure(Code.NOT_FOUND, text, plugin=target.spec.id, detail={"known": known}))
     if sys.stdin.isatty():
         import getpass
 
@@ -211,7 +215,7 @@ def _hidden(bench: Bench, name: str) -> str:
     if not typed:
         hint = "type it, or pipe it in: … < FILE; --remove forgets the one that is kept"
         text = f"nothing was given for {name}"
-        raise CallFailed(Failure(Code.INVALID_INPUT, text, plugin=bench.spec.id, detail={"hint": hint}))
+        raise CallFailed(Failure(Code.INVALID_INPUT, text, plugin=target.spec.id, detail={"hint": hint}))
     return typed
 
 
@@ -222,7 +226,7 @@ def _show(shown: dict[str, Any]) -> None:
     rows = [
         *((knob["name"], _text(knob["value"]), f"{knob['label']}{_bounds(knob)}") for knob in shown["knobs"]),
         *((name, _text(value), "") for name, value in shown["config"].items() if name not in bound),
-        *((name, "not set", about) for name, about in _unset(shown).items() if name not in bound),
+        *((name, "not set", about) for name, about in _unset_fields(shown).items() if name not in bound),
         *((item["name"], "set" if item["set"] else "not set", _secret_note(item)) for item in shown["secrets"]),
     ]
     if not rows:
@@ -235,8 +239,8 @@ def _show(shown: dict[str, Any]) -> None:
         page.line((output.BAD, output.BAD_STYLE), f" {path}{problem['message']}", indent=2)
 
 
-def _unset(shown: dict[str, Any]) -> dict[str, str]:
-    """Fields that could be set and have no value, each with what its schema says of it."""
+def _unset_fields(shown: dict[str, Any]) -> dict[str, str]:
+    """Fields of the schema without a value, each with its description or type."""
     schema = shown["config_schema"]
     fields = schema.get("properties", {}) if isinstance(schema, dict) else {}
     described = {name: field if isinstance(field, dict) else {} for name, field in fields.items()}

@@ -1,35 +1,37 @@
 """`plugbay conform PATH`: run the contract's conformance axes against a plugin.
 
-Owns what is tested: a plugin's folder, a program in place of the one its manifest names, a program without a manifest,
-the fixture of an SDK. How the run is shown is `conform_view`'s; what an axis is, and when it passes, is the kit's.
+Tests a plugin's folder, a program in place of the one its manifest names, a program without a manifest, or the fixture
+of an SDK. `plugbay.conformance` runs the axes; this module selects, prints and writes reports.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from plugbay.cli import folders, output
-from plugbay.cli.conform_view import Files, conclude, show_axis
+from plugbay.cli import lookup
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.help import HelpCommand
-from plugbay.cli.versions import named
+from plugbay.cli.render import output
+from plugbay.cli.render.manifest_problems import refuse
 
 if TYPE_CHECKING:
-    from plugbay.conformance.reports.report import OnAxis, Report
+    from plugbay.conformance.report import AxisResult, OnAxis, Report
     from plugbay.host.discovery.folders import Found
     from plugbay.model.spec import PluginSpec
 
 PROGRAM = "plugbay.conform.program"
-"""Where a context keeps what follows `--`."""
+"""Key in the context for the arguments after `--`."""
 
 
 class ConformCommand(HelpCommand):
-    """What follows `--` is a program to test."""
+    """The arguments after `--` are a program to test."""
 
     tail = "[-- CMD…]"
 
@@ -64,10 +66,10 @@ def conform(
     badge: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an SVG badge for a README.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
-    """Check that a plugin keeps its contract, axis by axis.
+    """Check that a plugin conforms to its contract, axis by axis.
 
     What follows -- is a command in any language that is tested, right here, in place of the one the manifest names.
-    Without PATH it needs no manifest: it is greeted as the contract says, and taken at its word.
+    Without PATH it needs no manifest: it is greeted as the contract says, and its own greeting is used.
 
     Exits with 9 when an axis failed, with 3 when the manifest has errors, with 4 when there is no plugin.
     """
@@ -79,16 +81,16 @@ def conform(
         spec = _fixture_at(path, contract, as_json)
         report = _try_fixture(spec, strict, only, on_axis)
     else:
-        found = _found(path, contract, program, as_json)
+        found = _find(path, contract, program, as_json)
         spec = _spec(found[0])
-        report = _merged([_report(item, only, on_axis) for item in _concerned(found, only)])
+        report = _merge([_report(item, only, on_axis) for item in _select(found, only)])
     words = ["plugbay", "conform", *([str(path)] if path else []), *(["--contract", contract] if contract else [])]
     words += (["--fixture"] if fixture else []) + (["--strict"] if strict else [])
     Files(junit, html, badge).write(report, spec, words, program or ())
     if as_json:
         output.print_json(report.to_json())
     else:
-        conclude(report)
+        show_summary(report)
     raise typer.Exit(Exit.FINDINGS if report.failed else Exit.OK)
 
 
@@ -108,14 +110,14 @@ def _check_usage(
         raise typer.BadParameter("a command without a manifest needs it", param_hint="--contract")
 
 
-# What is tested.
+# Selecting the plugin.
 
 
-def _found(path: Path | None, contract: str | None, program: list[str] | None, as_json: bool) -> list[Found]:
-    """The plugin, once for each contract that it is to be held to."""
+def _find(path: Path | None, contract: str | None, program: list[str] | None, as_json: bool) -> list[Found]:
+    """The plugin, once for each contract to test."""
     if path is None:
         assert contract is not None and program is not None
-        return [_introduced(contract, program)]
+        return [_without_manifest(contract, program)]
     names = [contract] if contract or _is_manifest(path) else _contracts_in(path)
     found = [_plugin(path, name, as_json) for name in names]
     if program is None:
@@ -126,30 +128,30 @@ def _found(path: Path | None, contract: str | None, program: list[str] | None, a
     return [replace(item, spec=replace(_spec(item), command=command, cwd=Path.cwd())) for item in found]
 
 
-def _introduced(contract: str, program: list[str]) -> Found:
-    from plugbay.conformance.engine.manifestless import spec_from_greeting
+def _without_manifest(contract: str, program: list[str]) -> Found:
+    from plugbay.conformance.introduction import introduced
     from plugbay.host.discovery.folders import Found
 
-    return Found(Path.cwd(), contract, spec_from_greeting(contract, _command(program), Path.cwd()))
+    return Found(Path.cwd(), contract, introduced(contract, _command(program), Path.cwd()))
 
 
 def _command(program: list[str]) -> tuple[str, ...]:
-    """The command as it is started from any folder: its path begins where we are, a name is looked up."""
+    """The command with an absolute path, so that it starts from any folder; a bare name is searched in PATH."""
     first = os.path.abspath(program[0]) if os.sep in program[0] else program[0]
     return (first, *program[1:])
 
 
-def _concerned(found: list[Found], only: list[str] | None) -> list[Found]:
-    """Those that one of the named axes is of."""
+def _select(found: list[Found], only: list[str] | None) -> list[Found]:
+    """The plugins whose contract has one of the axes in `only`."""
     contracts = {item.contract for item in found}
     for axis in only or ():
         if axis.partition(".")[0] not in contracts:
             text = f"{axis!r} is no axis of {' or '.join(sorted(contracts))}; their ids are in plugbay conform --json"
             raise typer.BadParameter(text, param_hint="--only")
-    return [item for item in found if not only or _of(only, item.contract)]
+    return [item for item in found if not only or _axes_of(only, item.contract)]
 
 
-def _of(only: list[str], contract: str) -> list[str]:
+def _axes_of(only: list[str], contract: str) -> list[str]:
     return [axis for axis in only if axis.partition(".")[0] == contract]
 
 
@@ -158,27 +160,27 @@ def _spec(found: Found) -> PluginSpec:
     return found.spec
 
 
-# Trying it.
+# Running.
 
 
 def _try_fixture(spec: PluginSpec, strict: bool, only: list[str] | None, on_axis: OnAxis | None) -> Report:
-    from plugbay.conformance.engine.fixture_runner import run_fixture
+    from plugbay.conformance.fixture_runner import run_fixture
 
-    _say("an SDK's fixture", spec, on_axis)
+    _announce("an SDK's fixture", spec, on_axis)
     return run_fixture(spec, on_axis, strict=strict, only=only)
 
 
 def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Report:
-    """Every axis of the contract, and one of our own where the manifest was written from a source."""
-    from plugbay.cli import drift
-    from plugbay.conformance.engine.plugin_runner import run_conformance
-    from plugbay.conformance.reports.report import Report
+    """Run every axis of the contract, and the drift axis if the manifest was generated from a source."""
+    from plugbay.cli.manifest import drift
+    from plugbay.conformance.plugin_runner import run_conformance
+    from plugbay.conformance.report import Report
 
     spec = _spec(found)
-    _say(named(spec.id, spec.version), spec, on_axis)
-    wanted = None if only is None else [axis for axis in _of(only, spec.contract) if not axis.endswith(drift.AXIS)]
+    _announce(output.name_with_version(spec.id, spec.version), spec, on_axis)
+    wanted = None if only is None else [axis for axis in _axes_of(only, spec.contract) if not axis.endswith(drift.AXIS)]
     report = Report(spec.contract, ()) if wanted == [] else run_conformance(spec, on_axis, only=wanted)
-    own = drift.axis(found) if only is None or len(_of(only, spec.contract)) > len(wanted or ()) else None
+    own = drift.check_axis(found) if only is None or len(_axes_of(only, spec.contract)) > len(wanted or ()) else None
     if own is None:
         return report
     if on_axis is not None:
@@ -186,14 +188,14 @@ def _report(found: Found, only: list[str] | None, on_axis: OnAxis | None) -> Rep
     return Report(report.contract, (*report.axes, own))
 
 
-def _say(words: str, spec: PluginSpec, on_axis: OnAxis | None) -> None:
+def _announce(words: str, spec: PluginSpec, on_axis: OnAxis | None) -> None:
     if on_axis is not None:
         output.err().line((f"{words}, held to {spec.contract}", output.DIM))
 
 
-def _merged(reports: list[Report]) -> Report:
-    """One report on a plugin of several contracts; the ids of its axes begin with theirs."""
-    from plugbay.conformance.reports.report import Report
+def _merge(reports: list[Report]) -> Report:
+    """Merge the reports of several contracts; axis ids begin with the contract."""
+    from plugbay.conformance.report import Report
 
     if len(reports) == 1:
         return reports[0]
@@ -203,31 +205,31 @@ def _merged(reports: list[Report]) -> Report:
 
 
 def _contracts_in(path: Path) -> list[str | None]:
-    """Each contract of which the folder has a manifest; one that is not there, when there is none."""
+    """Each contract with a manifest in the folder, or `[None]`."""
     from plugbay.host.discovery.folders import contracts_in
 
     return [*contracts_in(path)] or [None]
 
 
 def _is_manifest(path: Path) -> bool:
-    return folders.folder_of(path) != path
+    return lookup.folder_of(path) != path
 
 
 def _plugin(path: Path, contract: str | None, as_json: bool) -> Found:
-    """The plugin at `path`; leaves with the status that says why there is none to test."""
-    found = folders.look(path, contract)
-    if found.spec is None and folders.is_absent(found):
-        found = folders.look(path)  # of another contract, which is what there is to say about it
+    """The plugin at `path`; exits with the status of the reason when it cannot be tested."""
+    found = lookup.find(path, contract)
+    if found.spec is None and lookup.is_absent(found):
+        found = lookup.find(path)  # a manifest of another contract makes a better message
     status = _refuse(found, contract)
     if found.spec is None or status != Exit.OK:
         if as_json:
-            output.print_json(_nothing_tried(found.contract))
+            output.print_json(_empty_report(found.contract))
         raise typer.Exit(status)
     return found
 
 
 def _fixture_at(path: Path, contract: str | None, as_json: bool) -> PluginSpec:
-    """A fixture is a plugin's folder, or one file; a Python source needs no execute bit."""
+    """The spec of a fixture: a plugin's folder, or one file. A Python source needs no execute bit."""
     from plugbay.model.spec import PluginSpec
 
     if not path.is_file() or _is_manifest(path):
@@ -237,7 +239,7 @@ def _fixture_at(path: Path, contract: str | None, as_json: bool) -> PluginSpec:
     return PluginSpec("fixture", "0", contract or "nexo", file.parent, command)
 
 
-def _nothing_tried(contract: str) -> dict[str, Any]:
+def _empty_report(contract: str) -> dict[str, Any]:
     return {"contract": contract or None, "passed": 0, "failed": 0, "skipped": 0, "axes": []}
 
 
@@ -252,9 +254,9 @@ def _check_name(contract: str | None) -> None:
 
 
 def _refuse(found: Found, contract: str | None) -> int:
-    """0 when the plugin can be tested; otherwise the status to leave with, after saying why."""
+    """0 when the plugin can be tested; otherwise print the reason and return the exit status."""
     if found.spec is None:
-        return folders.refuse(found, "conform")
+        return refuse(found, "conform")
     if contract in (None, found.contract):
         return Exit.OK
     output.problem(
@@ -262,3 +264,77 @@ def _refuse(found: Found, contract: str | None) -> int:
         hint=f"leave out --contract, or add a manifest of {contract} to the plugin",
     )
     return Exit.INVALID
+
+
+# Output.
+
+MARKS = {
+    "passed": (output.OK, output.GOOD_STYLE),
+    "failed": (output.BAD, output.BAD_STYLE),
+    "skipped": (output.SKIP, output.DIM),
+}
+
+
+class Files(NamedTuple):
+    """Report files to write."""
+
+    junit: Path | None = None
+    html: Path | None = None
+    badge: Path | None = None
+
+    def write(self, report: Report, spec: PluginSpec, command: Sequence[str], program: Sequence[str] = ()) -> None:
+        """Write the requested files; the HTML page shows `command` and `program` for repeating the run."""
+        if self.junit is not None:
+            self.junit.write_text(report.to_junit(), "utf-8")
+        if self.html is not None:
+            self.html.write_text(_html_page(report, spec, command, program), "utf-8")
+        if self.badge is not None:
+            from plugbay.conformance.badge import badge
+
+            self.badge.write_text(badge(report), "utf-8")
+
+
+def _html_page(report: Report, spec: PluginSpec, command: Sequence[str], program: Sequence[str]) -> str:
+    import time
+
+    from plugbay import __version__
+    from plugbay.conformance.page import About, page
+
+    version = output.known_version(spec.version) or output.SKIP
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    return page(report, About(spec.id, version, tuple(command), tuple(program), day, f"plugbay {__version__}"))
+
+
+def show_axis(axis: AxisResult) -> None:
+    """Print one axis and its failure. Axes that were not tried are counted by `show_summary`."""
+    from plugbay.conformance.report import LABELS, NOT_TRIED
+
+    if axis.detail.startswith(NOT_TRIED):
+        return
+    page = output.out()
+    mark, style = MARKS[axis.status]
+    aside = {"failed": f"  {axis.id}", "skipped": f"  {axis.detail}"}.get(axis.status, "")
+    page.field(mark, axis.title, (aside, output.DIM), indent=0, width=2, label_style=style)
+    before = ""
+    for line in axis.detail.splitlines() if axis.status == "failed" else ():
+        label, _, rest = line.partition(": ")
+        if label in LABELS:
+            page.field("" if label == before else label, rest, indent=4)
+        else:
+            page.line(line, indent=4)
+        before = label
+
+
+def show_summary(report: Report) -> None:
+    """Print the number of axes that were not tried, with reasons, and the verdict."""
+    from plugbay.conformance.report import NOT_TRIED
+
+    page = output.out()
+    mark, dim = MARKS["skipped"]
+    for reason, number in Counter(axis.detail for axis in report.axes if axis.detail.startswith(NOT_TRIED)).items():
+        page.field(mark, f"{number} more", (f"  {reason}", dim), indent=0, width=2, label_style=dim)
+    style = output.BAD_STYLE if report.failed else output.GOOD_STYLE
+    verdict = f"{report.failed} failed" if report.failed else "conforms"
+    counts = f"{report.passed} passed, {report.failed} failed, {report.skipped} skipped"
+    page.blank()
+    page.line((f"{report.contract}: {verdict}", style), (f"  {counts}", output.DIM))

@@ -1,6 +1,6 @@
-"""Which status `plugbay` leaves with: one table, for people and for scripts.
+"""The exit statuses of `plugbay`, and the mapping of failures, package refusals and signals to them.
 
-Owns the numbers and the rule from a failure to a number. Pure; refuses to know what was printed.
+Public: scripts depend on the numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plugbay.packages.errors import Reason
 
 
 class Exit(IntEnum):
-    """Every status but those of signals, which are 128 and the signal's number."""
+    """Every status except those of signals, which are 128 plus the signal's number."""
 
     OK = 0
     FAILURE = 1
@@ -56,7 +56,7 @@ BY_CODE = MappingProxyType(
         Code.INTERNAL: Exit.FAILURE,
     }
 )
-"""The status of each code, unless who decided says more."""
+"""The status of each code, unless `for_failure` decides by the origin."""
 
 ANSWERS = frozenset({Code.PLUGIN_ERROR, Code.INVALID_INPUT, Code.NOT_FOUND})
 """Codes a plugin uses for its own answer. The host uses two of them too; only the origin tells them apart."""
@@ -96,7 +96,7 @@ BY_REASON = MappingProxyType(
         **dict.fromkeys((Reason.REGISTRY_FAILED, Reason.MISSING_EXTRA, Reason.CHANGED_MEANWHILE), Exit.FAILURE),
     }
 )
-"""The status of a package that is refused; whatever is not here is about what the package contains, or whose it is."""
+"""The status of each refusal of a package; reasons not listed concern its content or signature (`INTEGRITY`)."""
 
 
 def for_refusal(reason: Reason) -> int:

@@ -1,7 +1,7 @@
-"""How `--help` looks: usage, arguments, options, examples, in two columns and without boxes.
+"""The `--help` page: usage, arguments, options and examples in two columns, without boxes.
 
-Owns the page; the words are the commands' own. Typer's page shows a type for every flag and frames that are
-noise in a pipe, and takes twice as long to import.
+Replaces Typer's page, which shows a type for every flag, draws frames even in a pipe, and takes twice as long to
+import.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typer.core import TyperCommand, TyperGroup
 
-from plugbay.cli import output
+from plugbay.cli.render import output
 
 if TYPE_CHECKING:
     Row = tuple[str, str]
@@ -20,27 +20,27 @@ GAP = 3
 
 
 class HelpCommand(TyperCommand):
-    """A command whose help is this page."""
+    """A command with this help page."""
 
     tail = ""
-    """What may follow everything else, where the command reads it in a way of its own."""
+    """Usage text for trailing arguments that the command parses itself."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(_rendered(self, ctx, {}))
+        formatter.write(_render(self, ctx, {}))
 
 
 class HelpGroup(TyperGroup):
-    """A group of commands whose help is this page."""
+    """A group of commands with this help page."""
 
     sections: ClassVar[dict[str, str]] = {}
-    """Titles, and the names of the commands below each; without any, all stand below one."""
+    """Titles with the names of their commands; if empty, one section has all commands."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        formatter.write(_rendered(self, ctx, {name: command for name, command in commands.items() if command}))
+        formatter.write(_render(self, ctx, {name: command for name, command in commands.items() if command}))
 
 
-def _rendered(command: Any, ctx: Any, subcommands: dict[str, Any]) -> str:
+def _render(command: Any, ctx: Any, subcommands: dict[str, Any]) -> str:
     page = output.out()
     with page.console.capture() as captured:
         _show(page, command, ctx, subcommands)
@@ -67,7 +67,7 @@ def _show(page: output.Printer, command: Any, ctx: Any, subcommands: dict[str, A
 
 
 def _words(command: Any, arguments: Iterable[Any], options: Iterable[Any]) -> list[str]:
-    """What follows the name of a command; options stand before what is not ours to read."""
+    """The usage line after the command's name; options stand before arguments that are passed on."""
     named = [*map(_usage, arguments)]
     said = [*(_option_name(option) for option in options if option.required), "[OPTIONS]"]
     foreign = next((at for at, word in enumerate(named) if "--" in word), len(named))
@@ -109,7 +109,7 @@ def _table(page: output.Printer, title: str, rows: Iterable[Row], width: int = 0
 
 
 def _epilog(page: output.Printer, text: str | None) -> None:
-    """Already laid out by its author: for each block a title, and lines below it."""
+    """Print the epilog: blocks of a title and lines."""
     for block in (text or "").split("\n\n") if text else ():
         title, *lines = block.split("\n")
         page.blank()

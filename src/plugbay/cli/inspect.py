@@ -1,7 +1,6 @@
-"""`plugbay inspect PATH`: what a plugin is, and everything that is wrong with its manifest.
+"""`plugbay inspect PATH`: a plugin's manifest, its problems, its exports and its confinement.
 
-Owns the public JSON shape and the page a person reads. Reads files, starts nothing. Confinement is shown as it would be
-with what plugbay.toml and the options grant now.
+Reads files and starts nothing. The confinement shown is the one with the current grants of plugbay.toml and options.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import ephemeral, folders, output, policy_view, schema_text
+from plugbay.cli import local_host, lookup
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
-from plugbay.cli.versions import known
+from plugbay.cli.render import output, policy_view, schema_text
+from plugbay.cli.render.manifest_problems import count_problems, explain_absence, show_problems
 
 if TYPE_CHECKING:
     from plugbay.host.config.config import Config
@@ -43,52 +43,52 @@ def inspect(
     Exits with 3 when the manifest or plugbay.toml has errors, with 4 when there is no plugin.
     """
     settings = load_config(config)
-    views = [_View(item, settings, grant, grant_all) for item in _found(path, settings)]
+    views = [_Inspection(item, settings, grant, grant_all) for item in _find(path, settings)]
     if as_json:
         shown = [view.to_json() for view in views]
         output.print_json(shown[0] if len(shown) == 1 else {"plugins": shown})
     for number, view in enumerate(views):
-        if folders.is_absent(view.found):
-            folders.explain_absence(view.found, "inspect")
+        if lookup.is_absent(view.found):
+            explain_absence(view.found, "inspect")
         elif not as_json:
             if number:
                 output.out().blank()
             _show(view)
-    raise typer.Exit(max(folders.status_of(view.found) for view in views))
+    raise typer.Exit(max(lookup.exit_status(view.found) for view in views))
 
 
-def _found(path: Path, config: Config | None) -> list[Found]:
-    """What is meant: the plugins of a manifest, or a server that plugbay.toml declares."""
-    from plugbay.cli import drift  # reads the source, and so loads ast
+def _find(path: Path, config: Config | None) -> list[Found]:
+    """The plugins of a path, an installed plugin, or a server that plugbay.toml declares."""
+    from plugbay.cli.manifest import drift
     from plugbay.host.discovery.servers import declared
 
-    if config is not None and ephemeral.declares(config, str(path)):
+    if config is not None and local_host.declares_server(config, str(path)):
         return [item for item in declared(config) if item.entry == str(path)]
-    found = (None if path.exists() else ephemeral.installed(str(path))) or folders.look(path)
+    found = (None if path.exists() else local_host.find_installed(str(path))) or lookup.find(path)
     several = any(problem.code == "several_plugins" for problem in found.problems)
-    return [drift.noted(item) for item in (folders.look_at_all(path) if several else [found])]
+    return [drift.add_warnings(item) for item in (lookup.find_all(path) if several else [found])]
 
 
-class _View:
-    """One plugin with everything the page says about it; its exports are the approved ones, if they had to be."""
+class _Inspection:
+    """Everything that is shown about one plugin. The exports of an MCP server are the approved ones."""
 
     def __init__(self, found: Found, config: Config | None, grant: list[str] | None, grant_all: bool) -> None:
-        from plugbay.cli import drift
+        from plugbay.cli.manifest import drift
         from plugbay.host.catalog.approvals import Pins
         from plugbay.host.catalog.runtime_exports import Offers, tells
-        from plugbay.host.supervision.protocol_cache import ProtocolCache
+        from plugbay.host.supervision.protocol_cache import Eras
 
         self.left_out = drift.left_out(found)
         self.approval = ""
         self.confinement: Confinement | None = None
         if found.spec is not None:
-            offers = Offers(Pins(ephemeral.state_dir(config)), ProtocolCache(), lambda plugin_id: False)
+            offers = Offers(Pins(local_host.state_dir(config)), Eras(), lambda plugin_id: False)
             spec = offers.learn([found.spec])[found.spec.id]
             pin = offers.pin(spec.id)
             if tells(spec):
                 self.approval = f"approved {pin.approved_at}" if pin else f"pending: plugbay mcp approve {spec.id}"
             found = replace(found, spec=spec)
-            self.confinement = ephemeral.bindings(config, grant, grant_all).confinement(spec)
+            self.confinement = local_host.make_bindings(config, grant, grant_all).confinement(spec)
         self.found = found
 
     def to_json(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class _View:
 
 
 def to_json(found: Found, confinement: Confinement | None) -> dict[str, Any]:
-    """The public shape; every key is there however broken the manifest is."""
+    """The public shape; it has every key even for an invalid manifest."""
     spec = found.spec
     return {
         "contract": found.contract or None,
@@ -115,12 +115,12 @@ def to_json(found: Found, confinement: Confinement | None) -> dict[str, Any]:
 
 
 def _export_json(export: Export) -> dict[str, Any]:
-    """How it is run and what for, only where the contract leaves that to each export."""
-    own = {"capabilities": list(export.capabilities), "facts": export.facts} if _manner(export.facts) else {}
+    """Adds capabilities and facts for contracts that set them for each export."""
+    own = {"capabilities": list(export.capabilities), "facts": export.facts} if _execution_facts(export.facts) else {}
     return {**export.to_json(), **own}
 
 
-def _show(view: _View) -> None:
+def _show(view: _Inspection) -> None:
     page, found, left_out = output.out(), view.found, view.left_out
     if found.spec and view.confinement:
         _show_spec(page, view, found.spec, view.confinement)
@@ -135,15 +135,15 @@ def _show(view: _View) -> None:
         )
     if found.problems:
         page.blank()
-        page.line(("Problems", output.NAME), (f"  {folders.tally(found.problems)}", output.DIM))
-        folders.show_problems(page, found, found.problems)
+        page.line(("Problems", output.NAME), (f"  {count_problems(found.problems)}", output.DIM))
+        show_problems(page, found, found.problems)
     if found.spec:
         _suggest(found, found.spec)
 
 
-def _show_spec(page: output.Printer, view: _View, spec: PluginSpec, confinement: Confinement) -> None:
+def _show_spec(page: output.Printer, view: _Inspection, spec: PluginSpec, confinement: Confinement) -> None:
     lifetime = LIFETIMES.get(spec.lifetime, str(spec.lifetime))
-    page.line((spec.name or spec.id, output.NAME), f" {known(spec.version)}".rstrip())
+    page.line((spec.name or spec.id, output.NAME), f" {output.known_version(spec.version)}".rstrip())
     if spec.description:
         page.line(spec.description)
     page.blank()
@@ -155,7 +155,7 @@ def _show_spec(page: output.Printer, view: _View, spec: PluginSpec, confinement:
     if view.approval:
         page.field("offers", view.approval)
     page.field("requests", ", ".join(spec.capabilities) or ("no capabilities", output.DIM))
-    for label, text in _further(spec).items():
+    for label, text in _optional_fields(spec).items():
         if text:
             page.field(label, text)
     policy_view.show(page, confinement)
@@ -163,11 +163,11 @@ def _show_spec(page: output.Printer, view: _View, spec: PluginSpec, confinement:
     none = "  known when it is approved" if view.approval else "  none"
     page.line(("Exports", output.NAME), "" if spec.exports else (none, output.DIM))
     for export in spec.exports:
-        _show_export(page, export, told_at_start=spec.lifetime == "resident")
+        _show_export(page, export, announced_at_start=spec.lifetime == "resident")
 
 
-def _further(spec: PluginSpec) -> dict[str, str]:
-    """What only some plugins have."""
+def _optional_fields(spec: PluginSpec) -> dict[str, str]:
+    """Fields that only some plugins have; empty ones are not shown."""
     policy = spec.restart
     crash = f"starts again, {policy.failures} times at most, first after {policy.first_delay:g} s"
     return {
@@ -182,23 +182,23 @@ def _further(spec: PluginSpec) -> dict[str, str]:
     }
 
 
-def _show_export(page: output.Printer, export: Export, *, told_at_start: bool) -> None:
+def _show_export(page: output.Printer, export: Export, *, announced_at_start: bool) -> None:
     from plugbay.host.catalog.operation import INPUTS
 
     needs = f"  needs {', '.join(export.capabilities)}" if export.capabilities else ""
     page.line((export.kind, output.DIM), " ", (export.name, output.CODE), (needs, output.DIM), indent=2)
     if export.description:
         page.line(export.description, indent=4)
-    manner = _manner(export.facts)
+    manner = _execution_facts(export.facts)
     if manner:
         page.line(("runs  ", output.DIM), manner, indent=4)
     schema = export.input_schema or INPUTS.get(export.kind)
-    unknown = schema is None and told_at_start
-    page.line(("input ", output.DIM), "told at its start" if unknown else schema_text.summary(schema), indent=4)
+    unknown = schema is None and announced_at_start
+    page.line(("input ", output.DIM), "announced when it starts" if unknown else schema_text.summary(schema), indent=4)
 
 
-def _manner(facts: dict[str, Any]) -> str:
-    """How an export is run, where the contract leaves that to each."""
+def _execution_facts(facts: dict[str, Any]) -> str:
+    """Class, timeout and concurrency of an export, for contracts that set them for each export."""
     if "execution_class" not in facts:
         return ""
     words = [facts["execution_class"], f"{facts['timeout_ms'] / 1000:g} s", f"{facts['max_concurrency']} at a time"]
@@ -212,7 +212,7 @@ def _timeouts(timeouts: Timeouts) -> str:
 
 
 def _suggest(found: Found, spec: PluginSpec) -> None:
-    """The next command, ready to be pasted. For people only, so it is no data."""
+    """Suggest the next command; on stderr of a terminal only."""
     export = next((export for export in spec.exports if export.kind == "tool"), None)
     if export is None or not output.err().console.is_terminal:
         return

@@ -1,55 +1,51 @@
-"""`plugbay`: the commands.
+"""The entry point `plugbay`: the list of commands, their examples, and the report of errors.
 
-Owns the list of them, and that whatever ends one has a status. What a command does is in the file of its name, and what
-it needs is imported when it runs, so `--help` is quick.
+Every command ends with a status of `exit_codes`, and every error is one message on stderr or, with `--json`, one
+document on stdout in the shape of `plugbay call --json`. Command modules keep heavy imports inside functions, so that
+`--help` is fast.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
 import typer
 
 from plugbay import __version__
-from plugbay.cli import output
-from plugbay.cli.attach import AttachCommand, attach
 from plugbay.cli.badplugins import badplugins
 from plugbay.cli.call import call
 from plugbay.cli.config import config
 from plugbay.cli.conform import ConformCommand, conform
-from plugbay.cli.dashboard import dashboard
-from plugbay.cli.dev import dev
-from plugbay.cli.doctor import doctor
-from plugbay.cli.exit_codes import Exit, for_signal
+from plugbay.cli.dev.attach import AttachCommand, attach
+from plugbay.cli.dev.command import dev
+from plugbay.cli.doctor.command import doctor
+from plugbay.cli.exit_codes import Exit, for_failure, for_signal
 from plugbay.cli.help import HelpCommand, HelpGroup
 from plugbay.cli.inspect import inspect
-from plugbay.cli.install import install, upgrade
-from plugbay.cli.installed import list_, pin, rollback, uninstall, unpin
-from plugbay.cli.last_words import DEBUG_VARIABLE, conclude, report, wants_json
-from plugbay.cli.logs import logs
-from plugbay.cli.manifest import manifest
-from plugbay.cli.mcp import mcp
+from plugbay.cli.manifest.command import manifest
+from plugbay.cli.mcp.commands import mcp
 from plugbay.cli.new import new
-from plugbay.cli.operate import grant, reload, restart, revoke, start, stop
-from plugbay.cli.pack import pack
+from plugbay.cli.operate import dashboard, grant, logs, prune, reload, restart, revoke, start, stop
+from plugbay.cli.packages.install import install, list_, pin, rollback, uninstall, unpin, upgrade
+from plugbay.cli.packages.pack import pack
+from plugbay.cli.packages.signing import SIGN_EXAMPLES, keygen, sign, trust, verify
+from plugbay.cli.packages.transfer import pull, push
 from plugbay.cli.paths import paths
-from plugbay.cli.prune import prune
 from plugbay.cli.ps import ps
-from plugbay.cli.render import render
+from plugbay.cli.render import output
+from plugbay.cli.render.call_view import HumanView, JsonView, Refusal, invalid_file
 from plugbay.cli.replay import replay
 from plugbay.cli.run import RunCommand, run
 from plugbay.cli.sandbox import sandbox
+from plugbay.cli.screens import render, tui
 from plugbay.cli.serve import serve
-from plugbay.cli.signing import SIGN_EXAMPLES, keygen, sign, verify
 from plugbay.cli.tap import TapCommand, tap
-from plugbay.cli.transfer import pull, push
-from plugbay.cli.trust import trust
-from plugbay.cli.tui import tui
-from plugbay.model.errors import PlugbayError
+from plugbay.model.errors import CallFailed, Code, ConfigInvalid, Failure, ManifestInvalid, PlugbayError
 
 FIRST_STEPS = """\
 First steps
@@ -212,13 +208,13 @@ plugbay paths --json""",
 }
 
 CLASSES = {run: RunCommand, tap: TapCommand, dev: TapCommand, attach: AttachCommand, conform: ConformCommand}
-"""Of commands that read their words in ways of their own."""
+"""Command classes with their own parsing of arguments."""
 
 GROUPS = {"badplugins": badplugins, "config": config, "mcp": mcp, "trust": trust}
 
 
 class Root(HelpGroup):
-    """All commands, by what somebody wants to do."""
+    """All commands, grouped by task."""
 
     sections: ClassVar[dict[str, str]] = {
         "Look at plugins and use them": "inspect call run render tui",
@@ -231,9 +227,9 @@ class Root(HelpGroup):
 
 
 def app_for(word: str) -> typer.Typer:
-    """The command or group of this name, alone: Typer reads the parameters of all that it has, which would take 70 ms.
+    """An app with only the command or group of this name: Typer inspects all registered commands, which takes 70 ms.
 
-    All of them for any other word, as `--help` is, or one that is misspelt.
+    For any other word, such as `--help` or a misspelt name, the app has all commands.
     """
     app = typer.Typer(
         name="plugbay",
@@ -273,22 +269,155 @@ def _root(
         raise typer.Exit(Exit.USAGE)
 
 
+# Errors.
+
+DEBUG_VARIABLE = "PLUGBAY_DEBUG"
+
+STDERR_LINES = 5
+"""Lines of the plugin's stderr that are shown; a traceback ends with the error."""
+
+CODES: dict[int, str] = {
+    Exit.USAGE: Code.INVALID_INPUT,
+    Exit.NOT_FOUND: Code.NOT_FOUND,
+    Exit.DENIED: Code.CAPABILITY_NOT_ALLOWED,
+    Exit.LAUNCH: Code.LAUNCH_FAILED,
+    Exit.TIMEOUT: Code.TIMEOUT,
+}
+"""The failure code for an exit status when nothing else is known; `UNAVAILABLE` for others."""
+
+ERRNO_HINTS = {
+    errno.ENOENT: "nothing has this name; check the path",
+    errno.ENOTDIR: "a part of this path is a file; check the path",
+    errno.EISDIR: "a file is wanted here, and this is a folder",
+    errno.EEXIST: "something has this name already; choose another, or move it away",
+    errno.EACCES: "your user may not do that; ls -ld shows who may",
+    errno.EPERM: "your user may not do that; ls -ld shows who may",
+    errno.EROFS: "nothing can be written there; choose another place",
+    errno.ENOSPC: "the disk is full; make room, or choose another place",
+    errno.EMFILE: "too many files are open; ulimit -n says how many may be",
+}
+"""Hints for errors of the operating system."""
+
+FOREIGN = "run"
+"""The command that passes its arguments to a plugin."""
+
+WIRE, NO_WIRE = "replay", {"--check", "--as-host"}
+"""The command whose stdout is the wire, unless one of these options is given."""
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON; arguments after `--` belong to another program."""
+    own = words[: words.index("--")] if "--" in words else words
+    if "--json" not in own or own[0] == FOREIGN:
+        return False
+    return own[0] != WIRE or not NO_WIRE.isdisjoint(own)
+
+
+def report(error: Exception, as_json: bool = False) -> int:
+    """Print an error; return the exit status."""
+    refusal = error if isinstance(error, Refusal) else Refusal(to_failure(error), status=_status(error))
+    if as_json and _try_print_json(refusal):
+        return refusal.status
+    output.release_problems()
+    if isinstance(error, CallFailed):
+        _explain_failure(error.failure)
+    else:
+        HumanView().show_refusal(refusal)
+    return refusal.status
+
+
+def _try_print_json(refusal: Refusal) -> bool:
+    """Print the refusal as JSON; False if stdout fails, which may be the very error."""
+    try:
+        JsonView().show_refusal(refusal)
+    except (PlugbayError, OSError):
+        return False
+    return True
+
+
+def print_held_problems(status: int) -> None:
+    """With `--json`, print the held problems as one document; as text if a document was already printed."""
+    problems = output.release_problems()
+    if not problems or output.has_printed():
+        for problem in problems:
+            output.problem(problem.message, hint=problem.hint)
+        return
+    text = "; ".join(problem.message.removesuffix(":") for problem in problems)
+    hint = next((problem.hint for problem in problems if problem.hint), "")
+    JsonView().show_refusal(Refusal(Failure(_code(status), text, detail={"hint": hint} if hint else {}), status=status))
+
+
+def to_failure(error: Exception) -> Failure:
+    """Convert an exception into a failure."""
+    if isinstance(error, CallFailed):
+        return error.failure
+    if isinstance(error, ManifestInvalid | ConfigInvalid):
+        return invalid_file(error)
+    text, hint = _describe(error)
+    detail = {"hint": hint} if hint else {}
+    if isinstance(error, typer.TyperException | PlugbayError):
+        return Failure(_code(_status(error)), text, detail=detail)
+    return Failure(Code.UNAVAILABLE if _is_system_error(error) else Code.INTERNAL, text, detail=detail)
+
+
+def _describe(error: Exception) -> tuple[str, str]:
+    """Message and hint for an exception."""
+    if isinstance(error, typer.TyperException):
+        context = getattr(error, "ctx", None)
+        return error.format_message(), f"{context.command_path if context else 'plugbay'} --help shows what there is"
+    if isinstance(error, PlugbayError):
+        return getattr(error, "message", None) or str(error), getattr(error, "hint", "")
+    more = f"run with {DEBUG_VARIABLE}=1 for the traceback"
+    if isinstance(error, OSError) and _is_system_error(error):
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        return text, ERRNO_HINTS.get(error.errno or 0, more)
+    return f"{type(error).__name__}: {error}", f"this is a bug in plugbay; {more}"
+
+
+def _is_system_error(error: Exception) -> bool:
+    return isinstance(error, OSError) and bool(error.strerror)
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, CallFailed):
+        return for_failure(error.failure)
+    if isinstance(error, ManifestInvalid | ConfigInvalid):
+        return Exit.INVALID
+    if isinstance(error, typer.TyperException):
+        return error.exit_code
+    return int(getattr(error, "exit_status", Exit.FAILURE))
+
+
+def _code(status: int) -> str:
+    return CODES.get(status, Code.UNAVAILABLE)
+
+
+def _explain_failure(failure: Failure) -> None:
+    """Print a failed call: message, hint, and the plugin's last stderr lines."""
+    who = f"{failure.plugin}: " if failure.plugin else ""
+    wrote = "".join(f"\n{line}" for line in failure.detail.get("stderr_tail", ())[-STDERR_LINES:])
+    output.problem(f"{who}{failure.message} ({failure.code}){wrote}", hint=str(failure.detail.get("hint", "")))
+
+
+# Entry points.
+
+
 def main() -> None:
-    """Run the command line; leaves with one of the statuses of `exit_codes`."""
+    """Run the command line; exits with a status of `exit_codes`."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character must not turn an answer into a traceback.
+        # A character that the terminal's encoding lacks must not become a traceback.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
-    # Like Ctrl-C: whatever runs clears up after itself on the way out.
-    signal.signal(signal.SIGTERM, _terminated)
+    # As with Ctrl-C, `SystemExit` lets running code clean up.
+    signal.signal(signal.SIGTERM, _on_sigterm)
     as_json = wants_json(sys.argv[1:])
     if as_json:
-        output.keep_problems()
+        output.hold_problems()
     try:
         app = app_for(sys.argv[1] if sys.argv[1:] else "")
         status = app(prog_name="plugbay", standalone_mode=False) or Exit.OK
-        conclude(status)
+        print_held_problems(status)
     except Exception as error:
         expected = isinstance(error, PlugbayError | typer.TyperException)
         if os.environ.get(DEBUG_VARIABLE) and not expected:
@@ -298,10 +427,10 @@ def main() -> None:
 
 
 def vai_plugin_sign() -> None:
-    """The command `vai-plugin-sign`, by which release scripts know `plugbay sign`."""
+    """The command `vai-plugin-sign`, an alias of `plugbay sign` for release scripts."""
     sys.argv[1:1] = ["sign"]
     main()
 
 
-def _terminated(number: int, frame: object) -> None:
+def _on_sigterm(number: int, frame: object) -> None:
     sys.exit(for_signal(number))

@@ -1,7 +1,4 @@
-"""`plugbay new NAME`: a plugin to begin with, that keeps its contract before anything is changed.
-
-Owns the questions, and what is said at the end. What is in the files is `scaffold`'s.
-"""
+"""`plugbay new NAME`: create a plugin that passes `plugbay conform`. `scaffold` writes the files."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import output
 from plugbay.cli.exit_codes import Exit, for_signal
+from plugbay.cli.render import output
 
 if TYPE_CHECKING:
-    from plugbay.cli.scaffold import Wish
+    from plugbay.cli.scaffold import NewPlugin
 
 ALL = "all"
-USUAL_CONTRACT = "rune"
-USUAL_LANGUAGE = "python"
+DEFAULT_CONTRACT = "rune"
+DEFAULT_LANGUAGE = "python"
 
 ABOUT = {
     "rune": "tools, one process per call: the smallest",
@@ -32,7 +29,7 @@ ABOUT = {
     "vai": "tools, hooks, compactors, harnesses; signed packages",
     "mcp": "tools for any client of the Model Context Protocol",
 }
-"""What each contract is for, in a line."""
+"""The purpose of each contract."""
 
 Contracts = Annotated[
     list[str] | None,
@@ -57,50 +54,57 @@ def new(
 
     Asks on a terminal what was not said. In Python, one source serves as many contracts as you like.
     """
-    from plugbay.cli import declarations, manifest, scaffold
+    from plugbay.cli import declarations, scaffold
+    from plugbay.cli.manifest import command as manifest
 
     asks = not (yes or as_json) and sys.stdin.isatty() and sys.stderr.isatty()
     _check_name(name, ())
     _check_folder(parent / name)
-    contracts = _contracts(contract) if contract else _asked(asks, _ask_contracts, (USUAL_CONTRACT,))
+    contracts = _parse_contracts(contract) if contract else _ask_or_default(asks, _ask_contracts, (DEFAULT_CONTRACT,))
     _check_name(name, contracts)
-    language = _language(lang, contracts) if lang else _asked(asks, _ask_language(contracts), USUAL_LANGUAGE)
-    usual = f"The {name} plugin."
-    said = _asked(asks, _ask_description(usual), usual) if description is None else _description(description)
-    wish = scaffold.Wish(name, language, contracts, said, parent)
+    language = (
+        _parse_language(lang, contracts) if lang else _ask_or_default(asks, _ask_language(contracts), DEFAULT_LANGUAGE)
+    )
+    default = f"The {name} plugin."
+    said = (
+        _ask_or_default(asks, _ask_description(default), default)
+        if description is None
+        else _parse_description(description)
+    )
+    plugin = scaffold.NewPlugin(name, language, contracts, said, parent)
     try:
-        files = scaffold.create(wish)
+        files = scaffold.create(plugin)
     except declarations.Unusable as error:
         manifest.explain(error)
         raise typer.Exit(error.status) from None
     if as_json:
-        output.print_json(_json(wish, files))
+        output.print_json(_json(plugin, files))
     else:
-        _show(wish, files)
+        _show(plugin, files)
 
 
-def _json(wish: Wish, files: list[str]) -> dict[str, Any]:
+def _json(plugin: NewPlugin, files: list[str]) -> dict[str, Any]:
     return {
-        "name": wish.name,
-        "folder": str(wish.folder),
-        "language": wish.language,
-        "contracts": list(wish.contracts),
+        "name": plugin.name,
+        "folder": str(plugin.folder),
+        "language": plugin.language,
+        "contracts": list(plugin.contracts),
         "files": files,
     }
 
 
-# What was said, checked.
+# Options.
 
 
 def _check_name(name: str, contracts: tuple[str, ...]) -> None:
-    from plugbay.cli.scaffold import name_problem, suggestion
+    from plugbay.cli.scaffold import name_problem, suggest_name
 
     problem = name_problem(name, contracts)
     if problem is None:
         return
     head, slash, last = name.rpartition("/")
     where = f" --dir {shlex.quote(head or '/')}" if slash and last else ""
-    instead = f"plugbay new {suggestion(last or head, contracts)}{where}"
+    instead = f"plugbay new {suggest_name(last or head, contracts)}{where}"
     raise typer.BadParameter(f"{name!r} cannot be a plugin's name: {problem}. Try: {instead}", param_hint="NAME")
 
 
@@ -114,7 +118,7 @@ def _check_folder(folder: Path) -> None:
     raise typer.Exit(Exit.FAILURE)
 
 
-def _contracts(names: list[str]) -> tuple[str, ...]:
+def _parse_contracts(names: list[str]) -> tuple[str, ...]:
     from plugbay.cli.scaffold import CONTRACTS
 
     words = [word for name in names for word in name.replace(",", " ").split()]
@@ -126,7 +130,7 @@ def _contracts(names: list[str]) -> tuple[str, ...]:
     return CONTRACTS if ALL in words else tuple(name for name in CONTRACTS if name in words)
 
 
-def _language(name: str, contracts: tuple[str, ...]) -> str:
+def _parse_language(name: str, contracts: tuple[str, ...]) -> str:
     from plugbay.cli.scaffold import LANGUAGES
 
     short = {"py": "python", "js": "javascript", "sh": "shell"}
@@ -134,16 +138,16 @@ def _language(name: str, contracts: tuple[str, ...]) -> str:
     if language not in LANGUAGES:
         text = f"there are templates in {', '.join(LANGUAGES)}, none in {name!r}"
         raise typer.BadParameter(text, param_hint="--lang")
-    if language != USUAL_LANGUAGE and len(contracts) > 1:
+    if language != DEFAULT_LANGUAGE and len(contracts) > 1:
         raise typer.BadParameter(
             f"without the SDK a program speaks one contract, not {' and '.join(contracts)}; "
-            f"choose one of them, or {USUAL_LANGUAGE}",
+            f"choose one of them, or {DEFAULT_LANGUAGE}",
             param_hint="--lang",
         )
     return language
 
 
-def _description(text: str) -> str:
+def _parse_description(text: str) -> str:
     from plugbay.cli.scaffold import MAX_DESCRIPTION
 
     said = text.strip()
@@ -153,15 +157,15 @@ def _description(text: str) -> str:
     return said
 
 
-# The questions.
+# Prompts.
 
 
-def _asked(asks: bool, ask: Callable[[], Any], otherwise: Any) -> Any:
+def _ask_or_default(asks: bool, ask: Callable[[], Any], otherwise: Any) -> Any:
     return ask() if asks else otherwise
 
 
 def _ask(question: str, default: str, check: Callable[[str], Any]) -> Any:
-    """The answer, once it is a good one."""
+    """Prompt until the answer is valid."""
     while True:
         try:
             said = typer.prompt(question, default=default, err=True)
@@ -180,25 +184,25 @@ def _ask_contracts() -> tuple[str, ...]:
     page.line(("Which hosts is it for? One contract, several, or all.", output.NAME))
     for contract, about in ABOUT.items():
         page.field(contract, (about, output.DIM))
-    answer: tuple[str, ...] = _ask("Contracts", USUAL_CONTRACT, lambda said: _contracts([said]))
+    answer: tuple[str, ...] = _ask("Contracts", DEFAULT_CONTRACT, lambda said: _parse_contracts([said]))
     return answer
 
 
 def _ask_language(contracts: tuple[str, ...]) -> Callable[[], str]:
-    if len(contracts) > 1:  # there is only one answer
-        return lambda: USUAL_LANGUAGE
+    if len(contracts) > 1:  # only the Python SDK serves several contracts
+        return lambda: DEFAULT_LANGUAGE
     return lambda: str(
-        _ask("Language: python, javascript or shell", USUAL_LANGUAGE, lambda it: _language(it, contracts))
+        _ask("Language: python, javascript or shell", DEFAULT_LANGUAGE, lambda it: _parse_language(it, contracts))
     )
 
 
-def _ask_description(usual: str) -> Callable[[], str]:
-    return lambda: str(_ask("What is it for, in a line", usual, _description))
+def _ask_description(default: str) -> Callable[[], str]:
+    return lambda: str(_ask("What is it for, in a line", default, _parse_description))
 
 
-# The page at the end.
+# Output.
 
-AIDES = {
+FILE_NOTES = {
     "README.md": "how to try it",
     "json.awk": "reads JSON",
     ".gitignore": "",
@@ -206,31 +210,31 @@ AIDES = {
 }
 
 
-def _show(wish: Wish, files: list[str]) -> None:
-    from plugbay.cli.scaffold import TESTS, first_steps, names_in
+def _show(plugin: NewPlugin, files: list[str]) -> None:
+    from plugbay.cli.scaffold import TESTS, contract_names, first_steps
 
     page = output.out()
-    page.line((f"{output.OK} ", output.GOOD_STYLE), (str(wish.folder), output.NAME), (_summary(wish), output.DIM))
+    page.line((f"{output.OK} ", output.GOOD_STYLE), (str(plugin.folder), output.NAME), (_summary(plugin), output.DIM))
     width = max(map(len, files)) + 2
     for file in files:
-        page.field(file, (_about(wish, file), output.DIM), width=width, label_style="")
-    for contract, spelt in names_in(wish.name, wish.contracts).items():
+        page.field(file, (_about(plugin, file), output.DIM), width=width, label_style="")
+    for contract, spelt in contract_names(plugin.name, plugin.contracts).items():
         page.line((f"{contract} calls it {spelt}", output.DIM), indent=2)
     page.blank()
     page.line(("Next", output.NAME))
-    for command in (f"cd {shlex.quote(str(wish.folder))}", *first_steps(wish), TESTS[wish.language]):
+    for command in (f"cd {shlex.quote(str(plugin.folder))}", *first_steps(plugin), TESTS[plugin.language]):
         page.line((command, output.CODE), indent=2)
-    if wish.language == USUAL_LANGUAGE:
+    if plugin.language == DEFAULT_LANGUAGE:
         page.line(
             ("plugbay manifest .", output.CODE), ("  after every change of what it declares", output.DIM), indent=2
         )
 
 
-def _summary(wish: Wish) -> str:
-    return f"{output.DOT}{wish.language}{output.DOT}{', '.join(wish.contracts)}"
+def _summary(plugin: NewPlugin) -> str:
+    return f"{output.DOT}{plugin.language}{output.DOT}{', '.join(plugin.contracts)}"
 
 
-def _about(wish: Wish, file: str) -> str:
+def _about(plugin: NewPlugin, file: str) -> str:
     from plugbay.contracts.registry import contract_of
 
     known = contract_of(file)
@@ -238,4 +242,4 @@ def _about(wish: Wish, file: str) -> str:
         return f"what hosts of {known.name} read"
     if file.startswith("test"):
         return "its test"
-    return "the plugin: start here" if file == wish.main else AIDES.get(file, "")
+    return "the plugin: start here" if file == plugin.main else FILE_NOTES.get(file, "")

@@ -1,8 +1,4 @@
-"""`plugbay paths`: where plugbay keeps its files, and which plugbay.toml counts.
-
-Owns the names of the directories (XDG on Linux and macOS) and the rule that finds the config. Creates
-nothing.
-"""
+"""`plugbay paths`: the directories of plugbay (XDG on Linux and macOS) and the plugbay.toml in use. Creates nothing."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from plugbay.cli import output
+from plugbay.cli.render import output
 
 CONFIG_NAME = "plugbay.toml"
-"""As `plugbay.host.config.config` has it; written again because reading it there costs an import of pydantic."""
+"""Same as in `plugbay.host.config.config`; repeated because importing that module loads pydantic."""
 
 WIDTH = len(CONFIG_NAME) + 2
 
@@ -35,13 +31,13 @@ def directories() -> dict[str, Path]:
 
     dirs = PlatformDirs("plugbay", appauthor=False)
     with warnings.catch_warnings():
-        # A machine without XDG_RUNTIME_DIR has a runtime directory too, and we show which.
+        # platformdirs warns when XDG_RUNTIME_DIR is missing and falls back to another directory.
         warnings.simplefilter("ignore")
         return {name: getattr(dirs, f"user_{name}_path") for name in MEANINGS}
 
 
 def config_in_use(named: Path | None = None) -> Path | None:
-    """The config a command reads: the one it was given, or the one in the current directory, or none."""
+    """The config file to read: the given one, or the one in the current directory, or None."""
     if named is not None:
         return named
     here = Path(CONFIG_NAME)

@@ -1,7 +1,6 @@
-"""A server that runs, as commands talk to it: found, asked, and understood when it refuses.
+"""Client of a running plugbay server: finds the server, sends requests, maps errors to exit statuses.
 
-Owns which server a command asks, that it says so, and how refusals become exit statuses. Needs nothing that plugbay
-itself does not: one connection of the standard library for each question.
+Uses `http.client` with one connection per request, so it needs no extra dependency.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import output
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import directories
+from plugbay.cli.render import output
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ SERVER_VARIABLE, TOKEN_VARIABLE = "PLUGBAY_SERVER", "PLUGBAY_TOKEN"
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 3700.0
-"""More than the longest call that a host allows."""
+"""Longer than the longest call that a host allows."""
 
 MAX_ANSWER = 128 << 20
 
@@ -47,7 +46,7 @@ TokenFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A file wit
 
 
 class NoServer(PlugbayError):
-    """There is no server to ask."""
+    """No server was found, or it does not answer."""
 
     exit_status = Exit.NOT_FOUND
 
@@ -57,19 +56,21 @@ class NoServer(PlugbayError):
 
 
 class SeveralServers(PlugbayError):
-    """Several servers run, and nothing tells which of them is meant."""
+    """Several servers run, and none or more than one was started in this folder."""
 
     exit_status = Exit.USAGE
 
     def __init__(self, found: list[Found]) -> None:
         folders = {server.folder for server in found}
         where = "several of them were" if len(folders) == 1 else "none of them was"
-        self.hint = "name one: " + ", or ".join(f"--server {server.url} ({_home(server)})" for server in found)
+        self.hint = "name one: " + ", or ".join(
+            f"--server {server.url} ({_describe_origin(server)})" for server in found
+        )
         super().__init__(f"{len(found)} plugbay servers run, and {where} started in this folder")
 
 
 class RemoteRefused(PlugbayError):
-    """The server has answered, and does not do what it was asked."""
+    """The server answered with an error."""
 
     def __init__(self, status: int, error: dict[str, Any], url: str = "") -> None:
         self.status = status
@@ -81,17 +82,17 @@ class RemoteRefused(PlugbayError):
         super().__init__(f"the server {url} refused: {said}" if url else said)
 
 
-def find(server: str | None = None, token_file: Path | None = None, *, quiet: bool = False) -> Remote:
-    """The server that is named, or the one that this folder's commands are about; raises `NoServer`, `SeveralServers`.
+def find(server: str | None = None, token_file: Path | None = None, *, quiet: bool = False) -> ServerClient:
+    """The named server, or the one of this folder; raises `NoServer`, `SeveralServers`.
 
-    Says which one it is unless it was named, was started in this folder, or `quiet` is wanted.
+    Prints a note if the server was neither named nor started in this folder, unless `quiet`.
     """
     from plugbay.server.occupancy import meant, running
 
     url, servers = server or os.environ.get(SERVER_VARIABLE), running(directories()["state"])
     if url is not None:
         known = [found for found in servers if found.url == url.rstrip("/")]
-        return Remote(url, _token(token_file, known[0].token_file if known else None))
+        return ServerClient(url, _token(token_file, known[0].token_file if known else None))
     chosen = meant(servers, Path.cwd())
     if not chosen:
         raise NoServer("no plugbay server runs here", "plugbay serve DIR starts one, --server URL names one elsewhere")
@@ -99,28 +100,28 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
         raise SeveralServers(chosen)
     (found,) = chosen
     if not quiet and found.folder != os.getcwd():
-        output.note(f"asking the server {found.url}, {_home(found)}")
-    return Remote(found.url, _token(token_file or Path(found.token_file)))
+        output.note(f"asking the server {found.url}, {_describe_origin(found)}")
+    return ServerClient(found.url, _token(token_file or Path(found.token_file)))
 
 
-def _home(server: Found) -> str:
+def _describe_origin(server: Found) -> str:
     return f"started in {server.folder}" if server.folder else f"with the data in {server.data}"
 
 
 def is_path(word: str) -> bool:
-    """Whether a word can be nothing but a path; `acme/devkit` can be an id too."""
+    """Whether an argument can only be a path; `acme/devkit` can also be an id."""
     return word.startswith((".", "/", "~")) or word.endswith("/") or word.count("/") > 1
 
 
-def might_be_meant(path: str) -> bool:
-    """Whether a word that names a folder here could just as well be an id, and there is a server to know it."""
+def could_be_id(path: str) -> bool:
+    """Whether the name of a folder could also be a plugin id of a running server."""
     from plugbay.server.occupancy import running
 
     return "/" not in path and not path.startswith(".") and bool(running(directories()["state"]))
 
 
 def _token(file: Path | None, kept: str | None = None) -> str:
-    """The key in this file; else the one in the variable, else the one that a server of this user has `kept`."""
+    """The key from the file, else from the environment variable, else from `kept`, the file of a local server."""
     if file is None:
         token = os.environ.get(TOKEN_VARIABLE, "")
         if token:
@@ -139,14 +140,14 @@ def _token(file: Path | None, kept: str | None = None) -> str:
 
 
 def plugin_path(plugin_id: str, rest: str = "") -> str:
-    """The path of a plugin of the host, or of something of it."""
+    """The API path of a plugin, followed by `rest`."""
     from urllib.parse import quote
 
     return f"/api/v1/plugins/{quote(plugin_id, safe='/')}{rest}"
 
 
-class Remote:
-    """One server."""
+class ServerClient:
+    """Sends authenticated requests to one server."""
 
     def __init__(self, url: str, token: str) -> None:
         from urllib.parse import urlsplit
@@ -161,18 +162,18 @@ class Remote:
         self._token = token
 
     def get(self, path: str, **query: Any) -> Any:
-        return self._asked("GET", path, None, query)
+        return self._request("GET", path, None, query)
 
     def post(self, path: str, body: Any = None) -> Any:
-        return self._asked("POST", path, body, {})
+        return self._request("POST", path, body, {})
 
     def events(self, method: str, path: str, body: Any = None, **query: Any) -> Iterator[tuple[str, Any]]:
-        """What the server tells, piece by piece: the name of each event, and what it says."""
+        """Yield the name and the decoded data of each server-sent event."""
         import http.client
 
         import msgspec
 
-        connection, answer = self._answer(method, path, body, query)
+        connection, answer = self._send(method, path, body, query)
         try:
             name = ""
             for line in answer:
@@ -186,12 +187,12 @@ class Remote:
         finally:
             connection.close()
 
-    def _asked(self, method: str, path: str, body: Any, query: dict[str, Any]) -> Any:
+    def _request(self, method: str, path: str, body: Any, query: dict[str, Any]) -> Any:
         import http.client
 
         import msgspec
 
-        connection, answer = self._answer(method, path, body, query)
+        connection, answer = self._send(method, path, body, query)
         try:
             return msgspec.json.decode(answer.read(MAX_ANSWER))
         except (http.client.HTTPException, OSError, msgspec.DecodeError):
@@ -199,10 +200,10 @@ class Remote:
         finally:
             connection.close()
 
-    def _answer(
+    def _send(
         self, method: str, path: str, body: Any, query: dict[str, Any]
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """The head of an answer that is no refusal; its body is still to be read."""
+        """Send a request and read the head of the response; raises `RemoteRefused` for an error status."""
         import http.client
         from urllib.parse import urlencode
 

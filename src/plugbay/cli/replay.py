@@ -1,7 +1,6 @@
-"""`plugbay replay FILE`: a recording in the place of the plugin, or of the host, that it was made of.
+"""`plugbay replay FILE`: replay a recording as the plugin, or as the host with `--as-host`.
 
-Owns which of the two is meant and how the outcome looks. In the place of the plugin stdin and stdout are the wire, so
-everything else goes to stderr. What a replay is, and when it would lie, is the kit's.
+As the plugin, stdin and stdout are the wire, so all messages go to stderr. `plugbay.conformance` implements replays.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plugbay.cli import folders, output
+from plugbay.cli import lookup
 from plugbay.cli.exit_codes import Exit
-from plugbay.cli.versions import named
+from plugbay.cli.render import output
+from plugbay.cli.render.manifest_problems import refuse
 from plugbay.model.errors import PlugbayError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HOW_TO_RECORD = "plugbay tap PATH --call EXPORT --record FILE makes a recording"
 
 SHOWN_DIFFERENCES = 8
-"""Of one frame; more of them say no more."""
+"""Differences of one frame that are shown."""
 
 
 def _positive(value: float | None) -> float | None:
@@ -41,7 +41,7 @@ Words = Annotated[
     typer.Argument(metavar="PATH|-- CMD…", help="With --as-host: the plugin's folder, or the command that starts it."),
 ]
 AsHost = Annotated[bool, typer.Option("--as-host", help="Talk to a real plugin as the host did, and compare.")]
-Check = Annotated[bool, typer.Option("--check", help="Only say what the recording holds.")]
+Check = Annotated[bool, typer.Option("--check", help="Only show the contents of the recording.")]
 Loose = Annotated[bool, typer.Option("--loose", help="Answer by what is asked and in order, whatever is in it.")]
 Redacted = Annotated[
     bool, typer.Option("--allow-redacted", help="Go on where secrets were taken out; they stay placeholders.")
@@ -86,7 +86,7 @@ def replay(
         wrong = "--json" if as_json else "PATH|-- CMD…"
         raise typer.BadParameter("as a plugin, stdout is the wire; add --as-host or --check", param_hint=wrong)
     else:
-        # At once: some contracts give a plugin half a second to leave, and there is nothing to clear up.
+        # Exit at once: some contracts give a plugin half a second to exit, and there is nothing to clean up.
         os._exit(_as_plugin(recording, loose, allow_redacted, speed or 0.0))
 
 
@@ -104,7 +104,7 @@ def _read(file: Path) -> Recording:
         raise typer.Exit(Exit.INVALID) from None
 
 
-# In the place of the plugin.
+# As the plugin.
 
 
 def _as_plugin(recording: Recording, loose: bool, allow_redacted: bool, speed: float) -> int:
@@ -119,7 +119,7 @@ def _to_stderr(text: str) -> None:
         print(output.safe(text), file=sys.stderr, flush=True)
 
 
-# In the place of the host.
+# As the host.
 
 
 def _as_host(
@@ -151,7 +151,7 @@ def _as_host(
 
 
 def _plugin(recording: Recording, words: list[str]) -> PluginSpec:
-    """The plugin in a folder, or the one that a command starts."""
+    """The plugin in a folder, or one that a command starts."""
     from plugbay.model.spec import PluginSpec
 
     contract = recording.header.contract
@@ -159,13 +159,13 @@ def _plugin(recording: Recording, words: list[str]) -> PluginSpec:
         hint = "a plugin's folder, or a command after --"
         raise typer.BadParameter(f"name what to talk to: {hint}", param_hint="PATH|-- CMD…")
     place = Path(words[0])
-    if len(words) > 1 or not folders.folder_of(place).is_dir():
+    if len(words) > 1 or not lookup.folder_of(place).is_dir():
         command = tuple(words)
         return PluginSpec(recording.header.plugin_id, recording.header.plugin_version, contract, Path.cwd(), command)
-    found = folders.look(place, contract)
+    found = lookup.find(place, contract)
     if found.spec is None or found.spec.contract != contract:
         if found.spec is None:
-            raise typer.Exit(folders.refuse(found, "replay FILE --as-host"))
+            raise typer.Exit(refuse(found, "replay FILE --as-host"))
         raise PlugbayError(f"the recording is of a {contract} plugin; {place} speaks {found.spec.contract}")
     return found.spec
 
@@ -179,7 +179,12 @@ def _show_outcome(recording: Recording, outcome: Outcome) -> None:
     mark = (output.BAD, output.BAD_STYLE) if outcome.findings else (output.OK, output.GOOD_STYLE)
     verdict = f"{len(outcome.findings)} not as recorded" if outcome.findings else "as recorded"
     page.line(
-        mark, " ", (named(header.plugin_id, header.plugin_version), output.NAME), f" {verdict}", output.DOT, talks
+        mark,
+        " ",
+        (output.name_with_version(header.plugin_id, header.plugin_version), output.NAME),
+        f" {verdict}",
+        output.DOT,
+        talks,
     )
     page.line((counts, output.DIM), indent=2)
     places = [each.path for finding in outcome.findings for each in finding.differences if each.path]
@@ -206,7 +211,7 @@ def _show_finding(finding: Finding) -> None:
         page.line((f"… and {len(finding.differences) - SHOWN_DIFFERENCES} more", output.DIM), indent=4)
 
 
-# What it holds.
+# Contents of a recording.
 
 
 def _show_contents(file: Path, recording: Recording, as_json: bool) -> None:
@@ -217,7 +222,10 @@ def _show_contents(file: Path, recording: Recording, as_json: bool) -> None:
         output.print_json(held.to_json())
         return
     page, header = output.out(), recording.header
-    page.line((named(header.plugin_id, header.plugin_version), output.NAME), f"{output.DOT}{header.contract}")
+    page.line(
+        (output.name_with_version(header.plugin_id, header.plugin_version), output.NAME),
+        f"{output.DOT}{header.contract}",
+    )
     page.field("recorded", f"{header.began_at}, {output.duration(held.seconds * 1000)}")
     page.field("holds", f"{output.count(held.conversations, 'conversation')}, {output.count(held.frames, 'frame')}")
     for question in held.questions:

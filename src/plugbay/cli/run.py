@@ -1,7 +1,7 @@
-"""`plugbay run NAMESPACE ARGS…`: a command line of a plugin, as if it were a program of its own.
+"""`plugbay run NAMESPACE ARGS…`: run a command line of a plugin as if it were a program.
 
-Owns that what the plugin wrote arrives byte for byte, that its status becomes ours, and that whatever plugbay itself
-has to say begins with `plugbay:`. Everything after NAMESPACE is the plugin's, `--help` included.
+The plugin's output arrives byte for byte and its status becomes the exit status. Lines of plugbay itself begin with
+`plugbay:`. All arguments after NAMESPACE go to the plugin, `--help` included.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from plugbay.cli import ephemeral, folders, output
+from plugbay.cli import local_host, lookup
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config
-from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import for_failure
 from plugbay.cli.help import HelpCommand
+from plugbay.cli.render import output
+from plugbay.cli.render.call_view import Refusal
+from plugbay.cli.render.manifest_problems import count_problems
 from plugbay.model.errors import CallFailed, Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
     from plugbay.host.discovery.folders import Found
 
 STATUS_BITS = 0xFF
-"""What a process can leave with. A plugin's status has 32 bits; a shell would see the same eight of them."""
+"""An exit status has 8 bits. A plugin's status has 32; the low 8 are what a shell would see."""
 
-OURS = "plugbay:"
-"""How a line begins that is not the plugin's."""
+PREFIX = "plugbay:"
+"""Prefix of lines that plugbay itself writes."""
 
 Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE", help="A plugin's namespace, or PLUGIN/NAMESPACE.")]
 Words = Annotated[list[str] | None, typer.Argument(metavar="ARGS…", help="For the plugin, as they are.")]
@@ -35,7 +37,7 @@ Plugins = Annotated[Path, typer.Option(metavar="DIR", help="A plugin, or a folde
 
 
 class RunCommand(HelpCommand):
-    """Options end where the first word begins."""
+    """Options end at the first positional argument."""
 
     allow_interspersed_args = False
 
@@ -57,46 +59,46 @@ def run(
     """
     import logging
 
-    # What a host would like an operator to know is in its log; here stderr is the plugin's.
+    # stderr belongs to the plugin, so notes of the host go only to its log.
     logging.getLogger("plugbay").addHandler(logging.NullHandler())
     found: list[Found] = []
     try:
-        found = ephemeral.found_in(plugins, prefer="ainb")
+        found = local_host.discover_in(plugins, prefer="ainb")
         options = {"grant_all": grant_all, "unconfined": no_sandbox}
-        host = ephemeral.make(found, load_config(config), grants=grant, **options)
-        done = ephemeral.visit(host, lambda host: host.run_cli(namespace, words or [], timeout=timeout))
+        host = local_host.make_host(found, load_config(config), grants=grant, **options)
+        done = local_host.run_with(host, lambda host: host.run_cli(namespace, words or [], timeout=timeout))
     except Refusal as refusal:
         _explain(refusal.failure, refusal.found)
         raise typer.Exit(refusal.status) from None
     except CallFailed as error:
         _explain(error.failure, found)
         raise typer.Exit(for_failure(error.failure)) from None
-    _pass_on(sys.stdout, done.stdout)
-    _pass_on(sys.stderr, done.stderr)
+    _write_bytes(sys.stdout, done.stdout)
+    _write_bytes(sys.stderr, done.stderr)
     raise typer.Exit(done.exit_code & STATUS_BITS)
 
 
 def _explain(failure: Failure, found: Sequence[Found]) -> None:
-    """Say on stderr why the plugin did not get to say anything."""
+    """Print on stderr why the plugin did not run."""
     plugin = f"{failure.plugin}: " if failure.plugin else ""
-    _say(f"{plugin}{failure.code}: {failure.message}")
+    _print_line(f"{plugin}{failure.code}: {failure.message}")
     if failure.detail.get("hint"):
-        _say(f"hint: {failure.detail['hint']}")
+        _print_line(f"hint: {failure.detail['hint']}")
     for line in failure.detail.get("stderr_tail", []):
-        _say(f"its stderr: {line}")
+        _print_line(f"its stderr: {line}")
     for item in found if failure.code in (Code.NOT_FOUND, Code.UNAVAILABLE) else []:
-        if item.errors and not folders.is_absent(item):
-            _say(f"{item.root} is left out: its manifest has {folders.tally(item.errors)}")
+        if item.errors and not lookup.is_absent(item):
+            _print_line(f"{item.root} is left out: its manifest has {count_problems(item.errors)}")
 
 
-def _say(text: str) -> None:
-    """Whose word it is stands before every line, or a plugin's message could pass for one of ours, or the reverse."""
+def _print_line(text: str) -> None:
+    """Prefix every line, so that messages of plugbay and of the plugin cannot be confused."""
     for line in text.splitlines():
-        output.err().line((OURS, output.BAD_STYLE), f" {line}")
+        output.err().line((PREFIX, output.BAD_STYLE), f" {line}")
 
 
-def _pass_on(stream: TextIO | None, data: bytes) -> None:
-    """Past the text layer, and flushed here, so that a full disk or a closed pipe is an error of this command."""
+def _write_bytes(stream: TextIO | None, data: bytes) -> None:
+    """Write past the text layer and flush, so that a full disk or a closed pipe fails this command."""
     if not data:
         return
     if stream is None:

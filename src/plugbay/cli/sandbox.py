@@ -1,7 +1,6 @@
-"""`plugbay sandbox PATH -- CMD…`: any command, confined as the plugin in PATH would be.
+"""`plugbay sandbox PATH -- CMD…`: run any command under the effective policy of the plugin in PATH.
 
-Owns that the command gets this terminal, that its exit status becomes ours, and that nothing of it is left. What is
-shown to it and what it may reach is the plugin's effective policy, folders of its own included.
+The command gets this terminal and the plugin's own folders, its exit status becomes ours, and no process of it is left.
 """
 
 from __future__ import annotations
@@ -14,10 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plugbay.cli import ephemeral, exit_codes, folders, output, policy_view
+from plugbay.cli import exit_codes, local_host, lookup
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, load_config
-from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit
+from plugbay.cli.render import output, policy_view
+from plugbay.cli.render.call_view import Refusal
+from plugbay.cli.render.manifest_problems import refuse
 
 if TYPE_CHECKING:
     from plugbay.host.bindings import Bindings
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from plugbay.process.sandbox.egress.verdict import Verdict
 
 TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL")
-"""Variables of this terminal that the command gets beside the plugin's own."""
+"""Environment variables of this terminal that are passed in addition to the plugin's."""
 
 Where = Annotated[Path, typer.Argument(metavar="PATH", help="The plugin's folder.")]
 Words = Annotated[list[str] | None, typer.Argument(metavar="-- CMD…", help="What to run, and its arguments.")]
@@ -47,24 +48,24 @@ def sandbox(
 ) -> None:
     """Run any command under a plugin's effective policy, in its folder and with its environment.
 
-    The command has this terminal's stdin, stdout and stderr, and its exit status is ours. Refused connections are told
-    on stderr.
+    The command has this terminal's stdin, stdout and stderr, and its exit status is ours. Refused connections are
+    reported on stderr.
     """
-    found = folders.look(path)
+    found = lookup.find(path)
     if found.spec is None:
-        raise typer.Exit(folders.refuse(found, "sandbox"))
+        raise typer.Exit(refuse(found, "sandbox"))
     if not show and not words:
         raise typer.BadParameter("name a command after --, or say --show")
-    bindings = ephemeral.bindings(load_config(config), grant, grant_all)
-    confinement = _policy(bindings, found.spec)
+    bindings = local_host.make_bindings(load_config(config), grant, grant_all)
+    confinement = _find_confinement(bindings, found.spec)
     if show:
         _show(confinement, _visible(bindings, found.spec, confinement), as_json)
         raise typer.Exit(Exit.OK)
     raise typer.Exit(_run(bindings, found.spec, confinement, words or []))
 
 
-def _policy(bindings: Bindings, spec: PluginSpec) -> Confinement:
-    """The plugin's own, or the one it would have if it were confined."""
+def _find_confinement(bindings: Bindings, spec: PluginSpec) -> Confinement:
+    """The plugin's confinement, or the one it would have if it were confined."""
     usual = bindings.confinement(spec)
     found = bindings.confinement(spec, certainly=True)
     if found.refusal is not None:
@@ -75,7 +76,7 @@ def _policy(bindings: Bindings, spec: PluginSpec) -> Confinement:
 
 
 def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> list[tuple[str, str]]:
-    """Everything that the plugin's program would see: how, and the path."""
+    """Every path that the plugin's program would see: how it is mounted, and the path."""
     from dataclasses import replace
 
     from plugbay.host.supervision.instance import launch_of
@@ -88,11 +89,11 @@ def _visible(bindings: Bindings, spec: PluginSpec, confinement: Confinement) -> 
         launch = launch_of(binding)
         assert launch.policy is not None
         program = Program(launch.argv, launch.cwd, launch.env, launch.label)
-        # Covers that are not there yet are made before a start.
+        # Covers that do not exist yet are created before a start.
         covered = [(EMPTY if entry.kind == FOLDER else UNREADABLE, entry.path) for entry in confinement.covered]
         return [*Sandbox(bindings.sandbox).visible(program, launch.policy), *covered]
     except LaunchFailed as error:
-        output.note(f"what it would see cannot be told, because it cannot be started: {error.message}")
+        output.note(f"the visible paths are unknown, because the plugin cannot be started: {error.message}")
         return []
 
 
@@ -120,14 +121,14 @@ def _run(bindings: Bindings, spec: PluginSpec, confinement: Confinement, words: 
         binding = bindings.bind(spec)
         inherit = (*binding.inherit_env, *TERMINAL)
         binding = replace(binding, confinement=confinement, inherit_env=inherit)
-        return asyncio.run(_confined(bindings, launch_of(binding, command=words)))
+        return asyncio.run(_run_confined(bindings, launch_of(binding, command=words)))
     except LaunchFailed as error:
         output.problem(error.message, hint=error.hint)
         return Exit.LAUNCH
 
 
-async def _confined(bindings: Bindings, launch: Launch) -> int:
-    """All on this one thread: the sandbox dies with the thread that made it."""
+async def _run_confined(bindings: Bindings, launch: Launch) -> int:
+    """Start and wait on this one thread: the sandbox dies with the thread that created it."""
     import asyncio
 
     from plugbay.process.sandbox.launcher import Program, Sandbox
@@ -137,8 +138,8 @@ async def _confined(bindings: Bindings, launch: Launch) -> int:
     cell = Sandbox(bindings.sandbox).prepare(program, launch.policy, launch.limits, {})
     process: subprocess.Popen[bytes] | None = None
     try:
-        process = _started(cell)
-        cell.serve(asyncio.get_running_loop(), _told)
+        process = _start(cell)
+        cell.serve(asyncio.get_running_loop(), _show_verdict)
         status = await asyncio.to_thread(process.wait)
     finally:
         if process is not None:
@@ -149,13 +150,13 @@ async def _confined(bindings: Bindings, launch: Launch) -> int:
     return status if status >= 0 else exit_codes.for_signal(-status)
 
 
-def _started(cell: Cell) -> subprocess.Popen[bytes]:
+def _start(cell: Cell) -> subprocess.Popen[bytes]:
     from plugbay.process import pidfd
 
-    # A group of its own, but of this session: what waits inside is in it, and does not die with its monitor.
+    # A new process group in this session: the program waiting inside is in it, and does not die with its monitor.
     process = subprocess.Popen(cell.argv, cwd="/", env=cell.env, pass_fds=cell.pass_fds, process_group=0)
     try:
-        with open(os.devnull, "rb") as nothing:  # what bubblewrap says is on the terminal already
+        with open(os.devnull, "rb") as nothing:  # bubblewrap's messages go to the terminal directly
             cell.admit(process.pid, None, nothing.fileno())
     except BaseException:
         pidfd.signal_group(process.pid, signal.SIGKILL)
@@ -164,6 +165,6 @@ def _started(cell: Cell) -> subprocess.Popen[bytes]:
     return process
 
 
-def _told(verdict: Verdict) -> None:
+def _show_verdict(verdict: Verdict) -> None:
     if not verdict.allowed:
         output.note(f"refused: {verdict.host}:{verdict.port}: {verdict.why}" if verdict.host else verdict.why)

@@ -1,7 +1,7 @@
 """`plugbay serve [DIR…]`: host every plugin of some folders, and the control plane, behind HTTP.
 
-Owns the words on the command line and what is said when the server is up. How it starts and stops is
-`control.server`'s; everything it needs is imported when it runs.
+Parses options and prints the addresses when the server is up. `plugbay.server.server` starts and stops it; its imports
+stay inside functions.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plugbay.cli import ephemeral, output, tracing
+from plugbay.cli import local_host, tracing
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, load_config
-from plugbay.cli.call_view import Refusal
+from plugbay.cli.doctor.readiness import check_readiness
 from plugbay.cli.exit_codes import Exit
 from plugbay.cli.paths import CONFIG_NAME, config_in_use, directories
-from plugbay.cli.readiness import readiness
+from plugbay.cli.render import output
+from plugbay.cli.render.call_view import Refusal
 from plugbay.model.errors import Code, Failure, PlugbayError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ DEFAULT_LISTEN = "127.0.0.1:8787"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 DATA_FOLDER = "gateway"
-"""Below the user's data directory, unless told otherwise."""
+"""Default data folder, below the user's data directory."""
 
 Folders = Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="Plugins, or folders of plugins.")]
 Listen = Annotated[
@@ -62,9 +63,9 @@ def serve(
     allow_unsigned: Unsigned = False,
     as_json: AsJson = False,
 ) -> None:
-    """Host every plugin of these folders and serve the control plane, until it is told to stop.
+    """Host every plugin of these folders and serve the control plane, until it is stopped.
 
-    Only this machine can reach it, with the token that is told at the first start. SIGTERM stops it in good order,
+    Only this machine can reach it, with the token that is printed at the first start. SIGTERM stops it in good order,
     SIGHUP has plugbay.toml read again.
     """
     from plugbay.packages.durable import finish_rewrite
@@ -81,7 +82,7 @@ def serve(
     place = (data or directories()["data"] / DATA_FOLDER).absolute()
     finish_rewrite(place / CONFIG_JOURNAL)
     settings = load_config(kept if config or kept.exists() else None)
-    found = [item for folder in folders or () for item in ephemeral.found_in(folder)]
+    found = [item for folder in folders or () for item in local_host.discover_in(folder)]
     wanted = {"grants": grant or (), "grant_all": grant_all, "unconfined": no_sandbox}
     options = {"require_signature": not allow_unsigned, "unconfined": no_sandbox, "config_file": kept}
     if settings is not None:
@@ -134,28 +135,28 @@ def _run(
         more: dict[str, Any] = {
             "call_log": calls,
             "tracer": tracer,
-            "protected": (*ephemeral.default_settings(), *kept),
+            "protected": (*local_host.protected_config(), *kept),
         }
-        return ephemeral.make(found, config, eager=True, joins=True, **more, **wanted)
+        return local_host.make_host(found, config, eager=True, joins=True, **more, **wanted)
 
     try:
         with (
-            tracing.exporting(os.environ, logging.getLogger("plugbay.server").warning) as tracer,
+            tracing.export_traces(os.environ, logging.getLogger("plugbay.server").warning) as tracer,
             asyncio.Runner(loop_factory=_loop_factory()) as runner,
         ):
-            number = runner.run(serve(settings, make_host, lambda started: _tell(started, settings, as_json)))
+            number = runner.run(serve(settings, make_host, lambda started: _show_started(started, settings, as_json)))
     except StoreRefused as error:
-        place = "" if database else f" in {data}"  # not the URL, in which there may be a password
+        place = "" if database else f" in {data}"  # never print the URL: it may contain a password
         raise Refusal(Failure(Code.UNAVAILABLE, f"the database{place} cannot be used: {error}")) from None
     except StoreUnavailable as error:
         hint = "see that it is up, and that --database names it" if database else f"it is in {data}; is there room?"
         raise Refusal(Failure(Code.UNAVAILABLE, str(error), detail={"hint": hint})) from None
-    # Being told to stop, and stopping in good order, is a success: that is what process managers expect.
+    # An orderly stop after a signal is a success: process managers expect status 0.
     raise typer.Exit(Exit.OK if number else Exit.FAILURE)
 
 
 def _loop_factory() -> Any:
-    """uvloop's where it is installed."""
+    """uvloop's loop factory if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -163,12 +164,12 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-def _tell(started: Started, settings: ServeSettings, as_json: bool) -> None:
+def _show_started(started: Started, settings: ServeSettings, as_json: bool) -> None:
     from plugbay.server.domain.keys import TOKEN_FILE
     from plugbay.server.mcp import PATH as MCP_PATH
 
     token, data, host = started.gateway.made_operator_token, settings.gateway.data, started.gateway.host
-    found = readiness(host.plugins(), host.config)
+    found = check_readiness(host.plugins(), host.config)
     plugins = len(host.plugins())
     if as_json:
         facts = {"url": started.url, "pid": os.getpid(), "data": str(data), "token_file": str(data / TOKEN_FILE)}

@@ -1,7 +1,6 @@
-"""`plugbay tap ID`: the real wire between the host and a plugin, live; and recorded, if wanted.
+"""`plugbay tap ID`: show the frames between the host and a plugin live, and record them with `--record`.
 
-Owns which plugin is tapped, the calls that make it talk, and when it is over. How a frame looks is `tap_view`'s, what
-is taken out of it the host's.
+`render.tap_view` prints frames; the host redacts secrets before they arrive here.
 """
 
 from __future__ import annotations
@@ -12,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from plugbay.cli import call_view, ephemeral, folders, output
+from plugbay.cli import local_host, lookup
 from plugbay.cli.call import ConfigFile, Grant, GrantAll, NoSandbox, Timeout, load_config, read_json
-from plugbay.cli.call_view import Refusal
 from plugbay.cli.exit_codes import Exit, for_failure
 from plugbay.cli.help import HelpCommand
+from plugbay.cli.render import call_view, output
+from plugbay.cli.render.call_view import Refusal
 from plugbay.model.errors import Code, Failure
 
 if TYPE_CHECKING:
-    from plugbay.cli.tap_view import HumanView, JsonView
+    from plugbay.cli.render.tap_view import HumanView, JsonView
     from plugbay.host.config.config import Config
     from plugbay.host.discovery.folders import Found
     from plugbay.host.host import Host
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CALL = "--call"
 
 JSON_BEGINS = tuple('{["-0123456789tfn')
-"""How the input of a call begins; a word that does not is no input."""
+"""First characters of a JSON value; an argument that begins otherwise is not the input of a call."""
 
 Where = Annotated[str, typer.Argument(metavar="PATH|ID", help="The plugin's folder, or its id.")]
 Plugins = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to look for an id, if it is not installed.")]
@@ -44,7 +44,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for e
 
 
 class TapCommand(HelpCommand):
-    """`--call` takes the JSON that follows the name of the export, if there is any."""
+    """`--call` takes an optional JSON argument after the name of the export."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = list(args)
@@ -54,8 +54,8 @@ class TapCommand(HelpCommand):
         return super().parse_args(ctx, words)
 
 
-class Question(NamedTuple):
-    """A call that makes the plugin talk."""
+class TapCall(NamedTuple):
+    """A call to make while tapping."""
 
     export: str
     input: Any
@@ -79,33 +79,33 @@ def tap(
     → is the host's word, ← the plugin's, │ a line on its stderr. With --call the exit status is that of the first call
     that failed.
     """
-    from plugbay.cli import tap_view
+    from plugbay.cli.render import tap_view
 
     settings = load_config(config)
     found, plugin_id = _find(path, plugins, settings)
-    settings = ephemeral.settings_for(settings, path)
-    questions = [_question(words) for words in call or ()]
-    call_view.HumanView().warned(found, grant or ())
-    output.note_what_hosts_log()
-    options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": not questions}
-    host = ephemeral.make(found, settings, grants=grant, **options)
+    settings = local_host.config_for(settings, path)
+    calls = [_parse_call(words) for words in call or ()]
+    call_view.HumanView().show_warnings(found, grant or ())
+    output.show_host_log()
+    options = {"grant_all": grant_all, "unconfined": no_sandbox, "eager": not calls}
+    host = local_host.make_host(found, settings, grants=grant, **options)
     spec = next(status.spec for status in host.plugins() if status.spec.id == plugin_id)
-    if not questions and not spec.eager:
+    if not calls and not spec.eager:
         output.note(f"{plugin_id} starts when it is called, so nothing may come: {CALL} EXPORT JSON makes it talk")
     shown = tap_view.JsonView() if as_json else tap_view.HumanView(spec.contract, full=full)
-    watch = _Watch(plugin_id, questions, timeout, shown, record)
+    watch = _TapSession(plugin_id, calls, timeout, shown, record)
     try:
-        ephemeral.visit(host, watch.work)
+        local_host.run_with(host, watch.work)
     finally:
         watch.conclude()
     raise typer.Exit(watch.status)
 
 
 def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[Found], str]:
-    """The plugins of the host, and the id of the one that is meant."""
-    place = folders.folder_of(Path(path))
+    """The plugins for the host, and the id of the tapped one; raises `Refusal`."""
+    place = lookup.folder_of(Path(path))
     if place.is_dir():
-        found = ephemeral.found_in(place)
+        found = local_host.discover_in(place)
         ids = [item.spec.id for item in found if item.spec]
         if len(ids) == 1:
             return found, ids[0]
@@ -113,35 +113,35 @@ def _find(path: str, plugins: Path | None, config: Config | None) -> tuple[list[
         raise Refusal(
             Failure(Code.INVALID_INPUT, f"there are {len(ids)} plugins in {path}; name one", detail={"hint": hint})
         )
-    if ephemeral.declares(config, path):
-        return [] if plugins is None else ephemeral.found_in(plugins), path
-    home = ephemeral.home_of(path, plugins)
+    if local_host.declares_server(config, path):
+        return [] if plugins is None else local_host.discover_in(plugins), path
+    home = local_host.find_home(path, plugins)
     if home is None:
         hint = "to name a plugin by its id, say where it is: --plugins DIR"
         raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {path}", detail={"hint": hint}))
-    found = ephemeral.found_in(home)
-    ephemeral.check_id(path, found)
+    found = local_host.discover_in(home)
+    local_host.check_id(path, found)
     return found, path
 
 
-def _question(words: str) -> Question:
+def _parse_call(words: str) -> TapCall:
     export, _, given = words.partition(" ")
-    return Question(export, read_json(given or "{}", f"the input of {export}"))
+    return TapCall(export, read_json(given or "{}", f"the input of {export}"))
 
 
-class _Watch:
-    """One tap, from before the plugin starts until after it has left."""
+class _TapSession:
+    """One tap, from before the plugin's start until after its end."""
 
     def __init__(
         self,
         plugin_id: str,
-        questions: Sequence[Question],
+        calls: Sequence[TapCall],
         timeout: float | None,
         view: HumanView | JsonView,
         record: Path | None,
     ) -> None:
         self._plugin_id = plugin_id
-        self._questions = questions
+        self._calls = calls
         self._timeout = timeout
         self._view = view
         self._record = record
@@ -150,7 +150,7 @@ class _Watch:
         self.status: int = Exit.OK
 
     async def work(self, host: Host) -> None:
-        """Show what passes while the questions are asked; for as long as nobody interrupts, if there are none."""
+        """Show frames while the calls run; without calls, until a signal."""
         import asyncio
 
         if self._record is not None:
@@ -158,9 +158,9 @@ class _Watch:
         self._stream = host.tap(self._plugin_id)
         showing = asyncio.ensure_future(self._show(self._stream))
         try:
-            for question in self._questions:
-                await self._ask(host, question)
-            if not self._questions:
+            for call in self._calls:
+                await self._ask(host, call)
+            if not self._calls:
                 await showing
         finally:
             showing.cancel()
@@ -169,16 +169,16 @@ class _Watch:
         async for item in stream:
             self._view.show(item)
 
-    async def _ask(self, host: Host, question: Question) -> None:
+    async def _ask(self, host: Host, call: TapCall) -> None:
         prefix = f"{self._plugin_id}/"
-        name = question.export if question.export.startswith(prefix) else prefix + question.export
-        result = await host.attempt(name, question.input, timeout=self._timeout)
+        name = call.export if call.export.startswith(prefix) else prefix + call.export
+        result = await host.attempt(name, call.input, timeout=self._timeout)
         if result.failure is not None:
             self.status = self.status or for_failure(result.failure)
             output.note(f"{name}: {result.failure.code}: {result.failure.message}")
 
     def conclude(self) -> None:
-        """What was said last: the good-bye is over when the host has stopped."""
+        """Show the last frames: the shutdown messages are complete only when the host has stopped."""
         for item in self._stream.rest() if self._stream is not None else ():
             self._view.show(item)
         if self._stream is not None and self._stream.dropped:

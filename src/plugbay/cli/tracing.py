@@ -1,9 +1,9 @@
-"""Whether a server of ours sends traces, and where to: OpenTelemetry's own variables say.
+"""Exports traces as OpenTelemetry's environment variables say.
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 plugbay serve plugins/
 
-Owns which of them are understood here, what is said when nothing can be sent, and that the last spans are sent before
-the end, within a bound. Everything of OpenTelemetry is imported when it is needed.
+Warns when traces cannot be sent, and flushes the last spans within a time limit. OpenTelemetry is imported only when
+traces are wanted.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ PROTOCOL = "http/protobuf"
 INSTALL = "pip install 'plugbay[otel]'"
 
 HEADER_READER = "opentelemetry.util.re"
-"""Logs headers that it cannot read, and they hold the collector's key."""
+"""Logger that prints malformed headers, which may contain the collector's key."""
 
 FLUSH_SECONDS = 5.0
-"""That a stop waits for the last spans to be sent; a collector that is down must not hold up a restart."""
+"""Limit for sending the last spans; a collector that is down must not delay a restart."""
 
 Warn = Callable[[str], object]
 
 
 @contextmanager
-def exporting(environ: Mapping[str, str], warn: Warn) -> Iterator[Tracer | None]:
-    """A tracer whose spans are sent as the variables say; None when nothing is, with a warning if that is not meant.
+def export_traces(environ: Mapping[str, str], warn: Warn) -> Iterator[Tracer | None]:
+    """Yield a tracer, or None when no traces are sent; warns if the variables ask for traces that cannot be sent.
 
-    `environ` are the variables of this process: OpenTelemetry reads most of them itself.
+    `environ` must be the environment of this process: OpenTelemetry reads most variables itself.
     """
     problem = _problem(environ)
     if problem:
@@ -58,26 +58,26 @@ def _is_wanted(environ: Mapping[str, str]) -> bool:
     exporter = environ.get(EXPORTER, "").strip()
     if environ.get(DISABLED, "").strip().lower() == "true" or exporter == "none":
         return False
-    return bool(exporter or _first(environ, ENDPOINTS)[1])
+    return bool(exporter or _first_set(environ, ENDPOINTS)[1])
 
 
 def _problem(environ: Mapping[str, str]) -> str | None:
-    """What of the variables cannot be followed. Their values are not quoted: a URL may hold a password."""
+    """The first unusable variable. Its value is not quoted: a URL may contain a password."""
     if not _is_wanted(environ):
         return None
     if environ.get(EXPORTER, "otlp").strip() not in ("", "otlp"):
         return f"{EXPORTER} must be otlp or none"
-    name, protocol = _first(environ, PROTOCOLS)
+    name, protocol = _first_set(environ, PROTOCOLS)
     if protocol not in ("", PROTOCOL):
         return f"{name} must be {PROTOCOL}; a collector takes that at a port of its own, usually 4318"
-    name, endpoint = _first(environ, ENDPOINTS)
+    name, endpoint = _first_set(environ, ENDPOINTS)
     if endpoint and not _is_url(endpoint):
         return f"{name} is no URL such as http://127.0.0.1:4318"
     return None
 
 
-def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str]:
-    """The first of these variables that says something; the last one, and nothing, when none does."""
+def _first_set(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str]:
+    """The first of these variables with a value; the last name and an empty string when none has one."""
     said = ((name, environ.get(name, "").strip()) for name in names)
     return next(((name, value) for name, value in said if value), (names[-1], ""))
 
@@ -95,37 +95,37 @@ def _is_url(text: str) -> bool:
 def _provider(environ: Mapping[str, str], warn: Warn) -> TracerProvider | None:
     import logging
 
-    logging.getLogger(HEADER_READER).addFilter(_unquoted)
+    logging.getLogger(HEADER_READER).addFilter(_hide_values)
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        provider = TracerProvider(resource=Resource.create(_about(environ)), shutdown_on_exit=False)
+        provider = TracerProvider(resource=Resource.create(_resource_attributes(environ)), shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ImportError as error:
         warn(f"no traces are sent: that needs the extra otel, for {error.name}; {INSTALL}")
         return None
-    except (ValueError, OSError) as error:  # a variable with a number that is none
+    except (ValueError, OSError) as error:  # a variable with an invalid number
         warn(f"no traces are sent: an OTEL_ variable cannot be used: {error}")
         return None
     return provider
 
 
-def _about(environ: Mapping[str, str]) -> dict[str, str]:
-    """Who we are, unless the operator has another name for us."""
+def _resource_attributes(environ: Mapping[str, str]) -> dict[str, str]:
+    """Version and service name, unless the operator sets a name."""
     named = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     return {"service.version": __version__, **({} if named else {"service.name": "plugbay"})}
 
 
-def _unquoted(record: logging.LogRecord) -> bool:
+def _hide_values(record: logging.LogRecord) -> bool:
     record.msg, record.args = "OTEL_EXPORTER_OTLP_HEADERS is not name=value,…, URL-encoded; a header is left out", ()
     return True
 
 
 def _flush(provider: TracerProvider, warn: Warn) -> None:
-    """Send what is left. In a thread, because nothing bounds how long that takes."""
+    """Send the last spans, on a thread because `shutdown` has no time limit."""
     import threading
 
     sending = threading.Thread(target=provider.shutdown, name="plugbay-traces", daemon=True)

@@ -1,0 +1,1 @@
+"""`plugbay doctor`: checks of the machine, the configuration and plugins."""

@@ -1,0 +1,73 @@
+"""`plugbay doctor [PATH]`: runs and prints the checks of `checks`, `sandbox_checks` and `plugin_checks`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plugbay.cli.doctor import checks
+from plugbay.cli.doctor.checks import Check, check_broker
+from plugbay.cli.doctor.plugin_checks import check_plugin
+from plugbay.cli.doctor.sandbox_checks import check_sandbox
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.render import output
+
+TITLES = 31
+"""Columns for the mark, the longest title and a gap."""
+
+MARKS = {
+    checks.OK: (output.OK, output.GOOD_STYLE),
+    checks.WARNING: (output.WARN, output.WARN_STYLE),
+    checks.ERROR: (output.BAD, output.BAD_STYLE),
+}
+
+
+def doctor(
+    path: Annotated[Path | None, typer.Argument(metavar="PATH", help="Also check this plugin.")] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Kill processes that dead hosts left behind.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """Check this machine, plugbay.toml and a plugin; say what is wrong and how to fix it.
+
+    Exits with 9 when something should be fixed.
+    """
+    done: list[Check] = []
+    for check in _run_checks(path, fix):
+        done.append(check)
+        if not as_json:
+            show(output.out(), check)
+    findings = any(check.is_finding for check in done)
+    if as_json:
+        output.print_json({"checks": [check.to_json() for check in done], "ok": not findings})
+    else:
+        _conclude(output.out(), done)
+    raise typer.Exit(Exit.FINDINGS if findings else Exit.OK)
+
+
+def _run_checks(path: Path | None, fix: bool) -> Iterator[Check]:
+    yield from checks.check_machine(fix)
+    yield from check_sandbox(checks.load_config_or_default())
+    yield from check_broker(checks.load_config_or_default())
+    if path is not None:
+        yield from check_plugin(path)
+
+
+def show(page: output.Printer, check: Check) -> None:
+    """Print one check, with its fix when it is not ok."""
+    mark, style = MARKS[check.status]
+    page.field(f"{mark} {check.title}", check.detail, indent=0, width=TITLES, label_style=style)
+    if check.fix and check.status != checks.OK:
+        page.field("", ("fix: ", output.CODE), check.fix, indent=0, width=TITLES)
+
+
+def _conclude(page: output.Printer, done: Iterable[Check]) -> None:
+    statuses = [check.status for check in done]
+    errors, warnings = statuses.count(checks.ERROR), statuses.count(checks.WARNING)
+    parts = [f"{statuses.count(checks.OK)} ok"]
+    parts += [output.count(warnings, "warning")] if warnings else []
+    parts += [output.count(errors, "error")] if errors else []
+    page.blank()
+    page.line((", ".join(parts), output.NAME))

@@ -1,0 +1,174 @@
+"""A host inside the process of one command: found plugins in, one piece of work, orderly stop.
+
+A signal cancels the work; the host then stops its plugins before this process exits (`run_with`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from plugbay.cli import exit_codes, lookup
+from plugbay.cli.exit_codes import Exit
+from plugbay.cli.paths import CONFIG_NAME, directories
+from plugbay.cli.render import call_view
+from plugbay.cli.render.call_view import Refusal
+from plugbay.model.errors import Code, Failure
+
+if TYPE_CHECKING:
+    from plugbay.host.bindings import Bindings
+    from plugbay.host.config.config import Config
+    from plugbay.host.discovery.folders import Found
+    from plugbay.host.host import Host
+    from plugbay.model.protected import Entry
+
+T = TypeVar("T")
+Context = TypeVar("Context", bound="AbstractAsyncContextManager[Any]")
+"""A host, or another asynchronous context manager that owns child processes."""
+
+INSTALLED = "plugins"
+"""Folder of installed plugins, below the data folder."""
+
+MAX_SIGNALS = 3
+"""Signals after which the process exits at once; the warden kills remaining children."""
+
+
+class Interrupted(typer.Exit):
+    """A signal cancelled the work; carries the exit status of that signal."""
+
+
+def discover_in(place: Path, prefer: str = "") -> list[Found]:
+    """The plugins in a folder, at least one of them usable; raises `Refusal`.
+
+    `prefer` names the contract to use for plugins with several manifests.
+    """
+    from plugbay.host.discovery.folders import discover
+
+    folder = check_folder(place)
+    found = discover([place if place.is_file() else folder], prefer)
+    if not any(item.spec for item in found):
+        broken = any(not lookup.is_absent(item) for item in found)
+        status = Exit.INVALID if broken else Exit.NOT_FOUND
+        raise Refusal(call_view.no_usable_plugin(folder, found), found, status)
+    return found
+
+
+def check_folder(place: Path) -> Path:
+    """The folder of a path that may name a manifest; raises `Refusal` when it does not exist."""
+    folder = lookup.folder_of(place)
+    if not folder.is_dir():
+        hint = "name a plugin's folder, or a folder of such folders"
+        raise Refusal(Failure(Code.NOT_FOUND, f"there is no folder {place}", detail={"hint": hint}))
+    return folder
+
+
+def find_installed(plugin_id: str) -> Found | None:
+    """The installed plugin of this id."""
+    from plugbay.host.discovery.folders import discover
+
+    place = directories()["data"] / INSTALLED
+    found = discover([place]) if place.is_dir() else []
+    return next((item for item in found if item.spec and item.spec.id == plugin_id), None)
+
+
+def find_home(plugin_id: str, plugins: Path | None) -> Path | None:
+    """The folder to search for this id: the given one, or that of installed plugins if the id is installed."""
+    if plugins is not None:
+        return plugins
+    return directories()["data"] / INSTALLED if find_installed(plugin_id) else None
+
+
+def declares_server(config: Config | None, named: str) -> bool:
+    """Whether plugbay.toml declares an MCP server of this name. A folder of the same name takes precedence."""
+    return config is not None and named in config.mcp and not lookup.folder_of(Path(named)).is_dir()
+
+
+def config_for(config: Config | None, named: str) -> Config | None:
+    """The config for a host of one plugin: without the servers of plugbay.toml, unless it is one of them."""
+    return config if config is None or declares_server(config, named) else config.model_copy(update={"mcp": {}})
+
+
+def check_id(plugin_id: str, found: list[Found]) -> None:
+    """Raise `Refusal` when no usable plugin has this id."""
+    known = [item.spec.id for item in found if item.spec]
+    if plugin_id not in known:
+        raise Refusal(call_view.unknown_id(plugin_id, known), found)
+
+
+def make_host(
+    found: list[Found], config: Config | None, *, grants: Iterable[str] | None, joins: bool = False, **options: Any
+) -> Host:
+    """A host for these plugins, with its files where plugbay.toml or the system says.
+
+    `options` are those of `Host`; plugins start on demand unless `eager` is given. The host joins the broker only with
+    `joins`: a host that ends after one call has nothing to exchange with others.
+    """
+    from plugbay.host.host import Host
+
+    if config is not None and not joins:
+        config = config.model_copy(update={"broker": None})
+    logs = None if config and config.host.log_dir else directories()["log"]
+    kept = {"log_dir": logs, "state_dir": state_dir(config), "protected": protected_config()}
+    return Host(found, config, grants=grants or (), **{"eager": False, **kept, **options})
+
+
+def protected_config() -> tuple[Entry, ...]:
+    """The plugbay.toml of this directory; protected even if another one is in use, as the next command reads it."""
+    from plugbay.model.protected import SETTINGS, Entry
+
+    return (Entry(str(Path(CONFIG_NAME).absolute()), CONFIG_NAME, SETTINGS),)
+
+
+def state_dir(config: Config | None) -> Path:
+    """The state folder: of plugbay.toml, or the system's default."""
+    named = config and config.host.state_dir
+    return Path(named).absolute() if named else directories()["state"]
+
+
+def make_bindings(config: Config | None, grants: Iterable[str] | None, grant_all: bool) -> Bindings:
+    """The bindings that such a host would use, without a host."""
+    from plugbay.host.bindings import Bindings, Options, log_folder
+    from plugbay.host.config.config import Config
+    from plugbay.host.confinement.protection import Protection
+
+    state, config = state_dir(config), config or Config()
+    protection = Protection(config, state, log_folder(config), protected_config())
+    return Bindings(config, Options(frozenset(grants or ()), grant_all), state, protection=protection)
+
+
+def run_with(host: Context, work: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
+    """Enter `host`, run `work` on it in a new event loop and return its result; raises `Interrupted`."""
+    import asyncio
+
+    return asyncio.run(_run_with(host, work))
+
+
+async def _run_with(host: Context, work: Callable[[Context], Coroutine[Any, Any, T]]) -> T:
+    """A signal cancels only the work; leaving the context then stops the host and its children in order."""
+    import asyncio
+
+    received: list[int] = []
+    async with host:
+        task = asyncio.ensure_future(work(host))
+
+        def interrupt(number: int) -> None:
+            received.append(number)
+            task.cancel()
+            if len(received) >= MAX_SIGNALS:
+                os._exit(exit_codes.for_signal(number))
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Keep ignored signals ignored: a command under nohup outlives its terminal.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, interrupt, number)
+        await asyncio.wait({task})
+    if task.cancelled() and received:
+        raise Interrupted(exit_codes.for_signal(received[0]))
+    return task.result()

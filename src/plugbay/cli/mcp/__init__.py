@@ -1,0 +1,1 @@
+"""`plugbay mcp …`: MCP servers as plugins, and plugins as an MCP server."""

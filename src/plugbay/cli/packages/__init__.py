@@ -1,0 +1,1 @@
+"""Package commands: pack, sign, verify, trust, push, pull, install."""

@@ -1,0 +1,242 @@
+"""`plugbay install`, `upgrade`, `list`, `rollback`, `pin`, `unpin`, `uninstall`: the store of installed plugins.
+
+Parses, prints, and asks for consent when an upgrade requests more capabilities. `packages.installer` verifies packages
+and changes the store.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plugbay.cli.packages.common import (
+    SHORT_DIGEST,
+    AsJson,
+    PlainHttp,
+    StoreDir,
+    TrustFile,
+    now,
+    open_store,
+    open_trust_store,
+    report_refusals,
+)
+from plugbay.cli.packages.transfer import fetch
+from plugbay.cli.render import output
+from plugbay.packages.errors import PackageRefused, Reason
+
+if TYPE_CHECKING:
+    from plugbay.packages.installer import Candidate, Installer
+    from plugbay.packages.store import Installed
+
+What = Annotated[str, typer.Argument(metavar="FILE|REF", help="A package, or oci://… of one in a registry.")]
+Unsigned = Annotated[bool, typer.Option("--allow-unsigned", help="Also accept a package without a signature.")]
+Downgrade = Annotated[
+    bool, typer.Option("--allow-downgrade", help="Also accept a version older than one that was here.")
+]
+
+
+def install(
+    package: What,
+    store: StoreDir = None,
+    trust: TrustFile = None,
+    allow_unsigned: Unsigned = False,
+    allow_downgrade: Downgrade = False,
+    plain_http: PlainHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Verify a package and put it where hosts find it.
+
+    Nothing of it is run, and nothing is granted. Exits with 6 when it is not what its
+    publisher signed, with 5 when it is older than what was here.
+    """
+    with (
+        report_refusals(as_json),
+        _open_candidate(package, store, trust, allow_unsigned, plain_http) as (installer, candidate),
+    ):
+        if candidate.before and not candidate.unchanged:
+            text = f"{candidate.package.id} {candidate.before.current.version} is installed already"
+            raise PackageRefused(Reason.ALREADY_INSTALLED, text, hint=f"plugbay upgrade {package}")
+        installed = installer.install(candidate, allow_downgrade=allow_downgrade)
+        _show_result(installed, candidate, as_json)
+
+
+def upgrade(
+    package: What,
+    store: StoreDir = None,
+    trust: TrustFile = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to everything it requests.")] = False,
+    allow_unsigned: Unsigned = False,
+    allow_downgrade: Downgrade = False,
+    plain_http: PlainHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put a newer release in the place of the installed one.
+
+    Shows the capabilities it requests in addition, and exits with 5 unless you agree to them. plugbay rollback goes
+    back.
+    """
+    with (
+        report_refusals(as_json),
+        _open_candidate(package, store, trust, allow_unsigned, plain_http) as (installer, candidate),
+    ):
+        if candidate.before is None:
+            text = f"{candidate.package.id} is not installed"
+            raise PackageRefused(Reason.NOT_INSTALLED, text, hint=f"plugbay install {package}")
+        _require_consent(candidate, yes)
+        installed = installer.install(candidate, allow_downgrade=allow_downgrade)
+        _show_result(installed, candidate, as_json)
+
+
+@contextmanager
+def _open_candidate(
+    text: str, store: Path | None, trust: Path | None, allow_unsigned: bool, plain_http: bool
+) -> Iterator[tuple[Installer, Candidate]]:
+    """Fetch and verify a package; yields the installer and the candidate, which is gone after the block."""
+    from plugbay.packages.installer import Installer
+    from plugbay.packages.reference import is_reference
+
+    installer = Installer(open_store(store), open_trust_store(trust), now)
+    with tempfile.TemporaryDirectory(prefix="plugbay-") as scratch:
+        archive, source = Path(text), ""
+        if not is_reference(text) and not archive.exists():
+            hint = "a package in a registry is named oci://REGISTRY/NAME:TAG"
+            raise PackageRefused(Reason.NOT_FOUND, f"there is no file {text}", hint=hint)
+        if is_reference(text):
+            pulled = fetch(text, Path(scratch), plain_http=plain_http)
+            archive, source = pulled.archive, str(pulled.reference)
+        with installer.candidate(archive, source, allow_unsigned=allow_unsigned) as candidate:
+            yield installer, candidate
+
+
+def _require_consent(candidate: Candidate, yes: bool) -> None:
+    """Show the differences; raise `PackageRefused` if new capabilities are requested and not agreed to."""
+    changes, before = candidate.difference, candidate.before
+    if changes is None or before is None or candidate.unchanged:
+        return
+    page, package = output.err(), candidate.package
+    page.line((package.id, output.NAME), f" {before.current.version} → {package.version}")
+    for mark, style, words, names in (
+        ("+", output.WARN_STYLE, "asks for", changes.asked),
+        ("-", output.DIM, "no longer asks for", changes.dropped),
+        ("+", output.DIM, "offers", changes.added_exports),
+        ("-", output.DIM, "no longer offers", changes.removed_exports),
+    ):
+        for name in names:
+            page.line((mark, style), f" {words} ", (name, output.CODE), indent=2)
+    if not changes.asked or yes:
+        return
+    if not output.confirm("Agree?"):
+        text = f"{package.id} {package.version} asks for more: {', '.join(changes.asked)}"
+        raise PackageRefused(Reason.CONSENT_NEEDED, text, hint="--yes agrees to it", difference=changes.to_json())
+
+
+def _show_result(installed: Installed, candidate: Candidate, as_json: bool) -> None:
+    if as_json:
+        output.print_json(_to_json(installed, candidate))
+        return
+    release, page = installed.current, output.out()
+    page.line((installed.id, output.NAME), f" {release.version}")
+    page.field("folder", str(installed.folder))
+    page.field("digest", release.digest[:SHORT_DIGEST])
+    page.field("signed by", f"key {release.key_id}" if release.key_id else "nobody")
+    page.field("requests", ", ".join(candidate.package.spec.capabilities) or ("no capabilities", output.DIM))
+    if output.err().console.is_terminal:
+        serve = f"plugbay serve {shlex.quote(str(installed.folder.parent))}"
+        reload = f"plugbay reload {shlex.quote(installed.id)}"  # a running server keeps the old release until then
+
+        output.err().line(("try: ", output.DIM), (serve if candidate.before is None else reload, output.CODE))
+
+
+def _to_json(installed: Installed, candidate: Candidate) -> dict[str, Any]:
+    """The public shape."""
+    return {
+        "id": installed.id,
+        "folder": str(installed.folder),
+        **installed.current.model_dump(),
+        "changed": not candidate.unchanged,
+        "difference": candidate.difference and candidate.difference.to_json(),
+    }
+
+
+# Installed plugins.
+
+PluginId = Annotated[str, typer.Argument(metavar="ID", help="An installed plugin.")]
+
+
+def list_(store: StoreDir = None, as_json: AsJson = False) -> None:
+    """Show the installed plugins and the releases to go back to."""
+    place = open_store(store)
+    with report_refusals(as_json):
+        found = place.installed()
+    if as_json:
+        output.print_json({"folder": str(place.plugins), "plugins": [to_json(item) for item in found]})
+        return
+    if not found:
+        output.note(f"nothing is installed in {place.root}")
+    for item in found:
+        release = item.current
+        pinned = f"{output.DOT}pinned" if item.state.pinned else ""
+        signed = f"signed by key {release.key_id}" if release.key_id else "unsigned"
+        about = f"{release.contract}{output.DOT}{signed}{output.DOT}{release.digest[:SHORT_DIGEST]}{pinned}"
+        output.out().line((item.id, output.NAME), f" {release.version}  ", (about, output.DIM))
+        if item.earlier:
+            versions = ", ".join(earlier.version for earlier in reversed(item.earlier))
+            output.out().field("before", versions)
+
+
+def rollback(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
+    """Go back to the release before the current one."""
+    with report_refusals(as_json):
+        _show(_installer(store).rollback(plugin_id), "is current again", as_json)
+
+
+def pin(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
+    """Keep a plugin at its current release: neither upgrade nor rollback moves it."""
+    with report_refusals(as_json):
+        _show(_installer(store).pin(plugin_id, True), "is pinned", as_json)
+
+
+def unpin(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
+    """Let upgrade and rollback move a plugin again."""
+    with report_refusals(as_json):
+        _show(_installer(store).pin(plugin_id, False), "is no longer pinned", as_json)
+
+
+def uninstall(plugin_id: PluginId, store: StoreDir = None, as_json: AsJson = False) -> None:
+    """Remove a plugin and every release of it.
+
+    Settings and secrets stay, and older versions stay refused.
+    """
+    with report_refusals(as_json):
+        _show(_installer(store).uninstall(plugin_id), "is uninstalled", as_json)
+
+
+def _installer(store: Path | None) -> Installer:
+    from plugbay.packages.installer import Installer
+
+    return Installer(open_store(store), open_trust_store(None), now)
+
+
+def to_json(installed: Installed) -> dict[str, Any]:
+    """The public shape."""
+    return {
+        "id": installed.id,
+        "folder": str(installed.folder),
+        "pinned": installed.state.pinned,
+        "highest": installed.state.highest.version,
+        **installed.current.model_dump(),
+        "earlier": [release.model_dump() for release in reversed(installed.earlier)],
+    }
+
+
+def _show(installed: Installed, words: str, as_json: bool) -> None:
+    if as_json:
+        output.print_json(to_json(installed))
+    else:
+        output.out().line((installed.id, output.NAME), f" {installed.current.version} {words}")

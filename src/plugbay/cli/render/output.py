@@ -1,0 +1,307 @@
+"""Printers for stdout and stderr, JSON output, prompts, and formats of durations, counts and versions.
+
+Data goes to stdout, everything else to stderr; colour appears on a terminal only. Text of plugins is escaped so that it
+cannot move the cursor. This module must stay cheap to import: rich, msgspec and logging load inside functions.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from plugbay.model.errors import PlugbayError
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from rich.console import Console
+    from rich.text import Text
+
+    Part = str | tuple[str, str]
+    """A piece of a line, with or without a style."""
+
+OK, BAD, WARN, SKIP = "✓", "✗", "!", "\N{EN DASH}"
+DOT = " · "
+
+GOOD_STYLE, BAD_STYLE, WARN_STYLE, DIM, NAME, CODE = "green", "bold red", "yellow", "dim", "bold", "cyan"
+
+_PLAIN_SYMBOLS = str.maketrans(
+    {"✓": "ok", "✗": "x", "\N{EN DASH}": "-", "·": "-", "…": "...", "→": "->", "←": "<-", "│": "|", "●": "*"}
+)
+"""Replacements for terminals without UTF-8."""
+
+LABEL_WIDTH = 10
+"""Columns for the label of a field and a gap."""
+
+MARGIN = 7
+"""Columns for `error:`, `hint:` and `note:`."""
+
+NARROWEST = 20
+"""Columns; with fewer left, the terminal wraps the lines itself."""
+
+FAILED_STARTS = frozenset({"start_failed", "gave_up"})
+"""Kinds of host log records that a command about one plugin leaves out: the failure of its call says more."""
+
+COLOURED_BYTES = 100_000
+"""A longer document is printed plain: colouring it takes longer than reading it."""
+
+
+class Printer:
+    """Prints lines and fields for people, on stdout or stderr."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._unicode = console.encoding.lower().startswith("utf")
+
+    def line(self, *parts: Part, indent: int = 0) -> None:
+        """Print lines with the same indentation; a narrow terminal wraps them."""
+        for line in self._text(*parts).split("\n", allow_blank=True):
+            self._print(self._text(" " * indent), line)
+
+    def field(
+        self, label: str, *parts: Part, indent: int = 2, width: int = LABEL_WIDTH, label_style: str = DIM
+    ) -> None:
+        """Print a label and its text; wrapped text stays in its column."""
+        lead = self._text(" " * indent, (label, label_style), " " * max(1, width - len(label)))
+        for line in self._text(*parts).split("\n", allow_blank=True) or [self._text("")]:
+            self._print(lead, line)
+            lead = self._text(" " * lead.cell_len)
+
+    def row(self, lead: Sequence[Part], *parts: Part) -> None:
+        """Print cells and then a text; wrapped text stays in its column."""
+        self._print(self._text(*lead), self._text(*parts))
+
+    def verbatim(self, text: str, *, indent: int = 0) -> None:
+        """Print one line for copying: not wrapped here, so the terminal copies it as one line."""
+        self.console.print(self._text(" " * indent, text), soft_wrap=True)
+
+    def single(self, *parts: Part, most: int) -> None:
+        """Print exactly one line, cut at the width of the terminal or at `most` columns in a pipe."""
+        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+        line = self._text(*((text.replace("\n", " "), style) for text, style in pairs))
+        line.truncate(self.console.width if self.console.is_terminal else most, overflow="ellipsis")
+        self.console.print(line, soft_wrap=True)
+
+    def blank(self) -> None:
+        self.console.print()
+
+    def _text(self, *parts: Part) -> Text:
+        from rich.text import Text
+
+        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+        return Text.assemble(*((self._safe(text), style) for text, style in pairs))
+
+    def _safe(self, text: str) -> str:
+        text = "\n".join(map(safe, text.split("\n")))
+        return text if self._unicode else text.translate(_PLAIN_SYMBOLS)
+
+    def _print(self, lead: Text, body: Text) -> None:
+        """Wrap with hanging indentation, which rich's console lacks. Nothing is wrapped in a pipe."""
+        room = self.console.width - lead.cell_len
+        wrap = self.console.is_terminal and room >= NARROWEST
+        for piece in body.wrap(self.console, room, overflow="fold") if wrap else [body]:
+            line = lead + piece
+            line.rstrip()
+            self.console.print(line, soft_wrap=True)
+            lead = self._text(" " * lead.cell_len)
+
+
+@functools.cache
+def out() -> Printer:
+    """The printer for results."""
+    return _printer(stderr=False)
+
+
+@functools.cache
+def err() -> Printer:
+    """The printer for everything else."""
+    return _printer(stderr=True)
+
+
+def _printer(*, stderr: bool) -> Printer:
+    from rich.console import Console
+
+    # Under NO_COLOR rich would keep bold and dim; print no escape codes at all.
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    width = 80 if os.environ.get("COLUMNS") == "0" else None  # some shells export 0; rich would print nothing
+    console = Console(stderr=stderr, color_system=colours, highlight=False, markup=False, emoji=False, width=width)
+    return Printer(console)
+
+
+def safe(text: str) -> str:
+    """Escape control characters, so that the text cannot move the cursor, forge a line or hide itself."""
+    if text.isprintable():
+        return text
+    from plugbay.model.text import printable
+
+    return printable(text.encode("utf-8", "surrogatepass"))
+
+
+class ProblemText(NamedTuple):
+    """A problem and a hint."""
+
+    message: str
+    hint: str
+
+
+_kept: list[ProblemText] | None = None
+_printed = False
+
+
+def hold_problems() -> None:
+    """Collect problems instead of printing them; with `--json`, `main` prints them as one document."""
+    global _kept
+    _kept = []
+
+
+def release_problems() -> list[ProblemText]:
+    """Return the collected problems and print later ones directly."""
+    global _kept
+    kept, _kept = _kept or [], None
+    return kept
+
+
+def has_printed() -> bool:
+    """Whether a JSON document was printed on stdout."""
+    return _printed
+
+
+def problem(message: str, *, hint: str = "") -> None:
+    """Print an error and a hint on stderr, or collect them after `hold_problems`."""
+    if _kept is not None:
+        _kept.append(ProblemText(message, hint))
+        return
+    err().field("error:", message, indent=0, width=MARGIN, label_style=BAD_STYLE)
+    if hint:
+        err().field("hint:", hint, indent=0, width=MARGIN, label_style=CODE)
+
+
+def note(message: str) -> None:
+    """Print a note on stderr."""
+    err().field("note:", message, indent=0, width=MARGIN, label_style=WARN_STYLE)
+
+
+def confirm(question: str) -> bool:
+    """Ask the person at the terminal; False without a terminal."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return False
+    console = err().console
+    console.print(f"{question} [y/N] ", end="")
+    answer = sys.stdin.readline()
+    if not answer:  # Ctrl-D leaves the cursor on the line of the question
+        console.print()
+    return answer.strip().lower() in {"y", "yes"}
+
+
+def show_host_log(*, without: Container[str] = ()) -> None:
+    """Print warnings that the host logs as notes on stderr, except kinds that the command reports itself."""
+    import logging
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if getattr(record, "kind", "") not in without:
+                note(record.getMessage())
+
+    logger = logging.getLogger("plugbay")
+    if not logger.handlers:
+        logger.addHandler(Notes(logging.WARNING))
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document on stdout: one line in a pipe, indented on a terminal."""
+    global _printed
+    _printed = True
+    document = json_bytes(value)
+    if _stdout_is_terminal():
+        print_document(document)
+    else:
+        _write(document + b"\n")
+
+
+def print_line(value: Any) -> None:
+    """Print one JSON value as one line on stdout and flush."""
+    _write(json_bytes(value) + b"\n")
+
+
+def print_document(document: bytes) -> None:
+    """Print JSON bytes indented; numbers keep every digit that the plugin sent."""
+    import msgspec
+
+    text = msgspec.json.format(document, indent=2).decode().translate(_JSON_ESCAPES)
+    if _stdout_is_terminal() and len(text) <= COLOURED_BYTES:
+        from rich.highlighter import JSONHighlighter
+        from rich.text import Text
+
+        out().console.print(JSONHighlighter()(Text(text)), soft_wrap=True)
+    else:
+        _write(text.encode() + b"\n")
+
+
+_JSON_ESCAPES = {
+    code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""Control characters that JSON allows unescaped. They occur only inside strings, where the escape means the same."""
+
+
+def json_bytes(value: Any) -> bytes:
+    """Encode `value` as JSON; text that is not valid Unicode, such as an odd file name, is escaped."""
+    import msgspec
+
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(value))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in value]
+    return value
+
+
+def _stdout_is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _write(data: bytes) -> None:
+    """Write bytes to stdout, past its text layer: JSON is UTF-8 whatever the locale says.
+
+    Flushed here, so that a full disk or a closed pipe fails the command and not the interpreter's shutdown.
+    """
+    if sys.stdout is None:
+        raise PlugbayError("standard output is closed, so there is nowhere to write the result")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def duration(milliseconds: float) -> str:
+    """`0.4 ms`, `38 ms`, `1.24 s`."""
+    if milliseconds < 10:
+        return f"{milliseconds:.1f} ms"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    return f"{milliseconds / 1000:.2f} s"
+
+
+def count(number: int, singular: str, plural: str = "") -> str:
+    """`1 error`, `2 errors`."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def known_version(version: str) -> str:
+    """The version, or an empty string while it is unknown: an MCP server states its own in its greeting."""
+    from plugbay.contracts.mcp.spec import UNKNOWN_VERSION
+
+    return "" if version == UNKNOWN_VERSION else version
+
+
+def name_with_version(name: str, version: str) -> str:
+    """`weather 1.0.0`, or `weather`."""
+    return f"{name} {known_version(version)}".rstrip()

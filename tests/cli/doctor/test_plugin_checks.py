@@ -1,0 +1,178 @@
+"""Each check of a plugin finds what would make its first call fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plugbay.cli.doctor.checks import ERROR, OK, WARNING, Check
+from plugbay.cli.doctor.plugin_checks import check_interpreter, check_plugin
+from plugbay.model.spec import PluginSpec
+from tests.cli.conftest import MakePlugin, write_manifest
+from tests.support.nexo import write_nexo_plugin
+
+
+@pytest.fixture(autouse=True)
+def _in_cwd(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cwd)
+
+
+def by_id(path: Path) -> dict[str, Check]:
+    return {check.id: check for check in check_plugin(path)}
+
+
+def statuses(path: Path) -> dict[str, str]:
+    return {name: check.status for name, check in by_id(path).items()}
+
+
+def test_a_good_plugin_passes_every_check(make_plugin: MakePlugin) -> None:
+    good = {"manifest": OK, "command": OK, "interpreter": OK, "confinement": OK, "handshake": OK, "grants": OK}
+    assert statuses(make_plugin()) == good
+
+
+def test_a_plugin_without_grants_is_a_finding_with_its_fix(make_plugin: MakePlugin, cwd: Path) -> None:
+    folder = make_plugin(capabilities=["tool.execute"])
+    pending = by_id(folder)["grants"]
+    assert pending.status == WARNING
+    assert "pending" in pending.detail
+    assert "--grant tool.execute" in pending.fix
+    (cwd / "plugbay.toml").write_text('[plugins."example.echo"]\ngrants = ["tool.execute"]\n')
+    assert by_id(folder)["grants"].status == OK
+    (cwd / "plugbay.toml").write_text('[plugins."example.echo"]\nenabled = false\n')
+    assert "disabled" in by_id(folder)["grants"].detail
+
+
+def test_a_handshake_that_lacks_what_the_manifest_promises_is_an_error(make_plugin: MakePlugin) -> None:
+    greeting = {"plugin_id": "example.echo", "plugin_version": "1", "protocol_version": "rterm.plugin.v1"}
+    words = json.dumps({"type": "handshake", "manifest": {**greeting, "exposed_tools": ["other"]}})
+    check = by_id(make_plugin(handshake=words))["handshake"]
+    assert check.status == ERROR
+    assert "does not offer echo" in check.detail
+
+
+def test_each_plugin_of_a_folder_is_checked_under_its_name(make_plugin: MakePlugin, cwd: Path) -> None:
+    make_plugin("one")
+    write_manifest(cwd / "plugins" / "two", "{")
+    found = by_id(Path("plugins"))
+    assert list(found) == [
+        "manifest:one",
+        "command:one",
+        "interpreter:one",
+        "confinement:one",
+        "handshake:one",
+        "grants:one",
+        "manifest:two",
+    ]
+    assert found["manifest:two"].status == ERROR
+    assert found["manifest:two"].title == "two: Manifest"
+
+
+def test_an_absent_plugin_and_a_broken_one_end_with_their_manifest(cwd: Path) -> None:
+    assert statuses(Path("nowhere")) == {"manifest": ERROR}
+    write_manifest(cwd / "broken", '{\n"plugin_id": 3\n}')
+    found = by_id(Path("broken"))
+    assert list(found) == ["manifest"]
+    assert "line 2: plugin_id" in found["manifest"].detail
+    assert found["manifest"].fix == "see plugbay inspect broken"
+
+
+def test_a_manifest_with_warnings_is_a_warning(make_plugin: MakePlugin) -> None:
+    assert statuses(make_plugin(colour="red"))["manifest"] == WARNING
+
+
+def test_a_command_that_is_not_there_ends_the_checks(make_plugin: MakePlugin) -> None:
+    found = by_id(make_plugin(process={"command": "./nope"}))
+    assert [check.status for check in found.values()] == [OK, ERROR]
+    assert "nope does not exist" in found["command"].detail
+
+
+def test_a_working_directory_that_is_not_there_is_an_error(make_plugin: MakePlugin) -> None:
+    found = by_id(make_plugin(process={"command": "./run.sh", "dir": "gone"}))
+    assert found["command"].status == ERROR
+    assert "gone" in found["command"].detail
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "words"),
+    [
+        ("#!/bin/sh", OK, "/bin/sh"),
+        ("#!/usr/bin/env sh", OK, "/sh"),
+        ("#!/usr/bin/env -S sh -e", OK, "/sh"),
+        ("#!/opt/nowhere/python", ERROR, "/opt/nowhere/python"),
+        ("#!/usr/bin/env no-such-interpreter", ERROR, "no-such-interpreter"),
+        ("#!", ERROR, "nothing after #!"),
+        ("\x7fELF", OK, "needs none"),
+    ],
+)
+def test_the_interpreter_of_a_script_is_looked_for(tmp_path: Path, line: str, status: str, words: str) -> None:
+    script = tmp_path / "run"
+    script.write_text(f"{line}\n")
+    script.chmod(0o755)
+    check = check_interpreter(PluginSpec("x", "1", "rune", tmp_path, ("./run",)))
+    assert check.status == status
+    assert words in check.detail
+
+
+def test_the_interpreter_is_looked_for_in_the_plugins_own_path(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("#!/usr/bin/env sh\n")
+    (tmp_path / "run").chmod(0o755)
+    spec = PluginSpec("x", "1", "rune", tmp_path, ("./run",), env=(("PATH", "/nowhere"),))
+    assert check_interpreter(spec).status == ERROR
+
+
+def test_a_handshake_that_fails_says_why_and_what_the_plugin_said(make_plugin: MakePlugin, cwd: Path) -> None:
+    plugin = make_plugin()
+    (cwd / plugin / "run.sh").write_text("#!/bin/sh\necho 'no licence' >&2\nexit 4\n")
+    check = by_id(plugin)["handshake"]
+    assert check.status == ERROR
+    assert check.detail.startswith("crashed: ")
+    assert "exit code 4" in check.detail
+    assert "no licence" in check.detail
+    assert check.fix
+
+
+def test_the_operators_settings_reach_the_handshake(make_plugin: MakePlugin, cwd: Path) -> None:
+    plugin = make_plugin()
+    script = cwd / plugin / "run.sh"
+    script.write_text(script.read_text().replace("read -r _\n", '[ "$KEY" = yes ] || exit 5\nread -r _\n', 1))
+    assert by_id(plugin)["handshake"].status == ERROR
+    (cwd / "plugbay.toml").write_text('[plugins."example.echo".env]\nKEY = "yes"\n')
+    assert by_id(plugin)["handshake"].status == OK
+
+
+def test_a_resident_plugin_is_greeted_and_its_tools_compared(cwd: Path) -> None:
+    write_nexo_plugin(cwd, tools=["echo"])
+    assert by_id(cwd / "p")["handshake"].status == OK
+    write_nexo_plugin(cwd, body="TOOLS.clear()\n", tools=["echo"])
+    check = by_id(cwd / "p")["handshake"]
+    assert check.status == ERROR
+    assert "does not offer p_echo" in check.detail
+
+
+SANDBOX = "[plugin.sandbox]\nenabled = true\n"
+
+
+def test_a_plugin_is_greeted_as_confined_as_it_would_be(cwd: Path) -> None:
+    body = 'open("started", "w").close()\n'
+    root = write_nexo_plugin(cwd, body=body, tools=["echo"], more=SANDBOX)
+    found = by_id(cwd / "p")
+    assert (found["confinement"].status, found["confinement"].detail) == (OK, "confined · network none")
+    assert found["handshake"].status == ERROR and "Read-only file system" in found["handshake"].detail
+    assert not (root / "started").exists()
+    (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\noff = "it is ours"\n')
+    found = by_id(cwd / "p")
+    assert (found["confinement"].status, found["confinement"].detail) == (WARNING, "unconfined: it is ours")
+    assert found["handshake"].status == OK
+    assert (root / "started").exists()
+
+
+def test_what_cannot_be_shown_to_a_plugin_is_found_before_it_is_started(cwd: Path) -> None:
+    write_nexo_plugin(cwd, tools=["echo"], more=SANDBOX)
+    (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\nread = ["/etc"]\n')
+    check = by_id(cwd / "p")["confinement"]
+    assert check.status == ERROR and "must not be shown" in check.detail and check.fix
+    (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\nread = ["/no/such/folder"]\n')
+    check = by_id(cwd / "p")["confinement"]
+    assert (check.status, "/no/such/folder" in check.detail) == (WARNING, True)

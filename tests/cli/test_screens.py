@@ -1,0 +1,381 @@
+"""`plugbay render` and `plugbay tui`: text in a pipe, colours on a terminal, SVG in a file, cells as JSON."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plugbay
+from tests.cli.conftest import Run, command, descendants_of, environment, is_alive, wait_until
+from tests.support.ainb import write_ainb_plugin
+from tests.support.patience import PATIENCE
+from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
+
+RED = """
+def render(params, m):
+    cell = {"symbol": "R", "fg": {"r": 250, "g": 1, "b": 2}, "bg": {"r": 0, "g": 0, "b": 9}, "modifier": 1}
+    cells = [[{"x": 1, "y": 0}, cell], [{"x": 2, "y": 1}, {"symbol": "漢"}], [{"x": 9, "y": 9}, {"symbol": "x"}]]
+    reply(m, {"buffer": {"width": 10, "height": 3, "cells": cells}, "captures_text": True})
+"""
+
+
+@requirement("ainb:host-render")
+def test_a_picture_in_a_pipe_is_text_of_the_size_asked_for(run: Run, cwd: Path) -> None:
+    write_ainb_plugin(cwd, screens=["main"])
+    done = run("render", "p", "main", "--size", "20x3")
+    assert (done.code, done.out, done.err) == (0, "p 20x3\nkeys\n\n", "")
+    assert run("render", "p").out.splitlines()[0] == "p 80x24", "the usual size, and the only screen"
+    assert len(run("render", "p").out.splitlines()) == 24
+
+
+def test_a_plugin_is_named_by_its_folder_its_manifest_or_its_id(run: Run, cwd: Path) -> None:
+    write_ainb_plugin(cwd / "all", screens=["main"])
+    write_ainb_plugin(cwd / "all", "q", screens=["one", "two"])
+    for arguments in (
+        ["all/p"],
+        ["all/p/manifest.toml"],
+        ["p", "--plugins", "all"],
+        ["all", "main"],
+        ["all", "p/main"],
+    ):
+        assert run("render", *arguments, "--size", "20x1").out == "p 20x1\n", arguments
+    assert run("render", "q", "two", "--plugins", "all", "--size", "20x1").out == "q 20x1\n"
+    assert run("render", "q", "q/two", "--plugins", "all", "--size", "20x1").out == "q 20x1\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["nowhere"], 4, "there is no folder nowhere"),
+        (["nowhere"], 4, "--plugins DIR"),
+        (["pp", "--plugins", "all"], 4, "no plugin has the id 'pp'; did you mean 'p'?"),
+        (["p", "--plugins", "nowhere"], 4, "there is no folder nowhere"),
+        (["all/p", "mian"], 4, "this plugin has no screen 'mian'; there is p/main"),
+        (["q", "main", "--plugins", "all"], 4, "q has no screen 'main'; there is q/one, q/two"),
+        (["all/q"], 4, "name one of the screens: q/one, q/two"),
+        (["all/none"], 4, "has no screen"),
+        (["all/broken"], 3, "its manifest has 1 error"),
+        (["all/p", "--size", "80"], 2, "'80' is no size; write WIDTHxHEIGHT"),
+        (["all/p", "--size", "0x5"], 2, "a screen of 0 by 5 cells cannot be drawn"),
+        (["all/p", "--size", "-1x5"], 2, "'-1x5' is no size"),
+        (["all/p", "--size", "60000x60000"], 2, "cannot be drawn"),
+        (["all/p", "--key", "hyper+x"], 2, "'hyper' in 'hyper+x' is no modifier"),
+        (["all/p", "--key", "insert"], 1, "the key insert was lost"),
+        (["all/wants"], 5, "--grant event_bus"),
+        (["all/stuck", "--timeout", "0.3"], 8, "timeout"),
+        (
+            ["all/odd"],
+            1,
+            "what it drew cannot be shown: Expected `object`, got `str` - at `$.buffer` (malformed_response)",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_reported(run: Run, cwd: Path, arguments: list[str], status: int, words: str) -> None:
+    folder = cwd / "all"
+    write_ainb_plugin(folder, screens=["main"])
+    write_ainb_plugin(folder, "q", screens=["one", "two"])
+    write_ainb_plugin(folder, "none", namespaces=["n"])
+    write_ainb_plugin(folder, "broken", abi_version=9)
+    write_ainb_plugin(folder, "wants", screens=["w"], capabilities={"event_bus": True})
+    write_ainb_plugin(folder, "stuck", body="def render(params, m):\n    pass\n", screens=["s"])
+    write_ainb_plugin(folder, "odd", body='def render(params, m):\n    reply(m, {"buffer": "x"})\n', screens=["o"])
+    done = run("render", *arguments)
+    assert done.code == status
+    assert done.out == ""
+    assert words in done.err
+    assert "Traceback" not in done.err
+
+
+def test_keys_are_pressed_in_order_before_the_picture_is_taken(run: Run, cwd: Path) -> None:
+    write_ainb_plugin(cwd, screens=["main"])
+    keys = [word for key in ("a", "enter", "shift+tab", "ctrl+é") for word in ("--key", key)]
+    assert run("render", "p", "--size", "40x2", *keys).out == "p 40x2\nkeys a enter back_tab é\n"
+
+
+def test_the_picture_is_the_one_the_plugin_is_content_with(run: Run, cwd: Path) -> None:
+    body = """
+    drawn = []
+    def render(params, m):
+        drawn.append(1)
+        reply(m, picture(params, str(len(drawn)), redraw=len(drawn) < 4))
+    """
+    write_ainb_plugin(cwd, body=body, screens=["main"])
+    assert run("render", "p", "--size", "9x1").out == "4\n"
+
+
+def test_a_plugin_that_is_never_content_is_drawn_anyway(run: Run, cwd: Path) -> None:
+    body = 'def render(params, m):\n    reply(m, picture(params, "busy", redraw=True))\n'
+    write_ainb_plugin(cwd, body=body, screens=["main"])
+    assert run("render", "p", "--size", "9x1").out == "busy\n"
+
+
+def test_a_screen_shows_what_another_plugin_publishes_when_it_starts(run: Run, cwd: Path) -> None:
+    publisher = 'def init(m):\n    publish("news", b"hello")\n    reply(m, {"name": NAME, "version": "1.0.0"})\n'
+    reader = """
+    waiting = []
+    def render(params, m):
+        waiting.append((m, params))
+        request(7, "host/snapshot/get", topic="news")
+    def answered(m):
+        asked, params = waiting.pop()
+        reply(asked, picture(params, unb64(m["result"]["payload"]).decode()))
+    """
+    bus = {"event_bus": True}
+    write_ainb_plugin(cwd / "all", "a", publisher, capabilities=bus, lifecycle={"spawn": "eager"})
+    write_ainb_plugin(cwd / "all", "b", reader, capabilities=bus, screens=["news"])
+    assert run("render", "all", "--grant", "event_bus", "--size", "9x1").out == "hello\n"
+
+
+def test_a_terminal_gets_colours_unless_it_wants_none(on_terminal: Callable[..., str], cwd: Path) -> None:
+    write_ainb_plugin(cwd, body=RED, screens=["main"])
+    shown = on_terminal("render", "p", "--size", "10x3", COLORTERM="truecolor")
+    assert "\x1b[1;38;2;250;1;2;48;2;0;0;9mR\x1b[0m" in shown
+    assert "漢" in shown
+    for plain in (on_terminal("render", "p", "--text", "--size", "10x3"), on_terminal("render", "p", NO_COLOR="1")):
+        assert "\x1b" not in plain
+        assert plain.startswith(" R")
+
+
+def test_a_picture_is_saved_as_svg(run: Run, cwd: Path) -> None:
+    write_ainb_plugin(cwd, body=RED, screens=["main"])
+    done = run("render", "p", "--size", "10x3", "--svg", "out.svg")
+    assert (done.code, done.out) == (0, "")
+    assert "p/main, 10 by 3 cells, is in out.svg" in done.err
+    drawing = ET.fromstring((cwd / "out.svg").read_text())
+    assert drawing.tag.endswith("svg")
+    assert "R" in "".join(drawing.itertext()) and "漢" in "".join(drawing.itertext())
+    both = run("render", "p", "--size", "10x3", "--svg", "out.svg", "--text")
+    assert both.out == " R\n  漢\n\n"
+    nowhere = run("render", "p", "--svg", "no/such/out.svg")
+    assert nowhere.code == 1
+    assert "no/such/out.svg: No such file or directory" in nowhere.err
+
+
+def test_every_cell_is_in_the_json(run: Run, cwd: Path) -> None:
+    write_ainb_plugin(cwd, body=RED, screens=["main"])
+    done = run("render", "p", "--size", "10x3", "--json")
+    assert done.json == {
+        "plugin": "p",
+        "screen": "main",
+        "width": 10,
+        "height": 3,
+        "lines": [" R", "  漢", ""],
+        "cells": [
+            {"x": 1, "y": 0, "symbol": "R", "fg": [250, 1, 2], "bg": [0, 0, 9], "modifier": 1},
+            {"x": 2, "y": 1, "symbol": "漢", "fg": None, "bg": None, "modifier": 0},
+        ],
+        "redraw": False,
+        "captures_text": True,
+    }
+
+
+def test_a_signal_ends_the_drawing_and_the_plugin(cwd: Path) -> None:
+    root = write_ainb_plugin(cwd, body='def render(params, m):\n    open("asked", "w").close()\n', screens=["main"])
+    (cwd / "plugbay.toml").write_text('[plugins.p.sandbox]\noff = "it writes beside itself"\n')
+    process = subprocess.Popen(
+        command("render", "p", "--timeout", "50"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=environment(cwd),
+    )
+    wait_until(lambda: (root / "asked").exists(), "the plugin to be asked")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (130, b"")
+    assert b"Traceback" not in err
+    assert descendants_of(process.pid) == []
+
+
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[PX^_][^\x1b]*\x1b\\|.)")
+
+
+class Window:
+    """`plugbay tui` in a terminal of its own."""
+
+    def __init__(
+        self, cwd: Path, home: Path, *arguments: str | Path, before: tuple[str, ...] = (), **more: str
+    ) -> None:
+        """`before`: a program, with its arguments, that becomes `plugbay tui`."""
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        env = environment(home, TERM="xterm-256color", **more)
+        self.process = subprocess.Popen(
+            [*before, *command("tui", *arguments)], stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=env
+        )
+        os.close(theirs)
+        self._written = b""
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
+    @property
+    def seen(self) -> str:
+        """Everything that was written to the terminal so far, without what moves its cursor."""
+        while select.select([self._ours], [], [], 0)[0]:
+            try:
+                data = os.read(self._ours, 65536)
+            except OSError:  # how Linux says that nobody has the other end open any more
+                break
+            if not data:
+                break
+            self._written += data
+        return ESCAPES.sub("", self._written.decode("utf-8", "replace"))
+
+    def shows(self, text: str) -> None:
+        wait_until(lambda: text in self.seen or self.process.poll() is not None, f"{text!r} on the terminal")
+        assert text in self.seen
+
+    def left(self) -> int:
+        """The status it left with."""
+        wait_until(lambda: (self.seen, self.process.poll())[1] is not None, "the end of plugbay tui")
+        return self.process.returncode
+
+    def hang_up(self) -> None:
+        """Close the terminal under the program."""
+        os.close(self._ours)
+        self._ours = -1
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        if self._ours >= 0:
+            self.hang_up()
+
+
+@pytest.fixture
+def window(cwd: Path, tmp_path: Path) -> Iterator[Callable[..., Window]]:
+    opened: list[Window] = []
+
+    def window(*arguments: str | Path, **env: Any) -> Window:
+        opened.append(Window(cwd, tmp_path, *arguments, **env))
+        return opened[-1]
+
+    yield window
+    for each in opened:
+        each.close()
+
+
+def test_a_screen_is_used_and_nothing_stays_behind(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd / "plugins", "echo", screens=["main"])
+    terminal = window("plugins")
+    terminal.shows("echo 42x20")
+    terminal.type(b"\r")
+    terminal.shows("echo 78x20")
+    terminal.type(b"\x1b[A")
+    terminal.shows("keys up")
+    children = descendants_of(terminal.process.pid)
+    assert children
+    terminal.type(b"\x11")
+    assert terminal.left() == 0
+    wait_until(lambda: not descendants_of(terminal.process.pid), "the end of every child")
+
+
+@exhaustive
+def test_a_signal_ends_it_in_good_order(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd / "plugins", "echo", screens=["main"])
+    terminal = window("plugins/echo")
+    terminal.shows("echo 42x20")
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.left() == 128 + signal.SIGTERM
+    wait_until(lambda: not descendants_of(terminal.process.pid), "the end of every child")
+
+
+DEAF = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
+
+
+@pytest.mark.parametrize(
+    "before", [("setsid", "--ctty"), ("setsid",), (*DEAF, "setsid", "--ctty")], ids=["its own", "of others", "ignored"]
+)
+def test_it_ends_with_its_terminal_also_where_no_signal_says_so(
+    before: tuple[str, ...], cwd: Path, window: Callable[..., Window]
+) -> None:
+    write_ainb_plugin(cwd / "plugins", "echo", screens=["main"])
+    terminal = window("plugins/echo", before=before)
+    terminal.shows("echo 42x20")
+    children = descendants_of(terminal.process.pid)
+    assert children
+    terminal.hang_up()
+    wait_until(lambda: terminal.process.poll() is not None, "the end of plugbay tui")
+    wait_until(lambda: not any(map(is_alive, children)), "the end of every child")
+
+
+@exhaustive
+def test_grants_and_folders_are_those_of_the_command_line(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd / "one", "shy", screens=["main"], capabilities={"event_bus": True})
+    write_ainb_plugin(cwd / "two", "other", namespaces=["notes"])
+    refused = window("one", "--plugins", "two")
+    refused.shows("2 plugins")
+    refused.shows("--grant event_bus")
+    granted = window("one/shy", "--grant", "event_bus")
+    granted.shows("shy 42x20")
+
+
+@exhaustive
+def test_without_a_folder_it_is_this_one(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd, "echo", screens=["main"])
+    window().shows("echo 42x20")
+
+
+def test_no_plugin_at_all_is_not_found(cwd: Path, window: Callable[..., Window]) -> None:
+    terminal = window("nowhere")
+    terminal.shows("there is no plugin in nowhere")
+    assert terminal.left() == 4
+
+
+@exhaustive
+def test_a_config_that_cannot_be_used_is_status_3(cwd: Path, window: Callable[..., Window]) -> None:
+    write_ainb_plugin(cwd, "echo", screens=["main"])
+    (cwd / "odd.toml").write_text("plugins = 3")
+    terminal = window("--config", "odd.toml")
+    terminal.shows("odd.toml")
+    assert terminal.left() == 3
+
+
+@exhaustive
+def test_without_a_terminal_it_says_what_to_use_instead(run: Run) -> None:
+    done = run("tui")
+    assert done.code == 2
+    assert "needs a terminal" in done.err
+    assert "plugbay render" in done.err
+
+
+@exhaustive
+def test_without_textual_it_says_how_to_get_it(window: Callable[..., Window], tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    missing.mkdir()
+    (missing / "textual.py").write_text("raise ModuleNotFoundError('no textual', name='textual')")
+    source = Path(plugbay.__file__).parents[1]
+    terminal = window(PYTHONPATH=os.pathsep.join(map(str, (missing, source))))
+    terminal.shows("pip install 'plugbay[tui]'")
+    assert terminal.left() == 1
+
+
+@exhaustive
+@pytest.mark.parametrize("module", ["plugbay.cli.main", "plugbay.tui.picture"])
+def test_textual_is_loaded_by_the_terminal_alone(module: str) -> None:
+    code = f"import sys, {module}; print('textual' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert shown.stdout == "False\n"
+
+
+@exhaustive
+def test_the_terminal_itself_loads_textual() -> None:
+    code = "import sys, plugbay.tui.app; print('textual' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert shown.stdout == "True\n"
