@@ -122,7 +122,7 @@ def host(
     offer: dict[str, list[dict[str, Any]]] = OFFER,
     **changes: Any,
 ) -> McpMachine:
-    """A host that knows its server; requests that it makes next are numbered on from `machine._last`."""
+    """A host that knows its server; requests that it makes next are numbered on from `machine._last_id`."""
     machine = greeting(codec, era, offers)
     hello = welcome(**changes) if era == HANDSHAKE else discovered(**changes)
     machine.receive(line({"id": 1, "result": hello}))

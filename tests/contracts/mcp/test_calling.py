@@ -105,7 +105,7 @@ def test_calls_that_were_called_off_are_not_remembered_for_ever() -> None:
     first = next(frame["id"] for frame in frames(machine) if "id" in frame)
     (event,) = machine.receive(line({"id": first, "result": {}}))
     assert isinstance(event, Noise)
-    assert machine.receive(line({"id": machine._last, "result": {}})) == [CallFinished(MAX_CALLED_OFF + 2)]
+    assert machine.receive(line({"id": machine._last_id, "result": {}})) == [CallFinished(MAX_CALLED_OFF + 2)]
 
 
 @pytest.mark.parametrize("id", [0, -1, 10_000, "6", None, 6.5, True, [6]])

@@ -506,7 +506,7 @@ def test_a_call_that_is_called_off_while_somebody_is_asked_is_not_made_again() -
     machine.finish(arrived.id, [])
     assert machine.outgoing() == b""
     assert machine.dropped == 1
-    assert machine._asked == {}
+    assert machine._incoming == {}
 
 
 @requirement("mcp:wire-input-bounds")

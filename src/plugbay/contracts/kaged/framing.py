@@ -35,6 +35,6 @@ class FramedMachine(RpcMachine):
     def _frame(self, body: bytes) -> bytes:
         return encode(body)
 
-    def _rest(self) -> list[Event]:
+    def _take_unfinished(self) -> list[Event]:
         """The last line of a plugin need not have had its end; that of a host that is gone is not obeyed."""
         return self.receive(last_line(self._lines, self.codec) + b"\n") if self.role == Role.HOST else []

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from plugbay.contracts.rpc import Asked
+    from plugbay.contracts.rpc import IncomingRequest
     from plugbay.model.events import CallId, Event
     from plugbay.wire.strict_json import Codec
 
@@ -95,12 +95,12 @@ class CallingMachine(FramedMachine):
 
     def _put(self, sent: Sent, more: bytes = b"") -> Failure | None:
         """Write a request, with `more` members than it has itself, under a number of its own."""
-        wire = self._last + 1
+        wire = self._last_id + 1
         members, meta = sent.members + more, self._meta(sent, wire)
         params = b'{%b%b"_meta":%b}' % (members, b"," if members else b"", meta)
-        failure = self._ask(wire, sent.method, params if meta else b"{%b}" % members)
+        failure = self._write_request(wire, sent.method, params if meta else b"{%b}" % members)
         if failure is None:
-            self._wait(wire, sent)
+            self._remember(wire, sent)
             if sent.call is not None:
                 self._wires[sent.call] = wire
         return failure
@@ -109,16 +109,16 @@ class CallingMachine(FramedMachine):
         wire = self._wires.pop(id, None)
         if wire is None:
             return
-        del self._open[wire]
+        del self._outstanding[wire]
         if len(self._called_off) >= MAX_CALLED_OFF:
             del self._called_off[next(iter(self._called_off))]
         self._called_off[wire] = id
-        self._tell(messages.CANCELLED, self._json({"requestId": wire, "reason": reason}))
+        self._write_notification(messages.CANCELLED, self._json({"requestId": wire, "reason": reason}))
 
     # Answers.
 
-    def _answered(self, id: int, message: Any, frame: bytes) -> list[Event]:
-        sent = self._open.pop(id, None)
+    def _dispatch_answer(self, id: int, message: Any, frame: bytes) -> list[Event]:
+        sent = self._outstanding.pop(id, None)
         if sent is None:
             return self._unexpected(id, frame)
         if sent.call is not None:
@@ -131,10 +131,10 @@ class CallingMachine(FramedMachine):
             return [CallFinished(call)]  # nobody waits for it any more
         return noise(frame, "an answer to a call nobody made")
 
-    def _useless(self, head: bytes, code: str, why: str) -> list[Event]:
+    def _skip_unreadable(self, head: bytes, code: str, why: str) -> list[Event]:
         """Noise; and where the line certainly answers a request, that need not wait any more."""
         id = answered_id(head)
-        sent = None if id is None else self._open.pop(id, None)
+        sent = None if id is None else self._outstanding.pop(id, None)
         if sent is None:
             self._unreadable(head, why)
             return noise(head, why)
@@ -142,11 +142,11 @@ class CallingMachine(FramedMachine):
         failure = Failure(code, f"the answer to {sent.method} cannot be used: {why}", origin=Origin.PLUGIN)
         return [*noise(head, why), *self._lost(sent, failure)]
 
-    def _progressed(self, params: dict[str, Any], line: bytes) -> list[Event]:
+    def _take_progress(self, params: dict[str, Any], line: bytes) -> list[Event]:
         token, said = params.get(messages.TOKEN), params.get("progress")
         if type(token) is not int or type(said) not in _NUMBERS:
             return noise(line, "progress needs the token of a request and a number")
-        sent = self._open.get(token)
+        sent = self._outstanding.get(token)
         if sent is None or sent.call is None:
             return noise(line, "progress of a call that nobody waits for")
         item: dict[str, Any] = {"progress": said}
@@ -161,15 +161,15 @@ class CallingMachine(FramedMachine):
     def _withdrawn(self, params: dict[str, Any]) -> list[Event]:
         """The peer calls off a request of its own; one that is not there was answered already."""
         id = params.get("requestId")
-        found = [number for number, asked in self._asked.items() if asked.id == id and type(asked.id) is type(id)]
-        return [event for number in found for event in self._drop(number, self._asked.pop(number))]
+        found = [number for number, asked in self._incoming.items() if asked.id == id and type(asked.id) is type(id)]
+        return [event for number in found for event in self._drop(number, self._incoming.pop(number))]
 
-    def _drop(self, number: CallId, asked: Asked) -> list[Event]:
+    def _drop(self, number: CallId, asked: IncomingRequest) -> list[Event]:
         return [CancelArrived(number)]
 
     def finish(self, id: CallId, value: Any = None, failure: Failure | None = None) -> None:
         """Nothing is sent for what was called off; whoever worked on it may not have heard in time."""
-        if id not in self._asked and isinstance(id, int) and 0 < id <= self._arrived:
+        if id not in self._incoming and isinstance(id, int) and 0 < id <= self._arrivals:
             self.dropped += 1
             return
         super().finish(id, value, failure)

@@ -12,7 +12,7 @@ from plugbay.contracts.mcp.calling import CALL, HELLO, LISTEN, PAGE, Sent
 from plugbay.contracts.mcp.messages import HANDSHAKE, LIST_CHANGED, MODERN, as_object
 from plugbay.contracts.mcp.replies import InputRequired
 from plugbay.contracts.mcp.welcoming import WelcomingMachine
-from plugbay.contracts.rpc import Asked, error_text, malformed, noise
+from plugbay.contracts.rpc import IncomingRequest, error_text, malformed, noise
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished, Notified
 from plugbay.model.operations import AskUser, ChangeResource, CheckHealth, InvokeTool, SetLogLevel, WatchResource
@@ -40,7 +40,7 @@ ANSWER_ROOM = 1 << 20
 ENDED = "the server ended the subscription to its changes"
 
 
-class Input(Asked):
+class Input(IncomingRequest):
     """A question inside an answer of the server's: which call it belongs to, and under which key."""
 
     __slots__ = ("key", "sent")
@@ -92,14 +92,14 @@ class ClientMachine(WelcomingMachine):
 
     def _call_tool(self, id: CallId, op: InvokeTool, members: bytes) -> Failure | None:
         """Most calls: arguments that were held to every limit when they were made JSON, and nothing beside them."""
-        wire, ours = self._last + 1, self._about_us
+        wire, ours = self._last_id + 1, self._about_us
         head = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{' % wire
         meta = b',"_meta":{%b%b"progressToken":%d}}}' % (ours, b"," if ours else b"", wire)
         body = b"".join((head, members, meta))
-        if len(body) > self._most:
-            return self._too_large(len(body))
+        if len(body) > self._max_frame:
+            return self._frame_too_large(len(body))
         self._out.append(self._frame(body))
-        self._wait(wire, Sent(CALL, messages.CALL_TOOL, members, call=id, op=op))
+        self._remember(wire, Sent(CALL, messages.CALL_TOOL, members, call=id, op=op))
         self._wires[id] = wire
         return None
 
@@ -136,7 +136,7 @@ class ClientMachine(WelcomingMachine):
 
     def cancel(self, id: CallId, reason: str) -> None:
         if self._asking.pop(id, None) is not None:
-            self._asked = {number: asked for number, asked in self._asked.items() if not _is_of(asked, id)}
+            self._incoming = {number: asked for number, asked in self._incoming.items() if not _is_of(asked, id)}
         self._unwatch(id)
         super().cancel(id, reason)
 
@@ -179,9 +179,9 @@ class ClientMachine(WelcomingMachine):
             failure = self._put(sent, self._answers_of(sent))
             return [] if failure is None else self._over(sent, None, failure)
         self._asking[sent.call] = sent
-        return [event for question in asked for event in self._arrival(question, sent.call)]
+        return [event for question in asked for event in self._accept_request(question, sent.call)]
 
-    def _questions(self, sent: Sent, required: InputRequired, frame: bytes) -> list[Asked] | Failure:
+    def _questions(self, sent: Sent, required: InputRequired, frame: bytes) -> list[IncomingRequest] | Failure:
         if sent.refusal is not None:
             return sent.refusal
         if sent.method not in messages.ANSWERS_LATER or self.era == HANDSHAKE:
@@ -193,7 +193,7 @@ class ClientMachine(WelcomingMachine):
         if len(sent.members) + state > messages.MAX_LINE - ANSWER_ROOM:
             what = f"the server's state has {state:,} bytes, so that it could not be sent back with the call"
             return Failure(Code.FRAME_TOO_LARGE, what, origin=Origin.PLUGIN)
-        asked: list[Asked] = []
+        asked: list[IncomingRequest] = []
         for key, entry in required.questions.items():
             said = as_object(entry)
             method = messages.as_text(said.get("method"))
@@ -248,17 +248,17 @@ class ClientMachine(WelcomingMachine):
         if self.era == MODERN:
             return noise(line, "a request of the server's; this revision of MCP has none")
         if name == messages.PING:
-            self._reply(id, b"{}")
+            self._write_result(id, b"{}")
             return []
         op = questions.read(name, params)
         capability = questions.CAPABILITIES.get(name)
         if op is None or capability not in self.offers:
-            self._error(id, errors.METHOD_NOT_FOUND, f"method not found: {name}")
+            self._write_error(id, errors.METHOD_NOT_FOUND, f"method not found: {name}")
             return [] if capability is None else noise(line, f"{name} needs {capability}, which is not granted")
         if isinstance(op, str):
-            self._error(id, errors.INVALID_PARAMS, f"{name}: {op}")
+            self._write_error(id, errors.INVALID_PARAMS, f"{name}: {op}")
             return []
-        return self._arrival(Asked(id, op))
+        return self._accept_request(IncomingRequest(id, op))
 
     def _told_by_server(self, name: str, params: dict[str, Any], line: bytes) -> list[Event]:
         if name == messages.MESSAGE:
@@ -282,14 +282,14 @@ class ClientMachine(WelcomingMachine):
         if self.era == HANDSHAKE:
             return self._withdrawn(params)
         id: Any = params.get("requestId")
-        ended = self._open.get(id) if type(id) is int else None
+        ended = self._outstanding.get(id) if type(id) is int else None
         if ended is None or ended.kind != LISTEN:
             return []
-        del self._open[id]
+        del self._outstanding[id]
         return self._unheard(ended, ENDED)
 
 
-def _is_of(asked: Asked, call: CallId) -> bool:
+def _is_of(asked: IncomingRequest, call: CallId) -> bool:
     """Whether a question came inside an answer to this call."""
     return isinstance(asked, Input) and asked.sent.call == call
 

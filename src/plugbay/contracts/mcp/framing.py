@@ -46,7 +46,7 @@ class FramedMachine(RpcMachine):
         plain = plain_chunk(self._lines, data)
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
-                events += self._useless(line.head, Code.FRAME_TOO_LARGE, TOO_LONG)
+                events += self._skip_unreadable(line.head, Code.FRAME_TOO_LARGE, TOO_LONG)
             elif line:
                 events += self._read(line, plain)
             if self.state in OVER:
@@ -59,7 +59,7 @@ class FramedMachine(RpcMachine):
         except Malformed as error:
             if line.startswith(b"["):
                 return self._batch(line)
-            return self._useless(line[:HEAD_BYTES], Code.MALFORMED_RESPONSE, f"malformed line: {error}")
+            return self._skip_unreadable(line[:HEAD_BYTES], Code.MALFORMED_RESPONSE, f"malformed line: {error}")
         return self._take(message, line)
 
     def _batch(self, line: bytes) -> list[Event]:
@@ -81,7 +81,7 @@ class FramedMachine(RpcMachine):
     def _frame(self, body: bytes) -> bytes:
         return encode(body)
 
-    def _rest(self) -> list[Event]:
+    def _take_unfinished(self) -> list[Event]:
         """The last line need not have had its end; half a message is no JSON."""
         return self.receive(last_line(self._lines, self.codec) + b"\n")
 
@@ -91,7 +91,7 @@ class FramedMachine(RpcMachine):
         """One message."""
         raise NotImplementedError
 
-    def _useless(self, head: bytes, code: str, why: str) -> list[Event]:
+    def _skip_unreadable(self, head: bytes, code: str, why: str) -> list[Event]:
         """A line that cannot be read, of which only the beginning is there."""
         raise NotImplementedError
 

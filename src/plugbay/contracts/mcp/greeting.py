@@ -103,7 +103,7 @@ class Greeting:
         if isinstance(supported, list) and self.version not in supported:
             return None if self._turn_to(supported) else self._no_common_version(supported)
         warnings = [] if isinstance(supported, list) else ["server/discover was answered without supportedVersions"]
-        return self._welcome(result, as_object(result.get("_meta")).get(messages.SERVER), warnings)
+        return self._build_welcome(result, as_object(result.get("_meta")).get(messages.SERVER), warnings)
 
     def _initialized(self, result: dict[str, Any]) -> Welcome | Failure:
         said, warnings = result.get("protocolVersion"), []
@@ -114,9 +114,9 @@ class Greeting:
         else:
             shown = said[:40] if isinstance(said, str) else said
             warnings.append(f"answered initialize with the protocolVersion {shown!r}, which is taken as {self.version}")
-        return self._welcome(result, result.get("serverInfo"), warnings)
+        return self._build_welcome(result, result.get("serverInfo"), warnings)
 
-    def _welcome(self, result: dict[str, Any], info: Any, warnings: list[str]) -> Welcome:
+    def _build_welcome(self, result: dict[str, Any], info: Any, warnings: list[str]) -> Welcome:
         server = {key: as_text(as_object(info).get(key)) for key in ("name", "version", "title")}
         server["instructions"] = as_text(result.get("instructions"))
         for key in ("name", "version"):

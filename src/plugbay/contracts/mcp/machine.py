@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from plugbay.contracts.mcp.calling import Sent
-    from plugbay.contracts.rpc import Asked
+    from plugbay.contracts.rpc import IncomingRequest
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import HostOp, PluginOp
     from plugbay.wire.strict_json import Codec
@@ -104,26 +104,26 @@ class McpMachine(ParkingMachine):
             return noise(line, "a request whose id is neither a number nor a string")
         params = as_object(None if message.params is ABSENT else self.codec.load(message.params))
         if id is ABSENT:
-            return self._told(method, params, line)
+            return self._take_notification(method, params, line)
         if self.role == Role.HOST:
             return self._asked_by_server(id, method, params, line)
         return self._asked_by_client(id, method, params)
 
     def _take_answer(self, id: Any, message: Any, line: bytes) -> list[Event]:
-        sent = self._open.get(id) if type(id) is int and message.error is ABSENT else None
+        sent = self._outstanding.get(id) if type(id) is int and message.error is ABSENT else None
         if sent is not None and type(sent.op) is InvokeTool and replies.is_plain(message.result, line):
-            del self._open[id], self._wires[sent.call]
+            del self._outstanding[id], self._wires[sent.call]
             return [CallFinished(sent.call, message.result)]
         if message.error is None and message.result is not ABSENT:
             message.error = ABSENT  # some write every key there is
         says_something = message.result is not ABSENT or message.error is not ABSENT
-        if type(id) is int and (says_something or id in self._open):
-            return self._answered(id, message, line)
+        if type(id) is int and (says_something or id in self._outstanding):
+            return self._dispatch_answer(id, message, line)
         return noise(line, "neither a request, a notification nor an answer to one")
 
-    def _told(self, name: str, params: dict[str, Any], line: bytes) -> list[Event]:
+    def _take_notification(self, name: str, params: dict[str, Any], line: bytes) -> list[Event]:
         if name == messages.PROGRESS:
-            return self._progressed(params, line)
+            return self._take_progress(params, line)
         if self.role == Role.HOST:
             return self._told_by_server(name, params, line)
         return self._told_by_client(name, params, line)
@@ -137,7 +137,7 @@ class McpMachine(ParkingMachine):
 
     def call(self, id: CallId, op: PluginOp | HostOp, within: CallId | None = None) -> Failure | None:
         """`within`: PLUGIN only, the request of the client's during which it is asked something."""
-        refusal = None if self.state == READY else self._not_ready()
+        refusal = None if self.state == READY else self._refuse_unless_ready()
         if refusal is not None:
             return refusal
         return self._call_server(id, op) if self.role == Role.HOST else self._ask_client(id, op, within)
@@ -146,19 +146,19 @@ class McpMachine(ParkingMachine):
         """PLUGIN: what is offered, what a resource holds, a line for the log. Where nobody listens, nothing is sent."""
         if self.role == Role.HOST or type(op) not in _TOLD:
             raise Misuse(f"mcp cannot tell {type(op).__name__} from {self.role}")
-        return self._not_ready() or self._tell_client(op)
+        return self._refuse_unless_ready() or self._tell_client(op)
 
     def finish(self, id: CallId, value: Any = None, failure: Failure | None = None) -> None:
-        asked = self._asked.get(id)
+        asked = self._incoming.get(id)
         if isinstance(asked, Input):
-            del self._asked[id]
+            del self._incoming[id]
             self._input(asked, value, failure)
         elif isinstance(asked, Served) and failure is not None and errors.is_for_the_model(type(asked.op), failure):
             super().finish(id, errors.to_result(failure))
         else:
             super().finish(id, value, failure)
 
-    def _result(self, asked: Asked, value: Any) -> bytes | Failure:
+    def _encode_result(self, asked: IncomingRequest, value: Any) -> bytes | Failure:
         if not isinstance(asked, Served):
             said = questions.result(asked.op, value)
             return said if isinstance(said, Failure) else self._json(said)
@@ -170,29 +170,29 @@ class McpMachine(ParkingMachine):
             result = replies.in_modern(result, self.server.info(), cacheable=replies.is_cacheable(asked.op))
         return self._json(result)
 
-    def _unsent(self, problem: Failure) -> Failure:
+    def _explain_unsent(self, problem: Failure) -> Failure:
         """Who asked must learn that the answer is too long, for a shorter one may do."""
         code = problem.code if problem.code == Code.FRAME_TOO_LARGE else Code.INTERNAL
-        return Failure(code, super()._unsent(problem).message, detail=problem.detail)
+        return Failure(code, super()._explain_unsent(problem).message, detail=problem.detail)
 
-    def _refusal(self, asked: Asked, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
+    def _encode_failure(self, asked: IncomingRequest, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
         modern = isinstance(asked, Served) and asked.caller.era == MODERN
         return errors.to_error(type(asked.op), failure, modern=modern)
 
     def progress(self, id: CallId, item: Any) -> Failure | None:
         """Said to a client that wants to hear it. What has no number of its own is counted."""
-        served = self._asked.get(id)
+        served = self._incoming.get(id)
         if not isinstance(served, Served) or served.token is None or served.is_parked:
             return None
         served.steps += 1
         said = item if isinstance(item, dict) and "progress" in item else replies.step(served.steps, item)
-        return self._tell(messages.PROGRESS, self._json({messages.TOKEN: served.token, **said}))
+        return self._write_notification(messages.PROGRESS, self._json({messages.TOKEN: served.token, **said}))
 
     def close(self, reason: str) -> None:
         """A plugin ends the subscriptions of its client in good order; a host has nothing to say."""
         for id in self._listeners:
             self._answer(id, replies.ended(id))
-            self._tell(messages.CANCELLED, self._json({"requestId": id}))
+            self._write_notification(messages.CANCELLED, self._json({"requestId": id}))
         self._listeners.clear()
         self._listing = None
         self._step("close")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from plugbay.contracts.rpc import Asked
+    from plugbay.contracts.rpc import IncomingRequest
     from plugbay.model.events import CallId, Event
     from plugbay.wire.strict_json import Codec
 
@@ -78,7 +78,7 @@ class ParkingMachine(ServerMachine):
         if type(op) not in questions.METHODS:
             raise Misuse(f"mcp cannot ask {type(op).__name__} from {self.role}")
         number = self._during() if within is None else within
-        served = None if number is None else self._asked.get(number)
+        served = None if number is None else self._incoming.get(number)
         caller = served.caller if isinstance(served, Served) else self._session
         if caller is None:
             return Failure(Code.UNAVAILABLE, "there is no client to ask")
@@ -99,12 +99,12 @@ class ParkingMachine(ServerMachine):
 
         An answer finds its question whichever call carries it.
         """
-        open = [(number, asked) for number, asked in self._asked.items() if isinstance(asked, Served)]
+        open = [(number, asked) for number, asked in self._incoming.items() if isinstance(asked, Served)]
         fit = [(number, asked) for number, asked in open if isinstance(asked.op, INTERRUPTIBLE)]
         best = [number for number, asked in fit if not asked.is_parked] or [number for number, _ in fit]
         return best[-1] if best else None
 
-    def _question(self, id: CallId, op: Any, number: CallId | None, served: Asked | None) -> Failure | None:
+    def _question(self, id: CallId, op: Any, number: CallId | None, served: IncomingRequest | None) -> Failure | None:
         """Ask with the answer to a call; while that is parked, with its next one."""
         if number is None or not isinstance(served, Served) or not isinstance(served.op, INTERRUPTIBLE):
             return Failure(Code.UNAVAILABLE, "in this revision of MCP a client is asked only during a call")
@@ -126,7 +126,7 @@ class ParkingMachine(ServerMachine):
             for key, (_, op) in served.questions.items()
         }
         said = {"resultType": replies.INPUT_REQUIRED, "inputRequests": wanted, "requestState": state}
-        failure = self._reply(served.id, self._json({**said, "_meta": {messages.SERVER: self.server.info()}}))
+        failure = self._write_result(served.id, self._json({**said, "_meta": {messages.SERVER: self.server.info()}}))
         if failure is None:
             self._parked[state] = Parked(number, served)
             served.is_parked = True
@@ -142,7 +142,9 @@ class ParkingMachine(ServerMachine):
             return over + super()._serve(served, params)
         parked = self._parked.get(state) if isinstance(state, str) else None
         if parked is None or not _is_same(parked.served, served):
-            self._error(served.id, errors.INVALID_PARAMS, "requestState belongs to no call that waits, or to another")
+            self._write_error(
+                served.id, errors.INVALID_PARAMS, "requestState belongs to no call that waits, or to another"
+            )
             return over
         del self._parked[state]
         return over + self._resume(parked, served, as_object(params.get("inputResponses")))
@@ -156,7 +158,7 @@ class ParkingMachine(ServerMachine):
             call, op = served.questions.pop(key)
             events.append(_answer(call, op, answers[key]))
         if served.outcome is not None:
-            self._asked[parked.number] = served
+            self._incoming[parked.number] = served
             self.finish(parked.number, *served.outcome)
             return events + unanswered(served)
         unasked = self._park(parked.number, served) if served.questions else None
@@ -169,26 +171,26 @@ class ParkingMachine(ServerMachine):
         events: list[Event] = []
         while len(self._parked) > MAX_PARKED:
             parked = self._parked.pop(next(iter(self._parked)))
-            is_over = self._asked.pop(parked.number, None) is None
+            is_over = self._incoming.pop(parked.number, None) is None
             events += unanswered(parked.served) if is_over else self._drop(parked.number, parked.served)
         return events
 
     # How it ends.
 
     def finish(self, id: CallId, value: Any = None, failure: Failure | None = None) -> None:
-        served = self._asked.get(id)
+        served = self._incoming.get(id)
         if not isinstance(served, Served):
             super().finish(id, value, failure)
         elif served.is_parked:
             served.outcome = (value, failure)  # until the client comes back for it
-            del self._asked[id]
+            del self._incoming[id]
         else:
             super().finish(id, value, failure)
             if failure is None:
                 self._settled(served.op)
 
     def cancel(self, id: CallId, reason: str) -> None:
-        for asked in self._asked.values():
+        for asked in self._incoming.values():
             if isinstance(asked, Served):
                 asked.questions.pop(f"q{id}", None)
         super().cancel(id, reason)

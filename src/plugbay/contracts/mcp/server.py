@@ -13,7 +13,7 @@ from plugbay.contracts.mcp.client import ClientMachine
 from plugbay.contracts.mcp.framing import requested_id
 from plugbay.contracts.mcp.messages import HANDSHAKE, LISTS, MODERN, MODERN_REVISIONS, REVISIONS, as_object
 from plugbay.contracts.mcp.pages import page_of
-from plugbay.contracts.rpc import Asked, noise
+from plugbay.contracts.rpc import IncomingRequest, noise
 from plugbay.model.events import CallFinished, CancelArrived, Notified, Ready
 from plugbay.model.operations import ChangeResource, InvokeTool, OfferExports, SetLogLevel, WatchResource, WriteLog
 from plugbay.model.values import Value
@@ -64,7 +64,7 @@ class Caller(Value):
         }
 
 
-class Served(Asked):
+class Served(IncomingRequest):
     """A call that waits for our answer: who made it, and what to say about its progress."""
 
     __slots__ = ("caller", "is_parked", "outcome", "questions", "steps", "token")
@@ -114,7 +114,7 @@ class ServerMachine(ClientMachine):
         self._generation = 0
         """Counts the offers, so that a cursor of an older one is known for what it is."""
         self._own: dict[str, Callable[[Id, dict[str, Any], Caller], list[Event]]] = {
-            messages.INITIALIZE: self._initialize,
+            messages.INITIALIZE: self._answer_greeting,
             messages.PING: self._ping,
             messages.DISCOVER: self._discover,
             messages.LISTEN: self._listen_to_us,
@@ -149,7 +149,7 @@ class ServerMachine(ClientMachine):
         if name == messages.PING or self._session is not None:
             return self._session or Caller(HANDSHAKE, REVISIONS[0], {}, {})
         why = f"{name}: say initialize first, or say in _meta which revision of MCP this is"
-        self._error(id, errors.INVALID_PARAMS, why)
+        self._write_error(id, errors.INVALID_PARAMS, why)
         return None
 
     def _introduced(self, params: dict[str, Any]) -> Caller:
@@ -163,12 +163,14 @@ class ServerMachine(ClientMachine):
         )
         if not isinstance(version, str) or not isinstance(capabilities, dict):
             needed = f"{messages.VERSION} (a string) and {messages.CAPABILITIES} (an object)"
-            self._error(id, errors.INVALID_PARAMS, f"_meta must hold {needed}")
+            self._write_error(id, errors.INVALID_PARAMS, f"_meta must hold {needed}")
         elif version not in MODERN_REVISIONS:
             data = {"supported": [*MODERN_REVISIONS, *REVISIONS], "requested": version}
-            self._error(id, errors.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+            self._write_error(id, errors.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
         elif level is not None and level not in messages.LEVELS:
-            self._error(id, errors.INVALID_PARAMS, f"{messages.LOG_LEVEL} must be one of {', '.join(messages.LEVELS)}")
+            self._write_error(
+                id, errors.INVALID_PARAMS, f"{messages.LOG_LEVEL} must be one of {', '.join(messages.LEVELS)}"
+            )
         else:
             client = as_object(meta.get(messages.CLIENT))
             return Caller(MODERN, version, client, capabilities, level or "")
@@ -181,33 +183,35 @@ class ServerMachine(ClientMachine):
         unwatchable = name in requests.WATCHING and as_object(settings).get("subscribe") is not True
         op = None if unknown or unwatchable else requests.read(name, params)
         if op is None:
-            self._error(id, errors.METHOD_NOT_FOUND, f"method not found: {name}")
+            self._write_error(id, errors.METHOD_NOT_FOUND, f"method not found: {name}")
             return []
         if isinstance(op, str):
-            self._error(id, errors.INVALID_PARAMS, f"{name}: {op}")
+            self._write_error(id, errors.INVALID_PARAMS, f"{name}: {op}")
             return []
         if isinstance(op, InvokeTool) and op.tool not in self._tools:
-            self._error(id, errors.INVALID_PARAMS, f"unknown tool: {op.tool}")
+            self._write_error(id, errors.INVALID_PARAMS, f"unknown tool: {op.tool}")
             return []
         if isinstance(op, WatchResource) and op.wanted and len(self._subscribed) >= MAX_WATCHED:
-            self._error(id, errors.INTERNAL_ERROR, f"{MAX_WATCHED:,} resources are watched for this client already")
+            self._write_error(
+                id, errors.INTERNAL_ERROR, f"{MAX_WATCHED:,} resources are watched for this client already"
+            )
             return []
         token = as_object(params.get("_meta")).get(messages.TOKEN)
         return self._serve(Served(id, op, caller, token), params)
 
     def _serve(self, served: Served, params: dict[str, Any]) -> list[Event]:
         """A call that can be made; one that goes on where it was left is told from a new one above."""
-        return self._arrival(served)
+        return self._accept_request(served)
 
     def _unreadable(self, head: bytes, why: str) -> None:
         """Whoever asked must not wait for ever, where it can be seen who that was."""
         id = requested_id(head) if self.role == Role.PLUGIN else None
         if id is not None:
-            self._error(id, errors.INVALID_REQUEST, f"the request cannot be read: {why}")
+            self._write_error(id, errors.INVALID_REQUEST, f"the request cannot be read: {why}")
 
     # What the machine answers itself.
 
-    def _initialize(self, id: Id, params: dict[str, Any], caller: Caller) -> list[Event]:
+    def _answer_greeting(self, id: Id, params: dict[str, Any], caller: Caller) -> list[Event]:
         """Say who we are, however often we are asked."""
         self._session = caller
         self._subscribed.clear()
@@ -233,7 +237,7 @@ class ServerMachine(ClientMachine):
 
     def _ping(self, id: Id, params: dict[str, Any], caller: Caller) -> list[Event]:
         if caller.era == MODERN:
-            self._error(id, errors.METHOD_NOT_FOUND, "method not found: ping")
+            self._write_error(id, errors.METHOD_NOT_FOUND, "method not found: ping")
         else:
             self._answer(id, {})
         return []
@@ -241,7 +245,7 @@ class ServerMachine(ClientMachine):
     def _list(self, id: Id, listed: messages.List, params: dict[str, Any], caller: Caller) -> None:
         page = page_of(self.offer[listed.name], params.get("cursor"), self._generation, self.codec.encode)
         if page is None:
-            self._error(id, errors.INVALID_PARAMS, "the cursor is none of ours, or the list has changed since")
+            self._write_error(id, errors.INVALID_PARAMS, "the cursor is none of ours, or the list has changed since")
             return
         shown, cursor = page
         result: dict[str, Any] = {listed.key: shown, **({} if cursor is None else {"nextCursor": cursor})}
@@ -249,16 +253,16 @@ class ServerMachine(ClientMachine):
         self._answer(id, replies.in_modern(result, self.server.info(), cacheable=True) if modern else result)
 
     def _answer(self, id: Id, result: dict[str, Any]) -> None:
-        failure = self._reply(id, self._json(result))
+        failure = self._write_result(id, self._json(result))
         if failure is not None:
-            self._error(id, errors.INTERNAL_ERROR, f"the answer cannot be sent: {failure.message}")
+            self._write_error(id, errors.INTERNAL_ERROR, f"the answer cannot be sent: {failure.message}")
 
     # Who hears of changes.
 
     def _listen_to_us(self, id: Id, params: dict[str, Any], caller: Caller) -> list[Event]:
         wanted = as_object(params.get("notifications"))
         if len(self._listeners) >= MAX_LISTENERS:
-            self._error(id, errors.INTERNAL_ERROR, f"there are {MAX_LISTENERS} subscriptions already")
+            self._write_error(id, errors.INTERNAL_ERROR, f"there are {MAX_LISTENERS} subscriptions already")
             return []
         agreed: dict[str, Any] = {
             flag: True for flag, kind in _FLAGS.items() if wanted.get(flag) is True and self._announces_changes(kind)
@@ -275,7 +279,7 @@ class ServerMachine(ClientMachine):
         return as_object(self.server.capabilities.get(kind)).get("listChanged") is True
 
     def _tell_listener(self, id: Any, method: str, params: dict[str, Any]) -> Failure | None:
-        return self._tell(method, self._json({"_meta": {messages.SUBSCRIPTION: id}, **params}))
+        return self._write_notification(method, self._json({"_meta": {messages.SUBSCRIPTION: id}, **params}))
 
     def _watched_uris(self) -> set[str]:
         return {uri for agreed in self._listeners.values() for uri in agreed.get("resourceSubscriptions", ())}
@@ -301,7 +305,7 @@ class ServerMachine(ClientMachine):
             return self._watch_changes(before)
         return self._withdrawn(params)
 
-    def _drop(self, number: CallId, asked: Asked) -> list[Event]:
+    def _drop(self, number: CallId, asked: IncomingRequest) -> list[Event]:
         """With a call its questions are over, which nobody will answer."""
         return [CancelArrived(number), *(unanswered(asked) if isinstance(asked, Served) else ())]
 
@@ -325,7 +329,7 @@ class ServerMachine(ClientMachine):
             if kind not in kinds or not self._announces_changes(kind):
                 continue
             if self._session is not None:
-                self._send(b'{"jsonrpc":"2.0","method":"%b"}' % method.encode())
+                self._write(b'{"jsonrpc":"2.0","method":"%b"}' % method.encode())
             for id, agreed in self._listeners.items():
                 if agreed.get(f"{kind}ListChanged"):
                     self._tell_listener(id, method, {})
@@ -334,7 +338,7 @@ class ServerMachine(ClientMachine):
     def _resource_changed(self, uri: str) -> Failure | None:
         failure = None
         if uri in self._subscribed:
-            failure = self._tell(messages.UPDATED, self._json({"uri": uri}))
+            failure = self._write_notification(messages.UPDATED, self._json({"uri": uri}))
         for id, agreed in self._listeners.items():
             if uri in agreed.get("resourceSubscriptions", ()):
                 failure = self._tell_listener(id, messages.UPDATED, {"uri": uri}) or failure
@@ -348,12 +352,12 @@ class ServerMachine(ClientMachine):
         wishes = [self._lowest] if self._session is not None else []
         wishes += [
             asked.caller.log_level
-            for asked in self._asked.values()
+            for asked in self._incoming.values()
             if isinstance(asked, Served) and not asked.is_parked
         ]
         if not any(wish and logs.is_wanted(line["level"], wish) for wish in wishes):
             return None
-        return self._tell(messages.MESSAGE, self._json(line))
+        return self._write_notification(messages.MESSAGE, self._json(line))
 
     def _settled(self, op: Any) -> None:
         """A request of the handshake era that changes what we tell went well."""

@@ -94,18 +94,18 @@ class WelcomingMachine(CallingMachine):
 
     # The greeting.
 
-    def _welcome(self) -> None:
-        self._last = 0
+    def _send_greeting(self) -> None:
+        self._last_id = 0
         if self.era == MODERN:
             self._step("discover")
         self._open_with_greeting()
 
     def _open_with_greeting(self) -> None:
         method, params = self._greeting.opening()
-        failure = self._ask(self._last + 1, method, self._json(params))
+        failure = self._write_request(self._last_id + 1, method, self._json(params))
         if failure is not None:
             raise Misuse(f"mcp host: the greeting cannot be sent: {failure.message}")
-        self._wait(self._last + 1, Sent(HELLO, method))
+        self._remember(self._last_id + 1, Sent(HELLO, method))
 
     def _greeted_back(self, message: Any) -> list[Event]:
         era = self.era
@@ -131,7 +131,7 @@ class WelcomingMachine(CallingMachine):
             "capabilities": verdict.capabilities,
         }
         if self.era == HANDSHAKE:
-            self._send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+            self._write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
         self._listing = Listing(announced_lists(self.capabilities), self.offer)
         for warning in verdict.warnings:
             self._listing.warn(warning)
@@ -223,9 +223,9 @@ class WelcomingMachine(CallingMachine):
                 self._listen = before
                 return failure
             self._listen = sent
-        for wire in [wire for wire, sent in self._open.items() if sent is before]:
-            del self._open[wire]
-            self._tell(messages.CANCELLED, self._json({"requestId": wire}))
+        for wire in [wire for wire, sent in self._outstanding.items() if sent is before]:
+            del self._outstanding[wire]
+            self._write_notification(messages.CANCELLED, self._json({"requestId": wire}))
         return None
 
     def _watch(self, id: CallId, op: WatchResource) -> Failure | None:
@@ -245,7 +245,7 @@ class WelcomingMachine(CallingMachine):
 
     def _acknowledged(self, params: dict[str, Any]) -> list[Event]:
         which = as_object(params.get("_meta")).get(messages.SUBSCRIPTION)
-        if type(which) is not int or self._open.get(which) is not self._listen:
+        if type(which) is not int or self._outstanding.get(which) is not self._listen:
             return []  # one that was replaced since
         watching, self._watching = self._watching, []
         return [CallFinished(call) for call in watching]

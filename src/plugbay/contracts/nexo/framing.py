@@ -37,7 +37,7 @@ class FramedMachine(RpcMachine):
     def _frame(self, body: bytes) -> bytes:
         return encode(body)
 
-    def _rest(self) -> list[Event]:
+    def _take_unfinished(self) -> list[Event]:
         """The last line need not have had its end."""
         return self.receive(b"\n")
 

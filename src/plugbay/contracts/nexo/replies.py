@@ -7,7 +7,7 @@ Refuses to know ids and states.
 from __future__ import annotations
 
 from plugbay.contracts.nexo import errors
-from plugbay.contracts.rpc import Asked, malformed
+from plugbay.contracts.rpc import IncomingRequest, malformed
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
     Chat,
@@ -150,7 +150,7 @@ _COMPLETE: dict[type, Callable[[Any], Any]] = {
 # Answers we give.
 
 
-class Streamed(Asked):
+class Streamed(IncomingRequest):
     """A request of the peer that waits for our answer; `said`: whether a delta of it went out."""
 
     __slots__ = ("said", "stream")
