@@ -149,7 +149,7 @@ class IncomingRequest:
 class RpcMachine(Machine):
     """What is open in both directions. The contract says what a frame is (`receive`) and fills in the rest below."""
 
-    __slots__ = ("_arrivals", "_incoming", "_farewell", "_greeted", "_last_id", "_max_frame", "_offset", "_outstanding")
+    __slots__ = ("_arrivals", "_farewell", "_greeted", "_incoming", "_last_id", "_max_frame", "_offset", "_outstanding")
 
     FIRST_STATE: ClassVar[str] = START
     HELLO: ClassVar[str] = "initialize"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from plugbay.contracts.nexo.messages import Method
-    from plugbay.contracts.rpc import IncomingRequest, Id
+    from plugbay.contracts.rpc import Id, IncomingRequest
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import HostOp, PluginOp
     from plugbay.wire.strict_json import Codec

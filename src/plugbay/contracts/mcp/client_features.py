@@ -1,7 +1,7 @@
-"""What a server asks of its client: a model's words, a person's answer, the folders at work.
+"""Requests of a server to its client: sampling, elicitation and roots.
 
-The same three questions in both eras: as requests of their own, or inside a result that wants input. Owns how each is
-written, read and answered, and which capability of the client it needs. Refuses to know frames, ids and states.
+The same three in both eras: as requests of their own, or inside a result with `input_required`. Owns how each is
+written, read and answered, and which capability of the client it needs.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ METHODS: dict[type, str] = {CompleteChat: messages.SAMPLE, AskUser: messages.ELI
 
 ACTIONS = ("accept", "decline", "cancel")
 
-_STOPS = {"stop": "endTurn", "length": "maxTokens", "tool_use": "toolUse"}
-_REASONS = {word: reason for reason, word in _STOPS.items()}
+_STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_use": "toolUse"}
+_FINISH_REASONS = {word: reason for reason, word in _STOP_REASONS.items()}
 """Why a model stopped: our word → MCP's, and back. A word that is not here travels as it is."""
 
 
-def read(method: str, params: dict[str, Any]) -> Operation | str | None:
+def read_request(method: str, params: dict[str, Any]) -> Operation | str | None:
     """The question that `method` puts, or what is wrong with it; None: there is no such question."""
     reader = _READERS.get(method)
     return None if reader is None else reader(params)
 
 
-def _sampling(params: dict[str, Any]) -> Operation | str:
+def _read_sampling(params: dict[str, Any]) -> Operation | str:
     said, tokens, temperature = params.get("messages"), params.get("maxTokens"), params.get("temperature")
     if not isinstance(said, list) or not said:
         return "messages must be an array that is not empty"
@@ -46,11 +46,11 @@ def _sampling(params: dict[str, Any]) -> Operation | str:
     if type(temperature) in (int, float):
         optional["temperature"] = temperature
     prompt = as_text(params.get("systemPrompt")) or None
-    words = [{"role": message["role"], "content": _plain(message.get("content"))} for message in said]
-    return CompleteChat("", _wished_model(params), words, system_prompt=prompt, **optional)
+    words = [{"role": message["role"], "content": _flatten_text(message.get("content"))} for message in said]
+    return CompleteChat("", _preferred_model(params), words, system_prompt=prompt, **optional)
 
 
-def _plain(content: Any) -> Any:
+def _flatten_text(content: Any) -> Any:
     """A text where the content is nothing else; everything else stays what it is."""
     blocks = content if isinstance(content, list) else [content]
     texts: list[str] = [block["text"] for block in blocks if isinstance(block, dict) and _is_text(block)]
@@ -61,14 +61,14 @@ def _is_text(block: dict[str, Any]) -> bool:
     return block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
-def _wished_model(params: dict[str, Any]) -> str:
+def _preferred_model(params: dict[str, Any]) -> str:
     """The first model that is named; a wish, no order."""
     hints = as_object(params.get("modelPreferences")).get("hints")
     names = [as_text(as_object(hint).get("name")) for hint in (hints if isinstance(hints, list) else [])]
     return next((name for name in names if name), "")
 
 
-def _elicitation(params: dict[str, Any]) -> Operation | str:
+def _read_elicitation(params: dict[str, Any]) -> Operation | str:
     message, schema, url = (params.get(key) for key in ("message", "requestedSchema", "url"))
     if not isinstance(message, str):
         return "message must be a string"
@@ -80,8 +80,8 @@ def _elicitation(params: dict[str, Any]) -> Operation | str:
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Operation | str]] = {
-    messages.SAMPLE: _sampling,
-    messages.ELICIT: _elicitation,
+    messages.SAMPLE: _read_sampling,
+    messages.ELICIT: _read_elicitation,
     messages.ROOTS: lambda params: ListRoots(),
 }
 
@@ -89,16 +89,16 @@ _READERS: dict[str, Callable[[dict[str, Any]], Operation | str]] = {
 # What a server writes.
 
 
-def written(op: Any, fresh: str, *, modern: bool) -> tuple[str, dict[str, Any]]:
+def write_request(op: Any, fresh: str, *, modern: bool) -> tuple[str, dict[str, Any]]:
     """The method that asks for `op`, and its parameters. `fresh` names this question, where that is wanted."""
     if isinstance(op, CompleteChat):
-        return messages.SAMPLE, _sampled(op)
+        return messages.SAMPLE, _write_sampling(op)
     if isinstance(op, AskUser):
-        return messages.ELICIT, _elicited(op, fresh, modern)
+        return messages.ELICIT, _write_elicitation(op, fresh, modern)
     return messages.ROOTS, {}
 
 
-def _sampled(op: CompleteChat) -> dict[str, Any]:
+def _write_sampling(op: CompleteChat) -> dict[str, Any]:
     def block(content: Any) -> Any:
         return {"type": "text", "text": content} if isinstance(content, str) else content
 
@@ -114,7 +114,7 @@ def _sampled(op: CompleteChat) -> dict[str, Any]:
     return params
 
 
-def _elicited(op: AskUser, fresh: str, modern: bool) -> dict[str, Any]:
+def _write_elicitation(op: AskUser, fresh: str, modern: bool) -> dict[str, Any]:
     """Only the handshake era numbers the pages that people are sent to; and only a page needs its mode said."""
     if op.url is not None:
         number = {} if modern else {"elicitationId": fresh}
@@ -123,7 +123,7 @@ def _elicited(op: AskUser, fresh: str, modern: bool) -> dict[str, Any]:
     return {"message": op.message, "requestedSchema": schema}
 
 
-def missing(op: Any, capabilities: dict[str, Any]) -> dict[str, Any] | None:
+def find_missing(op: Any, capabilities: dict[str, Any]) -> dict[str, Any] | None:
     """What a client would have to be capable of to be asked this, and is not; None when it is."""
     needed = CAPABILITIES[METHODS[type(op)]]
     settings = capabilities.get(needed)
@@ -137,7 +137,7 @@ def missing(op: Any, capabilities: dict[str, Any]) -> dict[str, Any] | None:
 # Answers.
 
 
-def result(op: Any, value: Any) -> dict[str, Any] | Failure:
+def build_result(op: Any, value: Any) -> dict[str, Any] | Failure:
     """What was answered to `op`, as its result."""
     if isinstance(op, ListRoots):
         return {"roots": list(value or ())}
@@ -152,16 +152,16 @@ def result(op: Any, value: Any) -> dict[str, Any] | Failure:
         "role": "assistant",
         "content": said,
         "model": as_text(value.get("model")) or op.model or "unknown",
-        "stopReason": _STOPS.get(reason, reason),
+        "stopReason": _STOP_REASONS.get(reason, reason),
     }
 
 
-def refusal(op: Any) -> dict[str, Any] | None:
+def build_refusal(op: Any) -> dict[str, Any] | None:
     """What answers a question nobody could answer, in an era without errors; None: there is no such word."""
     return {"action": "cancel"} if isinstance(op, AskUser) else None
 
 
-def answered(op: Any, said: Any) -> Any:
+def read_result(op: Any, said: Any) -> Any:
     """What a client answered to `op`; a text says what is wrong with it."""
     if not isinstance(said, dict):
         return "it must be an object"
@@ -172,8 +172,8 @@ def answered(op: Any, said: Any) -> Any:
         return said if said.get("action") in ACTIONS else f"action must be one of {', '.join(ACTIONS)}"
     reason = as_text(said.get("stopReason")) or "endTurn"
     return {
-        "content": _plain(said.get("content")),
-        "finish_reason": _REASONS.get(reason, reason),
+        "content": _flatten_text(said.get("content")),
+        "finish_reason": _FINISH_REASONS.get(reason, reason),
         "usage": None,
         "tool_calls": [],
         "model": as_text(said.get("model")),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.contracts.mcp import questions
+from plugbay.contracts.mcp import client_features
 from plugbay.model.errors import Failure
 from plugbay.model.operations import AskUser, CompleteChat, ListRoots
 from tests.support.requirements import requirement
@@ -28,24 +28,29 @@ IMAGE = {"type": "image", "data": "aa==", "mimeType": "image/png"}
     ],
 )
 def test_a_question_is_read_as_it_was_written(op: Any, modern: bool) -> None:
-    method, params = questions.written(op, "fresh", modern=modern)
-    assert questions.read(method, params) == op
+    method, params = client_features.write_request(op, "fresh", modern=modern)
+    assert client_features.read_request(method, params) == op
 
 
 @requirement("mcp:wire-elicitation")
 def test_only_the_handshake_era_numbers_the_pages_people_are_sent_to() -> None:
     op = AskUser("go", None, "https://example.com")
     page = {"mode": "url", "message": "go", "url": "https://example.com"}
-    assert questions.written(op, "x1", modern=False) == ("elicitation/create", {**page, "elicitationId": "x1"})
-    assert questions.written(op, "x1", modern=True) == ("elicitation/create", page)
+    assert client_features.write_request(op, "x1", modern=False) == (
+        "elicitation/create",
+        {**page, "elicitationId": "x1"},
+    )
+    assert client_features.write_request(op, "x1", modern=True) == ("elicitation/create", page)
 
 
 @requirement("mcp:wire-elicitation")
 def test_a_form_is_one_without_saying_so() -> None:
-    assert questions.read("elicitation/create", {"message": "m", "requestedSchema": FORM}) == AskUser("m", FORM)
+    assert client_features.read_request("elicitation/create", {"message": "m", "requestedSchema": FORM}) == AskUser(
+        "m", FORM
+    )
     said = {"mode": "form", "message": "m", "requestedSchema": FORM}
-    assert questions.read("elicitation/create", said) == AskUser("m", FORM)
-    assert questions.written(AskUser("m"), "", modern=True)[1]["requestedSchema"] == {
+    assert client_features.read_request("elicitation/create", said) == AskUser("m", FORM)
+    assert client_features.write_request(AskUser("m"), "", modern=True)[1]["requestedSchema"] == {
         "type": "object",
         "properties": {},
     }
@@ -54,7 +59,9 @@ def test_a_form_is_one_without_saying_so() -> None:
 @requirement("mcp:wire-sampling")
 def test_texts_in_several_parts_are_one_text() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    op = questions.read("sampling/createMessage", {"messages": [{"role": "user", "content": parts}], "maxTokens": 5})
+    op = client_features.read_request(
+        "sampling/createMessage", {"messages": [{"role": "user", "content": parts}], "maxTokens": 5}
+    )
     assert isinstance(op, CompleteChat)
     assert (op.messages, op.max_tokens) == ([{"role": "user", "content": "a\nb"}], 5)
 
@@ -73,7 +80,7 @@ def test_texts_in_several_parts_are_one_text() -> None:
 )
 def test_the_first_model_that_is_named_is_wished_for(preferences: Any, model: str) -> None:
     params = {"messages": [{"role": "user", "content": "x"}], "modelPreferences": preferences}
-    op = questions.read("sampling/createMessage", params)
+    op = client_features.read_request("sampling/createMessage", params)
     assert isinstance(op, CompleteChat) and op.model == model
 
 
@@ -95,11 +102,11 @@ def test_the_first_model_that_is_named_is_wished_for(preferences: Any, model: st
     ],
 )
 def test_a_question_that_cannot_be_put_is_named(method: str, params: dict[str, Any]) -> None:
-    assert isinstance(questions.read(method, params), str)
+    assert isinstance(client_features.read_request(method, params), str)
 
 
 def test_what_is_no_question_is_none() -> None:
-    assert questions.read("tools/call", {}) is None
+    assert client_features.read_request("tools/call", {}) is None
 
 
 @requirement("mcp:wire-client-capabilities")
@@ -120,7 +127,7 @@ def test_what_is_no_question_is_none() -> None:
     ],
 )
 def test_a_client_is_asked_only_what_it_can_be_asked(op: Any, capabilities: Any, missing: Any) -> None:
-    assert questions.missing(op, capabilities) == missing
+    assert client_features.find_missing(op, capabilities) == missing
 
 
 # Answers.
@@ -131,10 +138,10 @@ def test_a_client_is_asked_only_what_it_can_be_asked(op: Any, capabilities: Any,
 def test_what_a_model_said_comes_back(ours: str, theirs: str) -> None:
     op = CompleteChat("", "wish", [])
     value = {"content": "hello", "finish_reason": ours, "usage": {"prompt_tokens": 1}, "tool_calls": []}
-    result = questions.result(op, value)
+    result = client_features.build_result(op, value)
     text = {"type": "text", "text": "hello"}
     assert result == {"role": "assistant", "content": text, "model": "wish", "stopReason": theirs}
-    assert questions.answered(op, result) == {
+    assert client_features.read_result(op, result) == {
         "content": "hello",
         "finish_reason": ours,
         "usage": None,
@@ -147,7 +154,7 @@ def test_what_a_model_said_comes_back(ours: str, theirs: str) -> None:
     ("content", "said"), [(None, {"type": "text", "text": ""}), (IMAGE, IMAGE), ([IMAGE], [IMAGE])]
 )
 def test_content_that_is_no_text_stays_what_it_is(content: Any, said: Any) -> None:
-    result = questions.result(CompleteChat("", "", []), {"content": content, "model": "m"})
+    result = client_features.build_result(CompleteChat("", "", []), {"content": content, "model": "m"})
     assert isinstance(result, dict) and (result["content"], result["model"]) == (said, "m")
 
 
@@ -155,19 +162,19 @@ def test_content_that_is_no_text_stays_what_it_is(content: Any, said: Any) -> No
 @pytest.mark.parametrize("answer", [{"action": "accept", "content": {"a": 1}}, {"action": "decline"}])
 def test_what_a_person_said_comes_back(answer: dict[str, Any]) -> None:
     op = AskUser("m", FORM)
-    assert questions.answered(op, questions.result(op, answer)) == answer
+    assert client_features.read_result(op, client_features.build_result(op, answer)) == answer
 
 
 @requirement("mcp:wire-roots")
 @pytest.mark.parametrize("roots", [[], [{"uri": "file:///a", "name": "a"}]])
 def test_roots_come_back(roots: list[Any]) -> None:
-    assert questions.answered(ListRoots(), questions.result(ListRoots(), roots)) == roots
-    assert questions.result(ListRoots(), None) == {"roots": []}
+    assert client_features.read_result(ListRoots(), client_features.build_result(ListRoots(), roots)) == roots
+    assert client_features.build_result(ListRoots(), None) == {"roots": []}
 
 
 @pytest.mark.parametrize("op", [AskUser("m"), CompleteChat("", "", [])])
 def test_an_answer_of_ours_that_is_no_object_is_not_sent(op: Any) -> None:
-    assert isinstance(questions.result(op, "yes"), Failure)
+    assert isinstance(client_features.build_result(op, "yes"), Failure)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +190,10 @@ def test_an_answer_of_ours_that_is_no_object_is_not_sent(op: Any) -> None:
     ],
 )
 def test_an_answer_that_is_none_is_named(op: Any, said: Any) -> None:
-    assert isinstance(questions.answered(op, said), str)
+    assert isinstance(client_features.read_result(op, said), str)
 
 
 def test_only_a_person_can_be_said_not_to_answer() -> None:
-    assert questions.refusal(AskUser("m")) == {"action": "cancel"}
-    assert questions.refusal(ListRoots()) is None
-    assert questions.refusal(CompleteChat("", "", [])) is None
+    assert client_features.build_refusal(AskUser("m")) == {"action": "cancel"}
+    assert client_features.build_refusal(ListRoots()) is None
+    assert client_features.build_refusal(CompleteChat("", "", [])) is None

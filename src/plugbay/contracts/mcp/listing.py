@@ -1,7 +1,7 @@
-"""What a server offers, page by page: which list is asked for next, and what of the answers is kept.
+"""Pagination of MCP lists: reading a server's lists page by page, and building pages of our own.
 
-Owns the bounds of listing and what is wrong with an entry. The definitions stay the server's own objects, unchanged;
-what cannot be used is left out, what is merely odd stays, and both are said in a warning. Refuses to know frames.
+`Listing` bounds how much of a server's lists is read. Definitions stay the server's own objects, unchanged; unusable
+entries are left out and odd ones kept, each with a warning.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from plugbay.model.text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from plugbay.contracts.mcp.messages import List
@@ -32,6 +32,9 @@ MAX_WARNINGS = 100
 
 MAX_NAME = 128
 """Characters of a tool's name, by the recommendation of the contract."""
+
+PAGE_BYTES = 8 << 20
+"""Bytes of the entries of a page: half of what a message may have, whatever stands around them."""
 
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 
@@ -59,11 +62,11 @@ class Listing:
         """Which list is asked for; None when all is listed."""
         return self._todo[0] if self._todo else None
 
-    def params(self) -> dict[str, Any]:
+    def build_params(self) -> dict[str, Any]:
         """The parameters for the next page. Any cursor is one, even an empty text."""
         return {} if self._cursor is None else {"cursor": self._cursor}
 
-    def take(self, result: Any, size: int) -> None:
+    def take_page(self, result: Any, size: int) -> None:
         """One page, of `size` bytes."""
         listed = self._todo[0]
         page = result if isinstance(result, dict) else {}
@@ -75,19 +78,19 @@ class Listing:
         self._bytes += size
         room = MAX_ENTRIES - len(self._entries) if self._bytes <= MAX_LIST_BYTES else 0
         for entry in entries[:room]:
-            self._keep(listed, entry)
-        if len(entries) <= room and self._goes_on(listed, page.get("nextCursor")):
+            self._keep_entry(listed, entry)
+        if len(entries) <= room and self._has_next_page(listed, page.get("nextCursor")):
             return
         if len(entries) > room:
             self._warn_of_rest(listed)
         self.offer[listed.name] = self._entries
-        self._next()
+        self._begin_next()
 
-    def failed(self, failure: Failure, *, expected: bool) -> None:
+    def skip_list(self, failure: Failure, *, expected: bool) -> None:
         """The list could not be had: what was known of it before stays. `expected`: nobody need be told."""
         if not expected:
             self.warn(f"{self._todo[0].method} failed: {failure.message}")
-        self._next()
+        self._begin_next()
 
     def warn(self, text: str) -> None:
         """Say something once."""
@@ -95,11 +98,11 @@ class Listing:
         if text not in self.warnings and len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(text)
 
-    def _next(self) -> None:
+    def _begin_next(self) -> None:
         del self._todo[0]
         self._begin()
 
-    def _goes_on(self, listed: List, cursor: Any) -> bool:
+    def _has_next_page(self, listed: List, cursor: Any) -> bool:
         """Whether there is another page to ask for."""
         if cursor is None:
             return False
@@ -118,7 +121,7 @@ class Listing:
         bounds = f"{MAX_ENTRIES:,} entries, {MAX_PAGES:,} pages or {MAX_LIST_BYTES:,} bytes"
         self.warn(f"{listed.method} has more than {bounds}; the rest of the list is not read")
 
-    def _keep(self, listed: List, entry: Any) -> None:
+    def _keep_entry(self, listed: List, entry: Any) -> None:
         identity = entry.get(listed.identity) if isinstance(entry, dict) else None
         if not (isinstance(identity, str) and identity):
             self.warn(f"{listed.method} lists something without {listed.identity}, which nobody can use")
@@ -127,11 +130,11 @@ class Listing:
             self.warn(f"{listed.method} lists {identity[:MAX_NAME]!r} twice; the first one counts")
             return
         if listed.name == "tools":
-            self._look_at_tool(identity, entry)
+            self._check_tool(identity, entry)
         self._known.add(identity)
         self._entries.append(entry)
 
-    def _look_at_tool(self, name: str, tool: dict[str, Any]) -> None:
+    def _check_tool(self, name: str, tool: dict[str, Any]) -> None:
         if len(name) > MAX_NAME or name.strip(_NAME_LETTERS):
             self.warn(f"the tool {name[:MAX_NAME]!r} has a name that not every client takes")
         if not isinstance(tool.get("inputSchema"), dict):
@@ -142,3 +145,35 @@ def announced_lists(capabilities: Mapping[str, Any]) -> list[List]:
     """The lists to ask for. A server that announces none of them is asked for its tools: many forget to say so."""
     said = [listed for listed in LISTS if isinstance(capabilities.get(listed.capability), dict)]
     return said or [LISTS[0]]
+
+
+# Pages of our own lists.
+
+
+def build_page(
+    entries: Sequence[Mapping[str, Any]], cursor: Any, generation: int, encode: Callable[[Any], bytes]
+) -> tuple[list[Mapping[str, Any]], str | None] | None:
+    """The page that `cursor` asks for and the cursor of the next one; None when the cursor is none of ours."""
+    start = _find_start(cursor, generation, len(entries))
+    if start is None:
+        return None
+    shown: list[Mapping[str, Any]] = []
+    size = 0
+    for entry in entries[start:]:
+        size += len(encode(entry))
+        if shown and size > PAGE_BYTES:
+            return shown, f"{generation}.{start + len(shown)}"
+        shown.append(entry)
+    return shown, None
+
+
+def _find_start(cursor: Any, generation: int, length: int) -> int | None:
+    """Where a page begins. Null is no cursor."""
+    if cursor is None:
+        return 0
+    if not isinstance(cursor, str):
+        return None
+    made, _, position = cursor.partition(".")
+    if made != str(generation) or not (position.isascii() and position.isdigit() and len(position) < 10):
+        return None
+    return int(position) if int(position) <= length else None
