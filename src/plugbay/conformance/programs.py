@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.contracts.ainb.messages import ABI_VERSION
+from plugbay.contracts.vai.manifest import API_VERSION
 from plugbay.contracts.vai.messages import PROTOCOL
-from plugbay.contracts.vai.rules import API_VERSION
 
 LIGHT_JSON = Path(__file__).parent / "badplugins" / "light_json.py"
 """What every such file needs beside it."""

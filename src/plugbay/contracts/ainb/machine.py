@@ -1,7 +1,7 @@
 """The ainb conversation: a greeting during which the plugin may already ask, then both ends at once, then a good-bye.
 
 Owns what each frame is and what may be said when, for both roles. Refuses to know what a call means: parameters are
-`requests.py`'s, answers `results.py`'s, who a plugin may claim to be `greeting.py`'s.
+`messages.py`'s, answers `messages.py`'s, who a plugin may claim to be `messages.py`'s.
 
 A body that cannot be read is skipped, since the next frame is where it is said to be; where such a body certainly
 answers a call, that call need not wait any more. A header that cannot be read ends the conversation.
@@ -9,7 +9,7 @@ answers a call, that call need not wait any more. A header that cannot be read e
 
 from __future__ import annotations
 
-from plugbay.contracts.ainb import errors, greeting, messages, requests, results
+from plugbay.contracts.ainb import errors, messages
 from plugbay.contracts.ainb.messages import INIT, MAX_BODY, SHUTDOWN
 from plugbay.contracts.base import Misuse, Role, Traffic
 from plugbay.contracts.rpc import (
@@ -73,7 +73,7 @@ class AinbMachine(RpcMachine):
         messages.MAX_EVENTS, drops="oldest", urgent=(PressKey, UseMouse), max_bytes=messages.MAX_QUEUED
     )
     HELLO: ClassVar[str] = INIT
-    GOOD_BYE: ClassVar[tuple[str, bytes]] = (SHUTDOWN, results.NOTHING)
+    GOOD_BYE: ClassVar[tuple[str, bytes]] = (SHUTDOWN, messages.NOTHING)
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class AinbMachine(RpcMachine):
         self.identity = identity or messages.Identity("", "")
         self.plugin_name = plugin_name
         self.version = version
-        self._opening = greeting.opening(manifest_path, granted, config, host_pid)
+        self._opening = messages.build_greeting(manifest_path, granted, config, host_pid)
         self._frames = ContentLengthDecoder(STRICT_HEADERS)
         self._decode = codec.decoder(FIELDS, RAW_FIELDS)
 
@@ -178,15 +178,15 @@ class AinbMachine(RpcMachine):
         if method is None:
             self._write_error(id, *errors.not_found(name))
             return []
-        op = requests.read(method, params)
+        op = messages.read_request(method, params)
         if isinstance(op, str):
             self._write_error(id, errors.INVALID_PARAMS, f"{name}: {op}")
             return []
         if name in _IS_TOLD[self.role]:
-            self._write_result(id, results.NOTHING)
+            self._write_result(id, messages.NOTHING)
             return [Notified(op)]
         if isinstance(op, DispatchCli) and op.namespace not in self.identity.namespaces:
-            self._write_result(id, self._json(results.no_such_namespace(op.namespace, self.identity.namespaces)))
+            self._write_result(id, self._json(messages.build_unknown_namespace(op.namespace, self.identity.namespaces)))
             return []
         return self._accept_request(IncomingRequest(id, op))
 
@@ -206,18 +206,18 @@ class AinbMachine(RpcMachine):
         if method is None:
             known = name in _IS_ASKED[self.role]
             return noise(body, f"{name} without an id" if known else f"unknown notification {name[:HEAD_BYTES]!r}")
-        op = requests.read(method, params)
+        op = messages.read_request(method, params)
         return noise(body, f"{name}: {op}") if isinstance(op, str) else [Notified(op)]
 
     # PLUGIN: its host greets it, and asks it to leave.
 
     def _answer_greeting(self, id: int, params: Any) -> list[Event]:
         """Say who we are, however often the host asks."""
-        hello = greeting.heard(params)
+        hello = messages.read_greeting(params)
         if isinstance(hello, tuple):
             self._write_error(id, *hello)
             return []
-        failure = self._write_result(id, self._json(greeting.reply(self.identity)))
+        failure = self._write_result(id, self._json(messages.build_greeting_result(self.identity)))
         if failure is not None:
             self._write_error(id, errors.INTERNAL_ERROR, f"the manifest cannot be sent: {failure.message}")
         if not self._may("hello"):
@@ -242,7 +242,7 @@ class AinbMachine(RpcMachine):
             refusal = errors.from_plugin(Shutdown, INIT, message.error)
             return self._unwelcome(f"it refused {INIT}: {refusal.message}", refusal.detail)
         result = None if message.result is ABSENT else self.codec.load(message.result)
-        hello = greeting.judge(result, self.plugin_name, self.version)
+        hello = messages.check_greeting(result, self.plugin_name, self.version)
         if isinstance(hello, Failure):
             return self._fault(hello)
         self._step("hello")
@@ -259,7 +259,7 @@ class AinbMachine(RpcMachine):
         method = _ASKS_BY_OP[self.role].get(type(op))
         if method is None:
             raise Misuse(f"ainb cannot ask {type(op).__name__} from {self.role}")
-        failure = self._write_request(wire, method.name, requests.written(method, op, self.codec))
+        failure = self._write_request(wire, method.name, messages.write_request(method, op, self.codec))
         if failure is None:
             self._remember(wire, method)
         return failure
@@ -270,7 +270,7 @@ class AinbMachine(RpcMachine):
         if method is None:
             raise Misuse(f"ainb cannot tell {type(op).__name__} from {self.role}")
         refusal = None if self.state == READY or self.role == Role.PLUGIN else self._refuse_unless_ready()
-        return refusal or self._write_notification(method.name, requests.written(method, op, self.codec))
+        return refusal or self._write_notification(method.name, messages.write_request(method, op, self.codec))
 
     def _read_answer(self, asked: Method, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
         """An error counts before a result; one that is null is none."""
@@ -280,11 +280,11 @@ class AinbMachine(RpcMachine):
             return None, errors.from_plugin(asked.op, asked.name, message.error)
         if message.result is ABSENT:
             return None, malformed(f"the answer to {asked.name} has neither a result nor an error", frame)
-        value, problem = results.read(asked.op, message.result, self.codec)
+        value, problem = messages.read_result(asked.op, message.result, self.codec)
         return (None, malformed(f"the answer to {asked.name}: {problem}", frame)) if problem else (value, None)
 
     def _encode_result(self, asked: IncomingRequest, value: Any) -> bytes | Failure:
-        return results.written(type(asked.op), value, self.codec)
+        return messages.write_result(type(asked.op), value, self.codec)
 
     def _explain_unsent(self, problem: Failure) -> Failure:
         unsent = super()._explain_unsent(problem)

@@ -1,21 +1,31 @@
 """The kaged conversation: a greeting, then calls to the plugin and requests for storage at once, then a good-bye.
 
 Owns what each frame is and what may be said when, for both roles. Refuses to know what a call means: parameters are
-`calls.py`'s and `storage.py`'s, who a plugin may claim to be `greeting.py`'s.
+`calls.py`'s and `storage.py`'s, who a plugin may claim to be `messages.py`'s.
 """
 
 from __future__ import annotations
 
 from plugbay.contracts.base import Misuse, Role, Traffic
-from plugbay.contracts.kaged import calls, errors, greeting, messages, replies, storage
-from plugbay.contracts.kaged.framing import TOO_LONG, FramedMachine
+from plugbay.contracts.kaged import calls, errors, messages, storage
 from plugbay.contracts.kaged.messages import HEALTH_CHECK, INITIALIZE, INITIALIZED, NO_ID, PING, SHUTDOWN
-from plugbay.contracts.rpc import GREETING, GREETING_ID, OVER, READY, IncomingRequest, answered_id, noise, transitions
+from plugbay.contracts.rpc import (
+    GREETING,
+    GREETING_ID,
+    OVER,
+    READY,
+    IncomingRequest,
+    RpcMachine,
+    answered_id,
+    last_line,
+    noise,
+    transitions,
+)
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished, Notified, Ready
 from plugbay.model.operations import CallMethod, CheckHealth, InvokeTool, Publish, RunHook, Shutdown
 from plugbay.wire.json_gate import Malformed
-from plugbay.wire.lines import HEAD_BYTES, TooLong
+from plugbay.wire.lines import HEAD_BYTES, LineDecoder, TooLong, encode
 from plugbay.wire.strict_json import ABSENT
 
 TYPE_CHECKING = False
@@ -27,14 +37,16 @@ if TYPE_CHECKING:
     from plugbay.model.operations import HostOp, PluginOp
     from plugbay.wire.strict_json import Codec
 
+TOO_LONG = f"a line longer than the maximum of {messages.MAX_READ:,} bytes"
+
 _NUMBERS = (int, float)
 _IDS = (*_NUMBERS, str, type(None))
 
 
-class KagedMachine(FramedMachine):
+class KagedMachine(RpcMachine):
     """One kaged conversation. HOST is bound to what the manifest promises; PLUGIN has an identity."""
 
-    __slots__ = ("_opening", "_probe", "granted", "identity", "plugin_name", "promise", "storage")
+    __slots__ = tuple("_decode _lines _opening _probe granted identity plugin_name promise storage".split())
 
     CONTRACT: ClassVar[str] = "kaged"
     TRANSITIONS: ClassVar[dict[tuple[str, str, str], str]] = transitions(host_breaks=(GREETING, READY))
@@ -61,20 +73,33 @@ class KagedMachine(FramedMachine):
         daemon_version: str = messages.DAEMON_VERSION,
         identity: messages.Identity | None = None,
     ) -> None:
-        super().__init__(role, codec)
+        super().__init__(role, codec, messages.MAX_SENT)
+        self._lines = LineDecoder(messages.MAX_READ)
+        self._decode = codec.decoder(messages.READS, messages.READS_RAW)
         self.identity = identity or messages.Identity("", "")
         self.plugin_name = name = plugin_name or self.identity.name
-        self.promise = greeting.Promise(name, version, api_version, methods, tools, notifications, capabilities)
+        self.promise = messages.Promise(name, version, api_version, methods, tools, notifications, capabilities)
         self.granted = granted
         self.storage = storage
-        self._opening = greeting.opening(self.promise, storage, projects, daemon_version, config, system_config)
+        self._opening = messages.build_greeting(self.promise, storage, projects, daemon_version, config, system_config)
         self._probe = HEALTH_CHECK
 
     @property
     def has_probe(self) -> bool:
         return self.role == Role.HOST
 
-    # What the peer does.
+    # Lines.
+
+    @property
+    def pending(self) -> int:
+        return self._lines.pending
+
+    def _frame(self, body: bytes) -> bytes:
+        return encode(body)
+
+    def _take_unfinished(self) -> list[Event]:
+        """The last line of a plugin may lack its line feed; that of a host that is gone is not obeyed."""
+        return self.receive(last_line(self._lines, self.codec) + b"\n") if self.role == Role.HOST else []
 
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
@@ -142,7 +167,7 @@ class KagedMachine(FramedMachine):
         if not self._greeted:
             self._write_error(id, errors.INTERNAL_ERROR, f"{name}: initialize was not accepted yet")
             return []
-        op = storage.read(name, params) if self.storage else None
+        op = storage.read_request(name, params) if self.storage else None
         if op is None:
             self._write_error(id, errors.METHOD_NOT_FOUND, f"Method not found: {name}")
             return []
@@ -176,7 +201,7 @@ class KagedMachine(FramedMachine):
         if name in (HEALTH_CHECK, PING):
             self._write_result(id, self._json(messages.STATUS_OK))
             return []
-        op = calls.read(self.identity, name, params)
+        op = calls.read_call(self.identity, name, params)
         if op is None or type(op) not in self.identity.serves:
             self._write_error(id, errors.METHOD_NOT_FOUND, f"Method not found: {name}")
             return []
@@ -184,13 +209,13 @@ class KagedMachine(FramedMachine):
 
     def _answer_greeting(self, id: Id, params: Any) -> list[Event]:
         """Say who we are, however often the host asks."""
-        failure = self._write_result(id, self._json(messages.identity_reply(self.identity)))
+        failure = self._write_result(id, self._json(messages.build_greeting_result(self.identity)))
         if failure is not None:
             self._write_error(id, errors.INTERNAL_ERROR, f"Internal error: {failure.message}")
         if not self._may("hello"):
             return []
         self._step("hello")
-        return [Ready(greeting.heard(params))]
+        return [Ready(messages.read_greeting(params))]
 
     def _take_host_notification(self, name: str, line: bytes) -> list[Event]:
         if name == SHUTDOWN:
@@ -203,8 +228,8 @@ class KagedMachine(FramedMachine):
     def _read_answer(self, asked: tuple[type, str], message: Any, frame: bytes) -> tuple[Any, Failure | None]:
         op, method = asked
         if op is not CheckHealth:
-            return replies.outcome(op, method, message, frame, self.codec.load)
-        if replies.is_unknown_method(message.error):
+            return calls.read_answer(op, method, message, frame, self.codec.load)
+        if calls.is_unknown_method(message.error):
             self._probe = PING
         return None, None  # any answer proves life
 
@@ -213,7 +238,9 @@ class KagedMachine(FramedMachine):
             refusal = errors.from_wire(Shutdown, INITIALIZE, message.error)
             what = f"the plugin refused initialize: {refusal.message}"
             return self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=Origin.PLUGIN, detail=refusal.detail))
-        hello = greeting.judge(None if message.result is ABSENT else self.codec.load(message.result), self.promise)
+        hello = messages.check_greeting(
+            None if message.result is ABSENT else self.codec.load(message.result), self.promise
+        )
         if isinstance(hello, Failure):
             return self._fault(hello)
         self._step("hello")
@@ -243,8 +270,8 @@ class KagedMachine(FramedMachine):
         if type(op) not in (self.SUPPORTS if self.role == Role.HOST else storage.NAMES):
             raise Misuse(f"kaged cannot ask {type(op).__name__} from {self.role}")
         if self.role == Role.PLUGIN:
-            return storage.written(op, self.codec)
-        return (self._probe, b"{}") if type(op) is CheckHealth else calls.written(op, self.promise, self.codec)
+            return storage.write_request(op, self.codec)
+        return (self._probe, b"{}") if type(op) is CheckHealth else calls.write_call(op, self.promise, self.codec)
 
     def notify(self, op: PluginOp | HostOp) -> Failure | None:
         """PLUGIN: a notification under a declared name, or under the topic it is published as."""
@@ -267,7 +294,7 @@ class KagedMachine(FramedMachine):
         op = type(asked.op)
         if op is Shutdown:
             return self._json(messages.STATUS_OK)
-        return self._json(storage.result(op, value) if op in errors.STORAGE else value)
+        return self._json(storage.build_result(op, value) if op in errors.STORAGE else value)
 
     def _explain_unsent(self, problem: Failure) -> Failure:
         return Failure(Code.INTERNAL, f"Internal error: {super()._explain_unsent(problem).message}")

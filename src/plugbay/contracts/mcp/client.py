@@ -311,9 +311,6 @@ class ClientMachine(McpMachine):
         unwatchable = type(op) is WatchResource and settings.get("subscribe") is not True
         return _undeclared("subscriptions to resources") if unwatchable else None
 
-    def notify(self, op: PluginOp | HostOp) -> Failure | None:
-        raise Misuse(f"mcp cannot tell {type(op).__name__} from {self.role}")
-
     def cancel(self, id: CallId, reason: str) -> None:
         if self._questioned.pop(id, None) is not None:
             self._incoming = {number: asked for number, asked in self._incoming.items() if not _is_of(asked, id)}

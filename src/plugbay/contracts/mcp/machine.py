@@ -9,7 +9,7 @@ the machine sends requests of its own as well.
 
 from __future__ import annotations
 
-from plugbay.contracts.base import Role, Traffic
+from plugbay.contracts.base import Misuse, Role, Traffic
 from plugbay.contracts.mcp import messages, requests
 from plugbay.contracts.mcp.messages import as_object
 from plugbay.contracts.rpc import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from plugbay.contracts.rpc import Id, IncomingRequest
     from plugbay.model.events import CallId, Event
+    from plugbay.model.operations import HostOp, PluginOp
     from plugbay.wire.strict_json import Codec
 
 DISCOVERING, LISTING = "discovering", "listing"
@@ -304,6 +305,10 @@ class McpMachine(RpcMachine):
             del self._cancelled[next(iter(self._cancelled))]
         self._cancelled[wire] = id
         self._write_notification(messages.CANCELLED, self._json({"requestId": wire, "reason": reason}))
+
+    def notify(self, op: PluginOp | HostOp) -> Failure | None:
+        """Only a server has notifications of its own."""
+        raise Misuse(f"mcp cannot tell {type(op).__name__} from {self.role}")
 
     # Requests of the peer.
 

@@ -334,7 +334,7 @@ class ServerMachine(McpMachine):
     def notify(self, op: PluginOp | HostOp) -> Failure | None:
         """A new offer, a changed resource or a log line. Clients that did not subscribe are not told."""
         if type(op) not in _NOTIFICATIONS:
-            raise Misuse(f"mcp cannot tell {type(op).__name__} from {self.role}")
+            return super().notify(op)
         refusal = self._refuse_unless_ready()
         if refusal is not None:
             return refusal

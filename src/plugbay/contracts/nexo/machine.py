@@ -1,22 +1,30 @@
 """The nexo conversation: a greeting, then requests and notifications both ways at once, then a good-bye. Both roles.
 
 Owns what each frame is and what may be said when. Refuses to know what a call means: how parameters are read is
-`requests.py`'s, what an answer must look like `replies.py`'s, who a child may claim to be `greeting.py`'s.
+`messages.py`'s, what an answer must look like `messages.py`'s, who a child may claim to be `messages.py`'s.
 """
 
 from __future__ import annotations
 
 from plugbay.contracts.base import Misuse, Role, Traffic
-from plugbay.contracts.nexo import errors, greeting, messages, replies, requests
-from plugbay.contracts.nexo.framing import FramedMachine
-from plugbay.contracts.nexo.messages import INITIALIZE, SHUTDOWN, TOOL
-from plugbay.contracts.nexo.replies import Streamed
-from plugbay.contracts.rpc import CLOSING, GREETING, GREETING_ID, OVER, READY, noise, plain_chunk, transitions
+from plugbay.contracts.nexo import errors, messages
+from plugbay.contracts.nexo.messages import INITIALIZE, SHUTDOWN, TOOL, StreamedRequest
+from plugbay.contracts.rpc import (
+    CLOSING,
+    GREETING,
+    GREETING_ID,
+    OVER,
+    READY,
+    RpcMachine,
+    noise,
+    plain_chunk,
+    transitions,
+)
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished, CallProgress, Noise, Notified, Ready
 from plugbay.model.operations import DeliverEvent, InvokeTool, Shutdown
 from plugbay.wire.json_gate import Malformed, gate
-from plugbay.wire.lines import HEAD_BYTES, TooLong, encode
+from plugbay.wire.lines import HEAD_BYTES, LineDecoder, TooLong, encode
 from plugbay.wire.strict_json import ABSENT, Unencodable
 
 TYPE_CHECKING = False
@@ -40,10 +48,12 @@ _HEARS = {
 _IDS = (int, str, type(None))
 
 
-class NexoMachine(FramedMachine):
+class NexoMachine(RpcMachine):
     """One nexo conversation. HOST is bound to an id and the tools its manifest declares; PLUGIN has an identity."""
 
-    __slots__ = ("_early", "_serves", "_streams", "_tools", "declared", "identity", "nexo_version", "plugin_id")
+    __slots__ = tuple(
+        "_decode _early _lines _max_read _serves _streams _tools declared identity nexo_version plugin_id".split()
+    )
 
     CONTRACT: ClassVar[str] = "nexo"
     TRANSITIONS: ClassVar[dict[tuple[str, str, str], str]] = transitions(host_breaks=(GREETING, READY, CLOSING))
@@ -61,7 +71,11 @@ class NexoMachine(FramedMachine):
         nexo_version: str = messages.NEXO_VERSION,
         identity: messages.Identity | None = None,
     ) -> None:
-        super().__init__(role, codec)
+        host = role == Role.HOST
+        super().__init__(role, codec, messages.MAX_HOST_LINE - 1 if host else messages.MAX_CHILD_LINE)
+        self._max_read = messages.MAX_CHILD_LINE if host else messages.MAX_HOST_LINE
+        self._lines = LineDecoder(self._max_read)
+        self._decode = codec.decoder(messages.READS, messages.READS_RAW)
         self.identity = identity or messages.Identity({}, "")
         self.plugin_id = plugin_id or self.identity.plugin_id
         self._serves = self.identity.serves - {DeliverEvent}
@@ -72,7 +86,18 @@ class NexoMachine(FramedMachine):
         self._early: list[Event] = []
         """Publishes that came before the greeting was accepted."""
 
-    # What the peer does.
+    # Lines.
+
+    @property
+    def pending(self) -> int:
+        return self._lines.pending
+
+    def _frame(self, body: bytes) -> bytes:
+        return encode(body)
+
+    def _take_unfinished(self) -> list[Event]:
+        """The last line may lack its line feed."""
+        return self.receive(b"\n")
 
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
@@ -82,7 +107,8 @@ class NexoMachine(FramedMachine):
         plain = plain_chunk(self._lines, data)
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
-                events.append(self._too_long(line))
+                why = f"dropped a line longer than the maximum of {self._max_read:,} bytes"
+                events.append(Noise(line.head, why))
                 continue
             try:
                 message = self._decode(line, plain)
@@ -126,11 +152,11 @@ class NexoMachine(FramedMachine):
         if method is None or (self.role == Role.PLUGIN and method.op not in self._serves):
             self._write_error(id, errors.METHOD_NOT_FOUND, f"method not found: {name}")
             return []
-        op = requests.read(method, params, self.plugin_id)
+        op = messages.read_request(method, params, self.plugin_id)
         if isinstance(op, str):
             self._write_error(id, errors.INVALID_PARAMS, f"{name}: {op}")
             return []
-        return self._accept_request(Streamed(id, op))
+        return self._accept_request(StreamedRequest(id, op))
 
     def _take_notification(self, name: str, params: Any, line: bytes) -> list[Event]:
         if name == (messages.CHAT_DELTA if self.role == Role.HOST else messages.COMPLETE_DELTA):
@@ -138,7 +164,7 @@ class NexoMachine(FramedMachine):
         method = _HEARS[self.role].get(name)
         if method is None or method.op not in messages.NOTIFICATIONS:
             return noise(line, f"unknown notification {name[:HEAD_BYTES]!r}")
-        op = requests.read(method, params, self.plugin_id)
+        op = messages.read_request(method, params, self.plugin_id)
         if isinstance(op, str):
             return noise(line, f"{name}: {op}")
         if self._greeted:
@@ -160,7 +186,7 @@ class NexoMachine(FramedMachine):
     def _answer_greeting(self, id: Any, params: Any) -> list[Event]:
         """PLUGIN: say who we are, however often the host asks."""
         if id is not ABSENT:
-            failure = self._write_result(id, self._json(messages.identity_reply(self.identity)))
+            failure = self._write_result(id, self._json(messages.build_greeting_result(self.identity)))
             if failure is not None:
                 self._write_error(id, errors.INTERNAL_ERROR, f"the manifest cannot be sent: {failure.message}")
         if not self._may("hello"):
@@ -172,8 +198,8 @@ class NexoMachine(FramedMachine):
     def _take_shutdown(self, id: Any, params: Any) -> list[Event]:
         """PLUGIN: the host wants us to leave; the answer is for whoever does the leaving."""
         self._step("shutdown")
-        op = requests.shutdown(params)
-        return [Notified(op)] if id is ABSENT else self._accept_request(Streamed(id, op))
+        op = messages.read_shutdown(params)
+        return [Notified(op)] if id is ABSENT else self._accept_request(StreamedRequest(id, op))
 
     # Answers of the peer.
 
@@ -182,7 +208,7 @@ class NexoMachine(FramedMachine):
         return super()._dispatch_answer(id, message, frame)
 
     def _read_answer(self, asked: Method, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
-        return replies.outcome(asked, message, frame, self.codec.load)
+        return messages.read_answer(asked, message, frame, self.codec.load)
 
     def _is_late(self, id: int) -> bool:
         """Whether we asked this once and no longer wait."""
@@ -194,7 +220,7 @@ class NexoMachine(FramedMachine):
             what = f"the plugin refused initialize: {refusal.message}"
             return self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=Origin.PLUGIN, detail=refusal.detail))
         result = None if message.result is ABSENT else self.codec.load(message.result)
-        hello = greeting.judge(result, self.plugin_id, self.declared)
+        hello = messages.check_greeting(result, self.plugin_id, self.declared)
         if isinstance(hello, Failure):
             return self._fault(hello)
         for tool in hello["tools"]:
@@ -226,7 +252,7 @@ class NexoMachine(FramedMachine):
         method = _SAYS[self.role].get(type(op))
         if method is None or type(op) is DeliverEvent:
             raise Misuse(f"nexo cannot ask {type(op).__name__} from {self.role}")
-        failure = self._write_request(wire, method.name, self._json(messages.params(method, op, self.plugin_id)))
+        failure = self._write_request(wire, method.name, self._json(messages.build_params(method, op, self.plugin_id)))
         if failure is None:
             self._remember(wire, method)
             if getattr(op, "stream", False):
@@ -263,7 +289,9 @@ class NexoMachine(FramedMachine):
         if method is None or method.op not in messages.NOTIFICATIONS:
             raise Misuse(f"nexo cannot tell {type(op).__name__} from {self.role}")
         refusal = None if self.state == READY or self.role == Role.PLUGIN else self._refuse_unless_ready()
-        return refusal or self._write_notification(method.name, self._json(messages.params(method, op, self.plugin_id)))
+        return refusal or self._write_notification(
+            method.name, self._json(messages.build_params(method, op, self.plugin_id))
+        )
 
     def cancel(self, id: CallId, reason: str) -> None:
         super().cancel(id, reason)
@@ -271,8 +299,8 @@ class NexoMachine(FramedMachine):
             self._streams.discard(id + self._offset)
 
     def _encode_result(self, asked: IncomingRequest, value: Any) -> bytes | Failure:
-        assert isinstance(asked, Streamed)
-        shaped = replies.shaped(type(asked.op), value, asked.stream, asked.said)
+        assert isinstance(asked, StreamedRequest)
+        shaped = messages.build_result(type(asked.op), value, asked.stream, asked.said)
         return shaped if isinstance(shaped, Failure) else self._json(shaped)
 
     def _explain_unsent(self, problem: Failure) -> Failure:
@@ -284,7 +312,7 @@ class NexoMachine(FramedMachine):
     def progress(self, id: CallId, item: Any) -> Failure | None:
         """A delta of a streamed answer; nexo carries no other progress."""
         asked = self._incoming.get(id)
-        if not isinstance(asked, Streamed) or not asked.stream:
+        if not isinstance(asked, StreamedRequest) or not asked.stream:
             return None
         asked.said |= bool(item)
         name = messages.COMPLETE_DELTA if self.role == Role.HOST else messages.CHAT_DELTA
