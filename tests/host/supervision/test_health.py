@@ -20,8 +20,8 @@ from plugbay.host.supervision import hung
 from plugbay.host.supervision.health import ANSWER_SECONDS, HealthWatch, described, rule_of
 from plugbay.host.supervision.hung import Facts, Hung, Rule
 from plugbay.link import incoming, sender
+from plugbay.link.in_flight import Silence
 from plugbay.link.link import Link
-from plugbay.link.silence import Silence
 from plugbay.model.errors import Code, Failure
 from plugbay.model.events import CallFinished
 from plugbay.model.operations import CheckHealth, DispatchCli, InvokeTool, RunHook, UpsertVectors

@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from plugbay.process.sandbox.egress.proxy import Proxy
-from plugbay.process.sandbox.egress.resolve import Resolve
+from plugbay.process.sandbox.egress.proxy import Proxy, Resolve
 from plugbay.process.sandbox.egress.verdict import Verdict
 from plugbay.process.sandbox.policy import Network
 from tests.support.patience import until

@@ -12,54 +12,105 @@ import asyncio
 import os
 import socket
 import struct
+import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from plugbay.model import addresses
 from plugbay.process.sandbox.egress import verdict
-from plugbay.process.sandbox.egress.body import Body, Chunks, Counted
 from plugbay.process.sandbox.egress.hello import HANDSHAKE, Hello, read_hello
-from plugbay.process.sandbox.egress.request import HeadParser, Request
-from plugbay.process.sandbox.egress.resolve import Resolve, Resolver, is_ours
+from plugbay.process.sandbox.egress.request import Body, Chunks, Counted, HeadParser, Request
 from plugbay.process.sandbox.egress.verdict import TLS_PORT, Refusal, Verdict
 from plugbay.process.sandbox.policy import Network, Reach
 
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""(host name, port) → every address of the name; raises OSError."""
+MAX_LOOKUPS = 16
+"""Names asked for at a time, per proxy. A name server may take half a minute, and each question holds a thread."""
+THREAD = "plugbay-egress"
+
+
+class Resolver:
+    """Asks the system's resolver, on threads that nobody waits for at the end of the program."""
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(MAX_LOOKUPS)
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        await self._slots.acquire()
+        # Whoever asked may give up and go; the place is free when the thread is.
+        asked = _on_thread(partial(_addresses, host, port))
+        asked.add_done_callback(self._answered)
+        return await asyncio.shield(asked)
+
+    def _answered(self, asked: asyncio.Future[list[str]]) -> None:
+        asked.exception()  # looked at: what nobody waits for any more is not reported
+        self._slots.release()
+
+
+def is_ours(address: str) -> bool:
+    """Whether this machine has the address: what is sent there would come from there. Nothing is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            return bool(probe.getsockname()[0] == address)
+    except OSError:  # no way there at all
+        return False
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    """Blocks."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(item[4][0]) for item in found))
+
+
+def _on_thread(ask: Callable[[], list[str]]) -> asyncio.Future[list[str]]:
+    """A future that is done when the thread is."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[list[str]] = loop.create_future()
+
+    def run() -> None:
+        try:
+            settle = partial(done.set_result, ask())
+        except Exception as error:
+            settle = partial(done.set_exception, error)
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop is closed, and with it whoever waited
+            return
+
+    threading.Thread(target=run, name=THREAD, daemon=True).start()
+    return done
+
+
 MAX_CONNECTIONS = 64
 """At a time. More wait in the kernel's queue, which is short, and cost the host nothing."""
-
 ACCEPT_SECONDS = 0.002
 """Between two connections: at most 500 a second, so that no plugin keeps the loop busy with them."""
-
 RETRY_SECONDS = 1.0
 """After a connection could not be accepted, because the host has no descriptors left."""
-
 HEAD_SECONDS = 10.0
 """From the connection to the end of the head, and from a tunnel to the end of its hello."""
-
 RESOLVE_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
 """One address; then the next one of the name is tried."""
-
 IDLE_SECONDS = 120.0
 """Without a byte in either direction."""
-
 LINGER_SECONDS = 1.0
 """For a plugin to read a refusal while it still sends."""
-
 MAX_ADDRESSES = 4
 """Addresses of one name that are tried; all of them are judged."""
-
 MAX_VERDICTS = 256
 """Decisions that are kept."""
-
 TOLD_PER_SECOND = 20
 """Decisions that are told; what is beyond is kept and counted, for a plugin can ask 500 times a second."""
-
 PIECE = 64 << 10
 """Bytes that are taken from one side before they are given to the other: all that is held of a connection."""
-
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ALERT = bytes((21, 3, 3, 0, 2, 2, 49))
 """What TLS has for a refusal: fatal, access denied."""
