@@ -25,7 +25,7 @@ from plugbay.process import pidfd
 from plugbay.process.child import THREADS, Child, Ending, Logs, Outcome, Spawner, Starts
 from plugbay.process.command import Launch, LaunchFailed
 from plugbay.process.launch import Newborn
-from plugbay.process.sandbox.cell import Cell
+from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Sandbox
 from plugbay.process.sandbox.policy import Policy
 from plugbay.process.status import ExitStatus
@@ -727,7 +727,7 @@ def test_a_confined_child_whose_network_cannot_be_served_is_killed(
             await until(lambda: not spawner.children)
             before = open_fds()
             with monkeypatch.context() as patch:
-                patch.setattr(Cell, "serve", refuse)
+                patch.setattr(Jail, "serve", refuse)
                 with pytest.raises(LaunchFailed, match=r"cannot be given its network: no room for it"):
                     await spawner.spawn(confined, PATIENCE)
             await _nothing_left(spawner, before)

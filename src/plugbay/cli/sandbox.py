@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from plugbay.host.confinement.policy import Confinement
     from plugbay.model.spec import PluginSpec
     from plugbay.process.command import Launch
-    from plugbay.process.sandbox.cell import Cell
-    from plugbay.process.sandbox.egress.verdict import Verdict
+    from plugbay.process.sandbox.egress.decision import Decision
+    from plugbay.process.sandbox.jail import Jail
 
 TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL")
 """Variables of this terminal that the command gets beside the plugin's own."""
@@ -149,7 +149,7 @@ async def _confined(bindings: Bindings, launch: Launch) -> int:
     return status if status >= 0 else exit_codes.for_signal(-status)
 
 
-def _started(cell: Cell) -> subprocess.Popen[bytes]:
+def _started(cell: Jail) -> subprocess.Popen[bytes]:
     from plugbay.process import pidfd
 
     # A group of its own, but of this session: what waits inside is in it, and does not die with its monitor.
@@ -164,6 +164,6 @@ def _started(cell: Cell) -> subprocess.Popen[bytes]:
     return process
 
 
-def _told(verdict: Verdict) -> None:
+def _told(verdict: Decision) -> None:
     if not verdict.allowed:
         output.note(f"refused: {verdict.host}:{verdict.port}: {verdict.why}" if verdict.host else verdict.why)

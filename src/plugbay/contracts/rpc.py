@@ -1,12 +1,11 @@
-"""`RpcMachine`: a conversation in which both ends ask and tell each other over JSON-RPC 2.0, at once.
+"""`RpcMachine`: a conversation in which both ends send requests and notifications over JSON-RPC 2.0, at once.
 
-Owns what such contracts have in common: the states, the numbers of calls, what is open in either direction, and writing
-nothing that the other end would not read. Refuses to know methods, framing and what an answer means: the contract's
-machine fills those in.
+Owns the states, the ids of calls, the open requests in either direction, and the check that a frame is not longer than
+the peer reads. The contract's machine adds methods, framing and the meaning of answers.
 
 The two directions number their calls independently. Ours on the wire: a host's call n is n + 1, since its greeting is
-1; a plugin's call n is n. What the peer asks is reported under a number of our own, because its ids may repeat; its own
-id comes back in the answer.
+1; a plugin's call n is n. A request of the peer is reported under a number of our own, because its ids may repeat; its
+own id comes back in the answer.
 """
 
 from __future__ import annotations

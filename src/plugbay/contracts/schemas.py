@@ -1,6 +1,7 @@
-"""JSON Schemas from untrusted manifests, compiled once: nothing is ever fetched, no pattern can run away.
+"""JSON Schemas from untrusted manifests, compiled once: nothing is fetched, and no pattern can run for ever.
 
-Owns the one way a schema becomes a validator. Knows no manifest.
+Owns the one way a schema becomes a validator. Before that, the paths through a schema are counted: forty definitions
+that each name the next one twice are 3 KB and 10^12 paths. Counting is linear, because every node is counted once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`InFlight`: the calls of one link that wait for their answers, each with the moment until which it waits.
+"""`InFlight`: the calls of one link that wait for an answer; `Silence`: the facts about a mute peer.
 
-One entry among the loop's `Deadlines` stands for all of them, and is looked at when the earliest is due: a call that is
-answered in time costs a place in a dictionary and no timer. Refuses to know what an answer is, and what the peer is
-told of a call that took too long.
+One entry in the loop's `Deadlines` stands for all calls and fires at the earliest deadline, so a call that is answered
+in time costs a dictionary entry and no timer. `Silence` holds facts only; `host/supervision/hung.py` decides. It reads
+`monotonic`, not the loop's clock: uvloop's counts milliseconds, in which a call may be sent and answered.
 """
 
 from __future__ import annotations

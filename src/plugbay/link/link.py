@@ -1,10 +1,10 @@
-"""`Link`: one machine, one byte stream, and the calls that wait between them. The only pump there is.
+"""`Link`: one machine, one byte stream, and the calls that wait between them. `Hooks`: the callbacks of its owner.
 
-Owns: correlation of calls with their callers, their deadlines, how a conversation ends. Refuses to know: which contract
-it pumps, when bytes go out (`sender` does), what a process is, whether to restart one.
+Owns the correlation of calls with their callers, their deadlines, and the end of a conversation. `sender` decides when
+bytes go out.
 
 There is no reader task: the stream calls `data_received`, the machine turns bytes into events, each event settles its
-waiter. A peer's fault becomes the result of every waiting call and never an exception in somebody's task group.
+waiter. A peer's fault becomes the result of every waiting call, never an exception in a task group.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""`Sender`: when the bytes of one link go out. A frame alone at once, many of one tick together.
+"""`Sender`: decides when the bytes of one link go out; `Outbox`: notifications that wait for a peer.
 
-Owns the order of what is sent: calls and answers as they come, notifications only as fast as the peer's pipe takes
-them, so that an urgent one never waits behind more than the frame that is under way. Refuses to know who waits for an
-answer and how a conversation ends.
+A single frame goes out at once, many frames of one tick go out together. Calls and answers are sent as they come and
+are never dropped. Notifications are sent only as fast as the peer's pipe takes them, so an urgent one never waits
+behind more than the frame under way. The outbox keeps operations and not frames: subscribers of one large snapshot
+share its bytes, however many of them are slow.
 """
 
 from __future__ import annotations

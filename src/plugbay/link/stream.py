@@ -1,7 +1,8 @@
-"""`ByteStream`: the seam between a link and the world, and `PipeStream`, the real one over two pipe descriptors.
+"""`ByteStream`: what a link reads and writes; `PipeStream`: the one over two pipe descriptors; `Tap`: an observer.
 
-Owns non-blocking reads and writes and what could not be written yet. Knows neither frames nor processes. Callbacks run
-in the event loop; there is no task and no thread per stream, so an idle plugin costs a few hundred bytes here.
+Owns non-blocking reads and writes and the bytes that could not be written yet. Callbacks run in the event loop; there
+is no task and no thread per stream, so an idle plugin costs a few hundred bytes here. A link without a tap pays for one
+attribute test each way.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Children and their one owner: `Spawner` starts them and answers for all, `Child` is what a caller holds.
+"""`Spawner` starts children and owns them; `Child` is the handle of one of them.
 
-Owns every process from the moment it exists until it is collected, and what follows its end: kill the group, collect
-the status, take the last of stderr, tell whoever asked, sweep after it. Refuses to know frames: it hands out two
-descriptors and never looks at what goes through them. Of a confined child it knows the monitor, its `Cell` the plugin.
+Owns every process from the moment it exists until it is reaped, and the work after its end: kill the group, reap the
+status, read the rest of stderr, resolve the waiters (`Ending`), sweep. It hands out two descriptors and never looks at
+their bytes. Of a confined child it knows the monitor; its `Jail` knows the plugin.
 
-A child belongs to its spawner before anything is awaited: if the task that asked for it was cancelled or waited too
-long, the child is killed the moment it appears. Everything here runs in one loop; what blocks runs in `Starts`.
+A child belongs to its spawner before anything is awaited: if the task that asked for it was cancelled or timed out, the
+child is killed the moment it appears. Everything here runs in one loop; blocking work runs on the threads of `Starts`.
+Confined starts have threads of their own: those have left the host's mount namespace, which an unconfined child must
+share. All threads live as long as the spawner, because a sandbox is killed when the thread that started it ends.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ from plugbay.process import diagnose, pidfd
 from plugbay.process.command import Launch
 from plugbay.process.failures import LaunchFailed
 from plugbay.process.launch import Newborn, Popen, destroy, start
-from plugbay.process.sandbox.cell import Cell
+from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Sandbox, SandboxSettings
 from plugbay.process.status import ExitStatus
 from plugbay.process.stderr import RotatingLog, StderrDrain, log_name
 from plugbay.process.warden import Warden
 
 if TYPE_CHECKING:
-    from plugbay.process.sandbox.cell import Told
+    from plugbay.process.sandbox.jail import Told
 
 Outcome = Newborn | Exception
 
@@ -214,7 +216,7 @@ class Child:
         self.token = token
         """The value of PLUGBAY_CHILD, by which this child's descendants are found."""
         self.started = loop.time()
-        self.cell: Cell | None = newborn.cell
+        self.cell: Jail | None = newborn.cell
         """What confines it; None when nothing does."""
         self.oom = False
         """After its end: whether something of it was killed because the whole used up its memory."""

@@ -1,10 +1,9 @@
-"""The ainb conversation: a greeting during which the plugin may already ask, then both ends at once, then a good-bye.
+"""`AinbMachine`: a greeting during which the plugin may already ask, then both directions at once. Both roles.
 
-Owns what each frame is and what may be said when, for both roles. Refuses to know what a call means: parameters are
-`messages.py`'s, answers `messages.py`'s, who a plugin may claim to be `messages.py`'s.
+Owns what each frame is and what is allowed in which state; `messages.py` has the shapes.
 
-A body that cannot be read is skipped, since the next frame is where it is said to be; where such a body certainly
-answers a call, that call need not wait any more. A header that cannot be read ends the conversation.
+A body that cannot be read is skipped, because the next frame begins where the header says. If such a body certainly
+answers a call, the call fails at once. A header that cannot be read ends the conversation.
 """
 
 from __future__ import annotations

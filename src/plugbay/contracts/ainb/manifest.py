@@ -1,8 +1,10 @@
 """`manifest.toml`: from the text of a manifest to a `PluginSpec`.
 
-Owns the order in which a manifest is judged, what its sections mean to a host, and which files of that common name are
-manifests of this contract at all. Pure: it takes text; whether the plugin's program exists is asked elsewhere. Keys it
-does not know are ignored with a warning, because the contract grows by adding some.
+Owns the sections, the rules between their values, the settings, and which files of this common name are manifests of
+this contract. Pure: it takes text; whether the plugin's program exists is checked elsewhere. Each rule reads the draft
+on its own, so one mistake never hides another. Unknown keys are ignored with a warning, because the contract grows by
+adding some. The default of a setting is text in the manifest and is sent as its kind says; paths are sent as they are
+written, since the plugin expands `~`.
 """
 
 from __future__ import annotations

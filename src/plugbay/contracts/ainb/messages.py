@@ -1,4 +1,4 @@
-"""The ainb methods: their names, which operation each carries, and which parameters hold its fields.
+"""The ainb methods: names, operations, the kinds of their fields, requests, results and the greeting.
 
     → {"jsonrpc":"2.0","id":1,"method":"plugin/init","params":{"manifest_path":…,"granted_capabilities":[…],…}}
     ← {"jsonrpc":"2.0","id":1,"method":"host/snapshot/subscribe","params":{"topic":…}}
@@ -7,8 +7,13 @@
     → {"jsonrpc":"2.0","id":2,"method":"plugin/render","params":{"viewport":{…},"generation":0,"screen_id":…}}
     → {"jsonrpc":"2.0","method":"plugin/handle_key","params":{"screen_id":…,"key":{…},"generation":1}}
 
-Requests and notifications are two tables: what is in one cannot be said as the other. Knows no states: what may be said
-when is `machine.py`'s.
+Requests and notifications are two tables. Values that we send are checked against the same kinds as values we read.
+Bytes are base64 on the wire; the array of numbers that old peers write is read as well. Unknown fields are ignored. A
+picture is passed on undecoded.
+
+Real plugins answer the greeting with `{name, version}`, the contract asks for the manifest and the ABI version: either
+is accepted, and only another ABI is refused. A wrong name or version is a warning, because one program may be installed
+under several names.
 """
 
 from __future__ import annotations

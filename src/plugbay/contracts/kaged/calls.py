@@ -1,8 +1,9 @@
-"""Calls to a plugin: arguments and `_context` become one object of parameters, and are told apart again.
+"""Calls of a kaged plugin: how tools, methods and hooks are written and read, and what an answer must look like.
 
-Owns what may stand in a context. Plugins make file names of the ids they are given, so a host sends only ids that are
-safe as one; and a call whose own arguments hold `_context` is refused, not merged. Refuses to know ids of calls, frames
-and states.
+Plugins make file names of the ids they are given, so a host sends only ids that are safe as one. A call whose own
+arguments hold `_context` is refused, not merged. The long texts of a hook are sent as strings, cut to fit one line: a
+plugin reads any other value there as empty, so a list of messages goes as its JSON text. The beginning is cut, because
+a hook is about the newest words. Results of tools, methods and hooks are passed on undecoded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The kaged conversation: a greeting, then calls to the plugin and requests for storage at once, then a good-bye.
+"""`KagedMachine`: greeting, calls to the plugin and storage requests in parallel, shutdown. Both roles.
 
-Owns what each frame is and what may be said when, for both roles. Refuses to know what a call means: parameters are
-`calls.py`'s and `storage.py`'s, who a plugin may claim to be `messages.py`'s.
+Owns what each frame is and what is allowed in which state. `messages.py` has the greeting, `calls.py` and `storage.py`
+the parameters and results.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
 """`kaged-plugin.yaml`: from the text of a manifest to a `PluginSpec`.
 
-Owns the order in which a manifest is judged, and what its fields mean to a host. Pure: it takes text; which programs
-and files exist on this machine is asked elsewhere. The contract does not say what to do with keys it does not know:
-they are ignored with a warning.
+Owns the rules between fields, the names, and the grammar of capabilities:
+
+    read:fs:<path>    write:fs:<path>    exec:<binary>:<path>
+    net:<host>:<port>    net:<host>:*    net:*    net:[]
+    kaged:storage:read    kaged:storage:write
+
+Pure: it takes text; whether a program, path or host exists is checked elsewhere. Each rule reads the draft on its own,
+so one mistake never hides another. Unknown keys are ignored with a warning, because the contract is silent about them.
 """
 
 from __future__ import annotations

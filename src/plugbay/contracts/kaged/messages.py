@@ -1,4 +1,4 @@
-"""The kaged methods: their names, their limits, and what the two ends say about themselves.
+"""The kaged methods: names, limits, identities, and the greeting: how it is built, and how a host checks the answer.
 
     → {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"daemon_version":…,"api_version":1,"plugin_name":…,…}}
     ← {"jsonrpc":"2.0","id":1,"result":{"name":…,"version":…,"api_version":1,"methods":[…],…}}
@@ -6,7 +6,7 @@
     → {"jsonrpc":"2.0","id":2,"method":"<plugin>.<tool>","params":{…,"_context":{…}}}
     ← {"jsonrpc":"2.0","id":1,"method":"kaged.storage.get","params":{"key":…}}
 
-Knows no states: what may be said when is `machine.py`'s. How a call is written and read is `calls.py`'s.
+Checks of a greeting run in a fixed order; the first failure wins.
 """
 
 from __future__ import annotations

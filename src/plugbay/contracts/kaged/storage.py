@@ -1,7 +1,7 @@
 """A plugin's own storage on the wire: four requests to the host, how each is asked, read and answered.
 
 The contract grants storage and names no method for it; these names, parameters and results are our choice, in one
-place. Owns which capability each needs. Refuses to know who keeps the values, ids and states.
+place. Owns which capability each needs.
 """
 
 from __future__ import annotations

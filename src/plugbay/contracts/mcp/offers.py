@@ -1,7 +1,7 @@
-"""What a server offers, as exports of a plugin, and back.
+"""Exports from a server's lists, and back; URI templates (RFC 6570).
 
-Owns how tools, resources, templates and prompts are named and what a caller gives each. The server's own definition
-stays in `facts["mcp"]`, unchanged, so that nothing is lost when it is served again. Refuses to know conversations.
+Owns the names of tools, resources, templates and prompts, and the input schema of each. The server's own definition
+stays in `facts["mcp"]`, unchanged, so that nothing is lost when it is served again.
 """
 
 from __future__ import annotations

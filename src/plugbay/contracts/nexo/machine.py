@@ -1,7 +1,6 @@
-"""The nexo conversation: a greeting, then requests and notifications both ways at once, then a good-bye. Both roles.
+"""`NexoMachine`: greeting, then requests and notifications in both directions at once, then shutdown. Both roles.
 
-Owns what each frame is and what may be said when. Refuses to know what a call means: how parameters are read is
-`messages.py`'s, what an answer must look like `messages.py`'s, who a child may claim to be `messages.py`'s.
+Owns lines, what each frame is and what is allowed in which state; `messages.py` has the shapes.
 """
 
 from __future__ import annotations

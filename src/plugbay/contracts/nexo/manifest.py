@@ -1,9 +1,11 @@
 """`nexo-plugin.toml`: from the text of a manifest to a `PluginSpec`.
 
-Owns the order in which a manifest is judged, and what its sections mean to a host. Pure: it takes text and the host's
-environment as values; which programs and files exist on this machine is asked elsewhere. Unknown keys inside a known
-section are errors, as the contract demands; whole sections it does not know are ignored with a warning, because
-shipped plugins carry those of later versions.
+Owns the rules between fields, each with the contract's name for its violation, the topics a plugin may use, and the
+timeouts. Pure: it takes text and the host's environment as values; which programs and files exist is checked elsewhere.
+Each rule reads the draft on its own, so one mistake never hides another. Unknown keys inside a known section are
+errors, as the contract demands; unknown sections are ignored with a warning, because shipped plugins carry those of
+later versions. The contract derives topics from the registered channels alone; later hosts let `capabilities.broker`
+add to them, but only within the plugin's own names.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The nexo methods: their names, which operation each carries, and which parameter holds which of its fields.
+"""The nexo methods: names, operations and their fields, limits, requests, results, and the check of a greeting.
 
     → {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"nexo_version":…}}
     ← {"jsonrpc":"2.0","id":1,"result":{"manifest":{…},"server_version":…,"tools":[…]}}
     → {"jsonrpc":"2.0","id":2,"method":"tool.invoke","params":{"plugin_id":…,"tool_name":…,"args":…,"agent_id":…}}
     ← {"jsonrpc":"2.0","method":"broker.publish","params":{"topic":…,"event":{…}}}
 
-Owns the limits and how a request is written; how one is read is `requests.py`'s. Knows no states: what may be said when
-is `machine.py`'s.
+Owns the contract's coercions: what a host tolerates in `memory.recall` and `llm.complete`, what a plugin tolerates in
+`tool.invoke`. Only results with a fixed shape are checked; the result of a tool is passed on undecoded. The manifest in
+the answer to `initialize` is read for its id only: the host trusts the file it parsed itself.
 """
 
 from __future__ import annotations

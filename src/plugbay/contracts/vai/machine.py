@@ -1,7 +1,7 @@
 """The vai conversation: two hellos, then requests with events before their responses, then a shutdown nobody answers.
 
-Owns what each frame is and what may be said when, for both roles. Refuses to know what a request means: bodies are
-`messages.py`'s and `messages.py`'s, who a plugin may claim to be `messages.py`'s.
+Owns what each frame is and what may be said when, for both roles. `messages.py` has the
+bodies of requests and responses, and the check of a plugin's identity.
 
 Only a host asks, so it alone judges: what it cannot place ends the conversation, unless it plainly belongs to one
 request, which then has its answer. A plugin refuses what it cannot serve with `ok=false` where it can read an id, and

@@ -1,7 +1,9 @@
 """`vai-plugin.toml`: from the text of a manifest to a `PluginSpec`.
 
-Owns the order in which a manifest is judged, and what its tables mean to a host. Pure: what lies beside the manifest is
-read by the `Site` that comes in. Unknown keys are errors; those that begin with `x-` are anybody's and not looked at.
+Owns the rules between tables, and the four kinds of exports with their defaults. Pure: the files beside the manifest
+are read by the `Site` that comes in. Unknown keys are errors; those that begin with `x-` are ignored. Where the
+contract only shows words and closes no list, another word is a warning. Each rule reads on its own, so one mistake
+never hides another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The vai frames: how each looks on the wire, which keys it has, and which operation each `op` carries.
+"""The vai frames: their keys, the operations of each `op`, request bodies, response bodies, and the two hellos.
 
     → {"protocol":"vai.rpc.v1","type":"hello","role":"host","host":{"name":…,"version":…}}
     ← {"protocol":"vai.rpc.v1","type":"hello","role":"plugin","plugin":{"package_id":…,"version":…}}
@@ -9,8 +9,10 @@
     ← {"protocol":"vai.rpc.v1","type":"response","id":"req_1","ok":false,"error":{"code":…,"message":…}}
     → {"protocol":"vai.rpc.v1","type":"shutdown"}
 
-Requests and responses have an `id`; what is said about one in between has a `request_id`. Knows no states: what may be
-said when is `machine.py`'s.
+Requests and responses have an `id`; frames in between have a `request_id`. A plugin must be exactly the installed
+package: another id or version is a sign of tampering, and it gets no request. Members that the host sets itself
+(context, config, secrets, attempt) cannot be replaced by a caller's request. No message quotes a value: secrets are
+among them. A hook acknowledges and has no result; other work has one, and work that ends early may leave a checkpoint.
 """
 
 from __future__ import annotations

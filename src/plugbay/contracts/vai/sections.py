@@ -1,7 +1,7 @@
-"""The shape of `vai-plugin.toml`: every table, every field, its type and its default.
+"""The shape of `vai-plugin.toml`: every table, every field, its type and its default; and `Part`, one table as written.
 
-Owns what may be written where; a key that is not listed is refused. Which values make sense is said in `rules`,
-`permissions`, `kinds` and `platforms`. Fields whose every mistake has one name there take anything here.
+An unlisted key is refused. `manifest`, `permissions` and `platforms` check the values; fields whose every mistake has
+one name there accept anything here. `Part` skips values of the wrong type, because the shapes report them already.
 """
 
 from __future__ import annotations

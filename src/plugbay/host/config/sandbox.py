@@ -32,7 +32,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from plugbay.model.addresses import clean_host
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox.policy import Door, Limits, Network, Reach
+from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Reach
 
 ANY, HOST = "*", "host"
 """Words for the network: every public address; the machine's own network, past every check."""
@@ -213,11 +213,11 @@ class PluginSandbox(BaseModel):
             setattr(self, name, moved)
 
 
-def door(text: str) -> Door:
+def door(text: str) -> Endpoint:
     """`api.example.com:443`, `[::1]:443`, or `*` for the port; raises ValueError with words."""
     name, colon, port = text.rpartition(":")
     host = clean_host(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
     bare_ipv6 = ":" in name and not name.startswith("[")
     if not colon or host is None or bare_ipv6 or not (port == "*" or (_PORT.fullmatch(port) and int(port) <= 65535)):
         raise ValueError(f"{text!r} must be a host and a port, like api.example.com:443, or one of '*' and 'host'")
-    return Door(host, None if port == "*" else int(port))
+    return Endpoint(host, None if port == "*" else int(port))

@@ -19,7 +19,7 @@ from plugbay.process.status import ExitStatus, signal_name
 
 if TYPE_CHECKING:
     from plugbay.process.child import Child
-    from plugbay.process.sandbox.egress.verdict import Verdict
+    from plugbay.process.sandbox.egress.decision import Decision
 
 UNCONFINED = "unconfined"
 LIMITS_DEGRADED = "limits_degraded"
@@ -93,10 +93,10 @@ def uncovered(path: str) -> Words:
     )
 
 
-def connections(journal: Journal) -> Callable[[Verdict], None]:
+def connections(journal: Journal) -> Callable[[Decision], None]:
     """Who hears of each connection that was allowed or refused, and notes the refused ones."""
 
-    def told(verdict: Verdict) -> None:
+    def told(verdict: Decision) -> None:
         if not verdict.allowed:
             where = f"{verdict.host}:{verdict.port}: " if verdict.host else ""
             address = f" ({verdict.address})" if verdict.address else ""

@@ -1,18 +1,28 @@
-"""Control groups: what a plugin's whole process tree may use up, and the way to end all of it at once.
+"""Control groups: limits for a plugin's whole process tree, and the way to kill all of it at once.
 
-Owns the names of groups, when they are made, joined and ended, and the sweep after hosts that died. Refuses to know
-the files behind a limit, which differ between version 1 and version 2 (`cgroup_v1`, `cgroup_v2`), and whether a plugin
-may run without limits.
+Owns the names of groups, their life, the sweep after hosts that died, and the files of both versions.
 
-A group is named for its host: pid namespace, pid and start time. So a sweep knows the groups of dead hosts, a pid that
-was used again is not mistaken for its predecessor, and a living host's groups are never touched.
+A group is named for its host: pid namespace, pid and start time. So a sweep recognises the groups of dead hosts, a
+reused pid is not mistaken for its predecessor, and a living host's groups are never touched. Groups are made below our
+own position: at the top they would escape the limits that somebody set for us.
+
+Version 1 has one hierarchy per controller and needs root. Version 2 has one hierarchy, part of which may be delegated
+to us. There, a group that has processes cannot give controllers to groups below it. If all processes of our group are
+ours, they move into a leaf below it. If others live there as well, such as the shell that started us, nobody is moved:
+the groups are made beside ours, where the group above already gives the controllers to all below it and ours has no
+memory limit that they would escape.
+
+A group is killed through `cgroup.kill` of version 2, which hosts with version 1 limits usually have mounted as well.
+Where it is missing, or a process joined only some of the folders, forking is forbidden first (`pids.max` 0) and then
+each process is killed. That needs no freezer, which a process in an uninterruptible wait would hold up. Groups that a
+plugin made below its own go with it.
 
 Everything here blocks, for it reads and writes files of the kernel. Measured on a busy machine with two cores: `state`
 and `why` look at the machine once, 30 ms, and cost nothing afterwards; `create`, `limit`, `kill` and `oom_kills` take
 less than a millisecond; `close` waits for processes to die, usually 1 to 10 ms and at most `CLOSE_SECONDS`. To move
 another process takes 6 to 18 ms, because the kernel first lets all forks of the machine finish; to move the calling
-thread takes 0.02 ms, and what it starts is where it is. Version 2 does not have that, so a start does both: the thread
-goes in, and who is not in yet is moved. All but `kill` and `oom_kills` are for pool threads.
+thread takes 0.02 ms, and its children start where it is. Version 2 does not have that, so a start does both: the thread
+joins, and processes that are not in yet are moved. All but `kill` and `oom_kills` are for pool threads.
 """
 
 from __future__ import annotations

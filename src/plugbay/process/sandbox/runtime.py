@@ -1,7 +1,11 @@
-"""What a plugin's program needs to run at all, beyond what every plugin sees: itself, and its interpreter's folders.
+"""The files that a plugin's program needs to run, beyond those every plugin sees: itself and its interpreter's folders.
 
-Owns the rules by which a program leads to its runtime. Looks at the disk and changes nothing. What it names is held
-against the list of what nobody sees, like everything else: a home folder is never part of a runtime.
+Owns the rules by which a program leads to its runtime. Reads the disk and changes nothing. The paths found are checked
+against the forbidden ones, like all others: a home folder is never part of a runtime.
+
+The argument of `env` in a script's first line is read as `env` does: all of it is one word, unless `-S` splits it;
+options and their arguments come first, then variables, then the command. An argument that cannot be read for certain
+shows nothing: the argument of an option must never be taken for a program.
 """
 
 from __future__ import annotations

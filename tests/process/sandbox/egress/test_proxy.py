@@ -20,6 +20,7 @@ import httpx2
 import pytest
 
 from plugbay.process.sandbox.egress import proxy as proxy_module
+from plugbay.process.sandbox.egress.decision import Decision
 from plugbay.process.sandbox.egress.proxy import (
     MAX_CONNECTIONS,
     MAX_LOOKUPS,
@@ -29,8 +30,7 @@ from plugbay.process.sandbox.egress.proxy import (
     Resolver,
     is_ours,
 )
-from plugbay.process.sandbox.egress.verdict import Verdict
-from plugbay.process.sandbox.policy import Door, Network, Reach
+from plugbay.process.sandbox.policy import Endpoint, Network, Reach
 from tests.process.helpers import ROOT, Run
 from tests.process.sandbox.egress.corpus import NAMES, ROWS, connect, get
 from tests.process.sandbox.egress.helpers import (
@@ -43,7 +43,7 @@ from tests.process.sandbox.egress.helpers import (
     serving,
     way_out,
 )
-from tests.process.sandbox.egress.test_hello import message, records, server_name
+from tests.process.sandbox.egress.test_client_hello import message, records, server_name
 from tests.support.patience import PATIENCE, until
 
 SITES = ("secure.test", "other.test")
@@ -57,7 +57,7 @@ def way_to(server: Server, *hosts: str, **options: Any) -> AbstractAsyncContextM
 
 def listed(server: Server, *hosts: str, reach: Reach = Reach.LISTED) -> Network:
     """A plugin that may reach these names, all of which are this server."""
-    return Network(reach, tuple(Door(host) for host in hosts), server.pairs)
+    return Network(reach, tuple(Endpoint(host) for host in hosts), server.pairs)
 
 
 def at(server: Server, *hosts: str) -> dict[str, list[str]]:
@@ -89,7 +89,7 @@ def test_each_request_of_the_corpus_that_is_allowed_reaches_its_server_alone(run
                 host, _, port = row.outcome.rpartition(":")
                 async with way_out(replace(row.network, private=server.pairs), at(server, host)) as way:
                     assert await way.status(row.head) == 200, row.head
-                    assert list(way.proxy.verdicts) == [Verdict("test", host, int(port), True, address=server.address)]
+                    assert list(way.proxy.verdicts) == [Decision("test", host, int(port), True, address=server.address)]
                 assert len(server.seen) == number
 
     run(main())
@@ -243,7 +243,7 @@ def test_a_library_shows_why_a_tunnel_was_refused(run: Run) -> None:
             connection.close()
 
     async def main() -> None:
-        async with way_out(Network(Reach.LISTED, (Door("a.test"),))) as way:
+        async with way_out(Network(Reach.LISTED, (Endpoint("a.test"),))) as way:
             with pytest.raises(OSError, match=r"403 the network is not granted for evil\.test, port 443; add"):
                 await asyncio.to_thread(fetch, way.port)
 
@@ -536,12 +536,12 @@ def test_a_server_sends_no_faster_than_the_plugin_reads(run: Run) -> None:
 
 
 def test_decisions_are_kept_and_told_within_bounds(run: Run) -> None:
-    told: list[Verdict] = []
+    told: list[Decision] = []
 
     async def main() -> None:
         async with way_out(Network(), told=told.append) as way:
             for number in range(MAX_VERDICTS + 10):
-                way.proxy._tell(Verdict("test", "a.test", number, False, "no"))
+                way.proxy._tell(Decision("test", "a.test", number, False, "no"))
             await asyncio.sleep(0)
             assert [item.port for item in way.proxy.verdicts] == list(range(10, MAX_VERDICTS + 10))
             assert TOLD_PER_SECOND <= len(told) <= 2 * TOLD_PER_SECOND  # a second may have ended meanwhile
@@ -553,7 +553,7 @@ def test_decisions_are_kept_and_told_within_bounds(run: Run) -> None:
 def test_a_failure_of_whoever_is_told_is_not_the_connections(run: Run) -> None:
     reported: list[object] = []
 
-    def fail(verdict: Verdict) -> None:
+    def fail(verdict: Decision) -> None:
         raise ZeroDivisionError
 
     async def main() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plugbay.process.sandbox.egress.decision import Refusal
 from plugbay.process.sandbox.egress.request import (
     MAX_HEAD,
     MAX_LINE,
@@ -17,7 +18,6 @@ from plugbay.process.sandbox.egress.request import (
     Request,
     parse_authority,
 )
-from plugbay.process.sandbox.egress.verdict import Refusal
 from tests.process.sandbox.egress.corpus import ROWS, Row, connect, get
 
 WORDS = (

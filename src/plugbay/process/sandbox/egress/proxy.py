@@ -1,9 +1,9 @@
-"""`Proxy`: the one way out of a confined plugin's network. Accepts, has each request judged, connects, relays.
+"""`Proxy`: the only way out of a confined plugin's network. Accepts, checks each request, connects, relays.
 
-Owns the connections of one plugin and their bounds: how many, how long, how much is held of each. A name is resolved
-once, each of its addresses is judged, and the connection goes to one that was judged. One request per connection, so
-that no second one can go where the first may. A policy is never changed: another policy is another proxy. Refuses to
-know how the listening socket came to be, and decides nothing: `request` reads and `verdict` judges.
+Owns the connections of one plugin and their limits: how many, how long, how many bytes are held of each, and the
+threads on which names are resolved. A name is resolved once, each of its addresses is checked, and the connection goes
+to a checked one. One request per connection, so that no second one can go where the first may. A policy is never
+changed: another policy is another proxy. `request` parses, `decision` decides.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from plugbay.model import addresses
-from plugbay.process.sandbox.egress import verdict
-from plugbay.process.sandbox.egress.hello import HANDSHAKE, Hello, read_hello
+from plugbay.process.sandbox.egress import decision
+from plugbay.process.sandbox.egress.client_hello import HANDSHAKE, Hello, read_hello
+from plugbay.process.sandbox.egress.decision import TLS_PORT, Decision, Refusal
 from plugbay.process.sandbox.egress.request import Body, Chunks, Counted, HeadParser, Request
-from plugbay.process.sandbox.egress.verdict import TLS_PORT, Refusal, Verdict
 from plugbay.process.sandbox.policy import Network, Reach
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -125,11 +125,11 @@ class Proxy:
         listening: socket.socket,
         network: Network,
         label: str,
-        told: Callable[[Verdict], None] | None = None,
+        told: Callable[[Decision], None] | None = None,
         resolver: Resolve | None = None,
     ) -> None:
         """Starts to accept on `listening`, which is the proxy's from now on."""
-        self.verdicts: deque[Verdict] = deque(maxlen=MAX_VERDICTS)
+        self.verdicts: deque[Decision] = deque(maxlen=MAX_VERDICTS)
         self.untold = 0
         """Decisions that came too fast to be told."""
         self.sent = 0
@@ -222,7 +222,7 @@ class Proxy:
 
     async def _judged(self, host: str, port: int) -> list[str] | Refusal:
         """Every address of a host to which a plugin may connect."""
-        refusal = verdict.not_granted(self._network, host, port)
+        refusal = decision.check_grant(self._network, host, port)
         if refusal is not None:
             return refusal
         try:
@@ -233,7 +233,7 @@ class Proxy:
         except (OSError, UnicodeError) as error:
             return Refusal(502, f"{host} cannot be resolved: {_reason(error)}")
         ours = frozenset(filter(is_ours, found))
-        return verdict.not_public(self._network, host, port, found, ours) or found
+        return decision.check_address(self._network, host, port, found, ours) or found
 
     async def _connect(self, asked: Request, found: list[str]) -> socket.socket | Refusal:
         for address in found[:MAX_ADDRESSES]:
@@ -243,7 +243,7 @@ class Proxy:
                 pinned.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 async with asyncio.timeout(CONNECT_SECONDS):
                     await self._loop.sock_connect(pinned, (address, asked.port))
-                self._tell(Verdict(self._label, asked.host, asked.port, True, address=address))
+                self._tell(Decision(self._label, asked.host, asked.port, True, address=address))
                 return pinned
             except TimeoutError:
                 refusal = Refusal(504, f"{asked.host} did not answer within {CONNECT_SECONDS:g} s", address)
@@ -283,7 +283,7 @@ class Proxy:
             while must or not data or data[0] == HANDSHAKE:
                 hello = read_hello(data)
                 if isinstance(hello, Hello):
-                    refusal = verdict.other_name(hello, asked.host)
+                    refusal = decision.check_server_name(hello, asked.host)
                     return data if refusal is None else self._cut(client, asked, refusal)
                 if hello is not None:
                     return self._cut(client, asked, Refusal(403, f"the tunnel to {asked.host}: {hello}"))
@@ -297,7 +297,7 @@ class Proxy:
 
     def _cut(self, client: socket.socket, asked: Request, refusal: Refusal) -> bytes:
         """End a tunnel in words that a TLS library understands."""
-        self._tell(Verdict(self._label, asked.host, asked.port, False, refusal.why))
+        self._tell(Decision(self._label, asked.host, asked.port, False, refusal.why))
         client.send(ALERT)
         client.shutdown(socket.SHUT_WR)
         raise ConnectionAbortedError
@@ -338,7 +338,7 @@ class Proxy:
     async def _refuse(self, client: socket.socket, refusal: Refusal, asked: Request | None = None) -> None:
         """Say why. The words are the reason phrase as well: of a refused tunnel most libraries show nothing else."""
         host, port = ("", 0) if asked is None else (asked.host, asked.port)
-        self._tell(Verdict(self._label, host, port, False, refusal.why, refusal.address))
+        self._tell(Decision(self._label, host, port, False, refusal.why, refusal.address))
         text = f"plugbay: {refusal.why}\n".encode()
         head = f"HTTP/1.1 {refusal.status} {refusal.why}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
         try:
@@ -350,7 +350,7 @@ class Proxy:
         except TimeoutError:
             return
 
-    def _tell(self, item: Verdict) -> None:
+    def _tell(self, item: Decision) -> None:
         self.verdicts.append(item)
         second, count = self._second
         now = int(self._loop.time())

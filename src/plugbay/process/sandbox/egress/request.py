@@ -1,8 +1,9 @@
-"""The head of one request to the proxy, in the only reading it has. Pure: bytes in, a request or a refusal out.
+"""One HTTP request to the proxy: its head, and where its body ends. Pure: bytes in, a request or a refusal out.
 
 Owns the parser: `CONNECT host:port` and `http://…` in full, nothing else, and each line exactly as the standard has it.
-Whatever another parser could read differently is refused, not repaired; what goes on is written anew from what was
-understood. Refuses to know where requests may go. The pieces in which the bytes arrive never change the result.
+Input that another parser could read differently is refused, not repaired; the request that goes on is written anew from
+what was understood. Chunks are framed anew too: sizes have one form, extensions and trailers are left out, so that no
+server reads another end than we do. The pieces in which the bytes arrive never change the result.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from plugbay.model import addresses
-from plugbay.process.sandbox.egress.verdict import Refusal
+from plugbay.process.sandbox.egress.decision import Refusal
 
 MAX_HEAD = 16 << 10
 """Bytes of a request line and headers; servers take 8 to 64 KiB."""

@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from plugbay.process.sandbox.egress import door
-from plugbay.process.sandbox.egress.door import ENVIRONMENT, PORT, listen_inside
+from plugbay.process.sandbox.egress import listener
+from plugbay.process.sandbox.egress.listener import ENVIRONMENT, PORT, listen_inside
 from plugbay.process.sandbox.egress.proxy import Proxy
-from plugbay.process.sandbox.policy import Door, Network, Reach
+from plugbay.process.sandbox.policy import Endpoint, Network, Reach
 from tests.process.helpers import Run
 from tests.process.sandbox.egress.helpers import certificate, names, server_context, serving
 from tests.support.patience import PATIENCE
@@ -184,7 +184,7 @@ def open_folder() -> Iterator[Path]:
 
 def rootless(folder: Path, options: str, port: int) -> list[object]:
     """What a host that is not root sees."""
-    shutil.copy(door.__file__, folder / "door.py")
+    shutil.copy(listener.__file__, folder / "door.py")
     words = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups -- /usr/bin/python3 -c"
     command = [*words.split(), ROOTLESS, str(folder), f"{BWRAP} {options}", LOOK_AROUND, str(port)]
     done = subprocess.run(
@@ -241,14 +241,14 @@ class Early(socket.socket):
 
 def test_a_door_waits_until_loopback_is_there() -> None:
     with Early() as listening:
-        door._bind(listening, 0)
+        listener._bind(listening, 0)
         assert listening.getsockname()[0] == "127.0.0.1" and listening.refusals == -1
 
 
 def test_a_door_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "LOOPBACK_SECONDS", -1.0)
+    monkeypatch.setattr(listener, "LOOPBACK_SECONDS", -1.0)
     with Early() as listening, pytest.raises(OSError) as failed:
-        door._bind(listening, 0)
+        listener._bind(listening, 0)
     assert failed.value.errno == errno.EADDRNOTAVAIL
 
 
@@ -266,7 +266,7 @@ def helper_of(script: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Non
     path = folder / "helper.py"
     path.write_text(script)
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
-    monkeypatch.setattr(door, "__file__", str(path))
+    monkeypatch.setattr(listener, "__file__", str(path))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def helper_of(script: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Non
 def test_a_helper_that_fails_opens_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, words: str
 ) -> None:
-    monkeypatch.setattr(door, "HELPER_SECONDS", 0.5 if "pause" in script else 10.0)
+    monkeypatch.setattr(listener, "HELPER_SECONDS", 0.5 if "pause" in script else 10.0)
     with held_back("/usr/bin/true") as held:
         helper_of(script, monkeypatch, tmp_path)
         with pytest.raises(OSError, match=words):
@@ -322,7 +322,7 @@ def test_a_confined_program_reaches_what_is_granted_by_the_libraries_it_has(run:
     async def main() -> None:
         async with serving(443, trust=server_context(tmp_path, ["secure.test"])) as secure, serving(80) as plain:
             network = Network(
-                Reach.LISTED, (Door("secure.test", 443), Door("plain.test", 80)), (*secure.pairs, *plain.pairs)
+                Reach.LISTED, (Endpoint("secure.test", 443), Endpoint("plain.test", 80)), (*secure.pairs, *plain.pairs)
             )
             table = {"secure.test": [secure.address], "plain.test": [plain.address], "evil.test": [plain.address]}
             urls = ["https://secure.test/", "http://plain.test/", "https://evil.test/", "http://evil.test/"]
@@ -351,6 +351,8 @@ async def _run_inside(network: Network, table: dict[str, list[str]], argv: list[
 
 
 def test_the_helper_needs_nothing_but_the_standard_library() -> None:
-    code = f"import runpy, sys; runpy.run_path({door.__file__!r}); print([n for n in sys.modules if 'plugbay' in n])"
+    code = (
+        f"import runpy, sys; runpy.run_path({listener.__file__!r}); print([n for n in sys.modules if 'plugbay' in n])"
+    )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -18,13 +18,13 @@ from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed
 from plugbay.process.failures import SandboxUnavailable
 from plugbay.process.launch import start
-from plugbay.process.sandbox import cell
-from plugbay.process.sandbox import cell as cells
-from plugbay.process.sandbox.cell import Reports, first_child, parent_of, status_of
-from plugbay.process.sandbox.egress.verdict import Verdict
+from plugbay.process.sandbox import jail as cell
+from plugbay.process.sandbox import jail as cells
+from plugbay.process.sandbox.egress.decision import Decision
+from plugbay.process.sandbox.jail import Reports, first_child, parent_of, status_of
 from plugbay.process.sandbox.launcher import Sandbox
 from plugbay.process.sandbox.network import Networks
-from plugbay.process.sandbox.policy import Door, Limits, Network, Policy, Reach
+from plugbay.process.sandbox.policy import Endpoint, Limits, Network, Policy, Reach
 from plugbay.process.status import ExitStatus
 from tests.process.helpers import Run, carrying, open_fds, open_spawner, read_until
 from tests.support.patience import PATIENCE, until, until_blocking
@@ -204,14 +204,14 @@ except OSError as error:
     ("network", "answers", "told"),
     [
         (Network(), ("PermissionError", "ConnectionRefusedError"), 0),
-        (Network(Reach.LISTED, (Door("api.example", 443),)), ("HTTP/1.1 403 ",), 1),
+        (Network(Reach.LISTED, (Endpoint("api.example", 443),)), ("HTTP/1.1 403 ",), 1),
     ],
 )
 def test_the_door_is_there_for_whom_it_was_granted(
     run: Run, tmp_path: Path, network: Network, answers: tuple[str, ...], told: int
 ) -> None:
     async def main() -> None:
-        heard: list[Verdict] = []
+        heard: list[Decision] = []
         async with open_spawner(egress_told=heard.append) as spawner:
             launch = confined(tmp_path, "/usr/bin/python3", "-I", "-c", CALLS, network=network)
             text, child = await said(spawner, launch)
@@ -226,7 +226,7 @@ def test_the_door_is_there_for_whom_it_was_granted(
 
 def test_starts_and_ends_leave_no_process_descriptor_or_group(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        network = Network(Reach.LISTED, (Door("api.example", 443),))
+        network = Network(Reach.LISTED, (Endpoint("api.example", 443),))
         async with open_spawner() as spawner:
             await said(spawner, confined(tmp_path, "/bin/true", network=network))
             assert await spawner.swept(PATIENCE)
@@ -327,7 +327,7 @@ def test_the_monitors_code_is_read_as_the_programs_signal(
     sandbox = Sandbox()
     launch = confined(tmp_path, sys.executable)
     assert launch.policy is not None
-    cell = cells.Cell(launch.argv, "x", launch.policy, launch.limits, sandbox.cgroups)
+    cell = cells.Jail(launch.argv, "x", launch.policy, launch.limits, sandbox.cgroups)
     assert cell.translate(status) == meant
     cell.close()
 

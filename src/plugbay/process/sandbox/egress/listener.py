@@ -1,12 +1,12 @@
-"""A socket that listens inside a plugin's network namespace and belongs to the host.
+"""Makes a socket that listens inside a plugin's network namespace and belongs to the host.
 
-Owns the way into the namespace and out of it. A namespace without a way out is the plugin's; the host alone holds the
-socket that accepts there, so no process stands between, and when the host is gone nobody accepts any more.
+The namespace has no other way out. Only the host holds the socket that accepts there, so no process stands between, and
+when the host is gone, nobody accepts any more.
 
 Root enters the namespace with a thread made for this, which ends there: no thread that is used again is ever inside
-together with a plugin. Without root it takes a process of its own, for only a process with a single thread can join the
-user namespace that owns the network: this file, run as a program, which passes the socket back. Needs nothing but the
-standard library; as a program it runs without site-packages.
+together with a plugin. Without root it takes a process of its own, because only a process with a single thread can join
+the user namespace that owns the network: this file, run as a program, which passes the socket back. Needs nothing but
+the standard library; as a program it runs without site-packages.
 """
 
 from __future__ import annotations

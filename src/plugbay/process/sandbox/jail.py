@@ -1,8 +1,16 @@
-"""`Cell`: one confined start, from the command that makes the sandbox to the end of everything in it.
+"""`Jail`: one confined start, from the command that makes the sandbox to the end of everything in it.
 
-Owns what is done while bubblewrap waits, the signals that must reach the plugin and not its monitor, and what is to be
-closed afterwards. `admit` and `close` block, for milliseconds or for as long as a slow machine takes, and are for pool
-threads; `serve` and `cut_off` are for the loop, and the rest costs nothing.
+Owns the work done while bubblewrap waits, the signals that must reach the plugin and not its monitor, and the clean-up.
+`admit` and `close` block, for milliseconds or for as long as a slow machine takes, and are for pool threads; `serve`
+and `cut_off` are for the loop, and the rest costs nothing.
+
+`Reports` holds the descriptors that bubblewrap reports to and waits on. bubblewrap starts a monitor, the process we
+know, whose child is the first process of the new pid namespace; that one sets everything up, waits, and then forks the
+plugin. It reports `child-pid` when the first process exists, and `exit-code` at the end if the plugin's program was run
+at all. It does not report when the program begins to run; that shows in the command line of the process, which is the
+monitor's until then. Reports come through a pair of datagram sockets, because nobody reads them any more when the
+plugin ends: writing to a pipe would then kill the monitor. The monitor waits on a pipe that it can also write to, so
+that our death is not taken for the permission to go on.
 """
 
 from __future__ import annotations
@@ -22,23 +30,23 @@ from typing import TYPE_CHECKING
 from plugbay.process import limits, pidfd
 from plugbay.process.failures import LaunchFailed, SandboxUnavailable
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox import covers, network, stage
+from plugbay.process.sandbox import covers, mount_view, network
+from plugbay.process.sandbox.bwrap import explain_setup_failure
 from plugbay.process.sandbox.cgroup import DEGRADED, Cgroup, Cgroups
-from plugbay.process.sandbox.egress.door import listen_inside
+from plugbay.process.sandbox.egress.listener import listen_inside
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
 from plugbay.process.sandbox.sources import Source
 from plugbay.process.sandbox.users import posing_as
-from plugbay.process.sandbox.words import setup_failure
 from plugbay.process.status import ExitStatus
 
 if TYPE_CHECKING:
     import asyncio
 
+    from plugbay.process.sandbox.egress.decision import Decision
     from plugbay.process.sandbox.egress.proxy import Proxy
-    from plugbay.process.sandbox.egress.verdict import Verdict
 
-    Told = Callable[[Verdict], None]
+    Told = Callable[[Decision], None]
 
 READY_SECONDS = 5.0
 """For the first process to exist; milliseconds, unless the machine is overloaded."""
@@ -184,7 +192,7 @@ _HELD = {"Seccomp": b"2", "NoNewPrivs": b"1", **dict.fromkeys(("CapPrm", "CapEff
 """What the kernel must say of a process that is confined."""
 
 
-class Cell:
+class Jail:
     """Made by `Sandbox.prepare`; the thread that made it starts the command and calls `admit`."""
 
     __slots__ = (
@@ -280,7 +288,7 @@ class Cell:
 
     def lay_out(self, sources: Sequence[Source]) -> list[str]:
         """Set the stage; `admit` takes it down."""
-        paths = stage.lay_out(sources)
+        paths = mount_view.lay_out(sources)
         self._staged = True
         return paths
 
@@ -318,7 +326,7 @@ class Cell:
         except OSError as error:
             said = _said(stderr)
             if said:  # a process was gone when it was needed, and bubblewrap has said why
-                raise setup_failure(self._command, said) from error
+                raise explain_setup_failure(self._command, said) from error
             raise
         finally:
             self.reports.close()
@@ -398,7 +406,7 @@ class Cell:
     def _never(self, monitor: int, stderr: int, what: str) -> LaunchFailed:
         """Why the program did not run, of a monitor that has ended or that hangs."""
         if pidfd.has_ended(monitor):
-            return setup_failure(self._command, _said(stderr))
+            return explain_setup_failure(self._command, _said(stderr))
         return SandboxUnavailable(f"the sandbox hangs: {what}", "the machine is overloaded, or a disk does not answer")
 
     def _let_go(self) -> None:
@@ -409,7 +417,7 @@ class Cell:
     def _strike(self) -> None:
         if self._staged:
             self._staged = False
-            stage.clear()
+            mount_view.clear()
 
 
 @contextmanager

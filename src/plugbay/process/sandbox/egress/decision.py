@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from plugbay.model import addresses
-from plugbay.process.sandbox.egress.hello import Hello
+from plugbay.process.sandbox.egress.client_hello import Hello
 from plugbay.process.sandbox.policy import Network, Reach
 
 TLS_PORT = 443
@@ -33,7 +33,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Decision:
     """One decision, for the operator. Holds no character that a terminal or a log would obey."""
 
     label: str
@@ -47,7 +47,7 @@ class Verdict:
     """Where the connection went, or the address that was the reason for the refusal."""
 
 
-def not_granted(network: Network, host: str, port: int) -> Refusal | None:
+def check_grant(network: Network, host: str, port: int) -> Refusal | None:
     """Why this clean host and port may not be asked for, whatever its addresses are."""
     if network.reach is Reach.ANY:
         return None
@@ -63,7 +63,9 @@ def not_granted(network: Network, host: str, port: int) -> Refusal | None:
     return Refusal(403, f"{why}; {opener}")
 
 
-def not_public(network: Network, host: str, port: int, found: Sequence[str], ours: Collection[str]) -> Refusal | None:
+def check_address(
+    network: Network, host: str, port: int, found: Sequence[str], ours: Collection[str]
+) -> Refusal | None:
     """Why none of a host's addresses may be reached: a single bad one is enough, for then somebody plays tricks.
 
     `ours` are the addresses of this machine, whose services trust what comes from here.
@@ -81,7 +83,7 @@ def not_public(network: Network, host: str, port: int, found: Sequence[str], our
     )
 
 
-def other_name(hello: Hello, host: str) -> Refusal | None:
+def check_server_name(hello: Hello, host: str) -> Refusal | None:
     """Why a tunnel to `host` may not begin with this hello."""
     if hello.hidden:
         return Refusal(403, f"the tunnel to {host} hides which name it asks for (encrypted client hello)")

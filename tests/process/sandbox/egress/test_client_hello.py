@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.process.sandbox.egress.hello import MAX_HELLO, Hello, read_hello
+from plugbay.process.sandbox.egress.client_hello import MAX_HELLO, Hello, read_hello
 
 
 def real_hello(name: str | None, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> bytes:

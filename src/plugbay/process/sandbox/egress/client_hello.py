@@ -1,7 +1,6 @@
-"""Which name a TLS client asks for: the first message of a handshake, as far as that needs to be understood. Pure.
+"""Reads the server name from a TLS ClientHello. Pure.
 
-Owns the reading of a ClientHello, bounded and strict: whatever has two readings is none. Refuses to know which name
-would be right. A longer prefix of the same bytes never changes an answer that was given.
+Bounded and strict: a message with two readings has none. A longer prefix of the same bytes never changes an answer.
 """
 
 from __future__ import annotations
