@@ -24,10 +24,10 @@ from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import DeliverEvent, DeliverSnapshot, InvokeTool, PressKey, UseMouse, WriteLog
 from plugbay.process.child import Spawner
 from plugbay.process.command import Launch
-from plugbay.wire import jsonrpc
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.lines import encode
 from tests.link.test_stream import Ear, Pipes
+from tests.support import jsonrpc
 from tests.support.echo import EchoMachine
 from tests.support.loops import Run
 from tests.support.patience import until

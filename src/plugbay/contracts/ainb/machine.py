@@ -31,7 +31,6 @@ from plugbay.model.operations import DispatchCli, PressKey, Shutdown, UseMouse
 from plugbay.model.text import printable
 from plugbay.wire.content_length import STRICT_HEADERS, ContentLengthDecoder, FrameFault, encode
 from plugbay.wire.json_gate import Malformed
-from plugbay.wire.jsonrpc import FIELDS, RAW_FIELDS
 from plugbay.wire.strict_json import ABSENT
 
 TYPE_CHECKING = False
@@ -93,7 +92,7 @@ class AinbMachine(RpcMachine):
         self.version = version
         self._opening = messages.build_greeting(manifest_path, granted, config, host_pid)
         self._frames = ContentLengthDecoder(STRICT_HEADERS)
-        self._decode = codec.decoder(FIELDS, RAW_FIELDS)
+        self._decode = codec.decoder(messages.READS, messages.READS_RAW)
 
     # Frames.
 

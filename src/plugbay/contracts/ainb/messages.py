@@ -244,6 +244,9 @@ WANTED = {
 
 ABI_VERSION = 2
 """The only version of the contract that is spoken here."""
+READS = ("jsonrpc", "id", "method", "error")
+READS_RAW = ("params", "result")
+
 MAX_BODY = STRICT_HEADERS.max_body
 """Bytes of a frame's body. Whoever reads a larger one gives up the conversation, so none is sent."""
 MAX_EVENTS = 4_096

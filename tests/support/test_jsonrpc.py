@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.wire import jsonrpc
 from plugbay.wire.fast_json import MsgspecCodec
-from plugbay.wire.jsonrpc import FIELDS, RAW_FIELDS, error, kind, notification, request, result
 from plugbay.wire.strict_json import ABSENT, stdlib_codec
+from tests.support import jsonrpc
+from tests.support.jsonrpc import FIELDS, RAW_FIELDS, error, kind, notification, request, result
 
 CODECS = [stdlib_codec(), MsgspecCodec()]
 

@@ -1,8 +1,6 @@
-"""The JSON-RPC 2.0 envelope and nothing more: its keys, how one is written, which of three kinds one is.
+"""The JSON-RPC 2.0 envelope for peers in tests: its keys, how a message is written, and which kind a message is.
 
-Payloads are spliced in as the bytes they already are. It refuses to know which ids are legal, which answer
-belongs to which call, what `result` beside `error` means and whether `jsonrpc` must say "2.0": contracts
-differ, and decide.
+Payloads are spliced in as encoded bytes.
 """
 
 from __future__ import annotations
