@@ -90,7 +90,7 @@ class Identity(Value):
 class Method(Value):
     """One method: its name, the operation it carries, and (parameter, field of the operation, kind) for each parameter.
 
-    Kinds: "text", "text?" (may be null), "object", "array", "flag", "any"; `read_request` checks parameters against them.
+    Kinds: "text", "text?" (may be null), "object", "array", "flag", "any"; `read_request` checks them.
     """
 
     __slots__ = ("fields", "name", "op")
