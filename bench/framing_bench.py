@@ -93,9 +93,9 @@ def _cases(length: int) -> dict[str, Work]:
 
 
 def _codec_cases(value: dict[str, Any], frame: bytes) -> dict[str, Work]:
-    from plugbay.wire import jsonrpc
     from plugbay.wire.fast_json import MsgspecCodec
     from plugbay.wire.strict_json import stdlib_codec
+    from tests.support import jsonrpc
 
     fast, stdlib = MsgspecCodec(), stdlib_codec()
     envelope = fast.decoder(jsonrpc.FIELDS, jsonrpc.RAW_FIELDS)

@@ -113,11 +113,11 @@ async def _starts(key: str, count: int) -> Sample:
 
 
 def _policy(way: str) -> Policy | None:
-    from plugbay.process.sandbox.policy import Door, Network, Policy, Reach
+    from plugbay.process.sandbox.policy import Endpoint, Network, Policy, Reach
 
     if way == "bare":
         return None
-    network = Network(Reach.LISTED, (Door("api.example.com", 443),)) if way == "egress" else Network()
+    network = Network(Reach.LISTED, (Endpoint("api.example.com", 443),)) if way == "egress" else Network()
     return Policy(SDK, network=network)
 
 

@@ -27,12 +27,8 @@ LIGHT_FILES = (
     "contracts/base.py",
     "contracts/rpc.py",
     *(f"contracts/*/{name}.py" for name in ("machine", "messages", "errors")),
-    *(f"contracts/ainb/{name}.py" for name in ("fields", "greeting", "requests", "results")),
-    *(f"contracts/kaged/{name}.py" for name in ("calls", "framing", "greeting", "replies", "storage", "texts")),
-    *(f"contracts/mcp/{name}.py" for name in "calling catalogue client framing greeting logs pages".split()),
-    *(f"contracts/mcp/{name}.py" for name in "parking questions replies requests server welcoming".split()),
-    *(f"contracts/nexo/{name}.py" for name in ("framing", "greeting", "replies", "requests")),
-    *(f"contracts/vai/{name}.py" for name in ("greeting", "requests", "results")),
+    *(f"contracts/kaged/{name}.py" for name in ("calls", "storage")),
+    *(f"contracts/mcp/{name}.py" for name in "client client_features greeting listing requests server".split()),
     *(f"model/{name}.py" for name in ("values", "errors", "events", "operations", "text", "ids")),
 )
 # The host's codec: the one file below the SDK that may be heavy, and that no other light file may import.

@@ -23,7 +23,7 @@ def test_a_host_machine_is_made_from_a_spec_and_its_grants() -> None:
     for contract in CONTRACTS.values():
         spec = PluginSpec("p", "1", contract.name, Path("/p"), ("run",))
         machine = contract.host_machine(spec, HostSide(("granted",), 7), MsgspecCodec())
-        assert type(machine) is contract.machine
+        assert isinstance(machine, contract.machine)
         assert machine.role == Role.HOST
         machine.greet()
         assert machine.outgoing()

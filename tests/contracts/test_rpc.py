@@ -18,7 +18,7 @@ from plugbay.contracts.rpc import (
     MAX_ERROR_TEXT,
     READY,
     START,
-    Asked,
+    IncomingRequest,
     RpcMachine,
     answered_id,
     error_text,
@@ -52,7 +52,7 @@ class Small(RpcMachine):
     def _frame(self, body: bytes) -> bytes:
         return body + b"\0"
 
-    def _rest(self) -> list[Event]:
+    def _take_unfinished(self) -> list[Event]:
         return []
 
     def receive(self, data: bytes) -> list[Event]:
@@ -60,37 +60,37 @@ class Small(RpcMachine):
 
     def _take(self, message: Any, frame: bytes) -> list[Event]:
         if message.method is ABSENT:
-            return self._answered(message.id, message, frame)
+            return self._dispatch_answer(message.id, message, frame)
         if message.method == "initialize":
-            self._reply(message.id, b"{}")
+            self._write_result(message.id, b"{}")
             self._step("hello")
             return [Ready({})]
         if message.method == "shutdown":
             self._step("shutdown")
-            return self._arrival(Asked(message.id, Shutdown()))
-        return self._arrival(Asked(message.id, InvokeTool("t", message.params)))
+            return self._accept_request(IncomingRequest(message.id, Shutdown()))
+        return self._accept_request(IncomingRequest(message.id, InvokeTool("t", message.params)))
 
-    def _welcome(self) -> None:
-        self._ask(GREETING_ID, self.HELLO, b"{}")
+    def _send_greeting(self) -> None:
+        self._write_request(GREETING_ID, self.HELLO, b"{}")
 
-    def _judged(self, message: Any, frame: bytes) -> list[Event]:
+    def _check_greeting(self, message: Any, frame: bytes) -> list[Event]:
         self._step("hello")
         self._greeted = True
         return [Ready({})]
 
-    def _request(self, wire: int, op: Any) -> Failure | None:
-        failure = self._ask(wire, "t", self._json(op.input))
+    def _send_call(self, wire: int, op: Any) -> Failure | None:
+        failure = self._write_request(wire, "t", self._json(op.input))
         if failure is None:
-            self._wait(wire, "t")
+            self._remember(wire, "t")
         return failure
 
-    def _outcome(self, asked: Any, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
+    def _read_answer(self, asked: Any, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
         return (asked, message.result), None
 
-    def _result(self, asked: Asked, value: Any) -> bytes | Failure:
+    def _encode_result(self, asked: IncomingRequest, value: Any) -> bytes | Failure:
         return self._json(value)
 
-    def _refusal(self, asked: Asked, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
+    def _encode_failure(self, asked: IncomingRequest, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
         return -1, failure.message, failure.detail or None
 
 

@@ -15,7 +15,7 @@ from plugbay import Host
 from plugbay.host.config.config import load
 from plugbay.host.discovery.folders import contracts_in, inspect
 from plugbay.model.spec import Export
-from plugbay.process.sandbox.cell import Cell
+from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.policy import Reach
 from tests.support.loops import run_on
 
@@ -73,13 +73,13 @@ class Seen:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.facts: list[dict[str, str]] = []
-        admit = Cell.admit
+        admit = Jail.admit
 
-        def watched(cell: Cell, monitor: int, watch: int | None, stderr: int) -> None:
+        def watched(cell: Jail, monitor: int, watch: int | None, stderr: int) -> None:
             admit(cell, monitor, watch, stderr)
             self.facts.append(facts_of(cell.leader))
 
-        monkeypatch.setattr(Cell, "admit", watched)
+        monkeypatch.setattr(Jail, "admit", watched)
 
 
 def facts_of(pid: int | str) -> dict[str, str]:

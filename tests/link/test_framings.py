@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from plugbay.contracts.ainb.messages import MAX_BODY
 from plugbay.contracts.base import Role
-from plugbay.contracts.registry import CONTRACTS
+from plugbay.contracts.registry import CONTRACTS, HostSide
 from plugbay.contracts.rune.messages import MAX_PLUGIN_LINE
 from plugbay.contracts.vai.messages import MAX_BODY as MAX_OPEN_BODY
 from plugbay.link.framings import Lengths, Lines, OpenLengths, Piece, framing_of
+from plugbay.model.spec import PluginSpec
 from plugbay.wire.strict_json import stdlib_codec
 from tests.wire.chunks import cut, places
 
@@ -84,7 +86,8 @@ def test_what_is_cut_is_what_was_marked_however_the_bytes_come(
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_the_framing_of_a_contract_is_that_of_its_machine(contract: str) -> None:
-    machine = CONTRACTS[contract].machine(Role.HOST, stdlib_codec())
+    spec = PluginSpec("p", "1", contract, Path("/p"), ("run",))
+    machine = CONTRACTS[contract].host_machine(spec, HostSide(), stdlib_codec())
     machine.greet()
     (piece,) = framing_of(contract, Role.HOST).feed(machine.outgoing())
     assert piece.problem == "" and isinstance(json.loads(piece.body), dict)

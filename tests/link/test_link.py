@@ -12,8 +12,7 @@ from plugbay.contracts.base import Role
 from plugbay.link import incoming, sender
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.grace import Grace
-from plugbay.link.hooks import Hooks
-from plugbay.link.link import Link
+from plugbay.link.link import Hooks, Link
 from plugbay.link.memory import MemoryStream, memory_pair
 from plugbay.link.sender import BATCH
 from plugbay.model.errors import Code, Failure
@@ -741,3 +740,16 @@ def test_pieces_for_a_peer_that_does_not_read_end_the_answer_instead_of_piling_u
         assert len(sent) < 100
 
     run(main)
+
+
+def test_every_hook_is_optional() -> None:
+    hooks = Hooks()
+    assert [getattr(hooks, name) for name in Hooks.__slots__] == [None] * len(Hooks.__slots__)
+
+
+def test_a_hook_is_kept_as_given() -> None:
+    steps: list[str] = []
+    hooks = Hooks(trace=steps.append)
+    assert hooks.trace is not None
+    hooks.trace("link.call")
+    assert steps == ["link.call"]

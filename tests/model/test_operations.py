@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from plugbay.model import host_ops, operations, plugin_ops
-from plugbay.model.operations import DeliverEvent, WriteLog
-from plugbay.model.values import Value
-
-
-def test_every_operation_is_found_here() -> None:
-    kinds = {
-        name
-        for module in (plugin_ops, host_ops)
-        for name, thing in vars(module).items()
-        if isinstance(thing, type) and issubclass(thing, Value) and thing is not Value
-    }
-    assert set(operations.__all__) == kinds
+from plugbay.model.operations import (
+    Compact,
+    DeliverEvent,
+    FetchUrl,
+    InvokeAction,
+    InvokeTool,
+    ListStored,
+    RecallMemory,
+    Render,
+    RunHarness,
+    Shutdown,
+    WriteLog,
+)
 
 
 def test_operations_of_different_kinds_are_never_equal() -> None:
     assert DeliverEvent("info", "x") != WriteLog("info", "x")
+
+
+def test_what_is_not_said_has_a_default() -> None:
+    assert WriteLog("info", "hello") == WriteLog("info", "hello", None)
+    assert FetchUrl("https://a.example/") == FetchUrl("https://a.example/", "GET", None, ())
+    assert ListStored() == ListStored("", 1000)
+    assert RecallMemory("agent", "words").limit == 10
+
+
+def test_a_tool_call_without_context_has_an_empty_one() -> None:
+    assert InvokeTool("t", {"a": 1}).context == {}
+    assert Compact("c", {}).context == RunHarness("h", {}).context == {}
+    assert InvokeTool("t", 1, {"k": "v"}) == InvokeTool("t", 1, {"k": "v"})
+
+
+def test_a_good_bye_needs_no_reason() -> None:
+    assert Shutdown() == Shutdown("")
+    assert Shutdown("host requested").reason == "host requested"
+
+
+def test_a_picture_and_an_action_need_no_more_than_their_names() -> None:
+    assert Render("usage", 80, 24) == Render("usage", 80, 24, 0)
+    assert InvokeAction("refresh") == InvokeAction("refresh", b"", 0)

@@ -7,6 +7,7 @@ import gc
 import os
 import resource
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,9 +22,11 @@ from typing import Any
 import pytest
 
 from plugbay.process import pidfd
-from plugbay.process.child import THREADS, Child, Spawner
+from plugbay.process.child import THREADS, Child, Ending, Logs, Outcome, Spawner, Starts
 from plugbay.process.command import Launch, LaunchFailed
-from plugbay.process.sandbox.cell import Cell
+from plugbay.process.launch import Newborn
+from plugbay.process.sandbox.jail import Jail
+from plugbay.process.sandbox.launcher import Sandbox
 from plugbay.process.sandbox.policy import Policy
 from plugbay.process.status import ExitStatus
 from plugbay.process.stderr import LOG_BURST, LOG_RATE, StderrDrain
@@ -113,10 +116,7 @@ def test_pipes_that_nobody_took_are_closed(run: Run, how: str) -> None:
                 assert open_fds() == before
         assert open_fds() < before
 
-    run(main())
-
-
-# The end of a process.
+    run(main())  # The end of a process.
 
 
 @pytest.mark.parametrize(
@@ -240,10 +240,7 @@ def test_a_grandchild_that_holds_the_pipes_does_not_delay_the_exit(run: Run) -> 
             os.close(stdout)
             os.close(stdin)
 
-    run(main())
-
-
-# Whole trees.
+    run(main())  # Whole trees.
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped", "left"])
@@ -315,10 +312,7 @@ def test_a_stop_that_is_cancelled_kills(run: Run) -> None:
             stopping.cancel()
             assert await child.wait(PATIENCE) is not None
 
-    run(main())
-
-
-# Stderr.
+    run(main())  # Stderr.
 
 
 FLOOD = "head -c %d /dev/zero | tr '\\0' x >&2; echo up; read line"
@@ -422,10 +416,7 @@ def test_children_of_one_plugin_share_its_log(run: Run, tmp_path: Path) -> None:
                 "second",
             ]
 
-    run(main())
-
-
-# Starts that fail or are abandoned.
+    run(main())  # Starts that fail or are abandoned.
 
 
 class Gate:
@@ -623,10 +614,7 @@ def test_without_a_helper_nothing_is_started(run: Run, monkeypatch: pytest.Monke
             with pytest.raises(LaunchFailed, match=r"guard of the plugins cannot be started: .*too many open files"):
                 await spawn(spawner, "/bin/cat")
 
-    run(main())
-
-
-# The end of the spawner.
+    run(main())  # The end of the spawner.
 
 
 def test_close_leaves_no_process_descriptor_or_thread(run: Run) -> None:
@@ -672,10 +660,7 @@ def test_a_spawner_that_started_nothing_closes_at_once(run: Run) -> None:
     async def main() -> None:
         await Spawner().close()
 
-    run(main())
-
-
-# Without pidfds.
+    run(main())  # Without pidfds.
 
 
 def test_everything_works_with_the_timer_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -692,10 +677,7 @@ def test_everything_works_with_the_timer_too(run: Run, monkeypatch: pytest.Monke
             assert await spawner.swept(PATIENCE)
             assert carrying(child.token) == set()
 
-    run(main())
-
-
-# Many.
+    run(main())  # Many.
 
 
 @pytest.mark.parametrize("count", first_alone([100, 1000]))
@@ -745,7 +727,7 @@ def test_a_confined_child_whose_network_cannot_be_served_is_killed(
             await until(lambda: not spawner.children)
             before = open_fds()
             with monkeypatch.context() as patch:
-                patch.setattr(Cell, "serve", refuse)
+                patch.setattr(Jail, "serve", refuse)
                 with pytest.raises(LaunchFailed, match=r"cannot be given its network: no room for it"):
                     await spawner.spawn(confined, PATIENCE)
             await _nothing_left(spawner, before)
@@ -783,3 +765,168 @@ def test_a_program_that_never_closes_its_spawner_leaves_nothing_and_no_word(tmp_
     pids, alive = done.stdout.splitlines()
     assert (done.returncode, done.stderr, alive) == (0, "", "[True, True]")
     until_blocking(lambda: not any(exists(int(pid)) for pid in pids.split()))
+
+
+GONE = ExitStatus(code=3)
+
+
+def test_who_asked_before_and_who_asks_afterwards_hear_the_same_once(run: Run) -> None:
+    async def main() -> None:
+        heard: list[tuple[str, ExitStatus]] = []
+        ending = Ending(asyncio.get_running_loop(), "x")
+        ending.tell(lambda status: heard.append(("before", status)))
+        assert ending.status is None
+        ending.come(GONE)
+        assert heard == [("before", GONE)]
+        ending.tell(lambda status: heard.append(("after", status)))
+        assert len(heard) == 1
+        await asyncio.sleep(0)
+        assert heard == [("before", GONE), ("after", GONE)]
+        assert await ending.wait(None) == GONE
+
+    run(main())
+
+
+def test_waiting_ends_with_the_end_or_with_the_time(run: Run) -> None:
+    async def main() -> None:
+        ending = Ending(asyncio.get_running_loop(), "x")
+        assert await ending.wait(0.001) is None
+        waiting = asyncio.create_task(ending.wait(PATIENCE))
+        cancelled = asyncio.create_task(ending.wait(PATIENCE))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        ending.come(GONE)
+        assert await waiting == GONE
+        assert cancelled.cancelled()
+
+    run(main())
+
+
+def test_a_callback_that_fails_is_reported_and_does_not_silence_the_others(run: Run) -> None:
+    async def main() -> None:
+        reported: list[dict[str, Any]] = []
+        heard: list[ExitStatus] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context))
+        ending = Ending(loop, "weather")
+        ending.tell(lambda _: 1 / 0)
+        ending.tell(heard.append)
+        ending.come(GONE)
+        assert heard == [GONE]
+        assert [context["message"] for context in reported] == ["exit callback of weather failed"]
+
+    run(main())
+
+
+def test_a_label_keeps_its_log_and_two_labels_have_two(tmp_path: Path) -> None:
+    logs = Logs(tmp_path / "deep" / "logs")
+    first = logs.of("a")
+    assert first is not None
+    assert first is logs.of("a")
+    assert first is not logs.of("b")
+    first.write([b"line"], "[1]")
+    assert "line" in (tmp_path / "deep" / "logs" / "a.log").read_text()
+
+
+def test_a_folder_that_was_cleaned_up_is_made_again(tmp_path: Path) -> None:
+    logs = Logs(tmp_path / "logs")
+    logs.of("a")
+    shutil.rmtree(tmp_path / "logs")
+    logs.of("b")
+    assert (tmp_path / "logs").is_dir()
+
+
+def test_without_a_folder_nobody_has_a_log_and_a_bad_one_is_no_error() -> None:
+    assert Logs(None).of("a") is None
+    assert Logs(Path("/dev/null/logs")).of("a") is not None
+
+
+MARKS = {"PLUGBAY_HOST": "1.2.test-starts", "PLUGBAY_CHILD": "test-starts"}
+
+
+@pytest.fixture(autouse=True)
+def open_folder(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+
+
+async def outcome_of(starts: Starts, wanted: Launch, refusal: Exception | None = None) -> Outcome:
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Future[Outcome] = loop.create_future()
+    starts.submit(loop, wanted, MARKS, lambda: refusal, arrived.set_result)
+    return await arrived
+
+
+def test_a_start_arrives_in_the_loop_with_what_became_of_it(run: Run) -> None:
+    async def main() -> None:
+        starts = Starts(1, subprocess.Popen, Sandbox(), False)
+        born = await outcome_of(starts, launch("/bin/cat"))
+        assert isinstance(born, Newborn)
+        born.discard()
+        refusal = RuntimeError("not any more")
+        assert await outcome_of(starts, launch("/bin/cat"), refusal) is refusal
+        assert "does not exist" in str(await outcome_of(starts, launch("/no/such/program")))
+        starts.shutdown(wait=True)
+
+    run(main())
+
+
+def test_what_is_not_confined_shares_the_mounts_of_the_host(run: Run, tmp_path: Path) -> None:
+    seen: dict[str, str] = {}
+
+    def popen(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        name = threading.current_thread().name
+        seen[name.rpartition("_")[0]] = os.readlink(f"/proc/self/task/{threading.get_native_id()}/ns/mnt")
+        return subprocess.Popen(*args, **options)
+
+    async def main() -> None:
+        starts = Starts(1, popen, Sandbox(), False)
+        confined = Launch(("/bin/cat",), tmp_path, policy=Policy(tmp_path), label="starts")
+        for wanted in (confined, launch("/bin/cat")):
+            born = await outcome_of(starts, wanted)
+            assert isinstance(born, Newborn)
+            born.discard()
+        starts.shutdown(wait=True)
+
+    run(main())
+    host = os.readlink("/proc/self/ns/mnt")
+    assert seen["plugbay-spawn"] == host
+    assert seen["plugbay-confine"] != host
+
+
+def test_without_confined_starts_there_are_no_threads_for_them(run: Run) -> None:
+    async def main() -> None:
+        starts = Starts(1, subprocess.Popen, Sandbox(), True)
+        born = await outcome_of(starts, launch("/bin/true"))
+        assert isinstance(born, Newborn)
+        born.discard()
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("plugbay-confine")]
+        starts.shutdown(wait=True)
+
+    run(main())
+
+
+def test_shutdown_waits_for_what_was_left_for_later_and_afterwards_it_is_done_at_once() -> None:
+    starts = Starts(1, subprocess.Popen, Sandbox(), False)
+    gate = threading.Event()
+    done: list[str] = []
+
+    def slow() -> None:
+        gate.wait(PATIENCE)
+        done.append("first")
+
+    starts.later(slow)
+    assert done == []
+    gate.set()
+    starts.shutdown(wait=True)
+    starts.later(lambda: done.append("second"))
+    assert done == ["first", "second"]
+
+
+def test_a_queued_start_whose_loop_is_gone_leaves_nothing() -> None:
+    starts = Starts(1, subprocess.Popen, Sandbox(), False)
+    loop = asyncio.new_event_loop()
+    loop.close()
+    starts.submit(loop, launch("/bin/cat"), MARKS, lambda: None, lambda _: None)
+    starts.shutdown(wait=True)
+    assert not carrying(MARKS["PLUGBAY_HOST"])

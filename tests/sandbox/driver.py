@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from plugbay.process.child import Spawner
 from plugbay.process.command import Launch
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox.egress import door
+from plugbay.process.sandbox.egress import listener
 from plugbay.process.sandbox.launcher import SandboxSettings
-from plugbay.process.sandbox.policy import MIB, Door, Limits, Network, Policy, Reach
+from plugbay.process.sandbox.policy import MIB, Endpoint, Limits, Network, Policy, Reach
 from plugbay.process.sandbox.users import uid_of
 from tests.sandbox import services
 from tests.sandbox.grants import Grants
@@ -322,13 +322,13 @@ async def grants(attacker: Attacker, area: str) -> tuple[dict[str, str], dict[st
 async def network(attacker: Attacker, area: str, granted: Network) -> tuple[dict[str, str], dict[str, str]]:
     """Through the host's proxy, and unconfined through one that believes everything."""
     open_proxy = f"http://127.0.0.1:{attacker.world.facts['proxy']}"
-    held = await attacker.run(area, attacker.world.policy(granted), door.ENVIRONMENT)
+    held = await attacker.run(area, attacker.world.policy(granted), listener.ENVIRONMENT)
     return held, await attacker.run(area, None, {"HTTP_PROXY": open_proxy})
 
 
 def listed(world: World) -> Network:
     port = int(world.facts["good"])
-    doors = (Door("good.test", port), Door("rebind.test", port))
+    doors = (Endpoint("good.test", port), Endpoint("rebind.test", port))
     return Network(Reach.LISTED, doors, (f"{world.facts['address']}:{port}",))
 
 
@@ -342,7 +342,7 @@ async def closing(attacker: Attacker, area: str) -> tuple[dict[str, str], dict[s
     for close in (True, False):
         asked, closed = (attacker.world.root / "written" / name for name in ("asked", "closed"))
         attack = asyncio.ensure_future(
-            attacker.run(area, attacker.world.policy(listed(attacker.world)), door.ENVIRONMENT)
+            attacker.run(area, attacker.world.policy(listed(attacker.world)), listener.ENVIRONMENT)
         )
         while not asked.exists():
             assert not attack.done(), attack.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugbay.contracts.nexo.rules import HOOK_POINTS
+from plugbay.contracts.nexo.manifest import HOOK_POINTS
 from plugbay.contracts.registry import CONTRACTS as KNOWN
 from plugbay.sdk import Plugin
 from plugbay.sdk.contract_support import CARRIED, CONTRACTS, ENOUGH, NEXO_HOOKS, declared, left_out, why_not

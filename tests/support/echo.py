@@ -22,10 +22,10 @@ from plugbay.model.events import (
     Ready,
 )
 from plugbay.model.operations import DeliverEvent, InvokeTool, WriteLog
-from plugbay.wire import jsonrpc
 from plugbay.wire.json_gate import plain_text
 from plugbay.wire.lines import LineDecoder, TooLong, encode
 from plugbay.wire.strict_json import ABSENT, Malformed
+from tests.support import jsonrpc
 
 if TYPE_CHECKING:
     from plugbay.model.events import CallId, Event

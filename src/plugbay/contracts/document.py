@@ -14,7 +14,7 @@ from typing import Any
 
 from plugbay.model.errors import Problem
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 MAX_DEPTH = 64
 """Levels of nesting in a manifest; a deeper one is an attack, not a manifest."""
@@ -25,9 +25,9 @@ class Document:
     """A parsed file."""
 
     value: Any
-    lines: dict[Path, int] = field(default_factory=dict)
+    lines: dict[KeyPath, int] = field(default_factory=dict)
 
-    def line(self, path: Path) -> int | None:
+    def line(self, path: KeyPath) -> int | None:
         """The line of `path`, or of its nearest parent that has one."""
         for length in range(len(path), -1, -1):
             if path[:length] in self.lines:
@@ -35,7 +35,7 @@ class Document:
         return None
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """`tools[1].name`, for people."""
     text = ""
     for part in path:
@@ -71,9 +71,9 @@ class _JsonLines:
         self._at = 0
         self._line = 1
         self._counted = 0
-        self._lines: dict[Path, int] = {}
+        self._lines: dict[KeyPath, int] = {}
 
-    def index(self) -> dict[Path, int]:
+    def index(self) -> dict[KeyPath, int]:
         self._value((), self._next())
         return self._lines
 
@@ -86,7 +86,7 @@ class _JsonLines:
         self._at = match.end()
         return match.group(match.lastindex or 0)
 
-    def _value(self, path: Path, token: str) -> None:
+    def _value(self, path: KeyPath, token: str) -> None:
         self._lines.setdefault(path, self._line)
         if len(path) > MAX_DEPTH:
             raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
@@ -95,7 +95,7 @@ class _JsonLines:
         elif token == "[":
             self._items(path)
 
-    def _members(self, path: Path) -> None:
+    def _members(self, path: KeyPath) -> None:
         seen: set[str] = set()
         while (token := self._next()) != "}":
             if token == ",":
@@ -108,7 +108,7 @@ class _JsonLines:
             self._next()
             self._value((*path, key), self._next())
 
-    def _items(self, path: Path) -> None:
+    def _items(self, path: KeyPath) -> None:
         position = 0
         while (token := self._next()) != "]":
             if token != ",":
@@ -154,11 +154,11 @@ _TOML_HEADER = re.compile(rf"\s*(\[\[?)\s*({_TOML_PATH.pattern})\s*\]\]?")
 _TOML_ASSIGN = re.compile(rf"\s*({_TOML_PATH.pattern})\s*=")
 
 
-def _toml_lines(text: str) -> dict[Path, int]:
+def _toml_lines(text: str) -> dict[KeyPath, int]:
     """Where each table header and each `key =` stands. Values over several lines are skipped by their brackets."""
-    lines: dict[Path, int] = {(): 1}
-    tables: dict[Path, int] = {}
-    table: Path = ()
+    lines: dict[KeyPath, int] = {(): 1}
+    tables: dict[KeyPath, int] = {}
+    table: KeyPath = ()
     inside = _Multiline()
     for number, line in enumerate(text.split("\n"), 1):
         if inside.skip(line):
@@ -174,9 +174,9 @@ def _toml_lines(text: str) -> dict[Path, int]:
     return lines
 
 
-def _table_path(keys: list[str], tables: dict[Path, int], *, appended: bool) -> Path:
+def _table_path(keys: list[str], tables: dict[KeyPath, int], *, appended: bool) -> KeyPath:
     """The value path of a header: array-of-tables on the way are replaced by their last element."""
-    path: Path = ()
+    path: KeyPath = ()
     for depth, key in enumerate(keys):
         path = (*path, key)
         if appended and depth == len(keys) - 1:

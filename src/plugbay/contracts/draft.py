@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plugbay.contracts.document import Document, Path, dotted
+from plugbay.contracts.document import Document, KeyPath, dotted
 from plugbay.contracts.validation import unknown_keys
 from plugbay.model.errors import Problem
 
@@ -43,30 +43,30 @@ class Draft:
         found = self.value(*path)
         return found if type(found) is int else default
 
-    def texts(self, *path: str) -> list[tuple[Path, str]]:
+    def texts(self, *path: str) -> list[tuple[KeyPath, str]]:
         """The strings in the list at `path`, each with its own path."""
         return [(where, item) for where, item in self._items(path) if isinstance(item, str)]
 
-    def tables(self, *path: str) -> list[tuple[Path, dict[str, Any]]]:
+    def tables(self, *path: str) -> list[tuple[KeyPath, dict[str, Any]]]:
         """The mappings in the list at `path`, each with its own path."""
         return [(where, item) for where, item in self._items(path) if isinstance(item, dict)]
 
-    def _items(self, path: tuple[str, ...]) -> list[tuple[Path, Any]]:
+    def _items(self, path: tuple[str, ...]) -> list[tuple[KeyPath, Any]]:
         found = self.value(*path)
         return [((*path, at), item) for at, item in enumerate(found)] if isinstance(found, list) else []
 
-    def error(self, code: str, path: Path, message: str) -> None:
+    def error(self, code: str, path: KeyPath, message: str) -> None:
         """Report something that keeps the plugin from being used."""
         self._report(code, path, message, "error")
 
-    def warn(self, code: str, path: Path, message: str) -> None:
+    def warn(self, code: str, path: KeyPath, message: str) -> None:
         """Report something the plugin can live with."""
         self._report(code, path, message, "warning")
 
-    def warn_of_unknown(self, path: Path, table: dict[str, Any], known: tuple[str, ...]) -> None:
+    def warn_of_unknown(self, path: KeyPath, table: dict[str, Any], known: tuple[str, ...]) -> None:
         """Report every key of `table` that means nothing there."""
         self.problems += unknown_keys(table, known, (*self._base, *path), self._document)
 
-    def _report(self, code: str, path: Path, message: str, severity: str) -> None:
+    def _report(self, code: str, path: KeyPath, message: str, severity: str) -> None:
         where = (*self._base, *path)
         self.problems.append(Problem(code, dotted(where), message, line=self._document.line(where), severity=severity))

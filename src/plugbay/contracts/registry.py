@@ -17,6 +17,7 @@ from plugbay.contracts.kaged import manifest as kaged_manifest
 from plugbay.contracts.kaged.machine import KagedMachine
 from plugbay.contracts.mcp import bundle as mcp_bundle
 from plugbay.contracts.mcp import manifest as mcp_manifest
+from plugbay.contracts.mcp.client import ClientMachine
 from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import HANDSHAKE
 from plugbay.contracts.nexo import manifest as nexo_manifest
@@ -130,7 +131,7 @@ def _vai_host(spec: PluginSpec, side: HostSide, codec: Codec) -> Machine:
 def _mcp_host(spec: PluginSpec, side: HostSide, codec: Codec) -> Machine:
     client = {"name": "plugbay", "version": HOST_VERSION}
     granted = frozenset(side.granted).intersection(spec.optional_capabilities)
-    return McpMachine(Role.HOST, codec, era=side.era or HANDSHAKE, client=client, offers=granted)
+    return ClientMachine(codec, era=side.era or HANDSHAKE, client=client, offers=granted)
 
 
 def _alone(parse: Parse) -> ParseWithFiles:

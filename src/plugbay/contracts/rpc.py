@@ -1,12 +1,11 @@
-"""`RpcMachine`: a conversation in which both ends ask and tell each other over JSON-RPC 2.0, at once.
+"""`RpcMachine`: a conversation in which both ends send requests and notifications over JSON-RPC 2.0, at once.
 
-Owns what such contracts have in common: the states, the numbers of calls, what is open in either direction, and writing
-nothing that the other end would not read. Refuses to know methods, framing and what an answer means: the contract's
-machine fills those in.
+Owns the states, the ids of calls, the open requests in either direction, and the check that a frame is not longer than
+the peer reads. The contract's machine adds methods, framing and the meaning of answers.
 
 The two directions number their calls independently. Ours on the wire: a host's call n is n + 1, since its greeting is
-1; a plugin's call n is n. What the peer asks is reported under a number of our own, because its ids may repeat; its own
-id comes back in the answer.
+1; a plugin's call n is n. A request of the peer is reported under a number of our own, because its ids may repeat; its
+own id comes back in the answer.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ def answered_id(head: bytes) -> int | None:
     return int(digits) if first in _ANSWERS else None
 
 
-class Asked:
+class IncomingRequest:
     """A request of the peer that waits for our answer: its id over there, and what it wants."""
 
     __slots__ = ("id", "op")
@@ -149,7 +148,7 @@ class Asked:
 class RpcMachine(Machine):
     """What is open in both directions. The contract says what a frame is (`receive`) and fills in the rest below."""
 
-    __slots__ = ("_arrived", "_asked", "_farewell", "_greeted", "_last", "_most", "_offset", "_open")
+    __slots__ = ("_arrivals", "_farewell", "_greeted", "_incoming", "_last_id", "_max_frame", "_offset", "_outstanding")
 
     FIRST_STATE: ClassVar[str] = START
     HELLO: ClassVar[str] = "initialize"
@@ -160,13 +159,13 @@ class RpcMachine(Machine):
     def __init__(self, role: str, codec: Codec, most: int) -> None:
         """`most`: bytes of a frame that the peer reads."""
         super().__init__(role, codec)
-        self._most = most
+        self._max_frame = most
         self._offset = GREETING_ID if role == Role.HOST else 0
-        self._open: dict[int, Any] = {}
+        self._outstanding: dict[int, Any] = {}
         """What we wait for, by its id on the wire, as the contract wants to remember it."""
-        self._asked: dict[CallId, Asked] = {}
+        self._incoming: dict[CallId, IncomingRequest] = {}
         """What waits for us, by our own number."""
-        self._arrived = self._last = 0
+        self._arrivals = self._last_id = 0
         self._farewell: int | None = None
         self._greeted = role == Role.PLUGIN
         """Whether the answer to our greeting was accepted; a plugin greets nobody."""
@@ -177,42 +176,42 @@ class RpcMachine(Machine):
         """One message as it goes over the wire."""
         raise NotImplementedError
 
-    def _rest(self) -> list[Event]:
+    def _take_unfinished(self) -> list[Event]:
         """What is held back of an unfinished frame now means, since nothing more will come."""
         raise NotImplementedError
 
-    def _welcome(self) -> None:
+    def _send_greeting(self) -> None:
         """HOST: write the greeting, under `GREETING_ID`."""
         raise NotImplementedError
 
-    def _judged(self, message: Any, frame: bytes) -> list[Event]:
+    def _check_greeting(self, message: Any, frame: bytes) -> list[Event]:
         """HOST: the answer to the greeting."""
         raise NotImplementedError
 
-    def _request(self, wire: int, op: Any) -> Failure | None:
+    def _send_call(self, wire: int, op: Any) -> Failure | None:
         """Write the request for `op`."""
         raise NotImplementedError
 
-    def _outcome(self, asked: Any, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
+    def _read_answer(self, asked: Any, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
         """The answer to something in `_open`."""
         raise NotImplementedError
 
-    def _result(self, asked: Asked, value: Any) -> bytes | Failure:
+    def _encode_result(self, asked: IncomingRequest, value: Any) -> bytes | Failure:
         """The result of a request, as JSON, or why it has no such form."""
         raise NotImplementedError
 
-    def _unsent(self, problem: Failure) -> Failure:
+    def _explain_unsent(self, problem: Failure) -> Failure:
         """Why a result did not go out: the fault of whoever made it, not of whoever asked."""
         return Failure(Code.INTERNAL, f"the result cannot be sent: {problem.message}")
 
-    def _refusal(self, asked: Asked, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
+    def _encode_failure(self, asked: IncomingRequest, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
         """The code, the message and the data of an error."""
         raise NotImplementedError
 
     # What the peer does.
 
     def receive_eof(self) -> list[Event]:
-        events = [] if self.state in OVER else self._rest()
+        events = [] if self.state in OVER else self._take_unfinished()
         if self.state == START or self.state in OVER:
             return events
         if self._may("eof"):
@@ -221,27 +220,27 @@ class RpcMachine(Machine):
         when = "" if self._greeted else f" before it answered {self.HELLO}"
         return events + self._fault(Failure(Code.CRASHED, f"the plugin closed its output{when}", origin=Origin.PLUGIN))
 
-    def _arrival(self, asked: Asked, within: CallId | None = None) -> list[Event]:
+    def _accept_request(self, asked: IncomingRequest, within: CallId | None = None) -> list[Event]:
         """`within`: the call of ours that it belongs to, where the contract says which."""
-        self._arrived = number = self._arrived + 1
-        self._asked[number] = asked
+        self._arrivals = number = self._arrivals + 1
+        self._incoming[number] = asked
         return [CallArrived(number, asked.op, within)]
 
-    def _answered(self, id: int, message: Any, frame: bytes) -> list[Event]:
+    def _dispatch_answer(self, id: int, message: Any, frame: bytes) -> list[Event]:
         """An answer goes to the greeting, to the good-bye, or to the call it belongs to."""
         if id == GREETING_ID and not self._greeted:
-            return self._judged(message, frame) if self._may("hello") else []  # we no longer want to know
+            return self._check_greeting(message, frame) if self._may("hello") else []  # we no longer want to know
         if id == self._farewell:
-            return self._left(message)
-        asked = self._open.pop(id, None)
+            return self._take_farewell(message)
+        asked = self._outstanding.pop(id, None)
         if asked is not None:
-            value, failure = self._outcome(asked, message, frame)
+            value, failure = self._read_answer(asked, message, frame)
             return [CallFinished(id - self._offset, value, failure)]
-        if 0 < id <= self._last:
+        if 0 < id <= self._last_id:
             return [CallFinished(id - self._offset)]  # we no longer wait for it
         return noise(frame, "an answer to a call nobody made")
 
-    def _left(self, message: Any) -> list[Event]:
+    def _take_farewell(self, message: Any) -> list[Event]:
         """HOST: the plugin is ready to go. Whatever it says, it has heard us."""
         self._step("farewell")
         return [Closed()]
@@ -251,21 +250,21 @@ class RpcMachine(Machine):
     def greet(self) -> None:
         self._step("greet")
         if self.role == Role.HOST:
-            self._last = GREETING_ID
-            self._welcome()
+            self._last_id = GREETING_ID
+            self._send_greeting()
 
     def call(self, id: CallId, op: PluginOp | HostOp) -> Failure | None:
-        if self.state != READY and (refusal := self._not_ready()) is not None:
+        if self.state != READY and (refusal := self._refuse_unless_ready()) is not None:
             return refusal
         if not isinstance(id, int):
             raise Misuse(f"{self.CONTRACT} numbers its calls")
-        return self._request(id + self._offset, op)
+        return self._send_call(id + self._offset, op)
 
-    def _wait(self, wire: int, asked: Any) -> None:
-        self._open[wire] = asked
-        self._last = wire
+    def _remember(self, wire: int, asked: Any) -> None:
+        self._outstanding[wire] = asked
+        self._last_id = wire
 
-    def _not_ready(self) -> Failure | None:
+    def _refuse_unless_ready(self) -> Failure | None:
         """Why nothing can be asked now; a plugin may ask before its greeting, and while it is leaving."""
         if self.state in OVER or (self.role == Role.HOST and self.state == CLOSING):
             return Failure(Code.UNAVAILABLE, "the conversation is being closed")
@@ -276,17 +275,17 @@ class RpcMachine(Machine):
     def cancel(self, id: CallId, reason: str) -> None:
         """There is no word for it: the peer works on, and its answer is late."""
         if isinstance(id, int):
-            self._open.pop(id + self._offset, None)
+            self._outstanding.pop(id + self._offset, None)
 
     def finish(self, id: CallId, value: Any = None, failure: Failure | None = None) -> None:
-        asked = self._asked.pop(id, None)
+        asked = self._incoming.pop(id, None)
         if asked is None:
             raise Misuse(f"{id!r} is not a request that waits for an answer")
         if failure is None:
-            problem = self._reply(asked.id, self._result(asked, value))
-            failure = problem and self._unsent(problem)
+            problem = self._write_result(asked.id, self._encode_result(asked, value))
+            failure = problem and self._explain_unsent(problem)
         if failure is not None:
-            self._error(asked.id, *self._refusal(asked, failure))
+            self._write_error(asked.id, *self._encode_failure(asked, failure))
         if isinstance(asked.op, Shutdown) and self._may("farewell"):
             self._step("farewell")
 
@@ -299,25 +298,25 @@ class RpcMachine(Machine):
         asks = self.role == Role.HOST and self.state == READY
         self._step("close")
         if asks:
-            self._last = self._farewell = self._last + 1
-            self._ask(self._farewell, *self.GOOD_BYE)
+            self._last_id = self._farewell = self._last_id + 1
+            self._write_request(self._farewell, *self.GOOD_BYE)
 
     # Writing. A call or a notification that the peer would not read is refused; an error always goes out.
 
-    def _send(self, body: bytes) -> Failure | None:
+    def _write(self, body: bytes) -> Failure | None:
         """One frame, or why the peer would not read it."""
         try:
             gate(body)
         except Malformed as error:
             return Failure(Code.INVALID_INPUT, f"it cannot be sent as JSON: {error}")
-        if len(body) > self._most:
-            return self._too_large(len(body))
+        if len(body) > self._max_frame:
+            return self._frame_too_large(len(body))
         self._out.append(self._frame(body))
         return None
 
-    def _too_large(self, size: int) -> Failure:
-        what = f"the message has {size:,} bytes; the peer reads at most {self._most:,}"
-        return Failure(Code.FRAME_TOO_LARGE, what, detail={"size": size, "limit": self._most})
+    def _frame_too_large(self, size: int) -> Failure:
+        what = f"the message has {size:,} bytes; the peer reads at most {self._max_frame:,}"
+        return Failure(Code.FRAME_TOO_LARGE, what, detail={"size": size, "limit": self._max_frame})
 
     def _json(self, value: Any) -> bytes | Failure:
         try:
@@ -325,29 +324,29 @@ class RpcMachine(Machine):
         except Unencodable as error:
             return Failure(Code.INVALID_INPUT, f"it cannot be sent as JSON: {error}")
 
-    def _ask(self, id: int, method: str, params: bytes | Failure) -> Failure | None:
+    def _write_request(self, id: int, method: str, params: bytes | Failure) -> Failure | None:
         if isinstance(params, Failure):
             return params
         name = self.codec.encode(method)
-        return self._send(b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (id, name, params))
+        return self._write(b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (id, name, params))
 
-    def _tell(self, method: str, params: bytes | Failure) -> Failure | None:
+    def _write_notification(self, method: str, params: bytes | Failure) -> Failure | None:
         if isinstance(params, Failure):
             return params
-        return self._send(b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (self.codec.encode(method), params))
+        return self._write(b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (self.codec.encode(method), params))
 
-    def _reply(self, id: Id, result: bytes | Failure) -> Failure | None:
+    def _write_result(self, id: Id, result: bytes | Failure) -> Failure | None:
         if isinstance(result, Failure):
             return result
         peers_id = b"%d" % id if type(id) is int else self.codec.encode(id)
-        return self._send(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (peers_id, result))
+        return self._write(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (peers_id, result))
 
-    def _error(self, id: Id, code: int, message: str, data: dict[str, Any] | None = None) -> None:
+    def _write_error(self, id: Id, code: int, message: str, data: dict[str, Any] | None = None) -> None:
         """An error answer; data that cannot be sent is left out, the error is not."""
         error = {"code": code, "message": sendable(message)}
-        if data is None or self._try_error(id, {**error, "data": data}) is not None:
-            self._try_error(id, error)
+        if data is None or self._try_write_error(id, {**error, "data": data}) is not None:
+            self._try_write_error(id, error)
 
-    def _try_error(self, id: Id, error: dict[str, Any]) -> Failure | None:
+    def _try_write_error(self, id: Id, error: dict[str, Any]) -> Failure | None:
         body = self._json({"jsonrpc": "2.0", "id": id, "error": error})
-        return body if isinstance(body, Failure) else self._send(body)
+        return body if isinstance(body, Failure) else self._write(body)

@@ -1,23 +1,132 @@
-"""JSON Schemas from untrusted manifests, compiled once: nothing is ever fetched, no pattern can run away.
+"""JSON Schemas from untrusted manifests, compiled once: nothing is fetched, and no pattern can run for ever.
 
-Owns the one way a schema becomes a validator. Knows no manifest.
+Owns the one way a schema becomes a validator. Before that, the paths through a schema are counted: forty definitions
+that each name the next one twice are 3 KB and 10^12 paths. Counting is linear, because every node is counted once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import jsonschema_rs
 
-from plugbay.contracts.schema_size import size_problem, values_in
+MAX_WAYS = 10_000
+"""A validator takes some 80 us for each way that ends in an error, so the worst input takes it 0.8 s."""
+MAX_VALUES = 50_000
+"""In one schema, used or not: so many take half a second to count ways through and to compile."""
+PATTERN_WAYS = 100
+"""Ways that a pattern counts for: the largest takes as long to compile as 150 ways to walk."""
+_DEFINITIONS = ("$defs", "definitions")
+_MAPS = ("properties", "patternProperties", "dependentSchemas", "dependencies")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_ANCHORS = ("$anchor", "$dynamicAnchor")
+
+
+def size_problem(schema: Any) -> str | None:
+    """Why no input should ever be held against this schema; None when that is fine."""
+    if values_in(schema, MAX_VALUES) > MAX_VALUES:
+        return f"it has more than {MAX_VALUES:,} values"
+    try:
+        ways = _Ways(schema).through(schema)
+    except RecursionError:
+        return "its references go too deep"
+    except LookupError as error:
+        return str(error.args[0])
+    return f"more than {MAX_WAYS:,} ways lead through it, references followed" if ways > MAX_WAYS else None
+
+
+def values_in(schema: Any, limit: int) -> int:
+    """How many values a schema has; who has more than the limit is not counted to the end."""
+    count, nodes = 1, [schema]
+    while nodes and count <= limit:
+        node = nodes.pop()
+        inside = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        count += len(inside)
+        nodes += [value for value in inside if isinstance(value, dict | list)] if count <= limit else []
+    return count
+
+
+class _Ways:
+    """The ways through one schema."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._known: dict[int, int] = {}
+        self._anchors = dict(_anchors(root))
+
+    def through(self, node: Any) -> int:
+        """Ways that begin here. A way back to what is being counted is one: it takes the input a level down."""
+        if not isinstance(node, dict | list):
+            return 1
+        if id(node) not in self._known:
+            self._known[id(node)] = 1
+            total = sum(map(self.through, _inside(node))) + sum(map(self.through, self._referenced(node)))
+            total += PATTERN_WAYS * _patterns(node)
+            self._known[id(node)] = min(max(total, 1), MAX_WAYS + 1)
+        return self._known[id(node)]
+
+    def _referenced(self, node: Any) -> Iterator[Any]:
+        if not isinstance(node, dict):
+            return
+        if node is not self._root and isinstance(node.get("$id"), str):
+            raise LookupError("it holds a schema with an $id of its own")
+        for name in _REFERENCES:
+            if isinstance(node.get(name), str):
+                yield self._target(node[name])
+
+    def _target(self, reference: str) -> Any:
+        if not reference.startswith("#"):
+            raise LookupError(f"it refers to {reference[:200]!r}, outside itself")
+        pointer = unquote(reference[1:])
+        if pointer and not pointer.startswith("/"):
+            return self._anchors.get(pointer)
+        node = self._root
+        for part in pointer.split("/")[1:]:
+            node = _step(node, part.replace("~1", "/").replace("~0", "~"))
+        return node
+
+
+def _inside(node: Any) -> Iterator[Any]:
+    """The schemas that apply wherever `node` does; definitions apply only where something refers to them."""
+    if isinstance(node, list):
+        yield from node
+        return
+    for name, value in node.items():
+        if name in _MAPS and isinstance(value, dict):
+            yield from value.values()
+        elif name not in _DEFINITIONS and isinstance(value, dict | list):
+            yield value
+
+
+def _patterns(node: Any) -> int:
+    if not isinstance(node, dict):
+        return 0
+    by_name = node.get("patternProperties")
+    return isinstance(node.get("pattern"), str) + (len(by_name) if isinstance(by_name, dict) else 0)
+
+
+def _anchors(node: Any) -> Iterator[tuple[str, Any]]:
+    values = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for value in values:
+        yield from _anchors(value)
+    for name in _ANCHORS:
+        if isinstance(node, dict) and isinstance(node.get(name), str):
+            yield node[name], node
+
+
+def _step(node: Any, part: str) -> Any:
+    if isinstance(node, list):
+        return node[int(part)] if part.isascii() and part.isdecimal() and int(part) < len(node) else None
+    return node.get(part) if isinstance(node, dict) else None
+
 
 AHEAD = 10_000
 """Values in all schemas of one greeting that are looked at before anybody calls anything: some 70 ms. A message of
 16 MiB has room for 500,000, which would hold the host up for seconds."""
-
 MAX_PATTERN = 1 << 20
 """Bytes of a pattern once it is compiled, which takes 12 ms: `\\p{L}{1,300}` has ten times as many, and takes 100."""
-
 _PATTERNS = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN)
 """The linear-time engine: a hostile `pattern` cannot run away. It has no look-around and no back-references."""
 

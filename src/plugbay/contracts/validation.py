@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 
 import pydantic
 
-from plugbay.contracts.document import Document, Path, dotted
+from plugbay.contracts.document import Document, KeyPath, dotted
 from plugbay.model.errors import Problem
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
@@ -27,7 +27,7 @@ def validate(model: type[Model], document: Document) -> tuple[Model | None, list
 
 
 def _problem(error: Any, model: type[pydantic.BaseModel], document: Document) -> Problem:
-    path: Path = tuple(error["loc"])
+    path: KeyPath = tuple(error["loc"])
     kind: str = error["type"]
     code, message = "invalid_value", str(error["msg"])
     if kind == "missing":
@@ -53,7 +53,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def unknown_keys(value: Any, known: Iterable[str], path: Path, document: Document) -> list[Problem]:
+def unknown_keys(value: Any, known: Iterable[str], path: KeyPath, document: Document) -> list[Problem]:
     """A warning for each key of a table that its contract ignores."""
     if not isinstance(value, dict):
         return []
@@ -71,7 +71,7 @@ def unknown_keys(value: Any, known: Iterable[str], path: Path, document: Documen
     ]
 
 
-def _names_at(model: type[pydantic.BaseModel], path: Path) -> list[str]:
+def _names_at(model: type[pydantic.BaseModel], path: KeyPath) -> list[str]:
     """The fields the table at `path` may have; keys of maps and positions in lists lead into the same model."""
     here: type[pydantic.BaseModel] | None = model
     for part in path:

@@ -26,7 +26,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from plugbay.contracts.document import MAX_DEPTH, Document, Path, dotted
+from plugbay.contracts.document import MAX_DEPTH, Document, KeyPath, dotted
 from plugbay.model.errors import Problem
 
 MAX_CHARS = 64 * 1024
@@ -54,7 +54,7 @@ _Node = ScalarEvent | SequenceStartEvent | MappingStartEvent
 class _Refused(Exception):
     """Ends the reading; never leaves this module."""
 
-    def __init__(self, message: str, line: int | None, path: Path = ()) -> None:
+    def __init__(self, message: str, line: int | None, path: KeyPath = ()) -> None:
         self.problem = Problem("parse_error", dotted(path), message, line=line)
         super().__init__(message)
 
@@ -88,7 +88,7 @@ class _Composer:
 
     def __init__(self, events: Iterator[Event]) -> None:
         self._events = events
-        self._lines: dict[Path, int] = {(): 1}
+        self._lines: dict[KeyPath, int] = {(): 1}
 
     def document(self) -> Document:
         next(self._events)  # the start of the stream
@@ -104,7 +104,7 @@ class _Composer:
             raise _Refused("not usable YAML: a second document begins here", _line(after))
         return Document(value, self._lines)
 
-    def _value(self, event: Event, path: Path) -> Any:
+    def _value(self, event: Event, path: KeyPath) -> Any:
         self._lines.setdefault(path, _line(event))
         if len(path) > MAX_DEPTH:
             raise _Refused(f"not usable YAML: nested deeper than {MAX_DEPTH} levels", _line(event))
@@ -113,7 +113,7 @@ class _Composer:
             return _scalar(node, path)
         return self._mapping(path) if isinstance(node, MappingStartEvent) else self._sequence(path)
 
-    def _mapping(self, path: Path) -> dict[str, Any]:
+    def _mapping(self, path: KeyPath) -> dict[str, Any]:
         value: dict[str, Any] = {}
         while not isinstance(event := next(self._events), MappingEndEvent):
             key = _key(event, path)
@@ -123,14 +123,14 @@ class _Composer:
             value[key] = self._value(next(self._events), (*path, key))
         return value
 
-    def _sequence(self, path: Path) -> list[Any]:
+    def _sequence(self, path: KeyPath) -> list[Any]:
         value: list[Any] = []
         while not isinstance(event := next(self._events), SequenceEndEvent):
             value.append(self._value(event, (*path, len(value))))
         return value
 
 
-def _node(event: Event, path: Path) -> _Node:
+def _node(event: Event, path: KeyPath) -> _Node:
     """The event itself: a value that is written here, and that means what it looks like."""
     if not isinstance(event, _Node):
         raise _Refused("not usable YAML: aliases are not followed; write the value out", _line(event), path)
@@ -139,7 +139,7 @@ def _node(event: Event, path: Path) -> _Node:
     return event
 
 
-def _key(event: Event, path: Path) -> str:
+def _key(event: Event, path: KeyPath) -> str:
     node = _node(event, path)
     key = _scalar(node, path) if isinstance(node, ScalarEvent) else None
     if not isinstance(key, str):
@@ -147,7 +147,7 @@ def _key(event: Event, path: Path) -> str:
     return key
 
 
-def _scalar(event: ScalarEvent, path: Path) -> Any:
+def _scalar(event: ScalarEvent, path: KeyPath) -> Any:
     """The value of a scalar: text when it is quoted, otherwise what the core schema makes of it."""
     try:
         # JSON writes a large character as two escapes; YAML's reader leaves them apart.

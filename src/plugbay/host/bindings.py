@@ -39,7 +39,7 @@ from plugbay.model.protected import Protected
 from plugbay.model.spec import Export, Lifetime, PluginSpec
 from plugbay.process.child import Spawner
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox.settings import SandboxSettings
+from plugbay.process.sandbox.policy import SandboxSettings
 from plugbay.process.sandbox.users import uid_of
 
 CONCURRENCY = {Lifetime.PER_CALL: 32, Lifetime.RESIDENT: 256}

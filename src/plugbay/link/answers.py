@@ -1,7 +1,6 @@
-"""`Answers`: the peer's requests, each answered by its own task under a cap.
+"""`Answers`: answers the requests of the peer, each in its own task, under a cap.
 
-Own tasks, because a handler that awaits the peer inside the reader would wait for bytes nobody reads. Knows the machine
-it answers through and nothing else of the link.
+A handler needs its own task: one that awaited the peer inside the reader would wait for bytes that nobody reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How messages are cut out of bytes, and marked in them: by lines, or by their length; and which contract does which.
+"""Cuts messages out of bytes, by lines or by Content-Length, for tools that watch or imitate a conversation.
 
-Owns the two ways, and for each contract the one it has with the limits of either end. Strict: what a contract does not
-allow is told as a problem, and nothing is guessed. Refuses to know what is in a message.
+Owns which contract uses which framing, with the limits of either end. Strict: a violation is reported as a problem,
+nothing is guessed.
 """
 
 from __future__ import annotations

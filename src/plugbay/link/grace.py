@@ -1,7 +1,7 @@
-"""`Grace`: how one call is called off while its caller goes on waiting, because an answer in time still counts.
+"""`Grace`: cancels one call but keeps its caller waiting, because an answer in time still counts.
 
-The peer is told why its answer is not wanted any more, once, and gets some seconds to give one all the same. Whoever
-holds the `Grace` of a call may call it off; the link does so at the deadline.
+The peer is told once why the call is cancelled, and has some seconds to answer all the same. The holder of a call's
+`Grace` may cancel it; the link does so at the deadline.
 """
 
 from __future__ import annotations

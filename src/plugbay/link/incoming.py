@@ -1,7 +1,7 @@
-"""`Incoming`: whether a peer is read, and the limits on a frame of it that has begun and has no end yet.
+"""`Incoming`: pauses and resumes reading, and bounds a frame that has begun and does not end.
 
-A contract's machine says how long a frame may be, and some skip a longer line up to its end. This bounds a frame that
-has no end at all, in bytes and in time, whichever contract it is.
+A contract's machine limits the length of a frame, and some machines skip a longer line up to its end. This module
+bounds a frame without an end, in bytes and in time, for every contract.
 """
 
 from __future__ import annotations

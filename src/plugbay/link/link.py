@@ -1,10 +1,10 @@
-"""`Link`: one machine, one byte stream, and the calls that wait between them. The only pump there is.
+"""`Link`: one machine, one byte stream, and the calls that wait between them. `Hooks`: the callbacks of its owner.
 
-Owns: correlation of calls with their callers, their deadlines, how a conversation ends. Refuses to know: which contract
-it pumps, when bytes go out (`sender` does), what a process is, whether to restart one.
+Owns the correlation of calls with their callers, their deadlines, and the end of a conversation. `sender` decides when
+bytes go out.
 
 There is no reader task: the stream calls `data_received`, the machine turns bytes into events, each event settles its
-waiter. A peer's fault becomes the result of every waiting call and never an exception in somebody's task group.
+waiter. A peer's fault becomes the result of every waiting call, never an exception in a task group.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from plugbay.contracts.base import Machine
 from plugbay.link.answers import Answers
 from plugbay.link.deadlines import Deadlines
 from plugbay.link.grace import DEADLINE, Grace
-from plugbay.link.hooks import Hooks
 from plugbay.link.in_flight import InFlight
 from plugbay.link.incoming import Incoming
 from plugbay.link.sender import Sender
-from plugbay.link.stream import EXIT_NOTICE, ByteStream
-from plugbay.link.tap import Tap
+from plugbay.link.stream import EXIT_NOTICE, ByteStream, Tap
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import (
     CallArrived,
@@ -38,8 +36,36 @@ from plugbay.model.events import (
 )
 
 if TYPE_CHECKING:
+    from plugbay.link.answers import Handler
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
+
+
+class Hooks:
+    """Callbacks in the link's loop; they must not block."""
+
+    __slots__ = ("explain", "faulted", "handler", "noise", "notified", "trace")
+
+    def __init__(
+        self,
+        *,
+        handler: Handler | None = None,
+        notified: Callable[[Operation], None] | None = None,
+        noise: Callable[[Noise], None] | None = None,
+        faulted: Callable[[Failure], None] | None = None,
+        explain: Callable[[Failure], Failure] | None = None,
+        trace: Callable[[str], object] | None = None,
+    ) -> None:
+        self.handler = handler
+        """Answers what the peer asks."""
+        self.notified = notified
+        self.noise = noise
+        self.faulted = faulted
+        """The conversation is over; called once."""
+        self.explain = explain
+        """Adds what the owner knows (exit status, stderr) to a failure before callers see it."""
+        self.trace = trace
+        """Told the name of each step of the walk."""
 
 
 class Link:

@@ -9,8 +9,7 @@
     {"ended_at":…,"frames":2,"redactions":1,"dropped":0}
 
 Owns the format, its version and what is tolerated in reading it: lines and keys that a later version may add, and a
-last line that whoever wrote it could not finish. Secrets are gone before anything comes here. Refuses to know files,
-clocks and what a frame means.
+last line that whoever wrote it could not finish. Secrets are gone before anything comes here.
 """
 
 from __future__ import annotations

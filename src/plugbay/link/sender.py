@@ -1,37 +1,130 @@
-"""`Sender`: when the bytes of one link go out. A frame alone at once, many of one tick together.
+"""`Sender`: decides when the bytes of one link go out; `Outbox`: notifications that wait for a peer.
 
-Owns the order of what is sent: calls and answers as they come, notifications only as fast as the peer's pipe takes
-them, so that an urgent one never waits behind more than the frame that is under way. Refuses to know who waits for an
-answer and how a conversation ends.
+A single frame goes out at once, many frames of one tick go out together. Calls and answers are sent as they come and
+are never dropped. Notifications are sent only as fast as the peer's pipe takes them, so an urgent one never waits
+behind more than the frame under way. The outbox keeps operations and not frames: subscribers of one large snapshot
+share its bytes, however many of them are slow.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from plugbay.contracts.base import Machine
+from plugbay.contracts.base import Machine, Traffic
 from plugbay.link.incoming import Incoming
-from plugbay.link.outbox import BURST, Outbox, weight
-from plugbay.link.stream import ByteStream
-from plugbay.link.tap import Tap
+from plugbay.link.stream import ByteStream, Tap
 from plugbay.model.errors import Failure
+from plugbay.model.operations import DeliverSnapshot
 
 if TYPE_CHECKING:
     from plugbay.model.operations import Operation
 
+LIGHT = 2_048
+"""Bytes that any notification counts for, whatever it holds: the size of a middling event."""
+BURST = 65_536
+"""Bytes of notifications of one tick that are sent together, as many as a pipe takes; then the pipe has to take them
+before there may be more. One large snapshot is a burst of its own."""
+
+
+def weight(op: Operation) -> int:
+    """About how many bytes `op` holds on to. What has no bytes of its own is bounded by its number."""
+    return LIGHT + len(op.data) if type(op) is DeliverSnapshot else LIGHT
+
+
+class Lane:
+    """One bounded queue in order of arrival. What does not fit is dropped, at the end the contract names."""
+
+    __slots__ = ("_bytes", "_capacity", "_drops", "_max_bytes", "_ops", "dropped")
+
+    def __init__(self, capacity: int, drops: str, max_bytes: int | None = None) -> None:
+        self._capacity = capacity
+        self._drops = drops
+        self._max_bytes = float("inf") if max_bytes is None else max_bytes
+        self._ops: deque[Operation] = deque()
+        self._bytes = 0
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def offer(self, op: Operation) -> None:
+        """Queue `op`, or drop it, or drop others for it."""
+        size = weight(op)
+        while self._drops == "oldest" and size <= self._max_bytes and not self._fits(size):
+            self.take()
+            self.dropped += 1
+        if self._fits(size):
+            self._ops.append(op)
+            self._bytes += size
+        else:
+            self.dropped += 1
+
+    def _fits(self, size: int) -> bool:
+        return len(self._ops) < self._capacity and self._bytes + size <= self._max_bytes
+
+    def take(self) -> Operation:
+        """The oldest; there must be one."""
+        op = self._ops.popleft()
+        self._bytes -= weight(op)
+        return op
+
+
+class Outbox:
+    """Lanes in the order in which they are emptied: those of urgent operations, then the one of all others.
+
+    A dropped snapshot may be one piece of many: whoever puts pieces together sees the gap and drops the rest.
+    """
+
+    __slots__ = ("_lanes", "_plain", "_urgent")
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._plain = Lane(traffic.capacity, traffic.drops, traffic.max_bytes)
+        self._urgent = {kind: Lane(traffic.urgent_capacity, "oldest") for kind in traffic.urgent}
+        self._lanes = (*self._urgent.values(), self._plain)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes))
+
+    @property
+    def dropped(self) -> int:
+        """Operations lost for want of room, or because they could not have been sent; the urgent ones not counted."""
+        return self._plain.dropped
+
+    @property
+    def urgent_dropped(self) -> int:
+        return sum(lane.dropped for lane in self._urgent.values())
+
+    def offer(self, op: Operation) -> None:
+        """Queue `op`; when its lane is full, one end of the lane gives way and is counted."""
+        self._lane(op).offer(op)
+
+    def lost(self, op: Operation) -> None:
+        """Count an operation that was taken, or never queued, and could not be sent."""
+        self._lane(op).dropped += 1
+
+    def take(self) -> Operation | None:
+        """The next operation to send, if any waits."""
+        return next((lane.take() for lane in self._lanes if lane), None)
+
+    def take_urgent(self) -> list[Operation]:
+        """Every urgent operation that waits: they go before a call that is made now."""
+        return [lane.take() for lane in self._urgent.values() for _ in range(len(lane))]
+
+    def _lane(self, op: Operation) -> Lane:
+        return self._urgent.get(type(op), self._plain)
+
+
 FEW = 2
 """Up to so many at once, each is sent as it is made. A peer with more to do does not wait for it, and a write for each
 costs more than all the rest of a call."""
-
 BATCH = 16
 """Frames of one tick that are sent together: enough to make a write cheap, few enough that the peer works meanwhile."""
-
 MAX_UNSENT = 8 << 20
 """Bytes waiting for a peer that does not read; past this calls and progress are refused instead of queued."""
-
 MAX_UNREAD = 16 << 20
 """Bytes waiting for a peer, past which it is not read any more either: answers are never dropped, so whoever only asks
 has to wait. Twice what calls alone may fill, because a peer that does one thing at a time must get its answers out."""

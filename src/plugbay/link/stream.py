@@ -1,7 +1,8 @@
-"""`ByteStream`: the seam between a link and the world, and `PipeStream`, the real one over two pipe descriptors.
+"""`ByteStream`: what a link reads and writes; `PipeStream`: the one over two pipe descriptors; `Tap`: an observer.
 
-Owns non-blocking reads and writes and what could not be written yet. Knows neither frames nor processes. Callbacks run
-in the event loop; there is no task and no thread per stream, so an idle plugin costs a few hundred bytes here.
+Owns non-blocking reads and writes and the bytes that could not be written yet. Callbacks run in the event loop; there
+is no task and no thread per stream, so an idle plugin costs a few hundred bytes here. A link without a tap pays for one
+attribute test each way.
 """
 
 from __future__ import annotations
@@ -14,19 +15,14 @@ from typing import Protocol
 READ_SIZE = 65_536
 """One pipe's worth. asyncio's own 256 KiB reads cross glibc's mmap threshold and cost 25 us each."""
 
-
 MOMENT = 0.002
 """Seconds that one read may keep everybody else waiting. A peer whose bytes take longer is read in smaller bites: what
 is left stays in its pipe until the loop has seen to the others."""
-
 SMALLEST_READ = 1_024
-
 FINAL_READS = 16
 """A pipe's largest size, 1 MiB, in reads: whoever still holds the other end must not keep the loop busy for ever."""
-
 FINAL_SECONDS = 0.05
 """Of work on what a peer left when it died. More than an answer takes, whatever its size; a flood has no such right."""
-
 
 EXIT_NOTICE = 1.0
 """Seconds to wait at most, after end of output, for the exit status that explains it. A process that ends is noticed at
@@ -209,3 +205,13 @@ class PipeStream:
         if self._read_fd >= 0:
             os.close(self._read_fd)
             self._read_fd = -1
+
+
+class Tap(Protocol):
+    """Called in the link's loop, in the middle of a call: it must not block, raise or take long."""
+
+    def sent(self, data: bytes) -> None:
+        """Whole messages that are about to be written."""
+
+    def received(self, data: bytes, pending: int) -> None:
+        """What was just read; `pending` bytes of an unfinished message came before it."""

@@ -12,11 +12,10 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plugbay import __version__
-from plugbay.contracts.base import Role
 from plugbay.contracts.mcp import errors
-from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import Server, as_text
 from plugbay.contracts.mcp.requests import CONTEXT
+from plugbay.contracts.mcp.server import ServerMachine
 from plugbay.host.authorization import policy
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.catalog.runtime_exports import CHANGED, RUNTIME_CONTRACTS
@@ -163,7 +162,7 @@ class Bridge:
 
     def converse(self, transport: Transport) -> Conversation:
         """A new client, which is told of changes from now on until it leaves."""
-        machine = McpMachine(Role.PLUGIN, self._codec, server=self.server(), entropy=_entropy)
+        machine = ServerMachine(self._codec, server=self.server(), entropy=_entropy)
         client = Conversation(machine, self, transport)
         self._clients.add(client)
         return client

@@ -20,7 +20,7 @@ from plugbay.model.events import CallArrived, CallFinished, CancelArrived, Fault
 from plugbay.model.operations import OfferExports
 
 if TYPE_CHECKING:
-    from plugbay.contracts.mcp.machine import McpMachine
+    from plugbay.contracts.mcp.server import ServerMachine
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import Operation
 
@@ -82,7 +82,7 @@ class Call:
 class Conversation:
     """A machine and its tasks, on the running loop."""
 
-    def __init__(self, machine: McpMachine, service: Service, transport: Transport) -> None:
+    def __init__(self, machine: ServerMachine, service: Service, transport: Transport) -> None:
         self.machine = machine
         self._service = service
         self._transport = transport

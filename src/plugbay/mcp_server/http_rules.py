@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from plugbay.contracts.mcp import errors, messages
-from plugbay.contracts.mcp.framing import MAX_BATCH
+from plugbay.contracts.mcp.machine import MAX_BATCH
 from plugbay.contracts.mcp.messages import MODERN_REVISIONS, REVISIONS, as_object
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})

@@ -1,11 +1,13 @@
-"""Children and their one owner: `Spawner` starts them and answers for all, `Child` is what a caller holds.
+"""`Spawner` starts children and owns them; `Child` is the handle of one of them.
 
-Owns every process from the moment it exists until it is collected, and what follows its end: kill the group, collect
-the status, take the last of stderr, tell whoever asked, sweep after it. Refuses to know frames: it hands out two
-descriptors and never looks at what goes through them. Of a confined child it knows the monitor, its `Cell` the plugin.
+Owns every process from the moment it exists until it is reaped, and the work after its end: kill the group, reap the
+status, read the rest of stderr, resolve the waiters (`Ending`), sweep. It hands out two descriptors and never looks at
+their bytes. Of a confined child it knows the monitor; its `Jail` knows the plugin.
 
-A child belongs to its spawner before anything is awaited: if the task that asked for it was cancelled or waited too
-long, the child is killed the moment it appears. Everything here runs in one loop; what blocks runs in `Starts`.
+A child belongs to its spawner before anything is awaited: if the task that asked for it was cancelled or timed out, the
+child is killed the moment it appears. Everything here runs in one loop; blocking work runs on the threads of `Starts`.
+Confined starts have threads of their own: those have left the host's mount namespace, which an unconfined child must
+share. All threads live as long as the spawner, because a sandbox is killed when the thread that started it ends.
 """
 
 from __future__ import annotations
@@ -17,32 +19,164 @@ import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugbay.process import diagnose, pidfd
 from plugbay.process.command import Launch
-from plugbay.process.ending import Callback, Ending
 from plugbay.process.failures import LaunchFailed
-from plugbay.process.launch import Newborn, Popen, destroy
-from plugbay.process.logs import Logs
-from plugbay.process.sandbox.cell import Cell
+from plugbay.process.launch import Newborn, Popen, destroy, start
+from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Sandbox, SandboxSettings
-from plugbay.process.starts import Outcome, Starts
 from plugbay.process.status import ExitStatus
-from plugbay.process.stderr import RotatingLog, StderrDrain
+from plugbay.process.stderr import RotatingLog, StderrDrain, log_name
 from plugbay.process.warden import Warden
 
 if TYPE_CHECKING:
-    from plugbay.process.sandbox.cell import Told
+    from plugbay.process.sandbox.jail import Told
+
+Outcome = Newborn | Exception
+
+
+class Starts:
+    """Blocking work on behalf of one loop."""
+
+    __slots__ = ("_confined", "_plain", "_popen", "_sandbox", "_sweeps", "_threads")
+
+    def __init__(self, threads: int, popen: Popen, sandbox: Sandbox, sweeps: bool) -> None:
+        """`sweeps`: the first confined start begins with the control groups that dead hosts left."""
+        self._sandbox = sandbox
+        self._threads = threads
+        self._popen = popen
+        self._sweeps = sweeps
+        self._plain = ThreadPoolExecutor(threads, "plugbay-spawn")
+        self._confined: ThreadPoolExecutor | None = None
+
+    def submit(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        launch: Launch,
+        marks: Mapping[str, str],
+        unwanted: Callable[[], Exception | None],
+        arrived: Callable[[Outcome], None],
+    ) -> None:
+        """Start something; `arrived` hears of it in the loop. Raises RuntimeError when there is no thread for it.
+
+        `unwanted` is asked at the last moment, on the thread, for a reason not to. If there is no loop left, nothing
+        stays.
+        """
+
+        def work() -> None:
+            outcome: Outcome
+            try:
+                outcome = unwanted() or start(launch, marks, self._popen, self._sandbox)
+            except Exception as error:
+                outcome = error
+            try:
+                loop.call_soon_threadsafe(arrived, outcome)
+            except RuntimeError:
+                if isinstance(outcome, Newborn):
+                    outcome.discard()
+
+        (self._plain if launch.policy is None else self._for_confined()).submit(work)
+
+    def later(self, work: Callable[[], object]) -> None:
+        """Do something that blocks for a moment, on a thread; `shutdown` waits for it."""
+        try:
+            self._for_confined().submit(work)
+        except RuntimeError:  # no thread, or none any more
+            work()
+
+    def shutdown(self, wait: bool) -> None:
+        for pool in (self._plain, self._confined):
+            if pool is not None:
+                pool.shutdown(wait=wait, cancel_futures=pool is self._plain)
+
+    def _for_confined(self) -> ThreadPoolExecutor:
+        if self._confined is None:
+            self._confined = ThreadPoolExecutor(self._threads, "plugbay-confine")
+            if self._sweeps:
+                self._confined.submit(self._sandbox.cgroups.sweep)
+        return self._confined
+
+
+class Logs:
+    """Children of one plugin share its log; without a folder nobody has one."""
+
+    __slots__ = ("_folder", "_open")
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._open: dict[str, RotatingLog] = {}
+
+    def of(self, label: str) -> RotatingLog | None:
+        if self._folder is None:
+            return None
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)  # each time: somebody may have cleaned up
+        except OSError:
+            pass  # the log itself counts what it cannot write
+        if label not in self._open:
+            self._open[label] = RotatingLog(self._folder / log_name(label))
+        return self._open[label]
+
+
+Callback = Callable[[ExitStatus], object]
+
+
+class Ending:
+    """The end of one process, still to come while `status` is None."""
+
+    __slots__ = ("_callbacks", "_label", "_loop", "status")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, label: str) -> None:
+        self.status: ExitStatus | None = None
+        self._loop = loop
+        self._label = label
+        self._callbacks: list[Callback] = []
+
+    def tell(self, callback: Callback) -> None:
+        """Call once, in the loop, with how the process ended; at the next tick if it is dead already."""
+        if self.status is None:
+            self._callbacks.append(callback)
+        else:
+            self._loop.call_soon(callback, self.status)
+
+    async def wait(self, timeout: float | None) -> ExitStatus | None:
+        """How the process ended; None when it still runs after `timeout`."""
+        if self.status is None:
+            ended: asyncio.Future[None] = self._loop.create_future()
+
+            def wake(status: ExitStatus) -> None:
+                if not ended.done():
+                    ended.set_result(None)
+
+            self._callbacks.append(wake)
+            try:
+                await asyncio.wait({ended}, timeout=timeout)
+            finally:
+                if wake in self._callbacks:
+                    self._callbacks.remove(wake)
+        return self.status
+
+    def come(self, status: ExitStatus) -> None:
+        """It has ended: tell everybody, also when some of them fail."""
+        self.status = status
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback(status)
+            except Exception as error:
+                context = {"message": f"exit callback of {self._label} failed", "exception": error}
+                self._loop.call_exception_handler(context)
+
 
 THREADS = 4
 """Starts at the same time. More gain nothing: two already keep two cores busy with exec."""
-
 CLOSE_SECONDS = 10.0
 """For everything to be dead after SIGKILL; only an uninterruptible wait takes more than milliseconds."""
-
 ORPHANS_SECONDS = 0.2
 """Until what was left of a group is dead; only for a host that is process 1 of a container."""
 
@@ -82,7 +216,7 @@ class Child:
         self.token = token
         """The value of PLUGBAY_CHILD, by which this child's descendants are found."""
         self.started = loop.time()
-        self.cell: Cell | None = newborn.cell
+        self.cell: Jail | None = newborn.cell
         """What confines it; None when nothing does."""
         self.oom = False
         """After its end: whether something of it was killed because the whole used up its memory."""

@@ -1,7 +1,7 @@
 """What to run: a command that certainly exists, an environment that contains only what was named.
 
-Owns the finding of the program and the building of the environment. Refuses to start anything, and to decide
-which variables or directories a plugin deserves: it is given lists.
+Owns the finding of the program and the building of the environment. Starts
+nothing; the caller decides which variables and directories a plugin gets.
 """
 
 from __future__ import annotations

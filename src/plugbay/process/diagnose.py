@@ -1,7 +1,7 @@
 """Plain words for why a command did not start, or started and did not stay.
 
 Owns the sentences and the rules that choose them. Pure: what is on the disk comes in through `look`, of which
-`facts` is the real one. Refuses to know what a plugin should have said.
+`facts` is the real one.
 
 Every function answers with a message (what is wrong, naming the file) and a hint (what to do; may be empty).
 """

@@ -1,10 +1,9 @@
 """The blocking half of a start: pipes, exec, limits, sandbox. Runs on a pool thread and touches no event loop.
 
-Owns a process from its first moment until it is handed over, and takes it back completely when anything fails
-on the way. Refuses to know who waits for it.
+Owns a process from its first moment until it is handed over, and undoes everything if a step fails.
 
-Popen without `preexec_fn` uses vfork: 0.2 ms, however large the host is. CPython releases its global lock until
-exec is done, so a program on a slow file system stops this thread and no other.
+Popen without `preexec_fn` uses vfork: 0.2 ms, however large the host is. CPython releases its global lock until exec is
+done, so a program on a slow file system stops this thread and no other.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Callable, Mapping
 from plugbay.process import diagnose, limits, pidfd
 from plugbay.process.command import Launch
 from plugbay.process.failures import LaunchFailed, SandboxUnavailable
-from plugbay.process.sandbox.cell import Cell
+from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.launcher import Program, Sandbox
 from plugbay.process.sandbox.policy import Policy
 
@@ -31,7 +30,7 @@ class Newborn:
     __slots__ = ("cell", "pid", "pidfd", "stderr", "stdin", "stdout")
 
     def __init__(
-        self, pid: int, pidfd: int | None, stdin: int, stdout: int, stderr: int, cell: Cell | None = None
+        self, pid: int, pidfd: int | None, stdin: int, stdout: int, stderr: int, cell: Jail | None = None
     ) -> None:
         self.pid = pid
         self.cell = cell
@@ -66,7 +65,7 @@ def start(launch: Launch, marks: Mapping[str, str], popen: Popen, sandbox: Sandb
     A command with a policy needs a sandbox to run in.
     """
     opened: list[int] = []
-    cell: Cell | None = None
+    cell: Jail | None = None
     try:
         for _ in range(3):
             opened += os.pipe()  # close-on-exec from the first moment
@@ -85,13 +84,13 @@ def start(launch: Launch, marks: Mapping[str, str], popen: Popen, sandbox: Sandb
         close_all(opened)
 
 
-def _cell(launch: Launch, policy: Policy, marks: Mapping[str, str], sandbox: Sandbox | None) -> Cell:
+def _cell(launch: Launch, policy: Policy, marks: Mapping[str, str], sandbox: Sandbox | None) -> Jail:
     if sandbox is None:
         raise SandboxUnavailable(f"{launch.argv[0]} must be confined, and there is no sandbox", "", _detail(launch))
     return sandbox.prepare(Program(launch.argv, launch.cwd, launch.env, launch.label), policy, launch.limits, marks)
 
 
-def _start(launch: Launch, marks: Mapping[str, str], popen: Popen, cell: Cell | None, opened: list[int]) -> Newborn:
+def _start(launch: Launch, marks: Mapping[str, str], popen: Popen, cell: Jail | None, opened: list[int]) -> Newborn:
     """`opened` holds the pipes, and every descriptor that is not handed over; the caller closes those."""
     child_stdin, stdin, stdout, child_stdout, stderr, child_stderr = opened
     process = popen(

@@ -1,7 +1,7 @@
 """What a child may use of the machine, as resource limits of its process.
 
-Owns the numbers and the one call that sets them from outside. Refuses to know why a plugin gets which limit,
-and does nothing about memory or process counts of a whole tree: that is the work of control groups.
+Owns the numbers and the one call that sets them from outside. Memory and
+process counts of a whole tree are the work of control groups.
 
 The limits are set by the parent right after the child's exec, because setting them in the child before exec
 would need `preexec_fn`, and that turns a 0.2 ms vfork into a fork that copies the host's page tables. Between

@@ -1,6 +1,6 @@
 """When a process has ended, told to an event loop; and signals to a process group.
 
-Owns the watching and the collecting of exit statuses. Refuses to know what a child is or what its end means.
+Owns the watching and the collecting of exit statuses.
 
 A pidfd becomes readable when its process ends, so one `add_reader` per child replaces the thread per child
 that Python 3.11 starts. Where pidfds are missing, one timer per loop asks for all watched processes in turn;

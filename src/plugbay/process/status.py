@@ -1,7 +1,4 @@
-"""How a process ended: a value, and the words for it.
-
-Owns the reading of a wait status. Refuses to know which process it was or what should happen next.
-"""
+"""Exit statuses: reads a wait status into a value."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a child says on stderr: always drained, kept as a bounded tail, copied to a bounded log.
 
 Owns the reading end of the pipe, the splitting into lines, the making harmless of what is in them, and the
-log file of a plugin. Refuses to know what a line means: text on stderr is not an error.
+log file of a plugin. Text on stderr is not an error.
 
 The pipe is read from the moment the child exists. A host that forgets this blocks its plugins as soon as they
 have written 64 KiB. A plugin that writes without end costs one bounded read and then a rest, in which the pipe

@@ -1,7 +1,6 @@
 """Nothing a host started outlives it: the host's side of the helper in `warden_main.py`.
 
 Owns the marks in every child's environment, the helper process, and the requests to sweep after a child.
-Refuses to know what a child does.
 
 Why not a parent-death signal: it follows the thread that started the child, it reaches only the direct child,
 and it needs code in the child before exec. The marks are inherited by every descendant, also after a double

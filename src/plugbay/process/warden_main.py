@@ -1,6 +1,6 @@
 """The helper that outlives the host: kills every process that carries a dead host's or a dead child's mark.
 
-Owns the search through /proc and the kill that cannot hit a stranger. Refuses to know what a plugin is; it
+Owns the search through /proc and the kill that cannot hit a stranger. It
 sees marks in environments and nothing else. `warden.py` runs this file by its path:
 
     python -I -S warden_main.py <host mark> <host pid> [clean]

@@ -9,7 +9,7 @@ import pytest
 from plugbay.cli.render import output, policy_view
 from plugbay.host.confinement.policy import Confinement
 from plugbay.model.errors import Code, Failure
-from plugbay.process.sandbox.policy import MIB, Door, Limits, Network, Policy, Reach
+from plugbay.process.sandbox.policy import MIB, Endpoint, Limits, Network, Policy, Reach
 
 OPEN = Policy(
     Path("/p"),
@@ -17,7 +17,7 @@ OPEN = Policy(
     write=(Path("/w"),),
     run=(Path("/r"),),
     state=Path("/s"),
-    network=Network(Reach.LISTED, (Door("a.example", 443),)),
+    network=Network(Reach.LISTED, (Endpoint("a.example", 443),)),
     limits=Limits(memory=1024 * MIB, cpu=2.5, file_size=1000),
 )
 
@@ -47,7 +47,7 @@ def test_everything_a_policy_opens_has_its_line(capsys: pytest.CaptureFixture[st
 
 def test_private_addresses_are_shown_to_whom_they_are_open(capsys: pytest.CaptureFixture[str]) -> None:
     pair = ("10.0.0.1:80",)
-    network = Network(Reach.LISTED, (Door("a.example", 80),), pair)
+    network = Network(Reach.LISTED, (Endpoint("a.example", 80),), pair)
     assert "private 10.0.0.1:80" in shown(Confinement(Policy(Path("/p"), network=network)), capsys)
     closed = Policy(Path("/p"), network=Network(private=pair))
     assert not any("10.0.0.1" in line for line in shown(Confinement(closed), capsys))

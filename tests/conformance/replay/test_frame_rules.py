@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ from plugbay.conformance.replay.frame_rules import (
     Turn,
 )
 from plugbay.contracts.base import Role
-from plugbay.contracts.registry import CONTRACTS
+from plugbay.contracts.registry import CONTRACTS, HostSide
 from plugbay.link.framings import framing_of
+from plugbay.model.spec import PluginSpec
 from plugbay.wire.strict_json import stdlib_codec
 
 VAI = {"protocol": "vai.rpc.v1"}
@@ -98,7 +100,8 @@ def test_a_frame_is_read_as_what_it_is(contract: str, speaker: str, frame: Any, 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_the_first_word_of_every_host_is_a_question(contract: str) -> None:
-    machine = CONTRACTS[contract].machine(Role.HOST, stdlib_codec())
+    spec = PluginSpec("p", "1", contract, Path("/p"), ("run",))
+    machine = CONTRACTS[contract].host_machine(spec, HostSide(), stdlib_codec())
     machine.greet()
     (piece,) = framing_of(contract, Role.HOST).feed(machine.outgoing())
     assert FRAME_RULES[contract].turn(Role.HOST, json.loads(piece.body)).kind == REQUEST

@@ -29,14 +29,14 @@ ASKED = [
 @requirement("kaged:wire-storage")
 @pytest.mark.parametrize(("op", "name", "params"), ASKED, ids=str)
 def test_a_request_is_read_as_it_was_asked(codec: Codec, op: Any, name: str, params: Any) -> None:
-    asked = storage.written(op, codec)
+    asked = storage.write_request(op, codec)
     assert not isinstance(asked, Failure)
     assert (asked[0], codec.decode(asked[1])) == (name, params)
-    assert storage.read(name, params) == op
+    assert storage.read_request(name, params) == op
 
 
 def test_a_value_without_a_json_form_is_not_asked_for(codec: Codec) -> None:
-    refusal = storage.written(SetStored("k", object()), codec)
+    refusal = storage.write_request(SetStored("k", object()), codec)
     assert isinstance(refusal, Failure)
     assert refusal.code == Code.INVALID_INPUT
 
@@ -62,15 +62,15 @@ def test_a_value_without_a_json_form_is_not_asked_for(codec: Codec) -> None:
     ],
 )
 def test_wrong_parameters_are_named(name: str, params: Any, words: str) -> None:
-    problem = storage.read(f"kaged.storage.{name}", params)
+    problem = storage.read_request(f"kaged.storage.{name}", params)
     assert isinstance(problem, str)
     assert words in problem
 
 
 def test_the_longest_key_is_taken_and_a_list_never_has_too_many() -> None:
-    assert storage.read("kaged.storage.get", {"key": "é" * (MAX_KEY // 2)}) == GetStored("é" * (MAX_KEY // 2))
-    assert storage.read("kaged.storage.list", {"limit": 10**9}) == ListStored("", MAX_KEYS)
-    assert storage.read("kaged.storage.clear", {}) is None
+    assert storage.read_request("kaged.storage.get", {"key": "é" * (MAX_KEY // 2)}) == GetStored("é" * (MAX_KEY // 2))
+    assert storage.read_request("kaged.storage.list", {"limit": 10**9}) == ListStored("", MAX_KEYS)
+    assert storage.read_request("kaged.storage.clear", {}) is None
 
 
 @requirement("kaged:wire-storage-grants")
@@ -92,11 +92,11 @@ def test_reading_and_writing_are_two_grants() -> None:
     ],
 )
 def test_what_the_host_answers_is_what_the_plugin_gets(op: type, value: Any, result: Any) -> None:
-    assert storage.result(op, value) == result
-    assert storage.answered(op, result) == (value, "")
+    assert storage.build_result(op, value) == result
+    assert storage.read_result(op, result) == (value, "")
 
 
 @pytest.mark.parametrize("op", [GetStored, DeleteStored, ListStored])
 @pytest.mark.parametrize("answer", [None, {}, [], {"found": 1, "deleted": "yes", "keys": [1]}])
 def test_an_answer_of_the_wrong_shape_is_told(op: type, answer: Any) -> None:
-    assert "must hold" in storage.answered(op, answer)[1]
+    assert "must hold" in storage.read_result(op, answer)[1]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from plugbay.contracts.base import Role
+from plugbay.contracts.mcp.client import ClientMachine
 from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import CAPABILITIES, CLIENT, HANDSHAKE, MODERN, VERSION, Server
+from plugbay.contracts.mcp.server import ServerMachine
 from plugbay.model.events import CallArrived, CallFinished
 from plugbay.wire.fast_json import MsgspecCodec
 from plugbay.wire.strict_json import stdlib_codec
@@ -64,9 +65,9 @@ def frames(machine: McpMachine) -> list[Any]:
     return sent
 
 
-def greeting(codec: Codec | None = None, era: str = HANDSHAKE, offers: frozenset[str] = EVERYTHING) -> McpMachine:
+def greeting(codec: Codec | None = None, era: str = HANDSHAKE, offers: frozenset[str] = EVERYTHING) -> ClientMachine:
     """A host that has opened and heard nothing yet."""
-    machine = McpMachine(Role.HOST, codec or MsgspecCodec(), era=era, client=ME, offers=offers)
+    machine = ClientMachine(codec or MsgspecCodec(), era=era, client=ME, offers=offers)
     machine.greet()
     machine.outgoing()
     return machine
@@ -121,8 +122,8 @@ def host(
     offers: frozenset[str] = EVERYTHING,
     offer: dict[str, list[dict[str, Any]]] = OFFER,
     **changes: Any,
-) -> McpMachine:
-    """A host that knows its server; requests that it makes next are numbered on from `machine._last`."""
+) -> ClientMachine:
+    """A host that knows its server; requests that it makes next are numbered on from `machine._last_id`."""
     machine = greeting(codec, era, offers)
     hello = welcome(**changes) if era == HANDSHAKE else discovered(**changes)
     machine.receive(line({"id": 1, "result": hello}))
@@ -132,12 +133,11 @@ def host(
     return machine
 
 
-def plugin(codec: Codec | None = None, **server: Any) -> McpMachine:
+def plugin(codec: Codec | None = None, **server: Any) -> ServerMachine:
     """A plugin that waits for its client."""
     told = {"offer": OFFER, "capabilities": ALL, **server}
     numbers = iter(range(1, 1_000_000))
-    machine = McpMachine(
-        Role.PLUGIN,
+    machine = ServerMachine(
         codec or stdlib_codec(),
         server=Server("notes", "2.0", **told),
         entropy=lambda: next(numbers).to_bytes(16, "big"),
@@ -146,7 +146,7 @@ def plugin(codec: Codec | None = None, **server: Any) -> McpMachine:
     return machine
 
 
-def session(codec: Codec | None = None, version: str = "2025-11-25", **server: Any) -> McpMachine:
+def session(codec: Codec | None = None, version: str = "2025-11-25", **server: Any) -> ServerMachine:
     """A plugin whose client has said `initialize`."""
     machine = plugin(codec, **server)
     params = {"protocolVersion": version, "capabilities": CAN_BE_ASKED, "clientInfo": ME}
@@ -156,7 +156,7 @@ def session(codec: Codec | None = None, version: str = "2025-11-25", **server: A
     return machine
 
 
-def in_era(era: str, codec: Codec | None = None, **server: Any) -> McpMachine:
+def in_era(era: str, codec: Codec | None = None, **server: Any) -> ServerMachine:
     """A plugin whose client speaks in this era."""
     if era == HANDSHAKE:
         return session(codec, **server)

@@ -11,8 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugbay.contracts.base import Misuse, Role
-from plugbay.contracts.mcp.machine import DISCOVERING, LISTING, McpMachine
-from plugbay.contracts.mcp.messages import CAPABILITIES, HANDSHAKE, MODERN, REVISIONS, SUBSCRIPTION, VERSION, Server
+from plugbay.contracts.mcp.client import ClientMachine
+from plugbay.contracts.mcp.machine import DISCOVERING, LISTING, MAX_BATCH, MAX_CANCELLED, TOO_LONG, McpMachine
+from plugbay.contracts.mcp.messages import (
+    CAPABILITIES,
+    HANDSHAKE,
+    MAX_LINE,
+    MODERN,
+    REVISIONS,
+    SUBSCRIPTION,
+    VERSION,
+    Server,
+)
+from plugbay.contracts.mcp.server import ServerMachine, requested_id
 from plugbay.contracts.rpc import CLOSED, CLOSING, FAILED, GREETING, READY, START
 from plugbay.model.errors import CODES, ORIGINS, Code, Failure, Origin
 from plugbay.model.events import (
@@ -50,12 +61,14 @@ from tests.contracts.mcp.talk import (
     OFFER,
     asked,
     discovered,
+    finished,
     frames,
     greeting,
     host,
     in_era,
     line,
     modern,
+    of_era,
     plugin,
     request,
     session,
@@ -75,9 +88,11 @@ ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 PAIRS = pytest.mark.parametrize("codecs", first_alone(product(CODECS, CODECS)))
 
 
-def pair(era: str, codecs: tuple[str, str] = ("msgspec", "stdlib"), **server: Any) -> tuple[McpMachine, McpMachine]:
+def pair(
+    era: str, codecs: tuple[str, str] = ("msgspec", "stdlib"), **server: Any
+) -> tuple[ClientMachine, ServerMachine]:
     """A host and a plugin that know each other."""
-    ours = McpMachine(Role.HOST, CODECS[codecs[0]](), era=era, offers=EVERYTHING)
+    ours = ClientMachine(CODECS[codecs[0]](), era=era, offers=EVERYTHING)
     theirs = plugin(CODECS[codecs[1]](), **server)
     ours.greet()
     at_host, at_plugin = exchange(ours, theirs)
@@ -89,7 +104,7 @@ def pair(era: str, codecs: tuple[str, str] = ("msgspec", "stdlib"), **server: An
 
 
 def test_the_states_of_a_host() -> None:
-    machine = McpMachine(Role.HOST, MsgspecCodec())
+    machine = ClientMachine(MsgspecCodec())
     assert machine.state == START
     machine.greet()
     assert machine.state == GREETING
@@ -105,7 +120,7 @@ def test_the_states_of_a_host() -> None:
 
 @pytest.mark.parametrize("state", [START, GREETING, DISCOVERING, LISTING, READY, CLOSING, CLOSED, FAILED])
 def test_a_host_may_close_in_every_state_and_says_nothing(state: str) -> None:
-    machine = McpMachine(Role.HOST, MsgspecCodec())
+    machine = ClientMachine(MsgspecCodec())
     machine.state = state
     machine.close("")
     assert machine.state in (CLOSING, CLOSED)
@@ -116,7 +131,7 @@ def test_a_host_may_close_in_every_state_and_says_nothing(state: str) -> None:
 @requirement("mcp:wire-shutdown")
 @pytest.mark.parametrize("state", [GREETING, DISCOVERING, LISTING, READY])
 def test_a_server_that_leaves_unasked_has_crashed(state: str) -> None:
-    machine = McpMachine(Role.HOST, MsgspecCodec())
+    machine = ClientMachine(MsgspecCodec())
     machine.greet()
     machine.state = state
     (fault,) = machine.receive_eof()
@@ -150,9 +165,9 @@ def test_nothing_is_asked_before_the_greeting_or_after_the_end() -> None:
     machine.close("")
     failure = machine.call(1, InvokeTool("echo", {}))
     assert failure is not None and failure.code == Code.UNAVAILABLE
-    machine = session()
-    machine.receive_eof()
-    failure = machine.notify(WriteLog("info", "x"))
+    server = session()
+    server.receive_eof()
+    failure = server.notify(WriteLog("info", "x"))
     assert failure is not None and failure.code == Code.UNAVAILABLE
 
 
@@ -215,7 +230,7 @@ def test_keys_that_hold_null_are_as_good_as_missing(kind: str) -> None:
 @ERAS
 @PAIRS
 def test_two_machines_get_to_know_each_other(era: str, codecs: tuple[str, str]) -> None:
-    ours = McpMachine(Role.HOST, CODECS[codecs[0]](), era=era, offers=EVERYTHING)
+    ours = ClientMachine(CODECS[codecs[0]](), era=era, offers=EVERYTHING)
     theirs = plugin(CODECS[codecs[1]]())
     ours.greet()
     (ready,), (met,) = exchange(ours, theirs)
@@ -346,7 +361,7 @@ def test_calling_off_crosses_and_nothing_comes_back(era: str) -> None:
 @requirement("mcp:wire-paging")
 @ERAS
 def test_a_large_catalogue_crosses_in_pages(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plugbay.contracts.mcp.pages.PAGE_BYTES", 1_000)
+    monkeypatch.setattr("plugbay.contracts.mcp.listing.PAGE_BYTES", 1_000)
     tools = [{**ECHO, "name": f"t{n}", "description": "x" * n} for n in range(100)]
     ours, _ = pair(era, offer={"tools": tools}, capabilities={"tools": {}})
     assert ours.offer["tools"] == tools
@@ -355,7 +370,7 @@ def test_a_large_catalogue_crosses_in_pages(era: str, monkeypatch: pytest.Monkey
 # Any bytes.
 
 
-def transcript(era: str) -> tuple[McpMachine, bytes]:
+def transcript(era: str) -> tuple[ClientMachine, bytes]:
     """A host that has opened, and everything a server then says."""
     machine = greeting(era=era)
     hello = welcome() if era == HANDSHAKE else discovered()
@@ -468,9 +483,319 @@ def test_every_revision_of_the_handshake_era_is_spoken(version: str) -> None:
 
 
 def test_a_server_that_says_nothing_of_itself_can_be_made() -> None:
-    machine = McpMachine(Role.PLUGIN, MsgspecCodec())
+    machine = ServerMachine(MsgspecCodec())
     assert machine.server == Server("", "")
     assert ALL["tools"] == machine.server.capabilities["tools"]
     machine.greet()
     assert machine.receive(line(told("x"))) != []
     assert isinstance(machine.receive(line(request(1, "tools/list", modern())))[0], Ready)
+
+
+@requirement("mcp:wire-lines")
+@pytest.mark.parametrize("junk", [b"listening on 3000", b"{", b"null", b"5", b'"x"', b"\xff\xfe", b"{}x"])
+def test_a_line_that_is_no_message_is_noise_and_the_next_one_counts(junk: bytes) -> None:
+    machine = host()
+    machine.call(1, InvokeTool("echo", {}))
+    (frame,) = frames(machine)
+    noise, answer = machine.receive(junk + b"\n" + line({"id": frame["id"], "result": {"content": []}}))
+    assert isinstance(noise, Noise)
+    assert isinstance(answer, CallFinished) and value_of(machine, answer) == {"content": []}
+
+
+def test_a_blank_line_is_nothing() -> None:
+    assert host().receive(b"\n  \r\n\n") == []
+
+
+@requirement("mcp:wire-line-limit")
+def test_an_answer_that_is_too_long_ends_its_call_and_nothing_else() -> None:
+    machine = host()
+    machine.call(1, InvokeTool("echo", {}))
+    machine.call(2, InvokeTool("echo", {}))
+    first, second = frames(machine)
+    head = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"' % first["id"]
+    events = machine.receive(head + b"x" * (MAX_LINE + 10_000))
+    assert [type(event) for event in events] == [Noise, CallFinished]
+    failure = events[1].failure  # type: ignore[union-attr]
+    assert (events[1].id, failure.code) == (1, Code.FRAME_TOO_LARGE)  # type: ignore[union-attr]
+    answer = line({"id": second["id"], "result": {"content": []}})
+    assert finished(machine.receive(b'"}]}}\n' + answer)).id == 2
+
+
+@requirement("mcp:wire-line-limit")
+def test_a_line_of_full_length_is_read_and_one_byte_more_is_not() -> None:
+    def answer(machine: Any, size: int) -> bytes:
+        machine.call(1, InvokeTool("echo", {}))
+        (frame,) = frames(machine)
+        empty = json.dumps({"id": frame["id"], "result": {"text": ""}}, separators=(",", ":")).encode()
+        return empty.replace(b'""', b'"%b"' % (b"x" * (size - len(empty)))) + b"\n"
+
+    machine = host()
+    assert finished(machine.receive(answer(machine, MAX_LINE))).failure is None
+    machine = host()
+    assert [type(event) for event in machine.receive(answer(machine, MAX_LINE + 1))] == [Noise, CallFinished]
+
+
+@requirement("mcp:wire-line-limit")
+def test_what_the_peer_would_not_read_is_not_sent() -> None:
+    machine = host()
+    failure = machine.call(1, InvokeTool("echo", {"text": "x" * MAX_LINE}))
+    assert failure is not None and failure.code == Code.FRAME_TOO_LARGE
+    assert machine.outgoing() == b""
+
+
+@requirement("mcp:wire-line-limit")
+def test_a_result_that_is_too_long_becomes_an_error_that_says_so() -> None:
+    machine = session()
+    number = asked(machine.receive(line(request(5, "tools/call", {"name": "echo"})))).id
+    machine.finish(number, "x" * MAX_LINE)
+    (frame,) = frames(machine)
+    assert frame["id"] == 5
+    assert frame["error"]["data"]["dev.plugbay/failure"]["code"] == Code.FRAME_TOO_LARGE
+
+
+@requirement("mcp:wire-line-limit")
+def test_a_request_that_is_too_long_is_answered_where_it_can_be_seen_whose_it_is() -> None:
+    machine = session()
+    head = b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"echo","arguments":{"x":"'
+    assert machine.receive(head + b"x" * (MAX_LINE + 10_000)) == [Noise(head + b"x" * (200 - len(head)), TOO_LONG)]
+    (frame,) = frames(machine)
+    assert (frame["id"], frame["error"]["code"]) == (9, -32600)
+
+
+@pytest.mark.parametrize(
+    ("head", "id"),
+    [
+        (b'{"jsonrpc":"2.0","id":9,"method":"m","params":{', 9),
+        (b'{"id": 9 ,"method":"m","params":{"id":4', 9),
+        (b'{"method":"m","params":{"id":4,', None),
+        (b'{"id":"a","method":"m","params":{', None),
+        (b'{"id":9,"result":{', None),
+        (b'{"id":9999999999999999,"method":"m","params":{', None),
+        (b"junk", None),
+    ],
+)
+def test_the_id_of_a_request_is_seen_only_where_it_is_certain(head: bytes, id: int | None) -> None:
+    assert requested_id(head) == id
+
+
+@requirement("mcp:wire-batch")
+def test_a_batch_is_taken_as_if_each_message_had_come_alone() -> None:
+    batch = [request(1, "ping"), request("b", "tools/call", {"name": "echo"}), {"jsonrpc": "2.0", "method": "x"}, 7]
+    machine = session()
+    arrived, unknown, wrong = machine.receive(line(batch))
+    assert isinstance(arrived, CallArrived) and arrived.op == InvokeTool("echo", {}, {})
+    assert isinstance(unknown, Noise) and isinstance(wrong, Noise)
+    assert frames(machine) == [{"id": 1, "result": {}}]
+
+
+@requirement("mcp:wire-batch")
+def test_answers_may_come_in_a_batch() -> None:
+    machine = host()
+    machine.call(1, InvokeTool("echo", {}))
+    machine.call(2, InvokeTool("echo", {}))
+    ids = [frame["id"] for frame in frames(machine)]
+    events = machine.receive(line([{"jsonrpc": "2.0", "id": id, "result": {"content": []}} for id in ids]))
+    assert [event.id for event in events if isinstance(event, CallFinished)] == [1, 2]
+
+
+@requirement("mcp:wire-batch")
+def test_a_batch_that_would_keep_everybody_waiting_is_noise() -> None:
+    machine = session()
+    assert machine.receive(line([request(1, "ping")] * MAX_BATCH)) == []
+    assert len(frames(machine)) == MAX_BATCH
+    (event,) = machine.receive(line([request(1, "ping")] * (MAX_BATCH + 1)))
+    assert isinstance(event, Noise) and "1,001 messages" in event.why
+    assert frames(machine) == []
+
+
+@requirement("mcp:wire-batch")
+@pytest.mark.parametrize("batch", [b"[]\n", b"[1,\n"])
+def test_a_batch_of_nothing_is_noise(batch: bytes) -> None:
+    (event,) = session().receive(batch)
+    assert isinstance(event, Noise)
+
+
+def test_the_last_line_need_not_have_its_end() -> None:
+    machine = plugin()
+    whole = line(request(1, "server/discover", modern()))[:-1]
+    assert machine.receive(whole) == []
+    assert machine.pending == len(whole)
+    machine.receive_eof()
+    assert [frame["id"] for frame in frames(machine)] == [1]
+
+
+def test_half_a_message_at_the_end_is_no_message() -> None:
+    machine = session()
+    machine.receive(line(request(1, "tools/list"))[:-5])
+    machine.receive_eof()
+    assert machine.outgoing() == b""
+
+
+def test_half_an_answer_at_the_end_is_no_answer_but_the_end_of_the_server() -> None:
+    machine = host()
+    machine.call(1, InvokeTool("echo", {}))
+    (frame,) = frames(machine)
+    machine.receive(line({"id": frame["id"], "result": {"content": []}})[:-5])
+    (fault,) = machine.receive_eof()
+    assert isinstance(fault, Fault) and fault.failure.code == Code.CRASHED
+
+
+def test_a_blank_at_the_end_is_nothing() -> None:
+    machine = session()
+    machine.receive(b"  ")
+    assert machine.receive_eof() == [Closed()]
+
+
+@requirement("mcp:wire-ids")
+def test_no_two_requests_have_one_number() -> None:
+    machine = host()
+    for call in (1, 2, 3):
+        machine.call(call, InvokeTool("echo", {}))
+    ids = [frame["id"] for frame in frames(machine)]
+    assert len(set(ids)) == 3 and min(ids) > 5  # the greeting and four lists went before
+
+
+@requirement("mcp:wire-progress")
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+def test_a_token_is_always_sent_and_progress_finds_its_call(era: str) -> None:
+    machine = host(era=era)
+    machine.call(7, InvokeTool("echo", {}))
+    (frame,) = frames(machine)
+    token = frame["params"]["_meta"]["progressToken"]
+    said = {"progressToken": token, "progress": 0.5, "total": 1, "message": "half"}
+    item = {"progress": 0.5, "total": 1, "message": "half"}
+    assert machine.receive(line(told("notifications/progress", said))) == [CallProgress(7, item)]
+    bare = {"progressToken": token, "progress": 1, "total": None, "message": 5}
+    assert machine.receive(line(told("notifications/progress", bare))) == [CallProgress(7, {"progress": 1})]
+
+
+@requirement("mcp:wire-progress")
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"progressToken": 99, "progress": 1},
+        {"progressToken": "x", "progress": 1},
+        {"progressToken": [], "progress": 1},
+        {"progressToken": True, "progress": 1},
+        {"progressToken": 6, "progress": "half"},
+        {"progressToken": 6},
+        None,
+    ],
+)
+def test_progress_of_nothing_is_noise(params: Any) -> None:
+    machine = host()
+    machine.call(1, InvokeTool("echo", {}))
+    (frame,) = frames(machine)
+    assert frame["id"] == 6
+    (event,) = machine.receive(line(told("notifications/progress", params)))
+    assert isinstance(event, Noise)
+
+
+@requirement("mcp:wire-progress")
+def test_progress_after_the_answer_is_noise() -> None:
+    machine = host()
+    machine.call(1, InvokeTool("echo", {}))
+    (frame,) = frames(machine)
+    machine.receive(line({"id": frame["id"], "result": {}}))
+    (event,) = machine.receive(line(told("notifications/progress", {"progressToken": frame["id"], "progress": 1})))
+    assert isinstance(event, Noise)
+
+
+@requirement("mcp:wire-cancel")
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+def test_a_call_that_is_called_off_is_told_to_the_server(era: str) -> None:
+    machine = host(era=era)
+    machine.call(1, InvokeTool("echo", {}))
+    (frame,) = frames(machine)
+    machine.cancel(1, "too slow")
+    params = {"requestId": frame["id"], "reason": "too slow"}
+    assert frames(machine) == [{"method": "notifications/cancelled", "params": params}]
+    machine.cancel(1, "again")
+    machine.cancel(99, "never asked")
+    assert machine.outgoing() == b""
+
+
+@requirement("mcp:wire-late")
+def test_a_late_answer_is_counted_and_not_passed_on() -> None:
+    machine = host()
+    machine.call(1, InvokeTool("echo", {}))
+    (frame,) = frames(machine)
+    machine.cancel(1, "")
+    answer = line({"id": frame["id"], "result": {"content": []}})
+    assert machine.receive(answer) == [CallFinished(1)]
+    (again,) = machine.receive(answer)
+    assert isinstance(again, Noise)
+
+
+@requirement("mcp:wire-late")
+def test_calls_that_were_called_off_are_not_remembered_for_ever() -> None:
+    machine = host()
+    for call in range(1, MAX_CANCELLED + 3):
+        machine.call(call, InvokeTool("echo", {}))
+        machine.cancel(call, "")
+    first = next(frame["id"] for frame in frames(machine) if "id" in frame)
+    (event,) = machine.receive(line({"id": first, "result": {}}))
+    assert isinstance(event, Noise)
+    assert machine.receive(line({"id": machine._last_id, "result": {}})) == [CallFinished(MAX_CANCELLED + 2)]
+
+
+@pytest.mark.parametrize("id", [0, -1, 10_000, "6", None, 6.5, True, [6]])
+def test_an_answer_to_nothing_is_noise(id: Any) -> None:
+    (event,) = host().receive(line({"id": id, "result": {}}))
+    assert isinstance(event, Noise)
+
+
+# What the peer asked and no longer wants.
+
+
+@requirement("mcp:wire-cancel")
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+@pytest.mark.parametrize("id", [5, "five", 0, "5"])
+def test_nothing_more_is_sent_for_a_call_that_was_called_off(era: str, id: Any) -> None:
+    machine = in_era(era)
+    meta = {"_meta": {"progressToken": 1}}
+    number = asked(machine.receive(line(request(id, "tools/call", of_era(era, name="echo", **meta))))).id
+    assert machine.receive(line(told("notifications/cancelled", {"requestId": id}))) == [CancelArrived(number)]
+    machine.progress(number, {"progress": 1})
+    machine.finish(number, "late")
+    assert machine.outgoing() == b""
+    assert machine.dropped == 1
+
+
+@requirement("mcp:wire-cancel")
+@pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": "5"}, {"requestId": None}, {}, {"requestId": []}])
+def test_calling_off_what_is_not_there_changes_nothing(params: Any) -> None:
+    machine = session()
+    number = asked(machine.receive(line(request(5, "tools/call", {"name": "echo"})))).id
+    assert machine.receive(line(told("notifications/cancelled", params))) == []
+    machine.finish(number, "x")
+    assert [frame["id"] for frame in frames(machine)] == [5]
+
+
+@requirement("mcp:wire-cancel")
+def test_true_is_not_the_number_one() -> None:
+    machine = session()
+    asked(machine.receive(line(request(1, "tools/call", {"name": "echo"}))))
+    assert machine.receive(line(told("notifications/cancelled", {"requestId": True}))) == []
+
+
+@requirement("mcp:wire-cancel")
+def test_a_server_may_call_off_its_question() -> None:
+    machine = host()
+    (event,) = machine.receive(line(request("q", "roots/list")))
+    assert event == CallArrived(1, ListRoots())
+    assert machine.receive(line(told("notifications/cancelled", {"requestId": "q"}))) == [CancelArrived(1)]
+    machine.finish(1, [])
+    assert machine.outgoing() == b""
+
+
+@requirement("mcp:wire-cancel")
+def test_a_plugin_may_call_off_its_question() -> None:
+    machine = session()
+    assert machine.call(4, AskUser("who?")) is None
+    (frame,) = frames(machine)
+    machine.cancel(4, "enough")
+    (said,) = frames(machine)
+    assert (said["method"], said["params"]["requestId"]) == ("notifications/cancelled", frame["id"])
+    assert finished(machine.receive(line({"id": frame["id"], "result": {"action": "accept"}}))) == CallFinished(4)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugbay.contracts.mcp.messages import empty_offer
-from plugbay.contracts.mcp.offers import FACT, address, exports_of, offer_of
+from plugbay.contracts.mcp.offers import FACT, address, expand_template, exports_of, list_variables, offer_of
 from tests.contracts.mcp.talk import OFFER
 from tests.support.requirements import requirement
 
@@ -188,3 +188,61 @@ def test_of_very_many_schemas_most_are_judged_later_and_kept_as_they_are() -> No
     assert warnings == ["51 of its schemas, too many or too large, are judged at their first use"]
     exports, warnings = exports_of(offer(tools=[*tools[:9], unusable]))
     assert exports[9].input_schema is None and "cannot be enforced" in warnings[0]
+
+
+VALUES: dict[str, Any] = {
+    "var": "value",
+    "hello": "Hello World!",
+    "path": "/foo/bar",
+    "x": 1024,
+    "y": 768,
+    "empty": "",
+    "list": ["red", "green", "blue"],
+    "on": True,
+    "none": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "address"),
+    [
+        ("{var}", "value"),
+        ("{hello}", "Hello%20World%21"),
+        ("{+hello}", "Hello%20World!"),
+        ("{+path}/here", "/foo/bar/here"),
+        ("{path}", "%2Ffoo%2Fbar"),
+        ("X{#hello}", "X#Hello%20World!"),
+        ("map?{x,y}", "map?1024,768"),
+        ("{x,hello,y}", "1024,Hello%20World%21,768"),
+        ("X{.x,y}", "X.1024.768"),
+        ("{/var,x}/here", "/value/1024/here"),
+        ("{;x,y,empty}", ";x=1024;y=768;empty"),
+        ("{?x,y,empty}", "?x=1024&y=768&empty="),
+        ("?fixed=yes{&x}", "?fixed=yes&x=1024"),
+        ("{var:3}", "val"),
+        ("{list}", "red,green,blue"),
+        ("{/list*}", "/red/green/blue"),
+        ("{?list*}", "?list=red&list=green&list=blue"),
+        ("{?list}", "?list=red,green,blue"),
+        ("{none}{missing}{?none,missing}", ""),
+        ("{on}", "true"),
+        ("no variables", "no variables"),
+    ],
+)
+def test_an_address_is_filled_in(template: str, address: str) -> None:
+    assert expand_template(template, VALUES) == address
+
+
+@pytest.mark.parametrize(
+    ("template", "names"),
+    [
+        ("file:///{path}", ["path"]),
+        ("a:{x}{?y,z*}{#x:3}", ["x", "y", "z"]),
+        ("a:b", []),
+        ("a:{}", []),
+        ("a:{ x , y }", ["x", "y"]),
+        ("a:{unclosed", []),
+    ],
+)
+def test_the_names_in_a_template_are_known(template: str, names: list[str]) -> None:
+    assert list_variables(template) == names

@@ -9,10 +9,32 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugbay.contracts.vai.manifest import FILE_NAME, INHERITED, parse
+from plugbay.contracts.vai.manifest import (
+    CLASSES,
+    EFFECTS,
+    FIDELITIES,
+    FILE_NAME,
+    INHERITED,
+    INTERPRETERS,
+    KINDS,
+    LONGEST_MS,
+    parse,
+)
 from plugbay.contracts.vai.sections import Compactor, Entry, Harness, Hook, Manifest, Permissions, Runtime, Tool
 from plugbay.model.spec import Access, Lifetime, RestartPolicy, SandboxRequest, SettingsSpec, Timeouts
-from tests.contracts.vai.manifests import EXAMPLE, ROOT, MemorySite, export, good, manifest, parsed, reported
+from tests.contracts.vai.manifests import (
+    EXAMPLE,
+    ROOT,
+    TABLES,
+    Found,
+    MemorySite,
+    export,
+    good,
+    manifest,
+    parsed,
+    problems,
+    reported,
+)
 from tests.support.requirements import requirement
 
 
@@ -167,7 +189,6 @@ def schema(path: str) -> str:
 
 
 NO_TABLE = '[[exports]]\nid = "x"\nkind = "hook"\ndisplay_name = "X"'
-
 BAD = [
     ("exports written as a table", manifest("[exports]\nid = 'x'"), "invalid_type", "exports"),
     ("no api_version", manifest(without="api_version"), "missing_field", "api_version"),
@@ -245,7 +266,6 @@ BAD = [
     ("an unknown key", manifest(colour="1"), "unknown_field", "colour"),
 ]
 """Every way the contract's notes name in which one thing is wrong."""
-
 FILES = {"in.json": b'{"type": "object"}', "text.json": b"type: object", "none.json": b'{"properties": 7}'}
 
 
@@ -316,3 +336,306 @@ def test_no_document_makes_it_raise(value: dict[str, Any], kept: set[str]) -> No
     text = tomlkit.dumps({**value, **{key: GOOD[key] for key in kept}})
     spec, found = parse(text, ROOT, {}, MemorySite())
     assert (spec is None) == any(problem.severity == "error" for problem in found)
+
+
+def error(code: str, path: str) -> list[Found]:
+    return [("error", code, path)]
+
+
+def warning(code: str, path: str) -> list[Found]:
+    return [("warning", code, path)]
+
+
+@requirement("vai:manifest-package-id")
+@pytest.mark.parametrize("id", ["acme/devkit", "a/b", "0/1", "a.b/c-d_e", "a./b", f"{'a' * 64}/{'b' * 64}"])
+def test_a_package_is_named_by_its_publisher_and_its_own_name(id: str) -> None:
+    assert good(manifest(package_id=f'"{id}"')).id == id
+
+
+@requirement("vai:manifest-package-id")
+@pytest.mark.parametrize(
+    "id",
+    [
+        "devkit",
+        "Acme/devkit",
+        "acme/devkit/x",
+        "acme/",
+        "/devkit",
+        "../etc",
+        "acme/..",
+        ".a/b",
+        "a/.b",
+        "a..b/c",
+        "a/b.",
+        "a /b",
+        f"{'a' * 65}/b",
+        "a\\\\b/c",
+        "",
+        "ä/b",
+    ],
+)
+def test_anything_else_is_no_package_id(id: str) -> None:
+    assert problems(manifest(package_id=f'"{id}"')) == error("invalid_package_id", "package_id")
+
+
+@requirement("vai:manifest-version")
+@pytest.mark.parametrize("version", ["0.1.0", "1.0.0-rc.1", "1.0.0+b.7", "10.20.30-a-b.0+x"])
+def test_a_version_is_semantic(version: str) -> None:
+    assert good(manifest(version=f'"{version}"')).version == version
+
+
+@requirement("vai:manifest-version")
+@pytest.mark.parametrize(
+    "version", ["1.0", "v1.0.0", "latest", "1.0.0.0", "01.0.0", "1.0.0-01", ">=1.0.0", "", "1.0.0\\n"]
+)
+def test_anything_else_is_no_version(version: str) -> None:
+    assert problems(manifest(version=f'"{version}"')) == error("invalid_version", "version")
+
+
+@requirement("vai:manifest-versions-of-the-contract")
+def test_another_contract_protocol_or_transport_is_refused() -> None:
+    assert problems(manifest(api_version='"vai.plugin.v2"')) == error("unsupported_api_version", "api_version")
+    runtime = {"protocol": '"vai.rpc.v2"', "transport": '"http"'}
+    assert problems(manifest(runtime=runtime)) == [
+        ("error", "unsupported_protocol", "runtime.protocol"),
+        ("error", "unsupported_transport", "runtime.transport"),
+    ]
+
+
+DIGEST = "sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("oci://ghcr.io/acme/devkit:1.2.3", []),
+        (f"oci://localhost:5000/acme/devkit@{DIGEST}", []),
+        (f"oci://ghcr.io/acme/devkit:1.2.3@{DIGEST}", []),
+        ("oci://ghcr.io/acme/devkit:1.2.4", warning("source_mismatch", "source")),
+        ("https://example.com/devkit", warning("invalid_source", "source")),
+        ("", warning("invalid_source", "source")),
+    ],
+)
+def test_a_source_is_only_ever_warned_about(source: str, found: list[Found]) -> None:
+    assert problems(manifest(source=f'"{source}"')) == found
+
+
+def test_a_tag_writes_the_plus_of_a_version_as_an_underscore() -> None:
+    good(manifest(version='"1.0.0+b7"', source='"oci://r/a/b:1.0.0_b7"'))
+
+
+@requirement("vai:manifest-entrypoint")
+@pytest.mark.parametrize("words", ['["./bin/plugin"]', '["./bin/plugin", "--fast", "a b"]'])
+def test_the_program_is_in_the_package(words: str) -> None:
+    spec = good(manifest(runtime={"entrypoint": words}))
+    assert spec.command[0] == "./bin/plugin"
+
+
+@requirement("vai:manifest-entrypoint")
+@pytest.mark.parametrize("name", INTERPRETERS)
+def test_or_it_is_started_by_an_interpreter_of_the_host(name: str) -> None:
+    assert good(manifest(runtime={"entrypoint": f'["{name}", "main.py"]'})).command == (name, "main.py")
+
+
+@requirement("vai:manifest-entrypoint")
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        ("[]", ""),
+        ('[""]', "[0]"),
+        ('["/usr/bin/env", "x"]', "[0]"),
+        ('["../plugin"]', "[0]"),
+        ('["./bin/../../plugin"]', "[0]"),
+        ('["./bin/other"]', "[0]"),
+        ('["plugin"]', "[0]"),
+        ('["bash", "-c", "x"]', "[0]"),
+        ('["./bin/plugin", "a\\u0000b"]', "[1]"),
+    ],
+)
+def test_any_other_program_is_refused(words: str, at: str) -> None:
+    assert problems(manifest(runtime={"entrypoint": words})) == error("invalid_entrypoint", f"runtime.entrypoint{at}")
+
+
+@requirement("vai:manifest-exports")
+def test_a_package_without_exports_is_refused() -> None:
+    text = manifest().partition("[runtime]")
+    assert problems(f"{text[0]}exports = []\n[runtime]{text[2].partition('[[exports]]')[0]}") == error(
+        "no_exports", "exports"
+    )
+    assert problems(f"{text[0]}[runtime]{text[2].partition('[[exports]]')[0]}") == error("missing_field", "exports")
+
+
+@requirement("vai:manifest-exports")
+def test_no_two_exports_have_one_id_whatever_their_kinds() -> None:
+    assert problems(manifest(export("tool"), export("hook"))) == error("duplicate_export_id", "exports[1].id")
+
+
+@requirement("vai:manifest-exports")
+@pytest.mark.parametrize("id", ["", "X", "1a", "a-b", "a.b", "a/b", "a" * 65])
+def test_the_id_of_an_export_is_one_lower_case_word(id: str) -> None:
+    assert problems(manifest(export(id=id))) == error("invalid_export_id", "exports[0].id")
+
+
+@requirement("vai:manifest-timeout")
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "20000.0", "true", '"20000"', "[1]"])
+def test_a_timeout_is_a_whole_number_of_milliseconds(value: str) -> None:
+    assert problems(manifest(export(default_timeout_ms=value))) == error(
+        "invalid_timeout", "exports[0].default_timeout_ms"
+    )
+
+
+@requirement("vai:manifest-timeout")
+def test_a_timeout_beyond_an_hour_is_cut_and_warned_about() -> None:
+    assert good(manifest(export(default_timeout_ms=str(LONGEST_MS)))).exports[0].facts["timeout_ms"] == LONGEST_MS
+    spec, found = parsed(manifest(export(default_timeout_ms=str(LONGEST_MS + 1))))
+    assert [(item.severity, item.code) for item in found] == [("warning", "timeout_clamped")]
+    assert spec is not None
+    assert spec.exports[0].facts["timeout_ms"] == LONGEST_MS
+
+
+@requirement("vai:manifest-concurrency")
+@pytest.mark.parametrize("value", ["0", "-1", "1.0", "true", '"4"'])
+def test_at_least_one_at_a_time(value: str) -> None:
+    assert problems(manifest(export(max_concurrency=value))) == error(
+        "invalid_concurrency", "exports[0].max_concurrency"
+    )
+    assert good(manifest(export(max_concurrency="4"))).exports[0].facts["max_concurrency"] == 4
+
+
+@requirement("vai:manifest-execution-class")
+def test_a_class_the_contract_does_not_have_is_refused() -> None:
+    assert problems(manifest(export(execution_class='"fast"'))) == error("invalid_enum", "exports[0].execution_class")
+
+
+@requirement("vai:manifest-execution-class")
+def test_inline_code_that_wants_the_network_is_warned_about() -> None:
+    text = manifest(export("tool", '[exports.permissions]\nnetwork = "egress"', execution_class='"inline"'))
+    assert problems(text) == warning("inline_egress", "exports[0].execution_class")
+
+
+BOTH = '[exports.permissions]\nnetwork = "egress"\ngateway_api_scopes = ["chains:write", "compactions:write"]'
+
+
+@requirement("vai:manifest-kinds")
+@pytest.mark.parametrize(
+    ("kind", "usual", "timeout", "own"),
+    [
+        ("harness", "isolated", 1_800_000, {"mode": "composite", "fidelity": "checkpoint", "supports": []}),
+        ("tool", "isolated", 20_000, {"effect_class": "unknown", "streaming": False}),
+        ("hook", "worker", 15_000, {"subscribes_to": ["run.completed"]}),
+        ("compactor", "worker", 120_000, {"target_context": "coding", "supports_pinned_items": False}),
+    ],
+)
+def test_every_kind_has_its_own_class_time_and_facts(kind: str, usual: str, timeout: int, own: dict[str, Any]) -> None:
+    (found,) = good(manifest(export(kind))).exports
+    assert (found.kind, found.name) == (kind, "x")
+    assert (found.facts["execution_class"], found.facts["timeout_ms"], found.facts["max_concurrency"]) == (
+        usual,
+        timeout,
+        1,
+    )
+    assert {name: found.facts[name] for name in own} == own
+
+
+@requirement("vai:manifest-execution-class")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_kind_may_be_of_every_class(kind: str, name: str) -> None:
+    (found,) = good(manifest(export(kind, execution_class=f'"{name}"'))).exports
+    assert found.facts["execution_class"] == name
+
+
+@requirement("vai:manifest-kinds")
+@pytest.mark.parametrize("kind", ["", "Tool", "screen"])
+def test_there_is_no_fifth_kind(kind: str) -> None:
+    assert problems(manifest(export(kind))) == [("error", "unknown_kind", "exports[0].kind")]
+
+
+@requirement("vai:manifest-kind-table")
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_export_needs_the_table_of_its_kind(kind: str) -> None:
+    text = manifest(f'[[exports]]\nid = "x"\nkind = "{kind}"\ndisplay_name = "X"')
+    assert ("error", "missing_kind_table", "exports[0]") in problems(text)
+
+
+@requirement("vai:manifest-kind-table")
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_export_has_no_table_of_another_kind(kind: str) -> None:
+    other = "hook" if kind != "hook" else "tool"
+    text = manifest(
+        export(kind, f"[exports.{other}]\n{TABLES[other]}", '[exports.permissions]\nfilesystem = "scratch"')
+    )
+    assert problems(text) == [("error", "unexpected_kind_table", f"exports[0].{other}")]
+
+
+@requirement("vai:manifest-effect-class")
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_a_tool_says_what_it_does_to_the_world(effect: str) -> None:
+    own = f'effect_class = "{effect}"\nstreaming = true\n{TABLES["tool"]}'
+    (found,) = good(manifest(export(own=own))).exports
+    assert (found.facts["effect_class"], found.facts["streaming"]) == (effect, True)
+
+
+@requirement("vai:manifest-fidelity")
+@pytest.mark.parametrize("fidelity", FIDELITIES)
+def test_a_harness_says_what_of_it_survives(fidelity: str) -> None:
+    (found,) = good(manifest(export("harness", own=f'fidelity = "{fidelity}"'))).exports
+    assert found.facts["fidelity"] == fidelity
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "path"),
+    [
+        ("tool", f'effect_class = "pure"\n{TABLES["tool"]}', "tool.effect_class"),
+        ("harness", 'fidelity = "exact"', "harness.fidelity"),
+    ],
+)
+def test_a_word_that_is_in_no_list_is_refused(kind: str, own: str, path: str) -> None:
+    assert problems(manifest(export(kind, own=own))) == [("error", "invalid_enum", f"exports[0].{path}")]
+
+
+@requirement("vai:manifest-subscriptions")
+def test_a_hook_that_hears_of_nothing_is_refused() -> None:
+    text = manifest(export("hook", own="subscribes_to = []"))
+    assert problems(text) == [("error", "no_subscriptions", "exports[0].hook.subscribes_to")]
+
+
+@requirement("vai:manifest-subscriptions")
+def test_an_event_that_never_happens_and_one_that_is_named_twice_are_warned_about() -> None:
+    text = manifest(export("hook", own='subscribes_to = ["run.completed", "run.complete", "run.completed"]'))
+    spec, found = parsed(text)
+    assert [(item.severity, item.code, item.path) for item in found] == [
+        ("warning", "unknown_event", "exports[0].hook.subscribes_to[1]"),
+        ("warning", "duplicate", "exports[0].hook.subscribes_to[2]"),
+    ]
+    assert "did you mean 'run.completed'?" in found[0].message
+    assert spec is not None
+    assert spec.exports[0].facts["subscribes_to"] == ["run.completed", "run.complete"]
+
+
+def test_words_of_a_harness_that_the_contract_does_not_show_are_warned_about() -> None:
+    own = 'fidelity = "lossless"\nmode = "solo"\nsupports = ["continue", "tool", "tols"]'
+    assert problems(manifest(export("harness", own=own))) == [
+        ("warning", "unknown_mode", "exports[0].harness.mode"),
+        ("warning", "unknown_support", "exports[0].harness.supports[2]"),
+    ]
+
+
+@requirement("vai:manifest-supports-scopes")
+def test_a_harness_without_the_scope_for_what_it_supports_is_warned_about() -> None:
+    own = 'fidelity = "lossless"\nsupports = ["compact", "branch_session"]'
+    good(manifest(export("harness", BOTH, own=own)))
+    text = manifest(export("harness", BOTH.replace('"chains:write", ', ""), own=own))
+    (found,) = reported(text)
+    assert (found.severity, found.code, found.path) == (
+        "warning",
+        "supports_without_scope",
+        "exports[0].harness.supports[1]",
+    )
+    assert "chains:write" in found.message
+
+
+@requirement("vai:manifest-compactor-scratch")
+def test_a_compactor_without_scratch_is_warned_about() -> None:
+    text = manifest(export("compactor", '[exports.permissions]\nfilesystem = "none"'))
+    assert problems(text) == [("warning", "inline_projection_only", "exports[0].permissions")]

@@ -31,7 +31,7 @@ from plugbay.host.confinement.policy import (
 from plugbay.model.errors import Code, Origin
 from plugbay.model.protected import DATABASE, SETTINGS, Entry, Protected
 from plugbay.model.spec import Access, PluginSpec, SandboxRequest
-from plugbay.process.sandbox.policy import MIB, Door, Limits, Network, Policy, Reach
+from plugbay.process.sandbox.policy import MIB, Endpoint, Limits, Network, Policy, Reach
 from tests.support.ainb import write_ainb_plugin
 from tests.support.invoking import host_of, raw_host_of, with_host
 from tests.support.kaged import write_kaged_plugin
@@ -215,13 +215,13 @@ def test_a_folder_that_the_contract_gives_the_plugin_is_made_for_it(tmp_path: Pa
                 Access("network", "b.example"),
             ],
             {},
-            Network(Reach.LISTED, (Door("api.example", 443), Door("b.example")), ("10.0.0.1:80",)),
+            Network(Reach.LISTED, (Endpoint("api.example", 443), Endpoint("b.example")), ("10.0.0.1:80",)),
         ),
-        ([], {"network": ["a.example:1"]}, Network(Reach.LISTED, (Door("a.example", 1),), ("10.0.0.1:80",))),
+        ([], {"network": ["a.example:1"]}, Network(Reach.LISTED, (Endpoint("a.example", 1),), ("10.0.0.1:80",))),
         (
             [Access("network", "b.example")],
             {"network": ["a.example:1"]},
-            Network(Reach.LISTED, (Door("b.example"), Door("a.example", 1)), ("10.0.0.1:80",)),
+            Network(Reach.LISTED, (Endpoint("b.example"), Endpoint("a.example", 1)), ("10.0.0.1:80",)),
         ),
         ([Access("network", "b.example")], {"network": ["*"]}, Network(Reach.ANY, private=("10.0.0.1:80",))),
         ([Access("network", "b.example")], {"network": ["host"]}, Network(Reach.HOST)),
@@ -395,7 +395,7 @@ def test_what_a_plugin_inherits_points_to_what_it_can_see(policy: Policy | None,
     ("network", "there"),
     [
         (Network(), False),
-        (Network(Reach.LISTED, (Door("a.example"),)), True),
+        (Network(Reach.LISTED, (Endpoint("a.example"),)), True),
         (Network(Reach.ANY), True),
         (Network(Reach.HOST), False),
     ],

@@ -23,9 +23,9 @@ from plugbay.process import memory_use
 from plugbay.process.child import Child, Spawner
 from plugbay.process.command import Launch, LaunchFailed
 from plugbay.process.sandbox import runtime
+from plugbay.process.sandbox.jail import Reports
 from plugbay.process.sandbox.launcher import Program, Sandbox, SandboxSettings
 from plugbay.process.sandbox.policy import MIB, Limits, Policy
-from plugbay.process.sandbox.status_fd import Reports
 from plugbay.process.sandbox.users import uid_of
 
 PYTHON = "/usr/bin/python3"

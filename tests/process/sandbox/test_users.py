@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 
 from plugbay.process.failures import SandboxUnavailable
-from plugbay.process.sandbox.settings import SandboxSettings
+from plugbay.process.sandbox.policy import SandboxSettings
 from plugbay.process.sandbox.users import check_mapped, may, posing_as, renounce, uid_of
 
 SETTINGS = SandboxSettings()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from plugbay.host.config.config import Config
     from plugbay.process.child import Child
     from plugbay.process.sandbox.facts import Fact
-    from plugbay.process.sandbox.settings import SandboxSettings
+    from plugbay.process.sandbox.policy import SandboxSettings
 
 ANSWER = b"reached"
 
@@ -112,11 +112,11 @@ async def _run_probe(settings: SandboxSettings) -> str:
     from plugbay.process.command import Launch
     from plugbay.process.failures import LaunchFailed
     from plugbay.process.sandbox import runtime
-    from plugbay.process.sandbox.policy import Door, Network, Policy, Reach
+    from plugbay.process.sandbox.policy import Endpoint, Network, Policy, Reach
 
     servers = [await asyncio.start_server(_answer, "127.0.0.1", 0) for _ in range(2)]
     ports = [server.sockets[0].getsockname()[1] for server in servers]
-    network = Network(Reach.LISTED, (Door("127.0.0.1", ports[0]),), (f"127.0.0.1:{ports[0]}",))
+    network = Network(Reach.LISTED, (Endpoint("127.0.0.1", ports[0]),), (f"127.0.0.1:{ports[0]}",))
     argv = (sys.executable, "-I", "-S", "-c", _GOES_OUT, *map(str, ports))
     launch = Launch(argv, Path("/"), label="plugbay-probe", policy=Policy(Path(runtime.PLUGBAY), network=network))
     spawner = Spawner(sandbox=settings)

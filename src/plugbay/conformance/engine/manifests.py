@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from plugbay.contracts.ainb.messages import ABI_VERSION
+from plugbay.contracts.vai.manifest import API_VERSION
 from plugbay.contracts.vai.messages import PROTOCOL
-from plugbay.contracts.vai.rules import API_VERSION
 
 LIGHT_JSON = Path(__file__).parents[1] / "bad_plugins" / "programs" / "light_json.py"
 """Every program of the kit imports it from its own folder."""

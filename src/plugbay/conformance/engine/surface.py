@@ -16,7 +16,7 @@ from plugbay.conformance.engine.dialects import Dialect
 from plugbay.conformance.engine.scenario import IDS, Scenario
 from plugbay.conformance.engine.template import PURE, fill
 from plugbay.contracts.kaged import storage
-from plugbay.contracts.kaged.messages import on_wire, topic
+from plugbay.contracts.kaged.messages import topic, wire_name
 from plugbay.model.spec import Export, PluginSpec
 
 HOOKS = ("on_session_start", "on_session_idle", "pre_compact", "post_compact")
@@ -210,7 +210,7 @@ class Surface:
             "namespaces": [f"{spec.id}_", f"ext_{spec.id}_"],
             "capabilities": list(spec.capabilities),
             "publishes": list(spec.publishes),
-            "methods": [*self.names("method"), *(on_wire(spec.id, each.name) for each in _declared(spec, "tool"))],
+            "methods": [*self.names("method"), *(wire_name(spec.id, each.name) for each in _declared(spec, "tool"))],
             "notifications": self.names("notification"),
             "storage_methods": [storage.NAMES[op] for op, need in storage.NEEDS.items() if need in spec.capabilities],
             "shutdown_timeout": spec.timeouts.farewell + spec.timeouts.teardown + spec.timeouts.term,

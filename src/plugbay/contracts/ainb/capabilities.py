@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from plugbay.contracts.ainb.messages import CAPABILITIES
-from plugbay.contracts.document import Path
+from plugbay.contracts.document import KeyPath
 from plugbay.contracts.draft import Draft
 from plugbay.model.addresses import clean_host
 from plugbay.model.spec import Access
@@ -108,7 +108,7 @@ def _check_grant(draft: Draft, name: str, grant: Any) -> None:
             _check_entry(draft, (*path, at), name, entry)
 
 
-def _check_entry(draft: Draft, path: Path, name: str, entry: Any) -> None:
+def _check_entry(draft: Draft, path: KeyPath, name: str, entry: Any) -> None:
     problem = _entry_problem(name, entry)
     if problem is not None:
         draft.error("invalid_grant", path, problem)

@@ -2,7 +2,7 @@
 
 Owns the numbers, the texts that plugins match on, and what a host tells a plugin of its own failures: by code, never
 by another plugin's number. The number on the wire survives in `detail["plugin_code"]`, the peer's `data` in
-`detail["data"]` unless it is huge. Refuses to know frames and states.
+`detail["data"]` unless it is huge.
 """
 
 from __future__ import annotations

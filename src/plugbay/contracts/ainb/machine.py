@@ -1,15 +1,14 @@
-"""The ainb conversation: a greeting during which the plugin may already ask, then both ends at once, then a good-bye.
+"""`AinbMachine`: a greeting during which the plugin may already ask, then both directions at once. Both roles.
 
-Owns what each frame is and what may be said when, for both roles. Refuses to know what a call means: parameters are
-`requests.py`'s, answers `results.py`'s, who a plugin may claim to be `greeting.py`'s.
+Owns what each frame is and what is allowed in which state; `messages.py` has the shapes.
 
-A body that cannot be read is skipped, since the next frame is where it is said to be; where such a body certainly
-answers a call, that call need not wait any more. A header that cannot be read ends the conversation.
+A body that cannot be read is skipped, because the next frame begins where the header says. If such a body certainly
+answers a call, the call fails at once. A header that cannot be read ends the conversation.
 """
 
 from __future__ import annotations
 
-from plugbay.contracts.ainb import errors, greeting, messages, requests, results
+from plugbay.contracts.ainb import errors, messages
 from plugbay.contracts.ainb.messages import INIT, MAX_BODY, SHUTDOWN
 from plugbay.contracts.base import Misuse, Role, Traffic
 from plugbay.contracts.rpc import (
@@ -19,7 +18,7 @@ from plugbay.contracts.rpc import (
     HEAD_BYTES,
     OVER,
     READY,
-    Asked,
+    IncomingRequest,
     RpcMachine,
     answered_id,
     malformed,
@@ -32,7 +31,6 @@ from plugbay.model.operations import DispatchCli, PressKey, Shutdown, UseMouse
 from plugbay.model.text import printable
 from plugbay.wire.content_length import STRICT_HEADERS, ContentLengthDecoder, FrameFault, encode
 from plugbay.wire.json_gate import Malformed
-from plugbay.wire.jsonrpc import FIELDS, RAW_FIELDS
 from plugbay.wire.strict_json import ABSENT
 
 TYPE_CHECKING = False
@@ -73,7 +71,7 @@ class AinbMachine(RpcMachine):
         messages.MAX_EVENTS, drops="oldest", urgent=(PressKey, UseMouse), max_bytes=messages.MAX_QUEUED
     )
     HELLO: ClassVar[str] = INIT
-    GOOD_BYE: ClassVar[tuple[str, bytes]] = (SHUTDOWN, results.NOTHING)
+    GOOD_BYE: ClassVar[tuple[str, bytes]] = (SHUTDOWN, messages.NOTHING)
 
     def __init__(
         self,
@@ -92,9 +90,9 @@ class AinbMachine(RpcMachine):
         self.identity = identity or messages.Identity("", "")
         self.plugin_name = plugin_name
         self.version = version
-        self._opening = greeting.opening(manifest_path, granted, config, host_pid)
+        self._opening = messages.build_greeting(manifest_path, granted, config, host_pid)
         self._frames = ContentLengthDecoder(STRICT_HEADERS)
-        self._decode = codec.decoder(FIELDS, RAW_FIELDS)
+        self._decode = codec.decoder(messages.READS, messages.READS_RAW)
 
     # Frames.
 
@@ -122,7 +120,7 @@ class AinbMachine(RpcMachine):
         origin = Origin.PLUGIN if peer == Role.PLUGIN else Origin.HOST
         return self._fault(Failure(fault.code, what, origin=origin, detail={"line": printable(fault.head)}))
 
-    def _rest(self) -> list[Event]:
+    def _take_unfinished(self) -> list[Event]:
         cut = self._frames.eof()
         return [] if cut is None else [Noise(cut.head, cut.reason)]
 
@@ -130,15 +128,15 @@ class AinbMachine(RpcMachine):
         try:
             message = self._decode(body)
         except Malformed as error:
-            return self._useless(answered_id(body[:HEAD_BYTES]), body, f"malformed body: {error}")
+            return self._skip_unreadable(answered_id(body[:HEAD_BYTES]), body, f"malformed body: {error}")
         method, id = _given(message.method), _given(message.id)
         problem = self._envelope_problem(message.jsonrpc, method, id)
         if problem:
-            return self._useless(id if method is None else None, body, problem)
+            return self._skip_unreadable(id if method is None else None, body, problem)
         if method is None:
-            return self._answered(id, message, body)
+            return self._dispatch_answer(id, message, body)
         params = None if message.params is ABSENT else self.codec.load(message.params)
-        return self._told(method, params, body) if id is None else self._was_asked(id, method, params)
+        return self._take_notification(method, params, body) if id is None else self._take_request(id, method, params)
 
     def _envelope_problem(self, version: Any, method: Any, id: Any) -> str:
         """Why a body is no message of this contract. Real plugins do not look at the version."""
@@ -150,7 +148,7 @@ class AinbMachine(RpcMachine):
             return "it has neither a method nor an id" if id is None else ""
         return "" if isinstance(method, str) else "its method is not a string"
 
-    def _useless(self, id: Any, body: bytes, why: str) -> list[Event]:
+    def _skip_unreadable(self, id: Any, body: bytes, why: str) -> list[Event]:
         """A body that cannot be used is skipped, and whoever waits for exactly this one learns it at once."""
         events = noise(body, why)
         if type(id) is not int:
@@ -158,8 +156,8 @@ class AinbMachine(RpcMachine):
         if id == GREETING_ID and not self._greeted and self._may("hello"):
             return events + self._unwelcome(f"its answer to {INIT} cannot be used: {why}")
         if id == self._farewell:
-            return events + self._left(None)
-        asked = self._open.pop(id, None)
+            return events + self._take_farewell(None)
+        asked = self._outstanding.pop(id, None)
         if asked is None:
             return events
         failure = malformed(f"the answer to {asked.name} cannot be used: {why}", body)
@@ -167,24 +165,28 @@ class AinbMachine(RpcMachine):
 
     # What the peer asks and tells.
 
-    def _was_asked(self, id: int, name: str, params: Any) -> list[Event]:
+    def _take_request(self, id: int, name: str, params: Any) -> list[Event]:
         if self.role == Role.PLUGIN and name in (INIT, SHUTDOWN):
-            return self._initialize(id, params) if name == INIT else self._shutdown(Asked(id, Shutdown()))
+            return (
+                self._answer_greeting(id, params)
+                if name == INIT
+                else self._take_shutdown(IncomingRequest(id, Shutdown()))
+            )
         method = self._served(name)
         if method is None:
-            self._error(id, *errors.not_found(name))
+            self._write_error(id, *errors.not_found(name))
             return []
-        op = requests.read(method, params)
+        op = messages.read_request(method, params)
         if isinstance(op, str):
-            self._error(id, errors.INVALID_PARAMS, f"{name}: {op}")
+            self._write_error(id, errors.INVALID_PARAMS, f"{name}: {op}")
             return []
         if name in _IS_TOLD[self.role]:
-            self._reply(id, results.NOTHING)
+            self._write_result(id, messages.NOTHING)
             return [Notified(op)]
         if isinstance(op, DispatchCli) and op.namespace not in self.identity.namespaces:
-            self._reply(id, self._json(results.no_such_namespace(op.namespace, self.identity.namespaces)))
+            self._write_result(id, self._json(messages.build_unknown_namespace(op.namespace, self.identity.namespaces)))
             return []
-        return self._arrival(Asked(id, op))
+        return self._accept_request(IncomingRequest(id, op))
 
     def _served(self, name: str) -> Method | None:
         """The method that is asked for. A plugin takes what it is told with an id, too; real hosts refuse that."""
@@ -195,50 +197,50 @@ class AinbMachine(RpcMachine):
             return _IS_TOLD[self.role].get(name)
         return method if method.op in self.identity.serves else None
 
-    def _told(self, name: str, params: Any, body: bytes) -> list[Event]:
+    def _take_notification(self, name: str, params: Any, body: bytes) -> list[Event]:
         if self.role == Role.PLUGIN and name == SHUTDOWN:
-            return self._shutdown(None)
+            return self._take_shutdown(None)
         method = _IS_TOLD[self.role].get(name)
         if method is None:
             known = name in _IS_ASKED[self.role]
             return noise(body, f"{name} without an id" if known else f"unknown notification {name[:HEAD_BYTES]!r}")
-        op = requests.read(method, params)
+        op = messages.read_request(method, params)
         return noise(body, f"{name}: {op}") if isinstance(op, str) else [Notified(op)]
 
     # PLUGIN: its host greets it, and asks it to leave.
 
-    def _initialize(self, id: int, params: Any) -> list[Event]:
+    def _answer_greeting(self, id: int, params: Any) -> list[Event]:
         """Say who we are, however often the host asks."""
-        hello = greeting.heard(params)
+        hello = messages.read_greeting(params)
         if isinstance(hello, tuple):
-            self._error(id, *hello)
+            self._write_error(id, *hello)
             return []
-        failure = self._reply(id, self._json(greeting.reply(self.identity)))
+        failure = self._write_result(id, self._json(messages.build_greeting_result(self.identity)))
         if failure is not None:
-            self._error(id, errors.INTERNAL_ERROR, f"the manifest cannot be sent: {failure.message}")
+            self._write_error(id, errors.INTERNAL_ERROR, f"the manifest cannot be sent: {failure.message}")
         if not self._may("hello"):
             return []
         self._step("hello")
         return [Ready(hello)]
 
-    def _shutdown(self, asked: Asked | None) -> list[Event]:
+    def _take_shutdown(self, asked: IncomingRequest | None) -> list[Event]:
         """The answer, where one is wanted, is for whoever does the leaving."""
         self._step("shutdown")
-        return [Notified(Shutdown())] if asked is None else self._arrival(asked)
+        return [Notified(Shutdown())] if asked is None else self._accept_request(asked)
 
     # HOST: it greets, and judges the answer.
 
-    def _welcome(self) -> None:
-        failure = self._ask(GREETING_ID, INIT, self._json(self._opening))
+    def _send_greeting(self) -> None:
+        failure = self._write_request(GREETING_ID, INIT, self._json(self._opening))
         if failure is not None:
             raise Misuse(f"ainb host: the configuration cannot be sent: {failure.message}")
 
-    def _judged(self, message: Any, frame: bytes) -> list[Event]:
+    def _check_greeting(self, message: Any, frame: bytes) -> list[Event]:
         if _given(message.error) is not None:
             refusal = errors.from_plugin(Shutdown, INIT, message.error)
             return self._unwelcome(f"it refused {INIT}: {refusal.message}", refusal.detail)
         result = None if message.result is ABSENT else self.codec.load(message.result)
-        hello = greeting.judge(result, self.plugin_name, self.version)
+        hello = messages.check_greeting(result, self.plugin_name, self.version)
         if isinstance(hello, Failure):
             return self._fault(hello)
         self._step("hello")
@@ -251,13 +253,13 @@ class AinbMachine(RpcMachine):
 
     # What we ask and tell, and what we answer.
 
-    def _request(self, wire: int, op: Any) -> Failure | None:
+    def _send_call(self, wire: int, op: Any) -> Failure | None:
         method = _ASKS_BY_OP[self.role].get(type(op))
         if method is None:
             raise Misuse(f"ainb cannot ask {type(op).__name__} from {self.role}")
-        failure = self._ask(wire, method.name, requests.written(method, op, self.codec))
+        failure = self._write_request(wire, method.name, messages.write_request(method, op, self.codec))
         if failure is None:
-            self._wait(wire, method)
+            self._remember(wire, method)
         return failure
 
     def notify(self, op: PluginOp | HostOp) -> Failure | None:
@@ -265,10 +267,10 @@ class AinbMachine(RpcMachine):
         method = _TELLS_BY_OP[self.role].get(type(op))
         if method is None:
             raise Misuse(f"ainb cannot tell {type(op).__name__} from {self.role}")
-        refusal = None if self.state == READY or self.role == Role.PLUGIN else self._not_ready()
-        return refusal or self._tell(method.name, requests.written(method, op, self.codec))
+        refusal = None if self.state == READY or self.role == Role.PLUGIN else self._refuse_unless_ready()
+        return refusal or self._write_notification(method.name, messages.write_request(method, op, self.codec))
 
-    def _outcome(self, asked: Method, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
+    def _read_answer(self, asked: Method, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
         """An error counts before a result; one that is null is none."""
         if _given(message.error) is not None:
             if self.role == Role.PLUGIN:
@@ -276,17 +278,17 @@ class AinbMachine(RpcMachine):
             return None, errors.from_plugin(asked.op, asked.name, message.error)
         if message.result is ABSENT:
             return None, malformed(f"the answer to {asked.name} has neither a result nor an error", frame)
-        value, problem = results.read(asked.op, message.result, self.codec)
+        value, problem = messages.read_result(asked.op, message.result, self.codec)
         return (None, malformed(f"the answer to {asked.name}: {problem}", frame)) if problem else (value, None)
 
-    def _result(self, asked: Asked, value: Any) -> bytes | Failure:
-        return results.written(type(asked.op), value, self.codec)
+    def _encode_result(self, asked: IncomingRequest, value: Any) -> bytes | Failure:
+        return messages.write_result(type(asked.op), value, self.codec)
 
-    def _unsent(self, problem: Failure) -> Failure:
-        unsent = super()._unsent(problem)
+    def _explain_unsent(self, problem: Failure) -> Failure:
+        unsent = super()._explain_unsent(problem)
         return unsent if problem.code != Code.FRAME_TOO_LARGE else Failure(problem.code, unsent.message)
 
-    def _refusal(self, asked: Asked, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
+    def _encode_failure(self, asked: IncomingRequest, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
         if self.role == Role.PLUGIN:
             return errors.to_host(failure)
         return errors.to_plugin(asked.op, _ASKS_BY_OP[Role.PLUGIN][type(asked.op)].name, failure)

@@ -1,46 +1,42 @@
-"""Calls to a plugin: arguments and `_context` become one object of parameters, and are told apart again.
+"""Calls of a kaged plugin: how tools, methods and hooks are written and read, and what an answer must look like.
 
-Owns what may stand in a context. Plugins make file names of the ids they are given, so a host sends only ids that are
-safe as one; and a call whose own arguments hold `_context` is refused, not merged. Refuses to know ids of calls, frames
-and states.
+Plugins make file names of the ids they are given, so a host sends only ids that are safe as one. A call whose own
+arguments hold `_context` is refused, not merged. The long texts of a hook are sent as strings, cut to fit one line: a
+plugin reads any other value there as empty, so a list of messages goes as its JSON text. The beginning is cut, because
+a hook is about the newest words. Results of tools, methods and hooks are passed on undecoded.
 """
 
 from __future__ import annotations
 
-from plugbay.contracts.kaged import errors, texts
-from plugbay.contracts.kaged.messages import HOOK, MAX_SENT, on_wire
+from plugbay.contracts.kaged import errors, storage
+from plugbay.contracts.kaged.messages import HOOK, MAX_SENT, wire_name
+from plugbay.contracts.rpc import malformed
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import CallMethod, InvokeTool, RunHook
 from plugbay.wire.json_gate import Malformed
-from plugbay.wire.strict_json import Unencodable
+from plugbay.wire.strict_json import ABSENT, Unencodable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from plugbay.contracts.kaged.greeting import Promise
-    from plugbay.contracts.kaged.messages import Identity
+    from plugbay.contracts.kaged.messages import Identity, Promise
     from plugbay.wire.strict_json import Codec
 
-CONTEXT = "_context"
 
+CONTEXT = "_context"
 MAX_ID = 128
 """Characters of an id; as a file name with an ending it stays below what file systems take."""
-
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
-
 ENVELOPE_ROOM = 256
 """Bytes of a frame around its parameters; more than the name of a hook and an id ever take."""
-
 UNUSUAL = (CONTEXT.encode(), b"\\u", b"\n")
 """Encoded arguments with none of these are passed on unread: they cannot hold the key, and are on one line."""
-
-
 # What a host writes.
 
 
-def written(op: InvokeTool | CallMethod | RunHook, promise: Promise, codec: Codec) -> tuple[str, bytes] | Failure:
+def write_call(op: InvokeTool | CallMethod | RunHook, promise: Promise, codec: Codec) -> tuple[str, bytes] | Failure:
     """The method and the parameters of a call, or why it must not be made."""
     method = _method(op, promise)
     context = safe_context(op.context)
@@ -63,7 +59,7 @@ def _method(op: InvokeTool | CallMethod | RunHook, promise: Promise) -> str | Fa
         return op.method if op.method in promise.methods else errors.not_declared("method", op.method, promise.methods)
     if op.tool not in promise.tools:
         return errors.not_declared("tool", op.tool, promise.tools)
-    return on_wire(promise.name, op.tool)
+    return wire_name(promise.name, op.tool)
 
 
 def _arguments(given: Any, context: dict[str, Any], codec: Codec) -> bytes | Failure:
@@ -86,9 +82,9 @@ def _hook(given: Any, context: dict[str, Any], codec: Codec) -> bytes | Failure:
         return _invalid("the event must be an object")
     if CONTEXT in event:
         return _invalid(f"the event must not hold {CONTEXT!r}: that is the host's to say")
-    params = {**texts.as_texts(event, codec.encode), CONTEXT: context}
+    params = {**stringify_arguments(event, codec.encode), CONTEXT: context}
     body, room = codec.encode(params), MAX_SENT - ENVELOPE_ROOM
-    return body if len(body) <= room else codec.encode(texts.fitted(params, room, codec.encode))
+    return body if len(body) <= room else codec.encode(fit_text(params, room, codec.encode))
 
 
 def safe_context(given: Mapping[str, Any]) -> dict[str, Any] | Failure:
@@ -146,7 +142,7 @@ def _invalid(what: str) -> Failure:
 # What a plugin reads.
 
 
-def read(identity: Identity, name: str, params: Any) -> InvokeTool | CallMethod | RunHook | None:
+def read_call(identity: Identity, name: str, params: Any) -> InvokeTool | CallMethod | RunHook | None:
     """The call that `name` makes to this plugin; None when it has no such tool, method or hook.
 
     Parameters that are no object are no arguments, and a context that is none is empty.
@@ -162,3 +158,80 @@ def read(identity: Identity, name: str, params: Any) -> InvokeTool | CallMethod 
     if plugin == identity.name and tool in identity.tools:
         return InvokeTool(tool, arguments, context)
     return CallMethod(name, arguments, context) if name in identity.methods else None
+
+
+def read_answer(
+    op: type, method: str, message: Any, line: bytes, load: Callable[[Any], Any]
+) -> tuple[Any, Failure | None]:
+    """An answer to `op`, asked for with `method`, as (value, failure)."""
+    error, result = message.error, message.result
+    if error is not ABSENT:
+        failure = errors.from_wire(op, method, error)
+        if result is not ABSENT:
+            what = f"the answer to {method} has both a result and an error ({failure.message})"
+            failure = malformed(what, line, **failure.detail)
+        return None, failure
+    if result is ABSENT:
+        return None, malformed(f"the answer to {method} has neither a result nor an error", line)
+    if op not in errors.STORAGE:
+        return result, None
+    value, problem = storage.read_result(op, load(result))
+    return (None, malformed(f"the answer to {method}: {problem}", line)) if problem else (value, None)
+
+
+def is_unknown_method(error: Any) -> bool:
+    """Whether an answer's `error` says that the peer does not know what it was asked for."""
+    return isinstance(error, dict) and error.get("code") == errors.METHOD_NOT_FOUND
+
+
+TEXTS = ("transcript", "messages_being_compacted", "messages_remaining", "strategy", "trigger")
+"""The parameters that a plugin reads as strings."""
+MARKER_ROOM = 64
+"""Bytes kept for the words that say how much was cut."""
+LONGEST_PIECE = 1 << 16
+"""Characters measured at once; a text is walked from its end in such pieces, then in ever smaller ones."""
+
+
+def stringify_arguments(event: dict[str, Any], encode: Callable[[Any], bytes]) -> dict[str, Any]:
+    """The event with a string for every text; null says nothing and is left out."""
+    said = {key: value for key, value in event.items() if value is not None or key not in TEXTS}
+    return {key: _text(value, encode) if key in TEXTS else value for key, value in said.items()}
+
+
+def _text(value: Any, encode: Callable[[Any], bytes]) -> str:
+    return value if isinstance(value, str) else encode(value).decode()
+
+
+def fit_text(params: dict[str, Any], room: int, encode: Callable[[Any], bytes]) -> dict[str, Any]:
+    """The parameters with their texts cut so that they encode to at most `room` bytes, if texts can make them fit.
+
+    Every text may have an equal part of the room; what a short one leaves goes to the longer ones.
+    """
+    sizes = {key: _size(params[key], encode) for key in TEXTS if key in params}
+    left = room - len(encode({**params, **dict.fromkeys(sizes, "")}))
+    cut = dict(params)
+    for position, key in enumerate(sorted(sizes, key=lambda key: sizes[key])):
+        share = max(left, 0) // (len(sizes) - position)
+        if sizes[key] > share:
+            cut[key] = _ending(params[key], share - MARKER_ROOM, encode)
+        left -= min(sizes[key], share)
+    return cut
+
+
+def _ending(text: str, room: int, encode: Callable[[Any], bytes]) -> str:
+    """The end of `text` that encodes to at most `room` bytes, after a word about the rest."""
+    begin, step = len(text), LONGEST_PIECE
+    while begin and step:
+        piece = text[max(begin - step, 0) : begin]
+        size = _size(piece, encode)
+        if size <= room:
+            begin -= len(piece)
+            room -= size
+        else:
+            step //= 2
+    return f"[{begin:,} characters cut] {text[begin:]}"
+
+
+def _size(text: str, encode: Callable[[Any], bytes]) -> int:
+    """Bytes of a text inside its quotes; they add up, since every character is escaped for itself."""
+    return len(encode(text)) - 2

@@ -2,7 +2,7 @@
 
 Owns JSON-RPC's numbers, -32000 for everything they do not name, and what travels in `error.data`. The number on the
 wire survives in `detail["plugin_code"]`, the peer's `data` in `detail["data"]` unless it is huge: beside what the host
-finds out itself and never in its place. Refuses to know frames and states.
+finds out itself and never in its place.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from plugbay.contracts.document import Path
+from plugbay.contracts.document import KeyPath
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.kaged.sections import KnobEntry
 from plugbay.contracts.schemas import compile_schema
@@ -81,7 +81,7 @@ def _entry(raw: dict[str, Any]) -> KnobEntry | None:
         return None
 
 
-def _keys(draft: Draft, path: Path, raw: dict[str, Any]) -> None:
+def _keys(draft: Draft, path: KeyPath, raw: dict[str, Any]) -> None:
     type = raw.get("type")
     if not isinstance(type, str) or type not in OWN_KEYS:
         return
@@ -91,7 +91,7 @@ def _keys(draft: Draft, path: Path, raw: dict[str, Any]) -> None:
             draft.error("missing_field", (*path, key), f"a knob of type {type} needs it")
 
 
-def _binding(draft: Draft, path: Path, binds_to: Any) -> str | None:
+def _binding(draft: Draft, path: KeyPath, binds_to: Any) -> str | None:
     """The field that a knob turns; None when it turns none."""
     if not isinstance(binds_to, str):
         return None
@@ -107,7 +107,7 @@ def _binding(draft: Draft, path: Path, binds_to: Any) -> str | None:
     return None
 
 
-def _sense(draft: Draft, path: Path, entry: KnobEntry, validator: Any) -> None:
+def _sense(draft: Draft, path: KeyPath, entry: KnobEntry, validator: Any) -> None:
     """Whether the parts of one entry fit each other, and the field it turns."""
     faults = [*_bounds(entry), *_labels(entry)]
     for key, text in faults:

@@ -1,21 +1,31 @@
-"""The kaged conversation: a greeting, then calls to the plugin and requests for storage at once, then a good-bye.
+"""`KagedMachine`: greeting, calls to the plugin and storage requests in parallel, shutdown. Both roles.
 
-Owns what each frame is and what may be said when, for both roles. Refuses to know what a call means: parameters are
-`calls.py`'s and `storage.py`'s, who a plugin may claim to be `greeting.py`'s.
+Owns what each frame is and what is allowed in which state. `messages.py` has the greeting, `calls.py` and `storage.py`
+the parameters and results.
 """
 
 from __future__ import annotations
 
 from plugbay.contracts.base import Misuse, Role, Traffic
-from plugbay.contracts.kaged import calls, errors, greeting, messages, replies, storage
-from plugbay.contracts.kaged.framing import TOO_LONG, FramedMachine
+from plugbay.contracts.kaged import calls, errors, messages, storage
 from plugbay.contracts.kaged.messages import HEALTH_CHECK, INITIALIZE, INITIALIZED, NO_ID, PING, SHUTDOWN
-from plugbay.contracts.rpc import GREETING, GREETING_ID, OVER, READY, Asked, answered_id, noise, transitions
+from plugbay.contracts.rpc import (
+    GREETING,
+    GREETING_ID,
+    OVER,
+    READY,
+    IncomingRequest,
+    RpcMachine,
+    answered_id,
+    last_line,
+    noise,
+    transitions,
+)
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished, Notified, Ready
 from plugbay.model.operations import CallMethod, CheckHealth, InvokeTool, Publish, RunHook, Shutdown
 from plugbay.wire.json_gate import Malformed
-from plugbay.wire.lines import HEAD_BYTES, TooLong
+from plugbay.wire.lines import HEAD_BYTES, LineDecoder, TooLong, encode
 from plugbay.wire.strict_json import ABSENT
 
 TYPE_CHECKING = False
@@ -27,14 +37,16 @@ if TYPE_CHECKING:
     from plugbay.model.operations import HostOp, PluginOp
     from plugbay.wire.strict_json import Codec
 
+TOO_LONG = f"a line longer than the maximum of {messages.MAX_READ:,} bytes"
+
 _NUMBERS = (int, float)
 _IDS = (*_NUMBERS, str, type(None))
 
 
-class KagedMachine(FramedMachine):
+class KagedMachine(RpcMachine):
     """One kaged conversation. HOST is bound to what the manifest promises; PLUGIN has an identity."""
 
-    __slots__ = ("_opening", "_probe", "granted", "identity", "plugin_name", "promise", "storage")
+    __slots__ = tuple("_decode _lines _opening _probe granted identity plugin_name promise storage".split())
 
     CONTRACT: ClassVar[str] = "kaged"
     TRANSITIONS: ClassVar[dict[tuple[str, str, str], str]] = transitions(host_breaks=(GREETING, READY))
@@ -61,20 +73,33 @@ class KagedMachine(FramedMachine):
         daemon_version: str = messages.DAEMON_VERSION,
         identity: messages.Identity | None = None,
     ) -> None:
-        super().__init__(role, codec)
+        super().__init__(role, codec, messages.MAX_SENT)
+        self._lines = LineDecoder(messages.MAX_READ)
+        self._decode = codec.decoder(messages.READS, messages.READS_RAW)
         self.identity = identity or messages.Identity("", "")
         self.plugin_name = name = plugin_name or self.identity.name
-        self.promise = greeting.Promise(name, version, api_version, methods, tools, notifications, capabilities)
+        self.promise = messages.Promise(name, version, api_version, methods, tools, notifications, capabilities)
         self.granted = granted
         self.storage = storage
-        self._opening = greeting.opening(self.promise, storage, projects, daemon_version, config, system_config)
+        self._opening = messages.build_greeting(self.promise, storage, projects, daemon_version, config, system_config)
         self._probe = HEALTH_CHECK
 
     @property
     def has_probe(self) -> bool:
         return self.role == Role.HOST
 
-    # What the peer does.
+    # Lines.
+
+    @property
+    def pending(self) -> int:
+        return self._lines.pending
+
+    def _frame(self, body: bytes) -> bytes:
+        return encode(body)
+
+    def _take_unfinished(self) -> list[Event]:
+        """The last line of a plugin may lack its line feed; that of a host that is gone is not obeyed."""
+        return self.receive(last_line(self._lines, self.codec) + b"\n") if self.role == Role.HOST else []
 
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
@@ -82,7 +107,7 @@ class KagedMachine(FramedMachine):
             return events
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
-                events += self._useless(line.head, Code.FRAME_TOO_LARGE, TOO_LONG)
+                events += self._skip_unreadable(line.head, Code.FRAME_TOO_LARGE, TOO_LONG)
             elif line:
                 events += self._read(line)
             if self.state in OVER:
@@ -98,13 +123,17 @@ class KagedMachine(FramedMachine):
         named = isinstance(method, str) and method != ""
         answers = message.result is not ABSENT or message.error is not ABSENT
         if not named and (answers or self.role == Role.HOST):
-            return self._answered(id, message, line) if type(id) is int else noise(line, "an answer to no call")
+            return self._dispatch_answer(id, message, line) if type(id) is int else noise(line, "an answer to no call")
         if not named or (self.role == Role.PLUGIN and message.jsonrpc != "2.0"):
             return self._invalid(line, "neither a request, a notification nor an answer")
         params = None if message.params is ABSENT else self.codec.load(message.params)
         if self.role == Role.HOST:
-            return self._told(method, params, line) if id is ABSENT else self._requested(id, method, params, line)
-        return self._heard(method, line) if id is ABSENT else self._was_called(id, method, params)
+            if id is ABSENT:
+                return self._take_plugin_notification(method, params, line)
+            return self._take_plugin_request(id, method, params, line)
+        if id is ABSENT:
+            return self._take_host_notification(method, line)
+        return self._take_host_request(id, method, params)
 
     def _unreadable(self, line: bytes, why: str) -> list[Event]:
         """No object: a host skips it, a plugin says whether it was at least JSON."""
@@ -112,47 +141,47 @@ class KagedMachine(FramedMachine):
             self.codec.decode(line)
         except Malformed:
             if self.role == Role.PLUGIN:
-                self._error(NO_ID, errors.PARSE_ERROR, f"Parse error: {why}")
-            return self._useless(line[:HEAD_BYTES], Code.MALFORMED_RESPONSE, f"malformed line: {why}")
+                self._write_error(NO_ID, errors.PARSE_ERROR, f"Parse error: {why}")
+            return self._skip_unreadable(line[:HEAD_BYTES], Code.MALFORMED_RESPONSE, f"malformed line: {why}")
         return self._invalid(line, "a batch, which kaged has none of" if line[:1] == b"[" else "not an object")
 
-    def _useless(self, head: bytes, code: str, why: str) -> list[Event]:
+    def _skip_unreadable(self, head: bytes, code: str, why: str) -> list[Event]:
         """A line that cannot be read is noise; where it certainly answers a call, that call need not wait any more."""
         id = answered_id(head) if self.role == Role.HOST else None
-        if id is None or id not in self._open:
+        if id is None or id not in self._outstanding:
             return noise(head, why)
-        op, method = self._open.pop(id)
+        op, method = self._outstanding.pop(id)
         failure = Failure(code, f"the answer to {method} cannot be used: {why}", origin=Origin.PLUGIN)
         return [*noise(head, why), CallFinished(id - self._offset, None, None if op is CheckHealth else failure)]
 
     def _invalid(self, line: bytes, why: str) -> list[Event]:
         if self.role == Role.PLUGIN:
-            self._error(NO_ID, errors.INVALID_REQUEST, f"Invalid request: {why}")
+            self._write_error(NO_ID, errors.INVALID_REQUEST, f"Invalid request: {why}")
         return noise(line, why)
 
     # HOST: what a plugin asks and tells.
 
-    def _requested(self, id: Id, name: str, params: Any, line: bytes) -> list[Event]:
+    def _take_plugin_request(self, id: Id, name: str, params: Any, line: bytes) -> list[Event]:
         if type(id) not in _IDS:
             return noise(line, "a request whose id is neither a number, a string nor null")
         if not self._greeted:
-            self._error(id, errors.INTERNAL_ERROR, f"{name}: initialize was not accepted yet")
+            self._write_error(id, errors.INTERNAL_ERROR, f"{name}: initialize was not accepted yet")
             return []
-        op = storage.read(name, params) if self.storage else None
+        op = storage.read_request(name, params) if self.storage else None
         if op is None:
-            self._error(id, errors.METHOD_NOT_FOUND, f"Method not found: {name}")
+            self._write_error(id, errors.METHOD_NOT_FOUND, f"Method not found: {name}")
             return []
         if isinstance(op, str):
-            self._error(id, errors.INVALID_PARAMS, f"{name}: {op}")
+            self._write_error(id, errors.INVALID_PARAMS, f"{name}: {op}")
             return []
         needed = storage.NEEDS[type(op)]
         if needed in self.granted:
-            return self._arrival(Asked(id, op))
+            return self._accept_request(IncomingRequest(id, op))
         why = f"{name} needs {needed}, which is not granted"
-        self._error(id, *errors.to_wire(type(op), Failure(Code.CAPABILITY_NOT_ALLOWED, why)))
+        self._write_error(id, *errors.to_wire(type(op), Failure(Code.CAPABILITY_NOT_ALLOWED, why)))
         return noise(line, why)
 
-    def _told(self, name: str, params: Any, line: bytes) -> list[Event]:
+    def _take_plugin_notification(self, name: str, params: Any, line: bytes) -> list[Event]:
         if not self._greeted:
             return noise(line, "a notification before initialize was accepted")
         if name not in self.promise.notifications:
@@ -161,34 +190,34 @@ class KagedMachine(FramedMachine):
 
     # PLUGIN: what a host asks and tells.
 
-    def _was_called(self, id: Any, name: str, params: Any) -> list[Event]:
+    def _take_host_request(self, id: Any, name: str, params: Any) -> list[Event]:
         """A request of the host; one whose id is no number is answered with 0."""
         id = id if type(id) in _NUMBERS else NO_ID
         if name == INITIALIZE:
-            return self._initialize(id, params)
+            return self._answer_greeting(id, params)
         if name == SHUTDOWN:
             self._step("shutdown")
-            return self._arrival(Asked(id, Shutdown()))
+            return self._accept_request(IncomingRequest(id, Shutdown()))
         if name in (HEALTH_CHECK, PING):
-            self._reply(id, self._json(messages.STATUS_OK))
+            self._write_result(id, self._json(messages.STATUS_OK))
             return []
-        op = calls.read(self.identity, name, params)
+        op = calls.read_call(self.identity, name, params)
         if op is None or type(op) not in self.identity.serves:
-            self._error(id, errors.METHOD_NOT_FOUND, f"Method not found: {name}")
+            self._write_error(id, errors.METHOD_NOT_FOUND, f"Method not found: {name}")
             return []
-        return self._arrival(Asked(id, op))
+        return self._accept_request(IncomingRequest(id, op))
 
-    def _initialize(self, id: Id, params: Any) -> list[Event]:
+    def _answer_greeting(self, id: Id, params: Any) -> list[Event]:
         """Say who we are, however often the host asks."""
-        failure = self._reply(id, self._json(messages.identity_reply(self.identity)))
+        failure = self._write_result(id, self._json(messages.build_greeting_result(self.identity)))
         if failure is not None:
-            self._error(id, errors.INTERNAL_ERROR, f"Internal error: {failure.message}")
+            self._write_error(id, errors.INTERNAL_ERROR, f"Internal error: {failure.message}")
         if not self._may("hello"):
             return []
         self._step("hello")
-        return [Ready(greeting.heard(params))]
+        return [Ready(messages.read_greeting(params))]
 
-    def _heard(self, name: str, line: bytes) -> list[Event]:
+    def _take_host_notification(self, name: str, line: bytes) -> list[Event]:
         if name == SHUTDOWN:
             self._step("shutdown")
             return [Notified(Shutdown())]
@@ -196,42 +225,44 @@ class KagedMachine(FramedMachine):
 
     # Answers of the peer.
 
-    def _outcome(self, asked: tuple[type, str], message: Any, frame: bytes) -> tuple[Any, Failure | None]:
+    def _read_answer(self, asked: tuple[type, str], message: Any, frame: bytes) -> tuple[Any, Failure | None]:
         op, method = asked
         if op is not CheckHealth:
-            return replies.outcome(op, method, message, frame, self.codec.load)
-        if replies.is_unknown_method(message.error):
+            return calls.read_answer(op, method, message, frame, self.codec.load)
+        if calls.is_unknown_method(message.error):
             self._probe = PING
         return None, None  # any answer proves life
 
-    def _judged(self, message: Any, frame: bytes) -> list[Event]:
+    def _check_greeting(self, message: Any, frame: bytes) -> list[Event]:
         if message.error is not ABSENT:
             refusal = errors.from_wire(Shutdown, INITIALIZE, message.error)
             what = f"the plugin refused initialize: {refusal.message}"
             return self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=Origin.PLUGIN, detail=refusal.detail))
-        hello = greeting.judge(None if message.result is ABSENT else self.codec.load(message.result), self.promise)
+        hello = messages.check_greeting(
+            None if message.result is ABSENT else self.codec.load(message.result), self.promise
+        )
         if isinstance(hello, Failure):
             return self._fault(hello)
         self._step("hello")
         self._greeted = True
-        self._tell(INITIALIZED, b"{}")
+        self._write_notification(INITIALIZED, b"{}")
         return [Ready(hello)]
 
     # What we do.
 
-    def _welcome(self) -> None:
-        failure = self._ask(GREETING_ID, INITIALIZE, self._json(self._opening))
+    def _send_greeting(self) -> None:
+        failure = self._write_request(GREETING_ID, INITIALIZE, self._json(self._opening))
         if failure is not None:
             raise Misuse(f"kaged host: the configuration cannot be sent: {failure.message}")
 
-    def _request(self, wire: int, op: Any) -> Failure | None:
+    def _send_call(self, wire: int, op: Any) -> Failure | None:
         asked = self._written(op)
         if isinstance(asked, Failure):
             return asked
         method, params = asked
-        failure = self._ask(wire, method, params)
+        failure = self._write_request(wire, method, params)
         if failure is None:
-            self._wait(wire, (type(op), method))
+            self._remember(wire, (type(op), method))
         return failure
 
     def _written(self, op: Any) -> tuple[str, bytes] | Failure:
@@ -239,8 +270,8 @@ class KagedMachine(FramedMachine):
         if type(op) not in (self.SUPPORTS if self.role == Role.HOST else storage.NAMES):
             raise Misuse(f"kaged cannot ask {type(op).__name__} from {self.role}")
         if self.role == Role.PLUGIN:
-            return storage.written(op, self.codec)
-        return (self._probe, b"{}") if type(op) is CheckHealth else calls.written(op, self.promise, self.codec)
+            return storage.write_request(op, self.codec)
+        return (self._probe, b"{}") if type(op) is CheckHealth else calls.write_call(op, self.promise, self.codec)
 
     def notify(self, op: PluginOp | HostOp) -> Failure | None:
         """PLUGIN: a notification under a declared name, or under the topic it is published as."""
@@ -251,22 +282,22 @@ class KagedMachine(FramedMachine):
             return Failure(Code.UNAVAILABLE, f"{name!r} is not sent: the host has not said hello yet")
         if name not in self.identity.notifications:
             return Failure(Code.CAPABILITY_NOT_DECLARED, f"{name!r} is not among the declared notifications")
-        return self._not_ready() or self._tell_payload(name, op.event.get("payload"))
+        return self._refuse_unless_ready() or self._tell_payload(name, op.event.get("payload"))
 
     def _tell_payload(self, name: str, payload: Any) -> Failure | None:
         """Null is no parameters."""
         if payload is None:
-            return self._send(b'{"jsonrpc":"2.0","method":%b}' % self.codec.encode(name))
-        return self._tell(name, self._json(payload))
+            return self._write(b'{"jsonrpc":"2.0","method":%b}' % self.codec.encode(name))
+        return self._write_notification(name, self._json(payload))
 
-    def _result(self, asked: Asked, value: Any) -> bytes | Failure:
+    def _encode_result(self, asked: IncomingRequest, value: Any) -> bytes | Failure:
         op = type(asked.op)
         if op is Shutdown:
             return self._json(messages.STATUS_OK)
-        return self._json(storage.result(op, value) if op in errors.STORAGE else value)
+        return self._json(storage.build_result(op, value) if op in errors.STORAGE else value)
 
-    def _unsent(self, problem: Failure) -> Failure:
-        return Failure(Code.INTERNAL, f"Internal error: {super()._unsent(problem).message}")
+    def _explain_unsent(self, problem: Failure) -> Failure:
+        return Failure(Code.INTERNAL, f"Internal error: {super()._explain_unsent(problem).message}")
 
-    def _refusal(self, asked: Asked, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
+    def _encode_failure(self, asked: IncomingRequest, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
         return errors.to_wire(type(asked.op), failure)

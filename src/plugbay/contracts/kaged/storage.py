@@ -1,7 +1,7 @@
 """A plugin's own storage on the wire: four requests to the host, how each is asked, read and answered.
 
 The contract grants storage and names no method for it; these names, parameters and results are our choice, in one
-place. Owns which capability each needs. Refuses to know who keeps the values, ids and states.
+place. Owns which capability each needs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NEEDS: dict[type, str] = {GetStored: READ, ListStored: READ, SetStored: WRITE, D
 # Requests.
 
 
-def written(op: Any, codec: Codec) -> tuple[str, bytes] | Failure:
+def write_request(op: Any, codec: Codec) -> tuple[str, bytes] | Failure:
     """PLUGIN: the method and the parameters of a request; these are called as the fields of the operation are."""
     try:
         return NAMES[type(op)], codec.encode({field: getattr(op, field) for field in op.__slots__})
@@ -48,7 +48,7 @@ def written(op: Any, codec: Codec) -> tuple[str, bytes] | Failure:
         return Failure(Code.INVALID_INPUT, f"it cannot be sent as JSON: {error}")
 
 
-def read(name: str, given: Any) -> Stored | str | None:
+def read_request(name: str, given: Any) -> Stored | str | None:
     """HOST: what is asked, or what is wrong with it; None when `name` is no request for storage."""
     reader = _READERS.get(name)
     if reader is None:
@@ -96,7 +96,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Stored | str]] = {
 # Answers. What the host answered with is what the plugin gets, whatever it looks like in between.
 
 
-def result(op: type, value: Any) -> dict[str, Any]:
+def build_result(op: type, value: Any) -> dict[str, Any]:
     """HOST: `{"found", "value"}` of a get, whether a delete found something, the keys of a list; nothing of a set."""
     if op is GetStored:
         return {"value": value["value"], "found": value["found"]}
@@ -105,7 +105,7 @@ def result(op: type, value: Any) -> dict[str, Any]:
     return {"keys": value} if op is ListStored else {"ok": True}
 
 
-def answered(op: type, given: Any) -> tuple[Any, str]:
+def read_result(op: type, given: Any) -> tuple[Any, str]:
     """PLUGIN: the value in an answer, and what is wrong with it."""
     answer = given if isinstance(given, dict) else {}
     if op is GetStored:

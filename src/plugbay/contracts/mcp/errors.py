@@ -1,8 +1,8 @@
-"""Failures as MCP says them, and back: one table for both roles.
+"""Failures as MCP errors and results, and back: one table for both roles.
 
-A failed call is either a JSON-RPC error or, for tools, a result with `isError`, which a model gets to read. What those
-cannot say (our code, who decided, the detail) travels beside them under `FAILURE`, in `data` or in `_meta`, and only
-where it would be lost otherwise: what a hosted server said goes on word for word. Refuses to know frames and states.
+A failed call is either a JSON-RPC error or, for tools, a result with `isError`, which a model reads. Our code, the
+origin and the detail travel beside them under `FAILURE`, in `data` or in `_meta`, and only where they would be lost
+otherwise: the error of a hosted server is passed on unchanged.
 """
 
 from __future__ import annotations

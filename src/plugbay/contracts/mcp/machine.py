@@ -1,42 +1,66 @@
-"""The MCP conversation, both roles and both eras: who is spoken to, and what may happen when.
+"""`McpMachine`: the part of an MCP conversation that is the same for client and server.
 
-Owns the table of states and which half of the conversation each message belongs to. Refuses to know what a call means;
-the halves do: `welcoming.py` and `client.py` for a HOST, `server.py` and `parking.py` for a PLUGIN.
+Owns lines and batches, the ids of our own requests, progress, cancellation, and the table of states. The HOST role is
+`client.ClientMachine`, the PLUGIN role `server.ServerMachine`; neither imports the other.
+
+The ids on the wire are the machine's own, one for each request that it writes: one call may need several requests, and
+the machine sends requests of its own as well.
 """
 
 from __future__ import annotations
 
 from plugbay.contracts.base import Misuse, Role, Traffic
-from plugbay.contracts.mcp import errors, messages, questions, replies, requests
-from plugbay.contracts.mcp.client import Input
-from plugbay.contracts.mcp.messages import HANDSHAKE, MODERN, as_object
-from plugbay.contracts.mcp.parking import ParkingMachine
-from plugbay.contracts.mcp.server import Served
-from plugbay.contracts.rpc import CLOSED, CLOSING, FAILED, GREETING, READY, START, noise
-from plugbay.model.errors import Code, Failure
-from plugbay.model.events import CallFinished
-from plugbay.model.operations import ChangeResource, InvokeTool, OfferExports, WriteLog
-from plugbay.wire.strict_json import ABSENT, Unencodable
+from plugbay.contracts.mcp import messages, requests
+from plugbay.contracts.mcp.messages import as_object
+from plugbay.contracts.rpc import (
+    CLOSED,
+    CLOSING,
+    FAILED,
+    GREETING,
+    OVER,
+    READY,
+    START,
+    RpcMachine,
+    answered_id,
+    last_line,
+    noise,
+    plain_chunk,
+)
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.model.events import CallFinished, CallProgress, CancelArrived
+from plugbay.model.operations import InvokeTool
+from plugbay.wire.json_gate import Malformed
+from plugbay.wire.lines import HEAD_BYTES, LineDecoder, TooLong, encode
+from plugbay.wire.strict_json import ABSENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from typing import Any, ClassVar
 
-    from plugbay.contracts.mcp.calling import Sent
-    from plugbay.contracts.rpc import Asked
+    from plugbay.contracts.rpc import Id, IncomingRequest
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import HostOp, PluginOp
     from plugbay.wire.strict_json import Codec
 
 DISCOVERING, LISTING = "discovering", "listing"
-"""HOST: it has opened in the modern era; it is welcome, and reads what the server offers."""
+"""States of a HOST: it has sent `server/discover`; the server is accepted and its lists are being read."""
 
-_TOLD = frozenset({OfferExports, ChangeResource, WriteLog})
+CALL, HELLO, PAGE, LISTEN = "call hello page listen".split()
+"""The purpose of a request: a caller's call, the greeting, a page of a list, a subscription."""
+
+TOO_LONG = f"a line longer than the maximum of {messages.MAX_LINE:,} bytes"
+
+MAX_BATCH = 1_000
+"""Messages of a batch, 10 ms of work. A line has room for 400,000, which would block every other plugin."""
+
+MAX_CANCELLED = 1_024
+"""Cancelled calls that are remembered, to tell their late answers from unexpected ones. Most never answer."""
+
+_NUMBERS = (int, float)
 
 
 def _transitions() -> dict[tuple[str, str, str], str]:
-    """There is no word for good-bye: a host closes the server's input, and the server leaves."""
+    """MCP has no shutdown message: a host closes the server's input, and the server exits."""
     greeting, known = (GREETING, DISCOVERING), (LISTING, READY)
     host = {
         (START, "greet"): GREETING,
@@ -62,10 +86,40 @@ def _transitions() -> dict[tuple[str, str, str], str]:
     }
 
 
-class McpMachine(ParkingMachine):
-    """One MCP conversation. HOST knows what the operator granted (`offers`); PLUGIN knows who it is (`server`)."""
+class SentRequest:
+    """A request of ours that waits for its answer. `members` are its parameters without `_meta`."""
 
-    __slots__ = ()
+    rounds = 0
+    """How often it was answered with `input_required`. Rare, so these attributes are set only when that happens."""
+    waiting = 0
+    answers: dict[str, Any]
+    state: str | None = None
+    refusal: Failure | None = None
+    """Why a question of the server was not answered. The server may go on without the answer, but not ask again."""
+
+    def __init__(
+        self,
+        kind: str,
+        method: str,
+        members: bytes = b"",
+        *,
+        call: CallId | None = None,
+        op: Any = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.method = method
+        self.members = members
+        self.call = call
+        self.op = op
+        self.extra = extra
+        """Keys that the caller adds to `_meta`."""
+
+
+class McpMachine(RpcMachine):
+    """Base of both roles: reads messages, and keeps track of the requests we sent."""
+
+    __slots__ = ("_cancelled", "_decode", "_lines", "_wires", "dropped")
 
     CONTRACT: ClassVar[str] = "mcp"
     TRANSITIONS: ClassVar[dict[tuple[str, str, str], str]] = _transitions()
@@ -74,27 +128,96 @@ class McpMachine(ParkingMachine):
     HELLO: ClassVar[str] = "the greeting"
     GOOD_BYE_IS_ANSWERED: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        role: str,
-        codec: Codec,
-        *,
-        era: str = HANDSHAKE,
-        client: Mapping[str, Any] | None = None,
-        offers: frozenset[str] = frozenset(),
-        server: messages.Server | None = None,
-        entropy: Callable[[], bytes] | None = None,
-    ) -> None:
-        """HOST: `era` to open in, who the `client` is, what it `offers` of sampling, elicitation and roots.
+    def __init__(self, role: str, codec: Codec) -> None:
+        super().__init__(role, codec, messages.MAX_LINE)
+        self._lines = LineDecoder(messages.MAX_LINE)
+        self._decode = codec.decoder(messages.READS, messages.READS_RAW)
+        self._offset = 0
+        self._wires: dict[CallId, int] = {}
+        """The id on the wire of each call that waits."""
+        self._cancelled: dict[int, CallId] = {}
+        self.dropped = 0
+        """Answers of ours that were not sent, because the peer had cancelled the request."""
 
-        PLUGIN: who the `server` is; `entropy` for the states of calls that wait for their client, 16 bytes or more.
-        """
-        super().__init__(role, codec, era, client, offers, server or messages.Server("", ""), entropy)
+    # For the two roles to fill in.
 
-    # What the peer does.
+    def _build_meta(self, sent: SentRequest, wire: int) -> bytes:
+        """The `_meta` of a request; empty: it has none."""
+        raise NotImplementedError
+
+    def _take_request(self, id: Id, name: str, params: dict[str, Any], line: bytes) -> list[Event]:
+        """A request of the peer."""
+        raise NotImplementedError
+
+    def _take_notification(self, name: str, params: dict[str, Any], line: bytes) -> list[Event]:
+        """A notification of the peer, other than progress."""
+        raise NotImplementedError
+
+    def _conclude(self, sent: SentRequest, message: Any, frame: bytes) -> list[Event]:
+        """The answer to a request of ours."""
+        raise NotImplementedError
+
+    def _conclude_unreadable(self, sent: SentRequest, failure: Failure) -> list[Event]:
+        """The answer to a request of ours arrived, but cannot be read."""
+        raise NotImplementedError
+
+    def _refuse_unreadable(self, head: bytes, why: str) -> None:
+        """A line that answers nothing arrived, but cannot be read."""
+
+    # Reading lines.
+
+    @property
+    def pending(self) -> int:
+        return self._lines.pending
+
+    def receive(self, data: bytes) -> list[Event]:
+        events: list[Event] = []
+        if self.state in OVER:
+            return events
+        plain = plain_chunk(self._lines, data)
+        for line in self._lines.feed(data):
+            if isinstance(line, TooLong):
+                events += self._skip_unreadable(line.head, Code.FRAME_TOO_LARGE, TOO_LONG)
+            elif line:
+                events += self._read(line, plain)
+            if self.state in OVER:
+                break
+        return events
+
+    def _read(self, line: bytes, plain: bool = False) -> list[Event]:
+        try:
+            message = self._decode(line, plain)
+        except Malformed as error:
+            if line.startswith(b"["):
+                return self._read_batch(line)
+            return self._skip_unreadable(line[:HEAD_BYTES], Code.MALFORMED_RESPONSE, f"malformed line: {error}")
+        return self._take(message, line)
+
+    def _read_batch(self, line: bytes) -> list[Event]:
+        """Several messages in one array (2025-03-26): each is read as if it had come alone."""
+        try:
+            items = self.codec.decode(line)
+        except Malformed as error:
+            return noise(line, f"malformed line: {error}")
+        if not 0 < len(items) <= MAX_BATCH:
+            return noise(line, f"a batch of {len(items):,} messages; there may be 1 to {MAX_BATCH:,}")
+        events: list[Event] = []
+        for item in items:
+            body = self.codec.encode(item)
+            events += self._read(body) if isinstance(item, dict) else noise(body, "not an object")
+            if self.state in OVER:
+                break
+        return events
+
+    def _frame(self, body: bytes) -> bytes:
+        return encode(body)
+
+    def _take_unfinished(self) -> list[Event]:
+        """The last line may lack its line feed; half a message is no JSON and is skipped."""
+        return self.receive(last_line(self._lines, self.codec) + b"\n")
 
     def _take(self, message: Any, line: bytes) -> list[Event]:
-        """What a message is: a method makes it a request or a notification; else a number makes it an answer."""
+        """A message with a method is a request or a notification; without one it is an answer, found by its id."""
         method, id = message.method, message.id
         if not (isinstance(method, str) and method):
             return self._take_answer(id, message, line)
@@ -103,96 +226,110 @@ class McpMachine(ParkingMachine):
         if id is not ABSENT and type(id) not in messages.IDS:
             return noise(line, "a request whose id is neither a number nor a string")
         params = as_object(None if message.params is ABSENT else self.codec.load(message.params))
-        if id is ABSENT:
-            return self._told(method, params, line)
-        if self.role == Role.HOST:
-            return self._asked_by_server(id, method, params, line)
-        return self._asked_by_client(id, method, params)
+        if id is not ABSENT:
+            return self._take_request(id, method, params, line)
+        if method == messages.PROGRESS:
+            return self._take_progress(params, line)
+        return self._take_notification(method, params, line)
+
+    def _skip_unreadable(self, head: bytes, code: str, why: str) -> list[Event]:
+        """Report noise. If the line certainly answers a request, that request fails now instead of timing out."""
+        id = answered_id(head)
+        sent = None if id is None else self._outstanding.pop(id, None)
+        if sent is None:
+            self._refuse_unreadable(head, why)
+            return noise(head, why)
+        self._wires.pop(sent.call, None)
+        failure = Failure(code, f"the answer to {sent.method} cannot be used: {why}", origin=Origin.PLUGIN)
+        return [*noise(head, why), *self._conclude_unreadable(sent, failure)]
+
+    # Answers to our requests.
 
     def _take_answer(self, id: Any, message: Any, line: bytes) -> list[Event]:
-        sent = self._open.get(id) if type(id) is int and message.error is ABSENT else None
-        if sent is not None and type(sent.op) is InvokeTool and replies.is_plain(message.result, line):
-            del self._open[id], self._wires[sent.call]
+        sent = self._outstanding.get(id) if type(id) is int and message.error is ABSENT else None
+        if sent is not None and type(sent.op) is InvokeTool and requests.is_plain_result(message.result, line):
+            del self._outstanding[id], self._wires[sent.call]
             return [CallFinished(sent.call, message.result)]
         if message.error is None and message.result is not ABSENT:
-            message.error = ABSENT  # some write every key there is
-        says_something = message.result is not ABSENT or message.error is not ABSENT
-        if type(id) is int and (says_something or id in self._open):
-            return self._answered(id, message, line)
+            message.error = ABSENT  # some peers write every key
+        has_content = message.result is not ABSENT or message.error is not ABSENT
+        if type(id) is int and (has_content or id in self._outstanding):
+            return self._dispatch_answer(id, message, line)
         return noise(line, "neither a request, a notification nor an answer to one")
 
-    def _told(self, name: str, params: dict[str, Any], line: bytes) -> list[Event]:
-        if name == messages.PROGRESS:
-            return self._progressed(params, line)
-        if self.role == Role.HOST:
-            return self._told_by_server(name, params, line)
-        return self._told_by_client(name, params, line)
+    def _dispatch_answer(self, id: int, message: Any, frame: bytes) -> list[Event]:
+        sent = self._outstanding.pop(id, None)
+        if sent is not None:
+            if sent.call is not None:
+                del self._wires[sent.call]
+            return self._conclude(sent, message, frame)
+        call = self._cancelled.pop(id, None)
+        if call is not None:
+            return [CallFinished(call)]  # late: the caller has given up
+        return noise(frame, "an answer to a call nobody made")
 
-    def _concluded(self, sent: Sent, message: Any, frame: bytes) -> list[Event]:
-        if self.role == Role.PLUGIN:
-            return self._client_answered(sent, message, frame)
-        return super()._concluded(sent, message, frame)
+    def _take_progress(self, params: dict[str, Any], line: bytes) -> list[Event]:
+        token, progress = params.get(messages.TOKEN), params.get("progress")
+        if type(token) is not int or type(progress) not in _NUMBERS:
+            return noise(line, "progress needs the token of a request and a number")
+        sent = self._outstanding.get(token)
+        if sent is None or sent.call is None:
+            return noise(line, "progress of a call that nobody waits for")
+        item: dict[str, Any] = {"progress": progress}
+        if type(params.get("total")) in _NUMBERS:
+            item["total"] = params["total"]
+        if isinstance(params.get("message"), str):
+            item["message"] = params["message"]
+        return [CallProgress(sent.call, item)]
 
-    # What we do.
+    # Our requests.
 
-    def call(self, id: CallId, op: PluginOp | HostOp, within: CallId | None = None) -> Failure | None:
-        """`within`: PLUGIN only, the request of the client's during which it is asked something."""
-        refusal = None if self.state == READY else self._not_ready()
-        if refusal is not None:
-            return refusal
-        return self._call_server(id, op) if self.role == Role.HOST else self._ask_client(id, op, within)
+    def _put(self, sent: SentRequest, more: bytes = b"") -> Failure | None:
+        """Write a request under an id of its own; `more` members are added to its parameters."""
+        wire = self._last_id + 1
+        members, meta = sent.members + more, self._build_meta(sent, wire)
+        params = b'{%b%b"_meta":%b}' % (members, b"," if members else b"", meta)
+        failure = self._write_request(wire, sent.method, params if meta else b"{%b}" % members)
+        if failure is None:
+            self._remember(wire, sent)
+            if sent.call is not None:
+                self._wires[sent.call] = wire
+        return failure
+
+    def cancel(self, id: CallId, reason: str) -> None:
+        wire = self._wires.pop(id, None)
+        if wire is None:
+            return
+        del self._outstanding[wire]
+        if len(self._cancelled) >= MAX_CANCELLED:
+            del self._cancelled[next(iter(self._cancelled))]
+        self._cancelled[wire] = id
+        self._write_notification(messages.CANCELLED, self._json({"requestId": wire, "reason": reason}))
 
     def notify(self, op: PluginOp | HostOp) -> Failure | None:
-        """PLUGIN: what is offered, what a resource holds, a line for the log. Where nobody listens, nothing is sent."""
-        if self.role == Role.HOST or type(op) not in _TOLD:
-            raise Misuse(f"mcp cannot tell {type(op).__name__} from {self.role}")
-        return self._not_ready() or self._tell_client(op)
+        """Only a server has notifications of its own."""
+        raise Misuse(f"mcp cannot tell {type(op).__name__} from {self.role}")
+
+    # Requests of the peer.
+
+    def _cancel_incoming(self, params: dict[str, Any]) -> list[Event]:
+        """The peer cancels a request of its own. An unknown id is ignored: it was answered already."""
+        id = params.get("requestId")
+        found = [number for number, asked in self._incoming.items() if asked.id == id and type(asked.id) is type(id)]
+        return [event for number in found for event in self._drop(number, self._incoming.pop(number))]
+
+    def _drop(self, number: CallId, request: IncomingRequest) -> list[Event]:
+        """A request of the peer will not be answered."""
+        return [CancelArrived(number)]
 
     def finish(self, id: CallId, value: Any = None, failure: Failure | None = None) -> None:
-        asked = self._asked.get(id)
-        if isinstance(asked, Input):
-            del self._asked[id]
-            self._input(asked, value, failure)
-        elif isinstance(asked, Served) and failure is not None and errors.is_for_the_model(type(asked.op), failure):
-            super().finish(id, errors.to_result(failure))
-        else:
-            super().finish(id, value, failure)
+        """Answer a request. Nothing is sent for one that was cancelled: its handler may learn of that too late."""
+        if id not in self._incoming and isinstance(id, int) and 0 < id <= self._arrivals:
+            self.dropped += 1
+            return
+        super().finish(id, value, failure)
 
-    def _result(self, asked: Asked, value: Any) -> bytes | Failure:
-        if not isinstance(asked, Served):
-            said = questions.result(asked.op, value)
-            return said if isinstance(said, Failure) else self._json(said)
-        try:
-            result = replies.result(asked.op, value, self.codec)
-        except Unencodable as error:
-            return Failure(Code.INVALID_INPUT, f"it cannot be sent as JSON: {error}")
-        if asked.caller.era == MODERN:
-            result = replies.in_modern(result, self.server.info(), cacheable=replies.is_cacheable(asked.op))
-        return self._json(result)
-
-    def _unsent(self, problem: Failure) -> Failure:
-        """Who asked must learn that the answer is too long, for a shorter one may do."""
+    def _explain_unsent(self, problem: Failure) -> Failure:
+        """The peer must learn that an answer was too long: it may ask for a shorter one."""
         code = problem.code if problem.code == Code.FRAME_TOO_LARGE else Code.INTERNAL
-        return Failure(code, super()._unsent(problem).message, detail=problem.detail)
-
-    def _refusal(self, asked: Asked, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
-        modern = isinstance(asked, Served) and asked.caller.era == MODERN
-        return errors.to_error(type(asked.op), failure, modern=modern)
-
-    def progress(self, id: CallId, item: Any) -> Failure | None:
-        """Said to a client that wants to hear it. What has no number of its own is counted."""
-        served = self._asked.get(id)
-        if not isinstance(served, Served) or served.token is None or served.is_parked:
-            return None
-        served.steps += 1
-        said = item if isinstance(item, dict) and "progress" in item else replies.step(served.steps, item)
-        return self._tell(messages.PROGRESS, self._json({messages.TOKEN: served.token, **said}))
-
-    def close(self, reason: str) -> None:
-        """A plugin ends the subscriptions of its client in good order; a host has nothing to say."""
-        for id in self._listeners:
-            self._answer(id, replies.ended(id))
-            self._tell(messages.CANCELLED, self._json({"requestId": id}))
-        self._listeners.clear()
-        self._listing = None
-        self._step("close")
+        return Failure(code, super()._explain_unsent(problem).message, detail=problem.detail)

@@ -1,4 +1,4 @@
-"""The words of MCP: revisions, methods, reserved keys, limits, and who a server says it is.
+"""The vocabulary of MCP: revisions, methods, reserved keys, limits, lists, log lines, and `Server`.
 
     → {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":…,"capabilities":{},"clientInfo":{…}}}
     ← {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":…,"capabilities":{…},"serverInfo":{…}}}
@@ -8,16 +8,16 @@
 Two eras. In the first a conversation begins with `initialize`, and both ends ask. In the second each request says in
 its `_meta` who asks, in which revision and with which capabilities; a server asks by ending a call with
 `input_required`.
-Knows no states: what may be said when is `machine.py`'s.
 """
 
 from __future__ import annotations
 
+from plugbay.model.operations import WriteLog
 from plugbay.model.values import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from plugbay.wire.strict_json import Codec
@@ -73,6 +73,12 @@ FAILURE = "dev.plugbay/failure"
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """How serious a log line is, the least first."""
+
+_LEVEL_SYNONYMS = {"trace": "debug", "warn": "warning"}
+"""Log levels of other contracts → MCP's."""
+
+_LOG_KEYS = frozenset({"logger", "data"})
+"""The fields of a log line that hold a logger's name and data that is no text."""
 
 READS = ("id", "method", "error")
 READS_RAW = ("params", "result")
@@ -182,3 +188,42 @@ def call_prefixes(tools: Iterable[Mapping[str, Any]], codec: Codec) -> dict[str,
 def own_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     """What of a `_meta` is not the protocol's: that travels on."""
     return {key: value for key, value in meta.items() if key != TOKEN and not key.startswith(OURS)}
+
+
+# Log lines: `notifications/message`.
+
+
+def read_log(params: dict[str, Any], encode: Callable[[Any], bytes]) -> WriteLog | str:
+    """The line in a `notifications/message`, or what is wrong with it. A level that is none is `info`."""
+    level, logger, data = params.get("level"), params.get("logger"), params.get("data")
+    if "data" not in params:
+        return "a log message needs data"
+    fields: dict[str, Any] = {}
+    if isinstance(logger, str):
+        fields["logger"] = logger
+    if not isinstance(data, str):
+        fields["data"] = data
+    known = level if isinstance(level, str) and level in LEVELS else "info"
+    return WriteLog(known, _log_text(data, encode), fields or None)
+
+
+def _log_text(data: Any, encode: Callable[[Any], bytes]) -> str:
+    if isinstance(data, str):
+        return data
+    message = data.get("message") if isinstance(data, dict) else None
+    return message if isinstance(message, str) else encode(data).decode()
+
+
+def write_log(op: WriteLog) -> dict[str, Any]:
+    """The parameters of the `notifications/message` that carries a line."""
+    level = _LEVEL_SYNONYMS.get(op.level, op.level)
+    line = {"level": level if level in LEVELS else "info", "data": op.message}
+    fields = op.fields if isinstance(op.fields, dict) else {}
+    if _LOG_KEYS.issuperset(fields):
+        return {**line, **fields}
+    return {**line, "data": {"message": op.message, **fields}}
+
+
+def is_log_wanted(level: str, lowest: str) -> bool:
+    """Whether a line of this level is to be heard by who wants `lowest` and above."""
+    return LEVELS.index(level) >= LEVELS.index(lowest)

@@ -1,17 +1,18 @@
-"""What a server offers, as exports of a plugin, and back.
+"""Exports from a server's lists, and back; URI templates (RFC 6570).
 
-Owns how tools, resources, templates and prompts are named and what a caller gives each. The server's own definition
-stays in `facts["mcp"]`, unchanged, so that nothing is lost when it is served again. Refuses to know conversations.
+Owns the names of tools, resources, templates and prompts, and the input schema of each. The server's own definition
+stays in `facts["mcp"]`, unchanged, so that nothing is lost when it is served again.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from plugbay.contracts.mcp.messages import LISTS, as_object, as_text, empty_offer
-from plugbay.contracts.mcp.templates import expanded, variables
 from plugbay.contracts.schemas import Preview
 from plugbay.model.spec import Export
 
@@ -21,6 +22,23 @@ KINDS = {"tools": "tool", "resources": "resource", "resource_templates": "resour
 FACT = "mcp"
 """Where an export keeps the server's own definition, and under `LIST` which list it is from."""
 LIST = "mcp_list"
+
+_EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
+
+_EXPRESSION_KINDS = {
+    "": ("", ",", False),
+    "+": ("", ",", False),
+    "#": ("#", ",", False),
+    ".": (".", ".", False),
+    "/": ("/", "/", False),
+    ";": (";", ";", True),
+    "?": ("?", "&", True),
+    "&": ("&", "&", True),
+}
+"""The sign of an expression → what stands before it, between its values, and whether each value has its name."""
+
+_RESERVED = ":/?#[]@!$&'()*+,;="
+"""What `{+x}` and `{#x}` leave alone, because it means something in an address."""
 
 NO_INPUT: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -64,7 +82,7 @@ def address(export: Export, given: Mapping[str, Any]) -> str | None:
     """The uri to read for a resource: its own, or that of its template with `given` filled in; None: it is none."""
     definition = as_object(export.facts.get(FACT))
     template = definition.get("uriTemplate")
-    return expanded(template, given) if isinstance(template, str) else definition.get("uri")
+    return expand_template(template, given) if isinstance(template, str) else definition.get("uri")
 
 
 def wished_name(name: str, entry: Mapping[str, Any]) -> str:
@@ -101,7 +119,7 @@ def _input_schema(name: str, chosen: str, entry: dict[str, Any], preview: Previe
     if name == "tools":
         return _usable(chosen, "inputSchema", entry, preview, warnings)
     if name == "resource_templates":
-        return _object_of(variables(as_text(entry.get("uriTemplate"))), {})
+        return _object_of(list_variables(as_text(entry.get("uriTemplate"))), {})
     if name == "prompts":
         arguments = entry.get("arguments")
         given = [as_object(argument) for argument in (arguments if isinstance(arguments, list) else [])]
@@ -132,3 +150,55 @@ def _usable(chosen: str, key: str, entry: dict[str, Any], preview: Preview, warn
         return schema
     warnings.append(f"{chosen}: its {key} cannot be enforced, so nothing is checked against it: {why}")
     return None
+
+
+# URI templates (RFC 6570).
+
+
+def list_variables(template: str) -> list[str]:
+    """The names in a template, in order, each once."""
+    names = [name for _, names in _EXPRESSION.findall(template) for name in _split_variables(names)]
+    return list(dict.fromkeys(name for name, _, _ in names))
+
+
+def expand_template(template: str, values: Mapping[str, Any]) -> str:
+    """The address with `values` filled in; what is missing or null leaves nothing behind."""
+    return _EXPRESSION.sub(lambda match: _fill(match[1], match[2], values), template)
+
+
+def _split_variables(names: str) -> list[tuple[str, bool, int | None]]:
+    """(name, whether a list is taken apart, how much of a text is wanted) of each variable."""
+    found = []
+    for part in names.split(","):
+        name, _, most = part.strip().rstrip("*").partition(":")
+        if name:
+            found.append((name, part.strip().endswith("*"), int(most) if most.isdecimal() else None))
+    return found
+
+
+def _fill(sign: str, names: str, values: Mapping[str, Any]) -> str:
+    first, between, named = _EXPRESSION_KINDS[sign]
+    safe = _RESERVED if sign in ("+", "#") else ""
+    parts = [
+        part
+        for name, apart, most in _split_variables(names)
+        if values.get(name) is not None
+        for part in _expand_value(name, values[name], apart, most, safe, named, empty="" if sign == ";" else "=")
+    ]
+    return first + between.join(parts) if parts else ""
+
+
+def _expand_value(
+    name: str, value: Any, apart: bool, most: int | None, safe: str, named: bool, empty: str
+) -> list[str]:
+    items = value if isinstance(value, list) else [value]
+    texts = [quote(_as_text(item)[:most], safe=safe) for item in items]
+    if not (apart and isinstance(value, list)):
+        texts = [",".join(texts)]
+    return [f"{name}={text}" if text else f"{name}{empty}" for text in texts] if named else texts
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

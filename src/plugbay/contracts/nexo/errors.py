@@ -2,7 +2,7 @@
 
 Owns the bands: -334xx tools, -330xx channels, -331xx models, -333xx vectors, and JSON-RPC's own. The number on the wire
 survives in `detail["plugin_code"]`, its name in the contract in `detail["kind"]`, and what `error.data` may carry for
-it beside them. Refuses to know frames and states.
+it beside them.
 """
 
 from __future__ import annotations

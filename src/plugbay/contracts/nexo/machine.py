@@ -1,22 +1,29 @@
-"""The nexo conversation: a greeting, then requests and notifications both ways at once, then a good-bye. Both roles.
+"""`NexoMachine`: greeting, then requests and notifications in both directions at once, then shutdown. Both roles.
 
-Owns what each frame is and what may be said when. Refuses to know what a call means: how parameters are read is
-`requests.py`'s, what an answer must look like `replies.py`'s, who a child may claim to be `greeting.py`'s.
+Owns lines, what each frame is and what is allowed in which state; `messages.py` has the shapes.
 """
 
 from __future__ import annotations
 
 from plugbay.contracts.base import Misuse, Role, Traffic
-from plugbay.contracts.nexo import errors, greeting, messages, replies, requests
-from plugbay.contracts.nexo.framing import FramedMachine
-from plugbay.contracts.nexo.messages import INITIALIZE, SHUTDOWN, TOOL
-from plugbay.contracts.nexo.replies import Streamed
-from plugbay.contracts.rpc import CLOSING, GREETING, GREETING_ID, OVER, READY, noise, plain_chunk, transitions
+from plugbay.contracts.nexo import errors, messages
+from plugbay.contracts.nexo.messages import INITIALIZE, SHUTDOWN, TOOL, StreamedRequest
+from plugbay.contracts.rpc import (
+    CLOSING,
+    GREETING,
+    GREETING_ID,
+    OVER,
+    READY,
+    RpcMachine,
+    noise,
+    plain_chunk,
+    transitions,
+)
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.events import CallFinished, CallProgress, Noise, Notified, Ready
 from plugbay.model.operations import DeliverEvent, InvokeTool, Shutdown
 from plugbay.wire.json_gate import Malformed, gate
-from plugbay.wire.lines import HEAD_BYTES, TooLong, encode
+from plugbay.wire.lines import HEAD_BYTES, LineDecoder, TooLong, encode
 from plugbay.wire.strict_json import ABSENT, Unencodable
 
 TYPE_CHECKING = False
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from plugbay.contracts.nexo.messages import Method
-    from plugbay.contracts.rpc import Asked, Id
+    from plugbay.contracts.rpc import Id, IncomingRequest
     from plugbay.model.events import CallId, Event
     from plugbay.model.operations import HostOp, PluginOp
     from plugbay.wire.strict_json import Codec
@@ -40,10 +47,12 @@ _HEARS = {
 _IDS = (int, str, type(None))
 
 
-class NexoMachine(FramedMachine):
+class NexoMachine(RpcMachine):
     """One nexo conversation. HOST is bound to an id and the tools its manifest declares; PLUGIN has an identity."""
 
-    __slots__ = ("_early", "_serves", "_streams", "_tools", "declared", "identity", "nexo_version", "plugin_id")
+    __slots__ = tuple(
+        "_decode _early _lines _max_read _serves _streams _tools declared identity nexo_version plugin_id".split()
+    )
 
     CONTRACT: ClassVar[str] = "nexo"
     TRANSITIONS: ClassVar[dict[tuple[str, str, str], str]] = transitions(host_breaks=(GREETING, READY, CLOSING))
@@ -61,7 +70,11 @@ class NexoMachine(FramedMachine):
         nexo_version: str = messages.NEXO_VERSION,
         identity: messages.Identity | None = None,
     ) -> None:
-        super().__init__(role, codec)
+        host = role == Role.HOST
+        super().__init__(role, codec, messages.MAX_HOST_LINE - 1 if host else messages.MAX_CHILD_LINE)
+        self._max_read = messages.MAX_CHILD_LINE if host else messages.MAX_HOST_LINE
+        self._lines = LineDecoder(self._max_read)
+        self._decode = codec.decoder(messages.READS, messages.READS_RAW)
         self.identity = identity or messages.Identity({}, "")
         self.plugin_id = plugin_id or self.identity.plugin_id
         self._serves = self.identity.serves - {DeliverEvent}
@@ -72,17 +85,29 @@ class NexoMachine(FramedMachine):
         self._early: list[Event] = []
         """Publishes that came before the greeting was accepted."""
 
-    # What the peer does.
+    # Lines.
+
+    @property
+    def pending(self) -> int:
+        return self._lines.pending
+
+    def _frame(self, body: bytes) -> bytes:
+        return encode(body)
+
+    def _take_unfinished(self) -> list[Event]:
+        """The last line may lack its line feed."""
+        return self.receive(b"\n")
 
     def receive(self, data: bytes) -> list[Event]:
         events: list[Event] = []
         if self.state in OVER:
             return events
-        open = self._open
+        open = self._outstanding
         plain = plain_chunk(self._lines, data)
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
-                events.append(self._too_long(line))
+                why = f"dropped a line longer than the maximum of {self._max_read:,} bytes"
+                events.append(Noise(line.head, why))
                 continue
             try:
                 message = self._decode(line, plain)
@@ -106,39 +131,39 @@ class NexoMachine(FramedMachine):
         method, id = message.method, message.id
         if not (isinstance(method, str) and method):
             if type(id) is int:
-                return self._answered(id, message, line)
+                return self._dispatch_answer(id, message, line)
             why = "neither a request, a notification nor an answer"
             return noise(line, why if message.error is ABSENT else "an error to no call")
         if id is not ABSENT and type(id) not in _IDS:
             return noise(line, "a request whose id is neither a number, a string nor null")
         params = None if message.params is ABSENT else self.codec.load(message.params)
         if self.role == Role.PLUGIN and method in (INITIALIZE, SHUTDOWN):
-            return self._initialize(id, params) if method == INITIALIZE else self._shutdown(id, params)
-        return self._told(method, params, line) if id is ABSENT else self._was_asked(id, method, params)
+            return self._answer_greeting(id, params) if method == INITIALIZE else self._take_shutdown(id, params)
+        return self._take_notification(method, params, line) if id is ABSENT else self._take_request(id, method, params)
 
     # Requests and notifications of the peer.
 
-    def _was_asked(self, id: Id, name: str, params: Any) -> list[Event]:
+    def _take_request(self, id: Id, name: str, params: Any) -> list[Event]:
         if not self._greeted:
-            self._error(id, errors.INTERNAL_ERROR, f"{name} is not yet wired: initialize was not accepted yet")
+            self._write_error(id, errors.INTERNAL_ERROR, f"{name} is not yet wired: initialize was not accepted yet")
             return []
         method = _HEARS[self.role].get(name)
         if method is None or (self.role == Role.PLUGIN and method.op not in self._serves):
-            self._error(id, errors.METHOD_NOT_FOUND, f"method not found: {name}")
+            self._write_error(id, errors.METHOD_NOT_FOUND, f"method not found: {name}")
             return []
-        op = requests.read(method, params, self.plugin_id)
+        op = messages.read_request(method, params, self.plugin_id)
         if isinstance(op, str):
-            self._error(id, errors.INVALID_PARAMS, f"{name}: {op}")
+            self._write_error(id, errors.INVALID_PARAMS, f"{name}: {op}")
             return []
-        return self._arrival(Streamed(id, op))
+        return self._accept_request(StreamedRequest(id, op))
 
-    def _told(self, name: str, params: Any, line: bytes) -> list[Event]:
+    def _take_notification(self, name: str, params: Any, line: bytes) -> list[Event]:
         if name == (messages.CHAT_DELTA if self.role == Role.HOST else messages.COMPLETE_DELTA):
-            return self._progressed(params, line)
+            return self._take_progress(params, line)
         method = _HEARS[self.role].get(name)
         if method is None or method.op not in messages.NOTIFICATIONS:
             return noise(line, f"unknown notification {name[:HEAD_BYTES]!r}")
-        op = requests.read(method, params, self.plugin_id)
+        op = messages.read_request(method, params, self.plugin_id)
         if isinstance(op, str):
             return noise(line, f"{name}: {op}")
         if self._greeted:
@@ -148,7 +173,7 @@ class NexoMachine(FramedMachine):
         self._early.append(Notified(op))
         return []
 
-    def _progressed(self, params: Any, line: bytes) -> list[Event]:
+    def _take_progress(self, params: Any, line: bytes) -> list[Event]:
         wanted, what = (dict, "an object") if self.role == Role.HOST else (str, "a string")
         id = params.get("request_id") if isinstance(params, dict) else None
         if type(id) is not int or not isinstance(params.get("chunk"), wanted):
@@ -157,44 +182,44 @@ class NexoMachine(FramedMachine):
             return [CallProgress(id - self._offset, params["chunk"])]
         return noise(line, "a delta to a call that asked for none")
 
-    def _initialize(self, id: Any, params: Any) -> list[Event]:
+    def _answer_greeting(self, id: Any, params: Any) -> list[Event]:
         """PLUGIN: say who we are, however often the host asks."""
         if id is not ABSENT:
-            failure = self._reply(id, self._json(messages.identity_reply(self.identity)))
+            failure = self._write_result(id, self._json(messages.build_greeting_result(self.identity)))
             if failure is not None:
-                self._error(id, errors.INTERNAL_ERROR, f"the manifest cannot be sent: {failure.message}")
+                self._write_error(id, errors.INTERNAL_ERROR, f"the manifest cannot be sent: {failure.message}")
         if not self._may("hello"):
             return []
         self._step("hello")
         version = params.get("nexo_version") if isinstance(params, dict) else None
         return [Ready({"nexo_version": version if isinstance(version, str) else ""})]
 
-    def _shutdown(self, id: Any, params: Any) -> list[Event]:
+    def _take_shutdown(self, id: Any, params: Any) -> list[Event]:
         """PLUGIN: the host wants us to leave; the answer is for whoever does the leaving."""
         self._step("shutdown")
-        op = requests.shutdown(params)
-        return [Notified(op)] if id is ABSENT else self._arrival(Streamed(id, op))
+        op = messages.read_shutdown(params)
+        return [Notified(op)] if id is ABSENT else self._accept_request(StreamedRequest(id, op))
 
     # Answers of the peer.
 
-    def _answered(self, id: int, message: Any, frame: bytes) -> list[Event]:
+    def _dispatch_answer(self, id: int, message: Any, frame: bytes) -> list[Event]:
         self._streams.discard(id)
-        return super()._answered(id, message, frame)
+        return super()._dispatch_answer(id, message, frame)
 
-    def _outcome(self, asked: Method, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
-        return replies.outcome(asked, message, frame, self.codec.load)
+    def _read_answer(self, asked: Method, message: Any, frame: bytes) -> tuple[Any, Failure | None]:
+        return messages.read_answer(asked, message, frame, self.codec.load)
 
     def _is_late(self, id: int) -> bool:
         """Whether we asked this once and no longer wait."""
-        return 0 < id <= self._last and id not in self._open
+        return 0 < id <= self._last_id and id not in self._outstanding
 
-    def _judged(self, message: Any, frame: bytes) -> list[Event]:
+    def _check_greeting(self, message: Any, frame: bytes) -> list[Event]:
         if message.error is not ABSENT:
             refusal = errors.from_wire(Shutdown, INITIALIZE, message.error)
             what = f"the plugin refused initialize: {refusal.message}"
             return self._fault(Failure(Code.HANDSHAKE_FAILED, what, origin=Origin.PLUGIN, detail=refusal.detail))
         result = None if message.result is ABSENT else self.codec.load(message.result)
-        hello = greeting.judge(result, self.plugin_id, self.declared)
+        hello = messages.check_greeting(result, self.plugin_id, self.declared)
         if isinstance(hello, Failure):
             return self._fault(hello)
         for tool in hello["tools"]:
@@ -204,31 +229,31 @@ class NexoMachine(FramedMachine):
         early, self._early = self._early, []
         return [Ready(hello), *early]
 
-    def _left(self, message: Any) -> list[Event]:
+    def _take_farewell(self, message: Any) -> list[Event]:
         """HOST: the child is ready to go, or says why it could not leave in good order."""
         if message.error is ABSENT:
-            return super()._left(message)
+            return super()._take_farewell(message)
         refusal = errors.from_wire(Shutdown, SHUTDOWN, message.error)
         what = f"shutdown handler failed: {refusal.message}"
         return self._fault(Failure(Code.PLUGIN_ERROR, what, origin=Origin.PLUGIN, detail=refusal.detail))
 
     # What we do.
 
-    def _welcome(self) -> None:
-        self._ask(GREETING_ID, INITIALIZE, self._json({"nexo_version": self.nexo_version}))
+    def _send_greeting(self) -> None:
+        self._write_request(GREETING_ID, INITIALIZE, self._json({"nexo_version": self.nexo_version}))
 
     def call(self, id: CallId, op: PluginOp | HostOp) -> Failure | None:
         if type(op) is InvokeTool and self.state == READY and type(id) is int:
             return self._invoke(id + self._offset, op)
         return super().call(id, op)
 
-    def _request(self, wire: int, op: Any) -> Failure | None:
+    def _send_call(self, wire: int, op: Any) -> Failure | None:
         method = _SAYS[self.role].get(type(op))
         if method is None or type(op) is DeliverEvent:
             raise Misuse(f"nexo cannot ask {type(op).__name__} from {self.role}")
-        failure = self._ask(wire, method.name, self._json(messages.params(method, op, self.plugin_id)))
+        failure = self._write_request(wire, method.name, self._json(messages.build_params(method, op, self.plugin_id)))
         if failure is None:
-            self._wait(wire, method)
+            self._remember(wire, method)
             if getattr(op, "stream", False):
                 self._streams.add(wire)
         return failure
@@ -250,11 +275,11 @@ class NexoMachine(FramedMachine):
                 gate(body)
         except (Unencodable, Malformed) as error:
             return Failure(Code.INVALID_INPUT, f"the input cannot be sent as JSON: {error}")
-        if len(body) > self._most:
-            return self._too_large(len(body))
+        if len(body) > self._max_frame:
+            return self._frame_too_large(len(body))
         self._out.append(encode(body))
-        self._open[wire] = TOOL
-        self._last = wire
+        self._outstanding[wire] = TOOL
+        self._last_id = wire
         return None
 
     def notify(self, op: PluginOp | HostOp) -> Failure | None:
@@ -262,30 +287,32 @@ class NexoMachine(FramedMachine):
         method = _SAYS[self.role].get(type(op))
         if method is None or method.op not in messages.NOTIFICATIONS:
             raise Misuse(f"nexo cannot tell {type(op).__name__} from {self.role}")
-        refusal = None if self.state == READY or self.role == Role.PLUGIN else self._not_ready()
-        return refusal or self._tell(method.name, self._json(messages.params(method, op, self.plugin_id)))
+        refusal = None if self.state == READY or self.role == Role.PLUGIN else self._refuse_unless_ready()
+        return refusal or self._write_notification(
+            method.name, self._json(messages.build_params(method, op, self.plugin_id))
+        )
 
     def cancel(self, id: CallId, reason: str) -> None:
         super().cancel(id, reason)
         if isinstance(id, int):
             self._streams.discard(id + self._offset)
 
-    def _result(self, asked: Asked, value: Any) -> bytes | Failure:
-        assert isinstance(asked, Streamed)
-        shaped = replies.shaped(type(asked.op), value, asked.stream, asked.said)
+    def _encode_result(self, asked: IncomingRequest, value: Any) -> bytes | Failure:
+        assert isinstance(asked, StreamedRequest)
+        shaped = messages.build_result(type(asked.op), value, asked.stream, asked.said)
         return shaped if isinstance(shaped, Failure) else self._json(shaped)
 
-    def _unsent(self, problem: Failure) -> Failure:
-        return problem if problem.detail.get("not_implemented") else super()._unsent(problem)
+    def _explain_unsent(self, problem: Failure) -> Failure:
+        return problem if problem.detail.get("not_implemented") else super()._explain_unsent(problem)
 
-    def _refusal(self, asked: Asked, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
+    def _encode_failure(self, asked: IncomingRequest, failure: Failure) -> tuple[int, str, dict[str, Any] | None]:
         return errors.to_wire(type(asked.op), failure)
 
     def progress(self, id: CallId, item: Any) -> Failure | None:
         """A delta of a streamed answer; nexo carries no other progress."""
-        asked = self._asked.get(id)
-        if not isinstance(asked, Streamed) or not asked.stream:
+        asked = self._incoming.get(id)
+        if not isinstance(asked, StreamedRequest) or not asked.stream:
             return None
         asked.said |= bool(item)
         name = messages.COMPLETE_DELTA if self.role == Role.HOST else messages.CHAT_DELTA
-        return self._tell(name, self._json({"request_id": asked.id, "chunk": item}))
+        return self._write_notification(name, self._json({"request_id": asked.id, "chunk": item}))

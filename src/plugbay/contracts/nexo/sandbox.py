@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping
 
-from plugbay.contracts.document import Path
+from plugbay.contracts.document import KeyPath
 from plugbay.contracts.draft import Draft
 from plugbay.contracts.nexo.sections import Sandbox
 from plugbay.model.spec import STATE_DIR, SandboxRequest
@@ -89,7 +89,7 @@ def denied(path: str, environ: Mapping[str, str]) -> str | None:
     return next((entry for entry in entries if _within(path, entry) or _within(entry, path)), None)
 
 
-def _report(draft: Draft, where: Path, violation: _Violation | None) -> None:
+def _report(draft: Draft, where: KeyPath, violation: _Violation | None) -> None:
     if violation is not None:
         draft.error(violation[0], where, violation[1])
 

@@ -1,7 +1,7 @@
 """The rune conversation: handshake, one request, one response, leave. Both roles.
 
-Owns the order of validation (first failure wins) and which code each breach has. Refuses to know processes: that a good
-answer only counts once the child has exited with status 0 is a fact of the spec, judged by the supervisor.
+Owns the order of validation (first failure wins) and which code each breach has. That a good answer only
+counts once the child has exited with status 0 is a fact of the spec; the supervisor checks it.
 
 The tool and capability checks belong to the call, not to the greeting, so a child that was greeted before anybody knew
 what it would be asked is judged exactly like a fresh one: tool first, then capabilities.

@@ -1,7 +1,7 @@
 """vai's codes to and from ours.
 
 Two layers that never mix: `ok=false` says that a frame could not be dealt with, a status in the body of `ok=true` how
-the work ended. Either way the code on the wire survives in `detail["plugin_code"]`. Refuses to know frames and states.
+the work ended. Either way the code on the wire survives in `detail["plugin_code"]`.
 """
 
 from __future__ import annotations

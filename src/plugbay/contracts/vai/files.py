@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from plugbay.contracts.document import parse_json
 from plugbay.contracts.schemas import schema_problem
-from plugbay.contracts.vai.parts import Part
 from plugbay.contracts.vai.platforms import Platform
+from plugbay.contracts.vai.sections import Part
 from plugbay.model.errors import Problem
 
 MAX_SCHEMA = 256 << 10

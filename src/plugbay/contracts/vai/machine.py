@@ -1,7 +1,7 @@
 """The vai conversation: two hellos, then requests with events before their responses, then a shutdown nobody answers.
 
-Owns what each frame is and what may be said when, for both roles. Refuses to know what a request means: bodies are
-`requests.py`'s and `results.py`'s, who a plugin may claim to be `greeting.py`'s.
+Owns what each frame is and what may be said when, for both roles. `messages.py` has the
+bodies of requests and responses, and the check of a plugin's identity.
 
 Only a host asks, so it alone judges: what it cannot place ends the conversation, unless it plainly belongs to one
 request, which then has its answer. A plugin refuses what it cannot serve with `ok=false` where it can read an id, and
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from plugbay.contracts.base import Machine, Misuse, Role
 from plugbay.contracts.rpc import CLOSED, CLOSING, FAILED, GREETING, HEAD_BYTES, OVER, READY, START, noise
-from plugbay.contracts.vai import errors, greeting, messages, requests, results
+from plugbay.contracts.vai import errors, messages
 from plugbay.contracts.vai.errors import INVALID_FRAME
 from plugbay.contracts.vai.messages import MAX_BODY
 from plugbay.model.errors import Code, Failure, Origin
@@ -202,8 +202,8 @@ class VaiMachine(Machine):
         if self.role == Role.PLUGIN:
             self._say_hello()
             self._step("hello")
-            return [Ready(greeting.heard(message.host))]
-        verdict = greeting.judge(message.plugin, self.package_id, self.version)
+            return [Ready(messages.read_greeting(message.host))]
+        verdict = messages.check_greeting(message.plugin, self.package_id, self.version)
         if isinstance(verdict, Failure):
             return self._fault(verdict)
         self._step("hello")
@@ -233,7 +233,9 @@ class VaiMachine(Machine):
         asked = self._open.get(id)
         if asked is None:
             return self._settle(id, None, None, frame)
-        return self._settle(id, *results.read(asked.kind, message.ok, message.body, message.error, self.codec), frame)
+        return self._settle(
+            id, *messages.read_response(asked.kind, message.ok, message.body, message.error, self.codec), frame
+        )
 
     def _settle(self, id: str, value: Any, failure: Failure | None, frame: bytes) -> list[Event]:
         asked = self._open.pop(id, None)
@@ -270,7 +272,7 @@ class VaiMachine(Machine):
             return self._refuse(id, INVALID_FRAME, "a request after the shutdown")
         if id in self._open:
             return self._refuse(id, errors.DUPLICATE_ID, f"{id} is being worked on already")
-        op = requests.judge(message.op, message.body, self.identity.exports)
+        op = messages.read_request(message.op, message.body, self.identity.exports)
         if isinstance(op, tuple):
             return self._refuse(id, *op)
         self._open[id] = _Open(_BY_OP[type(op)].kind, id)
@@ -305,7 +307,7 @@ class VaiMachine(Machine):
         return self._ask(messages.request_id(id), id, method, op)
 
     def _ask(self, wire: str, id: int, method: Method, op: Any) -> Failure | None:
-        body = requests.written(method, op, self.codec)
+        body = messages.write_request(method, op, self.codec)
         if isinstance(body, Failure):
             return body
         failure = self._send(messages.request(self.codec.encode(wire), method.name, body))
@@ -340,7 +342,7 @@ class VaiMachine(Machine):
             raise Misuse(f"{id!r} is not a request that waits for an answer")
         if failure is not None:
             self._end(str(id), failure)
-        elif (problem := self._respond(str(id), results.success(asked.kind, value))) is not None:
+        elif (problem := self._respond(str(id), messages.success(asked.kind, value))) is not None:
             self._end(str(id), _unsent(problem))
 
     def _end(self, id: str, failure: Failure) -> None:
@@ -348,8 +350,8 @@ class VaiMachine(Machine):
         code = errors.refusal_of(failure)
         if code is not None:
             self._refuse(id, code, failure.message, failure.retry_after_ms)
-        elif self._respond(id, results.end(failure)) is not None:
-            self._respond(id, results.end(failure, leave=False))
+        elif self._respond(id, messages.end(failure)) is not None:
+            self._respond(id, messages.end(failure, leave=False))
 
     def progress(self, id: CallId, item: Any) -> Failure | None:
         if str(id) not in self._open:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from plugbay.contracts.vai.parts import Part
-from plugbay.contracts.vai.sections import Permissions
+from plugbay.contracts.vai.sections import Part, Permissions
 from plugbay.contracts.validation import suggestion
 from plugbay.model.spec import Access
 

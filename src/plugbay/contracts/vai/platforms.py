@@ -6,7 +6,7 @@ one: it may be kept and looked at, and must not be started. Values only: which m
 
 from __future__ import annotations
 
-from plugbay.contracts.vai.parts import Part
+from plugbay.contracts.vai.sections import Part
 from plugbay.contracts.validation import suggestion
 
 Platform = tuple[str, str]

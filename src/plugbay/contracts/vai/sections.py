@@ -1,7 +1,7 @@
-"""The shape of `vai-plugin.toml`: every table, every field, its type and its default.
+"""The shape of `vai-plugin.toml`: every table, every field, its type and its default; and `Part`, one table as written.
 
-Owns what may be written where; a key that is not listed is refused. Which values make sense is said in `rules`,
-`permissions`, `kinds` and `platforms`. Fields whose every mistake has one name there take anything here.
+An unlisted key is refused. `manifest`, `permissions` and `platforms` check the values; fields whose every mistake has
+one name there accept anything here. `Part` skips values of the wrong type, because the shapes report them already.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from plugbay.contracts.document import KeyPath
+from plugbay.contracts.draft import Draft
 
 Words = Annotated[str, Field(min_length=1)]
 Label = Annotated[str, Field(min_length=1, max_length=128)]
@@ -99,3 +102,52 @@ class Manifest(_Section):
     source: str | None = None
     runtime: Runtime
     exports: list[Entry]
+
+
+class Part:
+    """One table under inspection; what is no table is an empty one."""
+
+    def __init__(self, draft: Draft, path: KeyPath = (), table: Any = None) -> None:
+        self._draft = draft
+        self._path = path
+        self._table: dict[str, Any] = table if isinstance(table, dict) else {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._table
+
+    def value(self, key: str) -> Any:
+        """What stands there; None when nothing does."""
+        return self._table.get(key)
+
+    def text(self, key: str) -> str | None:
+        found = self.value(key)
+        return found if isinstance(found, str) else None
+
+    def texts(self, key: str) -> list[tuple[int, str]]:
+        """The strings in a list, each with its place in it."""
+        found = self.value(key)
+        items = enumerate(found) if isinstance(found, list) else ()
+        return [(at, item) for at, item in items if isinstance(item, str)]
+
+    def part(self, key: str) -> Part:
+        return Part(self._draft, (*self._path, key), self.value(key))
+
+    def parts(self, key: str) -> list[Part]:
+        """The tables in a list."""
+        found = self.value(key)
+        items = enumerate(found) if isinstance(found, list) else ()
+        return [Part(self._draft, (*self._path, key, at), item) for at, item in items if isinstance(item, dict)]
+
+    def error(self, code: str, message: str, *where: str | int) -> None:
+        """Report something at `where` in this table that keeps the plugin from being used."""
+        self._draft.error(code, (*self._path, *where), message)
+
+    def warn(self, code: str, message: str, *where: str | int) -> None:
+        """Report something that the plugin can live with."""
+        self._draft.warn(code, (*self._path, *where), message)
+
+    def one_of(self, key: str, allowed: tuple[str, ...]) -> None:
+        """Report a string that is none of these."""
+        found = self.text(key)
+        if found is not None and found not in allowed:
+            self.error("invalid_enum", f"must be one of {', '.join(allowed)}, got {found!r:.60}", key)

@@ -28,8 +28,7 @@ from plugbay.host.recording.redaction import Redactor
 from plugbay.host.recording.taps import Taps
 from plugbay.host.supervision.protocol_cache import ProtocolCache
 from plugbay.link.deadlines import Deadlines
-from plugbay.link.hooks import Hooks
-from plugbay.link.link import Link
+from plugbay.link.link import Hooks, Link
 from plugbay.link.stream import PipeStream
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.protected import Protected

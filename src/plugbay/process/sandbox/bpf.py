@@ -1,6 +1,6 @@
 """An assembler for classic BPF, as seccomp takes it: loads, a mask, comparisons, jumps, answers.
 
-Owns the encoding and the distance of jumps. Refuses to know what a system call is and what is right or wrong.
+Owns the encoding and the distance of jumps.
 
 A program is written from its end to its beginning: whatever an instruction leads to has been placed before it. So every
 jump goes forward, as the kernel demands, every distance is known at once, and no label has to be resolved. The place of

@@ -17,10 +17,10 @@ from plugbay.process import pidfd
 from plugbay.process.failures import LaunchFailed
 from plugbay.process.limits import Rlimits
 from plugbay.process.sandbox import runtime, seccomp, users
+from plugbay.process.sandbox.bwrap import INSTALL, NAMESPACES
 from plugbay.process.sandbox.cgroup import DEGRADED
 from plugbay.process.sandbox.launcher import Program, Sandbox, tool
 from plugbay.process.sandbox.policy import Policy
-from plugbay.process.sandbox.words import INSTALL, NAMESPACES
 
 LABEL = "plugbay-probe"
 PROBE_SECONDS = 10.0

@@ -1,7 +1,7 @@
 """From rules to a program: `build` makes the filter of one machine.
 
 Owns the shape of the program: the machine is asked first, then the number is looked up by halving, then the arguments
-are looked at. Refuses to know which calls are dangerous, and to run in a host: hosts load what was built and shipped
+are looked at. Never runs in a host: hosts load the filter that was built and shipped
 (`seccomp.program`).
 
 Halving finds a number with seven comparisons. For the calls that are always allowed the kernel makes none from 5.11 on:

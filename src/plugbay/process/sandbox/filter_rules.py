@@ -1,6 +1,6 @@
 """The rules of the system call filter: which call is refused, with which arguments, how, and why.
 
-Owns the table and nothing else: it is meant to be read. Refuses to know numbers and instructions.
+Owns the table and nothing else: it is meant to be read.
 
 Everything not named here is allowed; what the kernel learns after these rules were written is refused as if it had not
 (`syscalls.LAST`). The namespaces and the missing capabilities of the sandbox forbid most of this a second time; the

@@ -1,12 +1,12 @@
-"""`Sandbox` prepares a `Cell` for each start: everything that can be decided and opened before a process exists.
+"""`Sandbox` prepares a `Jail` for each start: everything that can be decided and opened before a process exists.
 
-Owns what a policy becomes: which sources are opened, as whom the plugin runs, what bubblewrap is told. Whatever is
-missing means that there is no start. Refuses to know who asked, and to run anything unconfined.
+Owns how a policy is applied: which sources are opened, which user the plugin runs as, the arguments of bubblewrap. If
+anything is missing there is no start; nothing is ever run unconfined instead.
 
-`prepare`, the start itself and `Cell.admit` belong on one pool thread. From the first to the last that thread is in the
+`prepare`, the start itself and `Jail.admit` belong on one pool thread. From the first to the last that thread is in the
 plugin's place: it sees the sources laid out, is in the plugin's control groups and, when the host is root, is its user
 and in its network. So there is nothing to be done between it and `bwrap --args FD -- argv`, and no moment in which that
-runs as root. The thread stays without what it renounced for that, and without the host's view of the mounts.
+runs as root. The thread stays without the rights it gave up for that, and without the host's view of the mounts.
 `--die-with-parent` ties the sandbox to it, so it must live as long as the host.
 """
 
@@ -25,16 +25,16 @@ from pathlib import Path
 from plugbay.model.protected import is_within, protecting
 from plugbay.process.failures import SandboxUnavailable
 from plugbay.process.limits import Rlimits
-from plugbay.process.sandbox import bwrap, runtime, seccomp, stage, system, users
-from plugbay.process.sandbox.cell import Cell
+from plugbay.process.sandbox import bwrap, mount_view, runtime, seccomp, system, users
+from plugbay.process.sandbox.bwrap import INSTALL
 from plugbay.process.sandbox.cgroup import DEGRADED, Cgroups
 from plugbay.process.sandbox.covers import View, covering
 from plugbay.process.sandbox.forbidden import home_folders, normalised
+from plugbay.process.sandbox.jail import Jail
 from plugbay.process.sandbox.network import Networks
 from plugbay.process.sandbox.policy import Policy, Reach
-from plugbay.process.sandbox.settings import SandboxSettings as SandboxSettings
+from plugbay.process.sandbox.policy import SandboxSettings as SandboxSettings
 from plugbay.process.sandbox.sources import Source, open_source, refused
-from plugbay.process.sandbox.words import INSTALL
 
 TMP = "/tmp"
 
@@ -89,7 +89,7 @@ class Sandbox:
         """What the limits lack."""
         return self.cgroups.why
 
-    def prepare(self, program: Program, policy: Policy, limits: Rlimits, marks: Mapping[str, str]) -> Cell:
+    def prepare(self, program: Program, policy: Policy, limits: Rlimits, marks: Mapping[str, str]) -> Jail:
         """Everything up to the start. `marks` are for the monitor, by which the warden finds it; not for the plugin.
 
         Raises SandboxUnavailable, OSError, or ValueError for a NUL somewhere; then nothing stays open.
@@ -101,7 +101,7 @@ class Sandbox:
             raise SandboxUnavailable("limits of memory and processes are required, and cannot be set here", self.why)
         launcher = tool("bwrap")
         networks = None if uid is None or policy.network.reach is Reach.HOST else self.networks
-        cell = Cell(program.argv, program.label, policy, limits, self.cgroups, uid, networks)
+        cell = Jail(program.argv, program.label, policy, limits, self.cgroups, uid, networks)
         try:
             arguments = self._furnish(cell, program, policy, uid)
             cell.argv = (launcher, "--args", str(arguments), "--", *program.argv)
@@ -113,10 +113,10 @@ class Sandbox:
             raise
         return cell
 
-    def _furnish(self, cell: Cell, program: Program, policy: Policy, uid: int | None) -> int:
+    def _furnish(self, cell: Jail, program: Program, policy: Policy, uid: int | None) -> int:
         """Open everything; the descriptor of bubblewrap's arguments."""
         if uid is not None:
-            stage.enter(kept=self.cgroups.bases)
+            mount_view.enter(kept=self.cgroups.bases)
             users.renounce()
         _make_state(policy.state, uid)
         view = self._view(cell.keep, program, policy, uid)
@@ -152,7 +152,7 @@ class Sandbox:
         )
         return _given(cell, "arguments", bwrap.arguments(plan))
 
-    def _places(self, cell: Cell, sources: list[Source], uid: int | None) -> Sequence[str | int]:
+    def _places(self, cell: Jail, sources: list[Source], uid: int | None) -> Sequence[str | int]:
         """Where bubblewrap finds the sources."""
         if uid is not None:
             return cell.lay_out(sources)
@@ -282,7 +282,7 @@ def _check_hidden(source: Source, hidden: Container[str], own: Sequence[str]) ->
         raise refused(source.path, why, "no grant opens that: take the grant away, or keep the file in another place")
 
 
-def _given(cell: Cell, name: str, content: bytes) -> int:
+def _given(cell: Jail, name: str, content: bytes) -> int:
     """A file in memory for bubblewrap, which nobody can change any more."""
     fd = cell.hand_over(cell.keep(os.memfd_create(f"plugbay-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)))
     if os.pwrite(fd, content, 0) != len(content):  # not `write`: bubblewrap reads from where the descriptor stands

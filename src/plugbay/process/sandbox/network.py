@@ -1,13 +1,11 @@
-"""A network of its own for a confined program, made before there is a program for it; where the host is root.
+"""A network namespace for a confined program, made before the program exists; only if the host is root.
 
-Owns the network that waits, and the way of a thread in and out of it. Refuses to know what may leave it: that is the
-door's business (`egress`).
+Owns the namespace that is kept ready, and how a thread enters and leaves it. `egress` decides what may leave it.
 
 The kernel takes half a millisecond to make one, a tenth of a sandbox, and longer while it takes others down. So a
-thread that has started a program makes the next one while it waits anyway; whoever starts the next program is in it
-meanwhile, and never again: each network is for one program, and the thread is out before that program runs. It belongs
-to the host's user namespace, so nobody inside could change it, whatever rights they had there. Without root, bubblewrap
-makes it.
+thread that has started a program makes the next namespace while it waits anyway. Each namespace is for one program: the
+thread that starts the program is inside, and is out before the program runs. It belongs to the host's user namespace,
+so no process inside can change it, whatever rights it has there. Without root, bubblewrap makes it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""`Policy`: what one confined process may see, reach and use up. Neutral values, whatever contract asked for them.
+"""`Policy`: what one confined process may see, reach and use up; `SandboxSettings`: rules for all plugins of a host.
 
-Owns the vocabulary of confinement and how it is shown to people. Refuses to know who granted what and how any of it
-is enforced. Deny by default: an empty policy has the system's programs and libraries, the plugin's own folder, both
-read-only, an empty /tmp, and no network.
+Neutral values, whatever contract asked for them. Deny by default: an empty policy has the system's programs and
+libraries, the plugin's own folder, both read-only, an empty /tmp, and no network.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any
 from plugbay.process.limits import FILE_SIZE, OPEN_FILES
 
 MIB = 1024 * 1024
-
 SOCKETS_SHARE = 4
 """The share of the memory that data in sockets may fill: one part in so many."""
 
@@ -33,7 +31,7 @@ class Reach(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Endpoint:
     """One host a plugin may connect to."""
 
     host: str
@@ -54,11 +52,11 @@ class Network:
     """Where connections may go."""
 
     reach: Reach = Reach.NONE
-    doors: tuple[Door, ...] = ()
+    doors: tuple[Endpoint, ...] = ()
     """For `LISTED`: an empty list opens nothing."""
     private: tuple[str, ...] = ()
     """Exact `address:port` pairs that are not public and may be reached nevertheless, by the operator's word."""
-    closed: tuple[tuple[Door | None, str], ...] = ()
+    closed: tuple[tuple[Endpoint | None, str], ...] = ()
     """What a grant would open, None for everything, and the capability to grant: for the words of a refusal."""
 
     def key_to(self, host: str, port: int) -> str | None:
@@ -134,3 +132,18 @@ class Policy:
             },
             "limits": {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__},
         }
+
+
+UIDS = (2_000_000_000, 2_134_217_727)
+"""First and last user number for plugins of a host that runs as root: outside everything distributions give out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """The values of `[sandbox]` that a launcher needs."""
+
+    uids: tuple[int, int] = UIDS
+    read: tuple[Path, ...] = ()
+    """What every confined plugin may read beside its own grants."""
+    require_limits: bool = False
+    """True: without control groups nothing is started confined, instead of with resource limits only."""

@@ -1,27 +1,29 @@
-"""What a plugin's program needs to run at all, beyond what every plugin sees: itself, and its interpreter's folders.
+"""The files that a plugin's program needs to run, beyond those every plugin sees: itself and its interpreter's folders.
 
-Owns the rules by which a program leads to its runtime. Looks at the disk and changes nothing. What it names is held
-against the list of what nobody sees, like everything else: a home folder is never part of a runtime.
+Owns the rules by which a program leads to its runtime. Reads the disk and changes nothing. The paths found are checked
+against the forbidden ones, like all others: a home folder is never part of a runtime.
+
+The argument of `env` in a script's first line is read as `env` does: all of it is one word, unless `-S` splits it;
+options and their arguments come first, then variables, then the command. An argument that cannot be read for certain
+shows nothing: the argument of an option must never be taken for a program.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from plugbay.process.diagnose import Kind, facts, shebang
-from plugbay.process.sandbox.env_line import env_command
 from plugbay.process.sandbox.system import is_system
 
 LINKS = 40
 """As many links in a row as the kernel follows."""
-
 PREFIX_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
 """What belongs to a program in the `bin` folder of a prefix such as /opt/tool; the last makes a virtual environment."""
-
 PLUGBAY = str(Path(__file__).parents[2])
 """The package itself, which plugins that use the SDK import."""
 
@@ -94,3 +96,71 @@ def _hops(path: str) -> Iterator[str]:
         if not os.path.islink(path):
             return
         path = os.path.join(os.path.dirname(path), os.readlink(path))
+
+
+BARE = frozenset("i0v")
+"""Options of one letter without an argument."""
+WITH_ARGUMENT = frozenset("uCa")
+LONG = frozenset("--ignore-environment --null --debug --block-signal --default-signal --ignore-signal".split())
+"""Of the last three an argument, if there is one, follows `=`."""
+LONG_WITH_ARGUMENT = {"--unset": "u", "--chdir": "C", "--argv0": "a", "--split-string": "S"}
+UNCERTAIN = frozenset("\"'\\$#")
+"""What `-S` gives a meaning of its own: quotes, escapes, variables, comments."""
+_BLANKS = re.compile(r"[ \t\n\v\f\r]+")
+"""Where `-S` splits. Not every blank of Unicode: what is one word to `env` must be one here."""
+
+
+def env_command(argument: str) -> str:
+    """The name or path of the program; empty where there is none, or where it is not looked for in the usual PATH."""
+    return _command([argument]) if argument and "\0" not in argument else ""
+
+
+def _command(words: Sequence[str]) -> str:
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        following = _after_long(word, rest) if word.startswith("--") else _after_short(word[1:] or "i", rest)
+        if following is None:
+            return ""
+        rest = following
+    while rest and "=" in rest[0]:
+        if rest.pop(0).startswith("PATH="):
+            return ""
+    return rest[0] if rest else ""
+
+
+def _after_long(word: str, rest: list[str]) -> list[str] | None:
+    """What is left to read after a long option; None: nobody can say."""
+    name, given, value = word.partition("=")
+    letter = LONG_WITH_ARGUMENT.get(name)
+    if letter is None:
+        return rest if name in LONG and name != "--ignore-environment" else None
+    if not given:
+        if not rest:
+            return None
+        value, rest = rest[0], rest[1:]
+    return _after_argument(letter, value, rest)
+
+
+def _after_short(letters: str, rest: list[str]) -> list[str] | None:
+    """The same after a word of options of one letter each, the last of which may have the rest as its argument."""
+    for at, letter in enumerate(letters):
+        if letter in BARE and letter != "i":
+            continue
+        if letter not in WITH_ARGUMENT and letter != "S":
+            return None  # also -i: without PATH only the system's own folders are searched, which everybody sees
+        value = letters[at + 1 :]
+        if not value:
+            if not rest:
+                return None
+            value, rest = rest[0], rest[1:]
+        return _after_argument(letter, value, rest)
+    return rest
+
+
+def _after_argument(letter: str, value: str, rest: list[str]) -> list[str] | None:
+    if letter == "S":
+        return None if UNCERTAIN & set(value) else [*filter(None, _BLANKS.split(value)), *rest]
+    return None if letter == "u" and value == "PATH" else rest

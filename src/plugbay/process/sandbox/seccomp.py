@@ -1,7 +1,7 @@
 """The system call filter that a confined process runs under: `program` hands out the shipped one.
 
-Owns the choice of the file and the proof that it is whole. Refuses to build filters (`filter_build`) and to load them
-(bubblewrap does). There is no way to go on without: a machine without a filter confines nothing.
+Owns the choice of the file and the check of its hash. `filter_build` builds filters, bubblewrap loads them. A machine
+without a filter confines nothing: the start fails.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Numbers of system calls: those the rules name, on the machines we have filters for.
 
-Owns the numbers, checked by a test against the headers of the kernel. Refuses to know why a call matters.
+Owns the numbers, checked by a test against the headers of the kernel.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What every confined plugin sees of the machine: its programs and libraries, a few files of /etc, no people.
 
-Owns that list. Refuses to know any plugin. The files that tell about users, hosts and lookups exist only inside, and
+Owns that list. The files that tell about users, hosts and lookups exist only inside, and
 say the same on every machine.
 """
 

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 
 from plugbay.process.failures import SandboxUnavailable
-from plugbay.process.sandbox.settings import SandboxSettings
+from plugbay.process.sandbox.policy import SandboxSettings
 
 INSIDE = 1000
 """What a plugin is called inside. Not 65534: that is what the owners of all foreign files are shown as."""

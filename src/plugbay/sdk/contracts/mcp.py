@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 
-from plugbay.contracts.base import Role
 from plugbay.contracts.mcp.errors import to_result
-from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import MODERN, Server
+from plugbay.contracts.mcp.server import ServerMachine
 from plugbay.model.errors import Code
 from plugbay.model.events import CallFinished, CallProgress
 from plugbay.model.operations import CompleteChat, InvokeTool, Publish, RecallMemory, SetLogLevel, WriteLog
@@ -73,7 +72,7 @@ def serve(plugin: Plugin, wire: Wire, codec: Codec, first: bytes) -> NoReturn:
     """Talk to a client of MCP, of which `first` was heard already."""
     duties = McpDuties(offered(plugin))
     server = _server(plugin, duties.tools)
-    machine = McpMachine(Role.PLUGIN, codec, server=server, entropy=lambda: os.urandom(STATE_BYTES))
+    machine = ServerMachine(codec, server=server, entropy=lambda: os.urandom(STATE_BYTES))
     machine.greet()
     exchange = McpExchange(machine, wire, LACKS)
 
@@ -112,7 +111,7 @@ class McpExchange(Exchange):
 
     __slots__ = ()
 
-    _machine: McpMachine
+    _machine: ServerMachine
 
     def finish(self, id: CallId, value: Any, failure: Failure | None) -> None:
         """Whatever fails here is a tool's doing: what has no tool, the machine refuses by itself."""

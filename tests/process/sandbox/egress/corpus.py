@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from plugbay.process.sandbox.policy import Door, Network, Reach
+from plugbay.process.sandbox.policy import Endpoint, Network, Reach
 
 LISTED = Network(
     Reach.LISTED,
     (
-        Door("example.com", 443),
-        Door("example.com", 80),
-        Door("api.example.com"),
-        Door("xn--bcher-kva.example", 443),
-        Door("inside.example.com"),
-        Door("mixed.example.com"),
-        Door("mapped.example.com"),
-        Door("zone.example.com"),
-        Door("nowhere.example.com"),
-        Door("localhost"),
-        Door("127.0.0.1"),
-        Door("169.254.169.254", 80),
-        Door("*.wild.example"),
+        Endpoint("example.com", 443),
+        Endpoint("example.com", 80),
+        Endpoint("api.example.com"),
+        Endpoint("xn--bcher-kva.example", 443),
+        Endpoint("inside.example.com"),
+        Endpoint("mixed.example.com"),
+        Endpoint("mapped.example.com"),
+        Endpoint("zone.example.com"),
+        Endpoint("nowhere.example.com"),
+        Endpoint("localhost"),
+        Endpoint("127.0.0.1"),
+        Endpoint("169.254.169.254", 80),
+        Endpoint("*.wild.example"),
     ),
 )
 ANY = Network(Reach.ANY)
-NONE = Network(Reach.NONE, (Door("example.com", 443),))
+NONE = Network(Reach.NONE, (Endpoint("example.com", 443),))
 
 PUBLIC = "93.184.216.34"
 NAMES = {
@@ -114,7 +114,7 @@ def _not_granted() -> list[Row]:
     rows += [Row(get("http://example.com:443/"), "example.com:443"), Row(get("http://example.com:8080/"), "403")]
     rows += [Row(connect("example.com:443"), "403", NONE), Row(connect("example.com:443"), "403", Network())]
     rows += [Row(connect("example.com:443"), "403", Network(Reach.LISTED))]
-    rows += [Row(connect("example.com:443"), "403", Network(Reach.HOST, (Door("example.com"),)))]
+    rows += [Row(connect("example.com:443"), "403", Network(Reach.HOST, (Endpoint("example.com"),)))]
     return rows
 
 

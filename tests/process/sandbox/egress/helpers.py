@@ -18,9 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from plugbay.process.sandbox.egress.proxy import Proxy
-from plugbay.process.sandbox.egress.resolve import Resolve
-from plugbay.process.sandbox.egress.verdict import Verdict
+from plugbay.process.sandbox.egress.decision import Decision
+from plugbay.process.sandbox.egress.proxy import Proxy, Resolve
 from plugbay.process.sandbox.policy import Network
 from tests.support.patience import until
 
@@ -137,7 +136,7 @@ class Way:
     """A proxy, and the plugin's side of it."""
 
     def __init__(
-        self, network: Network, resolver: Resolve | None, told: Callable[[Verdict], None] | None, backlog: int
+        self, network: Network, resolver: Resolve | None, told: Callable[[Decision], None] | None, backlog: int
     ) -> None:
         listening = socket.create_server(("127.0.0.1", 0), backlog=backlog)
         self.port = int(listening.getsockname()[1])
@@ -183,7 +182,7 @@ async def way_out(
     table: Mapping[str, list[str]] | None = None,
     *,
     resolver: Resolve | None = None,
-    told: Callable[[Verdict], None] | None = None,
+    told: Callable[[Decision], None] | None = None,
     backlog: int = 128,
 ) -> AsyncIterator[Way]:
     way = Way(network, resolver or names(table or {}), told, backlog)

@@ -6,6 +6,9 @@ import asyncio
 import http.client
 import socket
 import ssl
+import subprocess
+import sys
+import threading
 import urllib.error
 import urllib.request
 from contextlib import AbstractAsyncContextManager
@@ -17,10 +20,18 @@ import httpx2
 import pytest
 
 from plugbay.process.sandbox.egress import proxy as proxy_module
-from plugbay.process.sandbox.egress.proxy import MAX_CONNECTIONS, MAX_VERDICTS, TOLD_PER_SECOND
-from plugbay.process.sandbox.egress.verdict import Verdict
-from plugbay.process.sandbox.policy import Door, Network, Reach
-from tests.process.helpers import Run
+from plugbay.process.sandbox.egress.decision import Decision
+from plugbay.process.sandbox.egress.proxy import (
+    MAX_CONNECTIONS,
+    MAX_LOOKUPS,
+    MAX_VERDICTS,
+    THREAD,
+    TOLD_PER_SECOND,
+    Resolver,
+    is_ours,
+)
+from plugbay.process.sandbox.policy import Endpoint, Network, Reach
+from tests.process.helpers import ROOT, Run
 from tests.process.sandbox.egress.corpus import NAMES, ROWS, connect, get
 from tests.process.sandbox.egress.helpers import (
     OK,
@@ -32,7 +43,7 @@ from tests.process.sandbox.egress.helpers import (
     serving,
     way_out,
 )
-from tests.process.sandbox.egress.test_hello import message, records, server_name
+from tests.process.sandbox.egress.test_client_hello import message, records, server_name
 from tests.support.patience import PATIENCE, until
 
 SITES = ("secure.test", "other.test")
@@ -46,7 +57,7 @@ def way_to(server: Server, *hosts: str, **options: Any) -> AbstractAsyncContextM
 
 def listed(server: Server, *hosts: str, reach: Reach = Reach.LISTED) -> Network:
     """A plugin that may reach these names, all of which are this server."""
-    return Network(reach, tuple(Door(host) for host in hosts), server.pairs)
+    return Network(reach, tuple(Endpoint(host) for host in hosts), server.pairs)
 
 
 def at(server: Server, *hosts: str) -> dict[str, list[str]]:
@@ -78,7 +89,7 @@ def test_each_request_of_the_corpus_that_is_allowed_reaches_its_server_alone(run
                 host, _, port = row.outcome.rpartition(":")
                 async with way_out(replace(row.network, private=server.pairs), at(server, host)) as way:
                     assert await way.status(row.head) == 200, row.head
-                    assert list(way.proxy.verdicts) == [Verdict("test", host, int(port), True, address=server.address)]
+                    assert list(way.proxy.verdicts) == [Decision("test", host, int(port), True, address=server.address)]
                 assert len(server.seen) == number
 
     run(main())
@@ -232,7 +243,7 @@ def test_a_library_shows_why_a_tunnel_was_refused(run: Run) -> None:
             connection.close()
 
     async def main() -> None:
-        async with way_out(Network(Reach.LISTED, (Door("a.test"),))) as way:
+        async with way_out(Network(Reach.LISTED, (Endpoint("a.test"),))) as way:
             with pytest.raises(OSError, match=r"403 the network is not granted for evil\.test, port 443; add"):
                 await asyncio.to_thread(fetch, way.port)
 
@@ -525,12 +536,12 @@ def test_a_server_sends_no_faster_than_the_plugin_reads(run: Run) -> None:
 
 
 def test_decisions_are_kept_and_told_within_bounds(run: Run) -> None:
-    told: list[Verdict] = []
+    told: list[Decision] = []
 
     async def main() -> None:
         async with way_out(Network(), told=told.append) as way:
             for number in range(MAX_VERDICTS + 10):
-                way.proxy._tell(Verdict("test", "a.test", number, False, "no"))
+                way.proxy._tell(Decision("test", "a.test", number, False, "no"))
             await asyncio.sleep(0)
             assert [item.port for item in way.proxy.verdicts] == list(range(10, MAX_VERDICTS + 10))
             assert TOLD_PER_SECOND <= len(told) <= 2 * TOLD_PER_SECOND  # a second may have ended meanwhile
@@ -542,7 +553,7 @@ def test_decisions_are_kept_and_told_within_bounds(run: Run) -> None:
 def test_a_failure_of_whoever_is_told_is_not_the_connections(run: Run) -> None:
     reported: list[object] = []
 
-    def fail(verdict: Verdict) -> None:
+    def fail(verdict: Decision) -> None:
         raise ZeroDivisionError
 
     async def main() -> None:
@@ -603,3 +614,79 @@ def test_from_the_moment_it_is_closed_nobody_gets_in(run: Run) -> None:
                 socket.create_connection(("127.0.0.1", way.port))
 
     run(main())
+
+
+OWN_ADDRESS = """
+import fcntl, socket, struct, sys
+from plugbay.process.sandbox.egress.proxy import is_ours
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+    print(is_ours("8.8.4.4"))
+    fcntl.ioctl(link, 0x8916, struct.pack("16sHH4s8x", b"lo", 2, 0, socket.inet_aton("8.8.4.4")))  # its address
+    fcntl.ioctl(link, 0x8914, struct.pack("16sH14x", b"lo", 1))  # up
+print(is_ours("8.8.4.4"), is_ours("8.8.8.8"))
+"""
+
+
+def test_the_system_resolves_names(run: Run) -> None:
+    async def main() -> None:
+        assert "127.0.0.1" in await Resolver()("localhost", 80)
+
+    run(main())
+
+
+def test_a_name_that_does_not_exist_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def main() -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", missing)
+        resolver = Resolver()
+        for _ in range(MAX_LOOKUPS + 1):  # each gives its place back
+            with pytest.raises(socket.gaierror):
+                await resolver("missing.test", 80)
+
+    run(main())
+
+
+def test_name_servers_that_never_answer_hold_a_bounded_number_of_threads(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = threading.Event()
+
+    def slow(*_: Any, **__: Any) -> Any:
+        answer.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("8.8.8.8", 80))] * 2
+
+    def threads() -> int:
+        return sum(thread.name == THREAD for thread in threading.enumerate())
+
+    async def main() -> None:
+        before = threads()
+        monkeypatch.setattr(socket, "getaddrinfo", slow)
+        resolver = Resolver()
+        asked = [asyncio.ensure_future(resolver("slow.test", 80)) for _ in range(MAX_LOOKUPS * 2)]
+        try:
+            await until(lambda: threads() - before == MAX_LOOKUPS)
+            for one in asked[:MAX_LOOKUPS]:
+                one.cancel()  # whoever asked is gone, and the thread is not
+            await asyncio.wait(asked[:MAX_LOOKUPS])
+            assert threads() - before == MAX_LOOKUPS
+        finally:
+            answer.set()
+        assert await asyncio.gather(*asked[MAX_LOOKUPS:]) == [["8.8.8.8"]] * MAX_LOOKUPS
+        await until(lambda: threads() == before)
+
+    run(main())
+
+
+def test_loopback_is_ours_and_what_is_nowhere_is_not() -> None:
+    assert is_ours("127.0.0.1")
+    assert not is_ours("192.0.2.1")
+    assert not is_ours("2001:db8::1")
+
+
+def test_a_public_address_is_ours_once_the_machine_has_it() -> None:
+    """In a network of its own, so that the machine keeps the addresses it has."""
+    command = ["unshare", "--net", sys.executable, "-c", OWN_ADDRESS]
+    done = subprocess.run(command, cwd=ROOT / "src", capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "False"]

@@ -1,10 +1,8 @@
-"""The one way out of an empty network: an HTTP proxy in the host, with a door inside the plugin's namespace.
+"""Network access of a confined plugin: an HTTP proxy in the host that listens inside the plugin's empty namespace.
 
-request     the head of a request, in the only reading it has
-body        where the body of a request ends
-hello       which name a TLS handshake asks for
-verdict     where a plugin may connect to, and why not
-resolve     the addresses of a name, and whether one is ours
-proxy       `Proxy`: accepts, decides, connects, relays
-door        a socket that listens inside the namespace and belongs to the host
+request       parses one request: head and body
+client_hello  reads the server name from a TLS handshake
+decision      decides where a plugin may connect to
+proxy         `Proxy`: accepts, resolves, connects, relays
+listener      makes the listening socket inside the namespace
 """

@@ -1,9 +1,9 @@
-"""`Proxy`: the one way out of a confined plugin's network. Accepts, has each request judged, connects, relays.
+"""`Proxy`: the only way out of a confined plugin's network. Accepts, checks each request, connects, relays.
 
-Owns the connections of one plugin and their bounds: how many, how long, how much is held of each. A name is resolved
-once, each of its addresses is judged, and the connection goes to one that was judged. One request per connection, so
-that no second one can go where the first may. A policy is never changed: another policy is another proxy. Refuses to
-know how the listening socket came to be, and decides nothing: `request` reads and `verdict` judges.
+Owns the connections of one plugin and their limits: how many, how long, how many bytes are held of each, and the
+threads on which names are resolved. A name is resolved once, each of its addresses is checked, and the connection goes
+to a checked one. One request per connection, so that no second one can go where the first may. A policy is never
+changed: another policy is another proxy. `request` parses, `decision` decides.
 """
 
 from __future__ import annotations
@@ -12,54 +12,105 @@ import asyncio
 import os
 import socket
 import struct
+import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from plugbay.model import addresses
-from plugbay.process.sandbox.egress import verdict
-from plugbay.process.sandbox.egress.body import Body, Chunks, Counted
-from plugbay.process.sandbox.egress.hello import HANDSHAKE, Hello, read_hello
-from plugbay.process.sandbox.egress.request import HeadParser, Request
-from plugbay.process.sandbox.egress.resolve import Resolve, Resolver, is_ours
-from plugbay.process.sandbox.egress.verdict import TLS_PORT, Refusal, Verdict
+from plugbay.process.sandbox.egress import decision
+from plugbay.process.sandbox.egress.client_hello import HANDSHAKE, Hello, read_hello
+from plugbay.process.sandbox.egress.decision import TLS_PORT, Decision, Refusal
+from plugbay.process.sandbox.egress.request import Body, Chunks, Counted, HeadParser, Request
 from plugbay.process.sandbox.policy import Network, Reach
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""(host name, port) → every address of the name; raises OSError."""
+MAX_LOOKUPS = 16
+"""Names asked for at a time, per proxy. A name server may take half a minute, and each question holds a thread."""
+THREAD = "plugbay-egress"
+
+
+class Resolver:
+    """Asks the system's resolver, on threads that nobody waits for at the end of the program."""
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(MAX_LOOKUPS)
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        await self._slots.acquire()
+        # Whoever asked may give up and go; the place is free when the thread is.
+        asked = _on_thread(partial(_addresses, host, port))
+        asked.add_done_callback(self._answered)
+        return await asyncio.shield(asked)
+
+    def _answered(self, asked: asyncio.Future[list[str]]) -> None:
+        asked.exception()  # looked at: what nobody waits for any more is not reported
+        self._slots.release()
+
+
+def is_ours(address: str) -> bool:
+    """Whether this machine has the address: what is sent there would come from there. Nothing is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            return bool(probe.getsockname()[0] == address)
+    except OSError:  # no way there at all
+        return False
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    """Blocks."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(item[4][0]) for item in found))
+
+
+def _on_thread(ask: Callable[[], list[str]]) -> asyncio.Future[list[str]]:
+    """A future that is done when the thread is."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[list[str]] = loop.create_future()
+
+    def run() -> None:
+        try:
+            settle = partial(done.set_result, ask())
+        except Exception as error:
+            settle = partial(done.set_exception, error)
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop is closed, and with it whoever waited
+            return
+
+    threading.Thread(target=run, name=THREAD, daemon=True).start()
+    return done
+
 
 MAX_CONNECTIONS = 64
 """At a time. More wait in the kernel's queue, which is short, and cost the host nothing."""
-
 ACCEPT_SECONDS = 0.002
 """Between two connections: at most 500 a second, so that no plugin keeps the loop busy with them."""
-
 RETRY_SECONDS = 1.0
 """After a connection could not be accepted, because the host has no descriptors left."""
-
 HEAD_SECONDS = 10.0
 """From the connection to the end of the head, and from a tunnel to the end of its hello."""
-
 RESOLVE_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
 """One address; then the next one of the name is tried."""
-
 IDLE_SECONDS = 120.0
 """Without a byte in either direction."""
-
 LINGER_SECONDS = 1.0
 """For a plugin to read a refusal while it still sends."""
-
 MAX_ADDRESSES = 4
 """Addresses of one name that are tried; all of them are judged."""
-
 MAX_VERDICTS = 256
 """Decisions that are kept."""
-
 TOLD_PER_SECOND = 20
 """Decisions that are told; what is beyond is kept and counted, for a plugin can ask 500 times a second."""
-
 PIECE = 64 << 10
 """Bytes that are taken from one side before they are given to the other: all that is held of a connection."""
-
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ALERT = bytes((21, 3, 3, 0, 2, 2, 49))
 """What TLS has for a refusal: fatal, access denied."""
@@ -74,11 +125,11 @@ class Proxy:
         listening: socket.socket,
         network: Network,
         label: str,
-        told: Callable[[Verdict], None] | None = None,
+        told: Callable[[Decision], None] | None = None,
         resolver: Resolve | None = None,
     ) -> None:
         """Starts to accept on `listening`, which is the proxy's from now on."""
-        self.verdicts: deque[Verdict] = deque(maxlen=MAX_VERDICTS)
+        self.verdicts: deque[Decision] = deque(maxlen=MAX_VERDICTS)
         self.untold = 0
         """Decisions that came too fast to be told."""
         self.sent = 0
@@ -171,7 +222,7 @@ class Proxy:
 
     async def _judged(self, host: str, port: int) -> list[str] | Refusal:
         """Every address of a host to which a plugin may connect."""
-        refusal = verdict.not_granted(self._network, host, port)
+        refusal = decision.check_grant(self._network, host, port)
         if refusal is not None:
             return refusal
         try:
@@ -182,7 +233,7 @@ class Proxy:
         except (OSError, UnicodeError) as error:
             return Refusal(502, f"{host} cannot be resolved: {_reason(error)}")
         ours = frozenset(filter(is_ours, found))
-        return verdict.not_public(self._network, host, port, found, ours) or found
+        return decision.check_address(self._network, host, port, found, ours) or found
 
     async def _connect(self, asked: Request, found: list[str]) -> socket.socket | Refusal:
         for address in found[:MAX_ADDRESSES]:
@@ -192,7 +243,7 @@ class Proxy:
                 pinned.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 async with asyncio.timeout(CONNECT_SECONDS):
                     await self._loop.sock_connect(pinned, (address, asked.port))
-                self._tell(Verdict(self._label, asked.host, asked.port, True, address=address))
+                self._tell(Decision(self._label, asked.host, asked.port, True, address=address))
                 return pinned
             except TimeoutError:
                 refusal = Refusal(504, f"{asked.host} did not answer within {CONNECT_SECONDS:g} s", address)
@@ -232,7 +283,7 @@ class Proxy:
             while must or not data or data[0] == HANDSHAKE:
                 hello = read_hello(data)
                 if isinstance(hello, Hello):
-                    refusal = verdict.other_name(hello, asked.host)
+                    refusal = decision.check_server_name(hello, asked.host)
                     return data if refusal is None else self._cut(client, asked, refusal)
                 if hello is not None:
                     return self._cut(client, asked, Refusal(403, f"the tunnel to {asked.host}: {hello}"))
@@ -246,7 +297,7 @@ class Proxy:
 
     def _cut(self, client: socket.socket, asked: Request, refusal: Refusal) -> bytes:
         """End a tunnel in words that a TLS library understands."""
-        self._tell(Verdict(self._label, asked.host, asked.port, False, refusal.why))
+        self._tell(Decision(self._label, asked.host, asked.port, False, refusal.why))
         client.send(ALERT)
         client.shutdown(socket.SHUT_WR)
         raise ConnectionAbortedError
@@ -287,7 +338,7 @@ class Proxy:
     async def _refuse(self, client: socket.socket, refusal: Refusal, asked: Request | None = None) -> None:
         """Say why. The words are the reason phrase as well: of a refused tunnel most libraries show nothing else."""
         host, port = ("", 0) if asked is None else (asked.host, asked.port)
-        self._tell(Verdict(self._label, host, port, False, refusal.why, refusal.address))
+        self._tell(Decision(self._label, host, port, False, refusal.why, refusal.address))
         text = f"plugbay: {refusal.why}\n".encode()
         head = f"HTTP/1.1 {refusal.status} {refusal.why}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
         try:
@@ -299,7 +350,7 @@ class Proxy:
         except TimeoutError:
             return
 
-    def _tell(self, item: Verdict) -> None:
+    def _tell(self, item: Decision) -> None:
         self.verdicts.append(item)
         second, count = self._second
         now = int(self._loop.time())
