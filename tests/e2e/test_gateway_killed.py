@@ -21,7 +21,7 @@ from typing import Any
 import httpx2
 from sqlalchemy import func, select
 
-from plugbay.server.domain.blocks import breaks, opened
+from plugbay.server.domain.chains import decode_block, first_broken_block
 from plugbay.server.domain.compactions import MAX_BEGUN
 from plugbay.store import chains as chain_rows
 from plugbay.store.database import Database, Tx
@@ -142,10 +142,10 @@ async def chains_are_whole(tx: Tx) -> None:
     """Every block is what it was, where it was, and every call has its result."""
     for chain in await rows_of(tx, CHAINS.c.id, CHAINS.c.status, CHAINS.c.digest, CHAINS.c.block_count):
         stored = await chain_rows.blocks(tx, chain.id)
-        assert breaks(stored) is None
+        assert first_broken_block(stored) is None
         assert (chain.status, chain.block_count) == ("idle", len(stored))
         assert not stored or stored[-1].digest == chain.digest
-        blocks = [opened(block) for block in stored]
+        blocks = [decode_block(block) for block in stored]
         asked = [block["tool_call_id"] for block in blocks if block["kind"] == "tool_call"]
         assert asked == [block["tool_call_id"] for block in blocks if block["kind"] == "tool_result"]
     made = await rows_of(tx, CHAINS.c.created_by_compaction_id)

@@ -25,9 +25,9 @@ from plugbay.host.host import Host
 from plugbay.server.app import create_app
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.compactions import Squeeze
+from plugbay.server.domain.credentials import API_KEY_PREFIX, digest_of, operator_token
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.harnesses import Errand
-from plugbay.server.domain.keys import PREFIX, digest_of, operator_token
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.run_requests import Wanted
 from plugbay.server.domain.runs import Asked
@@ -195,7 +195,7 @@ class World:
 
     async def _keys(self, data: Path) -> None:
         gateway, now = self.gateway, self.gateway.clock.now()
-        self.tokens |= {"nobody": None, "wrong": PREFIX + "invented", "bootstrap": operator_token(data)[0]}
+        self.tokens |= {"nobody": None, "wrong": API_KEY_PREFIX + "invented", "bootstrap": operator_token(data)[0]}
         self.tokens["viewer"] = await make_key(gateway, "org_1", "viewer")
         self.tokens["operator"] = await make_key(gateway, "org_1", "operator")
         self.tokens["admin"] = await make_key(gateway, "org_1", "admin")
@@ -205,10 +205,10 @@ class World:
         spare, revoked = await gateway.keys.create(OPERATOR, "org_1", "spare", "admin", "proj_1")
         await gateway.keys.revoke(OPERATOR, spare.id)
         self.ids["key_id"], self.tokens["revoked"] = spare.id, revoked
-        self.tokens["expired"] = PREFIX + "expired"
+        self.tokens["expired"] = API_KEY_PREFIX + "expired"
         async with gateway.database.transaction() as tx:
             old = ApiKey("key_expired", "org_1", None, "old", "admin", "ired", now - 9, now - 1, None)
-            await key_rows.insert(tx, old, digest_of(PREFIX + "expired"))
+            await key_rows.insert(tx, old, digest_of(API_KEY_PREFIX + "expired"))
 
     async def _delegates(self) -> None:
         """Tokens of an invocation that goes on for as long as the world."""

@@ -14,16 +14,13 @@ from fastapi.telemetry import TelemetryConfig
 
 from plugbay import __version__
 from plugbay.server.api import errors
-from plugbay.server.api.caller import NEEDS
-from plugbay.server.api.edge import Edge
+from plugbay.server.api.caller import NEEDS, Rates
 from plugbay.server.api.idempotency import LONGEST_KEY, MUTATING, Once, Router
-from plugbay.server.api.rates import Rates
+from plugbay.server.api.middleware import Edge, EdgeSettings
 from plugbay.server.api.routes import (
     bindings,
-    chains,
     compactions,
     deliveries,
-    exports,
     harnesses,
     health,
     host,
@@ -32,16 +29,14 @@ from plugbay.server.api.routes import (
     marketplace,
     orgs,
     packages,
-    records,
     runs,
     secrets,
     sessions,
 )
-from plugbay.server.dashboard import links
-from plugbay.server.dashboard.door import Dashboard
+from plugbay.server.dashboard import login
+from plugbay.server.dashboard.authentication import Dashboard
 from plugbay.server.dashboard.routes import ROUTES as PAGES
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.settings import EdgeSettings
 
 if TYPE_CHECKING:
     from plugbay.server.api.request_spans import RequestSpans
@@ -52,19 +47,19 @@ ROUTERS: tuple[Router, ...] = (
     keys.router,
     packages.router,
     bindings.router,
-    exports.router,
+    packages.exports_router,
     secrets.router,
     invocations.router,
     marketplace.router,
     sessions.router,
-    chains.router,
+    sessions.chains_router,
     runs.router,
     compactions.router,
     harnesses.router,
     deliveries.router,
     host.router,
-    records.router,
-    links.router,
+    host.records_router,
+    login.router,
 )
 """In the order of the document; of two routes that match, the first is taken."""
 

@@ -28,15 +28,15 @@ from plugbay.host.host import Host
 from plugbay.host.ports import CallLog
 from plugbay.mcp_server.http_protocol import BoundedHttp
 from plugbay.model.errors import PlugbayError
+from plugbay.server.api.middleware import LOOPBACK, EdgeSettings
 from plugbay.server.app import create_app
 from plugbay.server.domain.call_history import CallHistory
+from plugbay.server.domain.credentials import TOKEN_FILE, operator_token
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.keys import TOKEN_FILE, operator_token
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.server.mcp import mcp_beside
 from plugbay.server.occupancy import Found, announced, occupied
-from plugbay.server.settings import LOOPBACK, EdgeSettings
 from plugbay.store.database import Database
 from plugbay.store.ownership import owned
 

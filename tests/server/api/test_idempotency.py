@@ -15,12 +15,12 @@ from starlette.responses import JSONResponse, StreamingResponse
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import REPLAYED, Router, apart
 from plugbay.server.app import create_app
+from plugbay.server.domain.credentials import operator_token
 from plugbay.server.domain.errors import conflict
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.keys import operator_token
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.store.pages import Page
-from tests.server.api.test_edge import code
+from tests.server.api.test_middleware import code
 from tests.support.gateways import client_of, gateway_at, make_key, make_org
 from tests.support.loops import Run
 from tests.support.requirements import requirement

@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import live
-from plugbay.server.dashboard.door import Dashboard, Visit
+from plugbay.server.dashboard.authentication import Dashboard, Visit
 from plugbay.server.dashboard.live import (
     AT_ONCE,
     MAX_STREAMS,
@@ -29,8 +29,8 @@ from plugbay.server.dashboard.live import (
     changes,
     follow,
 )
+from plugbay.server.domain.credentials import operator_token
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.keys import operator_token
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.store.pages import Page
 from tests.cli.conftest import wait_until

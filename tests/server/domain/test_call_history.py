@@ -10,10 +10,10 @@ import pytest
 from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Code, Failure
 from plugbay.server.domain import call_history as module
+from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.call_history import CallHistory
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.meters import Meters
-from plugbay.server.domain.tasks import Tasks
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page

@@ -9,14 +9,16 @@ import pytest
 from plugbay.server.domain import run_requests
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.run_requests import Limits, RunRequest, Wanted
-from plugbay.server.domain.workers import Bound
+from plugbay.server.domain.workers import BoundExport
 
-SEARCH = Bound("bind_1", "acme/jira", "search", "tool", "finds", {"type": "object"}, {"effect_class": "read_only"})
-OTHER = Bound("bind_2", "acme/wiki", "search", "tool")
-PAY = Bound("bind_3", "acme/bank", "pay", "tool")
+SEARCH = BoundExport(
+    "bind_1", "acme/jira", "search", "tool", "finds", {"type": "object"}, {"effect_class": "read_only"}
+)
+OTHER = BoundExport("bind_2", "acme/wiki", "search", "tool")
+PAY = BoundExport("bind_3", "acme/bank", "pay", "tool")
 
 
-def understood(wanted: Wanted, defaults: dict[str, Any] | None = None, *bound: Bound) -> RunRequest:
+def understood(wanted: Wanted, defaults: dict[str, Any] | None = None, *bound: BoundExport) -> RunRequest:
     return run_requests.understood(wanted, defaults or {}, ["big", "small"], bound, None)
 
 
@@ -64,7 +66,7 @@ def test_every_bound_tool_is_offered_unless_some_are_named() -> None:
 def test_tools_of_one_name_are_offered_with_their_packages() -> None:
     names = [tool.name for tool in run_requests.offered([SEARCH, OTHER, PAY])]
     assert names == ["acme_jira__search", "acme_wiki__search", "pay"]
-    long = Bound("bind_4", "a" * 64 + "/" + "b" * 64, "search", "tool")
+    long = BoundExport("bind_4", "a" * 64 + "/" + "b" * 64, "search", "tool")
     assert all(len(tool.name) <= 64 for tool in run_requests.offered([SEARCH, long]))
 
 

@@ -8,12 +8,15 @@ What a route needs is written into its OpenAPI too (`x-plugbay-needs`), so that 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from plugbay.server.domain.errors import unauthenticated
+from plugbay.host.rate import Bucket
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.errors import too_many, unauthenticated
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import Principal
 
@@ -86,3 +89,29 @@ def _check(all_of: tuple[str, ...], any_of: tuple[str, ...]) -> Callable[[Princi
             raise refusal
 
     return check
+
+
+MAX_CALLERS = 10_000
+"""Callers remembered; one that is forgotten begins with a full bucket."""
+
+
+class Rates:
+    """A bucket for each caller."""
+
+    def __init__(self, clock: Clock, per_second: float, burst: float) -> None:
+        self._clock = clock
+        self._per_second = per_second
+        self._burst = burst
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def take(self, principal: Principal) -> None:
+        """One request more; raises when those are too many."""
+        bucket = self._buckets.get(principal.id)
+        if bucket is None:
+            bucket = self._buckets[principal.id] = Bucket(self._per_second, self._burst)
+        self._buckets.move_to_end(principal.id)
+        while len(self._buckets) > MAX_CALLERS:
+            self._buckets.popitem(last=False)
+        if not bucket.take(self._clock.monotonic()):
+            text = f"more than {self._per_second:g} requests a second"
+            raise too_many(text, retry_after=1 / self._per_second)

@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints
 
 from plugbay.server.api.models import Answer, Body, ChosenId
 from plugbay.server.domain import run_requests as bounds
-from plugbay.server.domain.blocks import MAX_BLOCKS
+from plugbay.server.domain.chains import MAX_BLOCKS
 from plugbay.server.domain.credentials import LIMITS
 
 MAX_KEYS = 64

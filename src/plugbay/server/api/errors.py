@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from plugbay.server.api.models import ErrorEnvelope
 from plugbay.server.domain.errors import API, INVALID, NOT_FOUND, GatewayError, invalid, unavailable
-from plugbay.server.domain.request import REQUEST_ID
+from plugbay.server.domain.ids import REQUEST_ID
 from plugbay.store.failures import StoreUnavailable
 
 STATUSES = {

@@ -32,7 +32,7 @@ from plugbay.server.api.caller import authenticate, gateway_of
 from plugbay.server.api.errors import ERRORS
 from plugbay.server.domain.errors import GatewayError, invalid
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.repeats import KEPT_CREATES, KEPT_UPDATES, LOST, REFUSED, Answered, Outcome
+from plugbay.server.domain.idempotency import KEPT_CREATES, KEPT_UPDATES, LOST, REFUSED, Answered, Outcome
 from plugbay.store.idempotency import Repeat
 
 HEADER = "idempotency-key"

@@ -15,13 +15,22 @@ from typing import Any, Protocol
 
 from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import rendering
-from plugbay.server.dashboard.door import Dashboard, Visit, cookie_name
-from plugbay.server.dashboard.known import exports_of
-from plugbay.server.dashboard.records import CallRow, call_row, event_row, log_row
-from plugbay.server.dashboard.views import offers_of, rows_of, standing_of, summary, wishes_of
+from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
+from plugbay.server.dashboard.loader import exports_of
+from plugbay.server.dashboard.views import (
+    CallRow,
+    call_row,
+    event_row,
+    log_row,
+    offers_of,
+    rows_of,
+    standing_of,
+    summary,
+    wishes_of,
+)
 from plugbay.server.domain.errors import GatewayError, unavailable
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.plugin_logs import Line
+from plugbay.server.domain.operator_plugins import LogLine
 from plugbay.store.pages import Page
 
 LOOK_EVERY = 0.4
@@ -208,7 +217,7 @@ class PluginFeed:
         self._dashboard = dashboard
         self._plugin_id = plugin_id
         self._calls = RecentCalls(dashboard.gateway, SHOWN_OF_PLUGIN, plugin_id)
-        self._lines: deque[Line] = deque(maxlen=AT_ONCE)
+        self._lines: deque[LogLine] = deque(maxlen=AT_ONCE)
         self._began = False
 
     async def regions(self) -> Regions:

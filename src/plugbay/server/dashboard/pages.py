@@ -4,32 +4,42 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
 from plugbay.host.calls.calls import LONGEST_CALL
+from plugbay.host.events.subjects import subject_problem
+from plugbay.server.api.models import MOST, listing, page_of
 from plugbay.server.api.sse import Event, event_stream
 from plugbay.server.dashboard import forms
-from plugbay.server.dashboard.approval import approval_of
-from plugbay.server.dashboard.door import AS_PERSON, Visit, visitors
-from plugbay.server.dashboard.known import exports_of
+from plugbay.server.dashboard.authentication import AS_PERSON, Notice, Visit, visitors
 from plugbay.server.dashboard.live import (
+    SHOWN_CALLS,
     SHOWN_LINES,
     SHOWN_OF_PLUGIN,
+    EventsFeed,
     PluginFeed,
     PluginsFeed,
     RecentCalls,
     admit,
     follow,
 )
-from plugbay.server.dashboard.records import answered, log_row
-from plugbay.server.dashboard.sessions import Notice
+from plugbay.server.dashboard.loader import exports_of
 from plugbay.server.dashboard.views import (
     BAD,
     GOOD,
+    OFF,
+    OUTCOMES,
+    WARN,
+    approval_of,
     broken_of,
+    call_outcome,
+    call_row,
+    event_row,
     facts_of,
+    lines_of_call,
+    log_row,
     offers_of,
     rows_of,
     standing_of,
@@ -37,7 +47,9 @@ from plugbay.server.dashboard.views import (
     wishes_of,
 )
 from plugbay.server.domain.errors import GatewayError, invalid, not_found
+from plugbay.server.domain.operator_plugins import ALL_TOPICS, MAX_TAIL
 from plugbay.server.domain.principal import HOST
+from plugbay.store.pages import Page
 
 DONE = {
     "start": "{id} was started.",
@@ -172,7 +184,7 @@ async def call_export(visit: Visit) -> Response:
     except forms.Unclear as unclear:
         return _export_page(visit, 400, unclear)
     result = await visit.gateway.host.attempt(full_name, wanted, timeout=timeout)
-    return _export_page(visit, answer=answered(result))
+    return _export_page(visit, answer=call_outcome(result))
 
 
 def _export(visit: Visit) -> tuple[str, object]:
@@ -220,3 +232,105 @@ def _export_page(
         problem="" if unclear is None else unclear.problem,
         answer=answer,
     )
+
+
+@visitors(HOST)
+async def show_calls(visit: Visit) -> Response:
+    """Calls that are over, newest first, some at a time."""
+    plugin, status, cursor = (visit.asked(name) or None for name in ("plugin", "status", "cursor"))
+    part = await visit.gateway.calls.page(page_of(SHOWN_CALLS, cursor), plugin=plugin, status=status)
+    found = listing(part, call_row)
+    asked = {name: value for name, value in (("plugin", plugin), ("status", status)) if value}
+    older = urlencode({**asked, "cursor": found.next_cursor}) if found.next_cursor else ""
+    return visit.page(
+        "calls.html",
+        calls=found.items,
+        plugins=sorted(status.spec.id for status in visit.gateway.host.plugins()),
+        outcomes=OUTCOMES,
+        plugin=plugin,
+        outcome=status,
+        query=urlencode(asked),
+        older=older,
+        newest=not cursor,
+    )
+
+
+@visitors(HOST, live=True)
+async def follow_calls(visit: Visit) -> Response:
+    admit(visit.dashboard)
+    plugin, status = (visit.asked(name) or None for name in ("plugin", "status"))
+    return event_stream(visit.request, follow(visit, RecentCalls(visit.gateway, SHOWN_CALLS, plugin, status)))
+
+
+@visitors(HOST)
+async def show_call(visit: Visit) -> Response:
+    """One call with everything that was written down of it, and what its plugin wrote meanwhile."""
+    call = await visit.gateway.calls.get(visit.request.path_params["call_id"])
+    hosted = {status.spec.id for status in visit.gateway.host.plugins()}
+    lines = visit.gateway.host_logs.tail(call.plugin, MAX_TAIL) if call.plugin in hosted else []
+    return visit.page("call.html", call=call_row(call), hosted=call.plugin in hosted, lines=lines_of_call(lines, call))
+
+
+@visitors(HOST)
+async def show_events(visit: Visit) -> Response:
+    """The last events of the bus, and those that come."""
+    topic, problem = visit.asked("topic") or ALL_TOPICS, ""
+    try:
+        _check(topic)
+    except GatewayError as error:
+        topic, problem = ALL_TOPICS, error.message
+    kept = visit.gateway.host_events.recent()
+    found = visit.gateway.host_events.recent(topic)[-SHOWN_LINES:]
+    return visit.page(
+        "events.html",
+        400 if problem else 200,
+        events=list(map(event_row, found)),
+        topic="" if topic == ALL_TOPICS else topic,
+        after=kept[-1].id if kept else "",
+        problem=problem,
+    )
+
+
+@visitors(HOST, live=True)
+async def follow_events(visit: Visit) -> Response:
+    admit(visit.dashboard)
+    topic = visit.asked("topic") or ALL_TOPICS
+    _check(topic)
+    return event_stream(visit.request, follow(visit, EventsFeed(visit.gateway, topic, visit.asked("after"))))
+
+
+def _check(topic: str) -> None:
+    """Raises for what is no pattern of topics."""
+    if topic != ALL_TOPICS and subject_problem(topic.replace("*", "x").removesuffix(".>")) is not None:
+        raise invalid(
+            "request.invalid_topic", f"{topic!r} is no pattern of topics, such as plugin.lifecycle.>", "topic"
+        )
+
+
+STATUS_TONES = {"active": GOOD, "draft": WARN, "disabled": OFF, "available": GOOD, "quarantined": BAD}
+"""Of bindings and packages, by their status."""
+
+
+@visitors(AS_PERSON)
+async def show_orgs(visit: Visit) -> Response:
+    """The orgs and packages that the visitor can see."""
+    page = page_of(MOST, visit.asked("cursor") or None)
+    found = listing(await visit.gateway.orgs.page(visit.principal, page), _identity)
+    packages = await visit.gateway.packages.page(visit.principal, Page(MOST))
+    return visit.page(
+        "orgs.html", orgs=found.items, older=found.next_cursor or "", packages=packages, tones=STATUS_TONES
+    )
+
+
+@visitors(AS_PERSON)
+async def show_org(visit: Visit) -> Response:
+    """One org: its projects, and what is bound in it."""
+    org_id = visit.request.path_params["org_id"]
+    org = await visit.gateway.orgs.get(visit.principal, org_id)
+    projects = await visit.gateway.orgs.projects(visit.principal, org_id, Page(MOST))
+    bindings = await visit.gateway.bindings.page(visit.principal, Page(MOST), org_id=org_id)
+    return visit.page("org.html", org=org, projects=projects, bindings=bindings, tones=STATUS_TONES)
+
+
+def _identity(item: object) -> object:
+    return item

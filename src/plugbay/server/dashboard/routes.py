@@ -6,8 +6,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from plugbay.server.dashboard import entry, history, pages, tenants
-from plugbay.server.dashboard.door import Endpoint, with_error_pages
+from plugbay.server.dashboard import login, pages
+from plugbay.server.dashboard.authentication import Endpoint, with_error_pages
+from plugbay.server.dashboard.pages import (
+    follow_calls,
+    follow_events,
+    show_call,
+    show_calls,
+    show_events,
+    show_org,
+    show_orgs,
+)
 
 
 def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
@@ -24,22 +33,22 @@ def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
 
 ROUTES = (
     _route("/", pages.show_plugins),
-    _route("/login", entry.give_token, "POST"),
-    _route("/login/{code}", entry.follow_link),
-    _route("/logout", entry.log_out, "POST"),
-    _route("/static/{name}", entry.show_asset),
+    _route("/login", login.give_token, "POST"),
+    _route("/login/{code}", login.follow_link),
+    _route("/logout", login.log_out, "POST"),
+    _route("/static/{name}", login.show_asset),
     _route("/plugins/{plugin_id:path}:{operation}", pages.operate_plugin, "POST"),
     _route("/plugins/{plugin_id:path}", pages.show_plugin),
     _route("/export", pages.show_export),
     _route("/export", pages.call_export, "POST"),
-    _route("/calls", history.show_calls),
-    _route("/calls/{call_id}", history.show_call),
-    _route("/events", history.show_events),
-    _route("/orgs", tenants.show_orgs),
-    _route("/orgs/{org_id}", tenants.show_org),
+    _route("/calls", show_calls),
+    _route("/calls/{call_id}", show_call),
+    _route("/events", show_events),
+    _route("/orgs", show_orgs),
+    _route("/orgs/{org_id}", show_org),
     _route("/live/plugins", pages.follow_plugins),
     _route("/live/plugins/{plugin_id:path}", pages.follow_plugin),
-    _route("/live/calls", history.follow_calls),
-    _route("/live/events", history.follow_events),
+    _route("/live/calls", follow_calls),
+    _route("/live/events", follow_events),
 )
 """Of two that match, the first is taken."""

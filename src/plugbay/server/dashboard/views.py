@@ -7,19 +7,25 @@ Two views are equal when the page would look the same, so nothing here depends o
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plugbay.host.admin.approval import Look
+from plugbay.host.calls.calls import CallResult
+from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
-from plugbay.model.errors import Code
+from plugbay.model.errors import Code, Failure, Outcome
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Export, Lifetime, Timeouts
 from plugbay.server.dashboard import forms
-from plugbay.server.dashboard.known import Known
-from plugbay.server.dashboard.text import as_json, count, size
+from plugbay.server.dashboard.loader import Known
+from plugbay.server.dashboard.text import as_json, count, moment, size, time_of_day
+from plugbay.server.domain.operator_plugins import LogLine, NumberedEvent
+from plugbay.store.calls import StoredCall
 
 BAD, WARN, GOOD, CALM, OFF = "bad", "warn", "good", "calm", "off"
 """How a thing stands: broken, waiting for an operator, at work, nothing to do, switched off."""
@@ -331,3 +337,231 @@ def _policy(policy: dict[str, Any]) -> list[tuple[str, str]]:
         f"{size(limits['tmp'])} in /tmp",
     ]
     return [(label, text) for label, text in facts if text] + [("limits", " · ".join(shown))]
+
+
+MAX_DEFINITIONS = 200
+MAX_CHARACTERS = 512 << 10
+"""Of all definitions together, as they are shown: what a person could read before deciding."""
+
+MAX_DEFINITION = 48 << 10
+"""Characters of one, below what a page cuts off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One thing that is offered, in the server's own words."""
+
+    kind: str
+    name: str
+    description: str
+    whole: str
+    """The definition as JSON, all of it."""
+    change: str
+    """`new` or `changed` since an approval before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What is not approved, and what was seen of it."""
+
+    disabled: tuple[str, ...]
+    seen: bool = False
+    digest: str = ""
+    instructions: str = ""
+    definitions: tuple[Definition, ...] = ()
+    gone: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    too_much: bool = False
+
+
+def approval_of(known: Known, look: Look | None) -> Approval | None:
+    """What an operator has to decide about a plugin's offer; None when that is nothing."""
+    status = known.status
+    if not status.needs_approval or (str(status.state) != PENDING and not status.disabled):
+        return None
+    if look is None:
+        return Approval(status.disabled)
+    changed = {(change.part, change.name): change.word for change in look.changes}
+    shown = tuple(_definition(part, definition, changed) for part, definition in look.definitions[:MAX_DEFINITIONS])
+    instructions = str((look.hello.get("server") or {}).get(INSTRUCTIONS) or "")
+    sizes = [len(instructions), *(len(each.whole) for each in shown)]
+    too_much = len(look.definitions) > MAX_DEFINITIONS or sum(sizes) > MAX_CHARACTERS or max(sizes) > MAX_DEFINITION
+    return Approval(
+        status.disabled,
+        True,
+        look.digest,
+        instructions[:MAX_DEFINITION],
+        () if too_much else shown,
+        tuple(str(change) for change in look.changes if change.word == "gone"),
+        tuple(map(str, look.hello.get("warnings") or ())),
+        too_much,
+    )
+
+
+def _definition(part: str, definition: dict[str, Any], changed: dict[tuple[str, str], str]) -> Definition:
+    name = str(definition.get(PARTS[part]))
+    said = [str(definition[key]) for key in ("title", "description") if definition.get(key)]
+    return Definition(
+        NOUNS[part], name, "\n".join(said), as_json(definition, most=MAX_DEFINITION + 1), changed.get((part, name), "")
+    )
+
+
+OUTCOME_TONES = {
+    Outcome.SUCCEEDED: GOOD,
+    Outcome.FAILED: BAD,
+    Outcome.RETRYABLE_FAILURE: WARN,
+    Outcome.CANCELLED: OFF,
+}
+OUTCOMES = tuple(OUTCOME_TONES)
+
+LEVELS = {"error": BAD, "warn": WARN}
+
+SHORT = 160
+"""Characters of an event's payload that are shown beside it; more is a click away."""
+
+MAX_PAYLOAD = 8_000
+"""Characters of an event's payload that are shown at all."""
+
+AROUND = 2.0
+"""Seconds after a call in which what its plugin wrote is still shown with it: pipes are read when there is time."""
+
+LINES_OF_A_CALL = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """A call that is over."""
+
+    id: str
+    plugin: str
+    version: str
+    contract: str
+    export: str
+    at: float
+    duration_ms: float
+    status: str
+    tone: str
+    code: str
+    origin: str
+    exit: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """An event of the bus."""
+
+    id: str
+    at: str
+    time: str
+    topic: str
+    source: str
+    short: str
+    whole: str
+    """Spread over lines, where there is more than `short`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A line that a plugin wrote, or that tells what happened to it."""
+
+    at: str
+    time: str
+    source: str
+    tone: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureView:
+    """Why a call failed, and what to do."""
+
+    code: str
+    origin: str
+    message: str
+    hint: str
+    wrote: tuple[str, ...]
+    """The last lines of its stderr."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """How a call that was just made came out."""
+
+    call_id: str
+    plugin: str
+    status: str
+    tone: str
+    duration_ms: float
+    output: str
+    failure: FailureView | None
+
+
+def call_row(call: StoredCall) -> CallRow:
+    """A call as it was written down."""
+    failure = call.failure or {}
+    left = failure.get("exit")
+    return CallRow(
+        call.id,
+        call.plugin,
+        call.version,
+        call.contract,
+        call.export,
+        call.started_at,
+        call.duration_ms,
+        call.status.replace("_", " "),
+        OUTCOME_TONES.get(call.status, CALM),
+        str(failure.get("code") or ""),
+        str(failure.get("origin") or ""),
+        "" if left is None else left if isinstance(left, str) else as_json(left, spread=False),
+    )
+
+
+def event_row(event: NumberedEvent) -> EventRow:
+    """An event, with as much of its payload as one looks at."""
+    data = event.data
+    short = as_json(data["payload"], spread=False)
+    whole = as_json(data["payload"], most=MAX_PAYLOAD) if len(short) > SHORT else ""
+    at = str(data["timestamp"])
+    shown = f"{short[:SHORT]}…" if whole else short
+    return EventRow(event.id, at, time_of_day(at), event.topic, str(data["source"]), shown, whole)
+
+
+def log_row(line: LogLine) -> LogRow:
+    return LogRow(line.at, time_of_day(line.at), line.source, LEVELS.get(line.level, CALM), line.text)
+
+
+def lines_of_call(lines: Iterable[LogLine], call: StoredCall) -> list[LogRow]:
+    """What a plugin wrote while a call ran, and just after: perhaps of it. Some lines are dated to the second."""
+    begin, end = math.floor(call.started_at), call.started_at + call.duration_ms / 1000 + AROUND
+    within = [line for line in lines if begin <= (moment(line.at) or 0.0) <= end]
+    return [log_row(line) for line in within[-LINES_OF_A_CALL:]]
+
+
+def failure_view(failure: Failure) -> FailureView:
+    """A failure, its hint and what the plugin wrote apart from the rest of its detail."""
+    detail: Mapping[str, Any] = failure.detail
+    wrote = detail.get("stderr_tail", ())
+    rest = {name: value for name, value in detail.items() if name not in ("hint", "stderr_tail")}
+    return FailureView(
+        failure.code,
+        failure.origin,
+        failure.message,
+        str(detail.get("hint", "")),
+        tuple(map(str, wrote)),
+        as_json(rest) if rest else "",
+    )
+
+
+def call_outcome(result: CallResult) -> CallOutcome:
+    """A call that was just made."""
+    record, failure = result.record, result.failure
+    return CallOutcome(
+        record.call_id,
+        record.plugin,
+        record.status.replace("_", " "),
+        OUTCOME_TONES.get(record.status, CALM),
+        record.duration_ms,
+        as_json(result.value()) if failure is None else "",
+        None if failure is None else failure_view(failure),
+    )

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.ids import REQUEST_ID, Ids, new_id
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.request import REQUEST_ID
 from plugbay.store import audit as rows
 from plugbay.store.audit import Entry
 from plugbay.store.database import Database, Tx

@@ -7,19 +7,20 @@ nothing of it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from plugbay.contracts.schemas import compile_schema
+from plugbay.host.invocations.context import LONGEST, Permissions, execution_class
 from plugbay.model.spec import Export
-from plugbay.server.domain import binding_rules as rules
 from plugbay.server.domain import policy as policies
-from plugbay.server.domain import rollout
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.binding_rules import Finding, Surroundings, Verdict
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, conflict, denied, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id
@@ -27,8 +28,7 @@ from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.packages import Packages
 from plugbay.server.domain.policy import Policy
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.rollout import Share
-from plugbay.server.domain.secrets import Secrets
+from plugbay.server.domain.secrets import SecretRef, Secrets, parse_reference
 from plugbay.store import bindings as rows
 from plugbay.store import orgs as org_rows
 from plugbay.store import packages as package_rows
@@ -38,6 +38,222 @@ from plugbay.store.database import Database, Tx
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page, Part
 from plugbay.store.remembered import Remembered
+
+FULL_TRAFFIC = 100
+"""Percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one binding has of the traffic."""
+
+    binding_id: str
+    percent: int
+
+
+def bucket(binding_id: str, key: str) -> int:
+    """Where in the traffic a key is, from 0 to 99."""
+    return int.from_bytes(hashlib.sha256(f"{binding_id}{key}".encode("utf-8", "surrogatepass")).digest()) % FULL_TRAFFIC
+
+
+def pick_share(shares: Sequence[Share], key: str) -> str | None:
+    """The binding among those of one scope, the oldest first, that a key belongs to; None: to none of them."""
+    if not shares:
+        return None
+    place, reached = bucket(shares[0].binding_id, key), 0
+    for share in shares:
+        reached += share.percent
+        if place < reached:
+            return share.binding_id
+    return None
+
+
+def select_share(of_project: Sequence[Share], of_org: Sequence[Share], key: str) -> str | None:
+    """The binding that serves a key: the project's, or else the org's."""
+    return pick_share(of_project, key) or pick_share(of_org, key)
+
+
+def excess_percent(shares: Iterable[Share]) -> int:
+    """How many percent more than all of the traffic they have together; 0: it fits."""
+    return max(0, sum(share.percent for share in shares) - FULL_TRAFFIC)
+
+
+def stable_key(*ids: str | None) -> str:
+    """What selection sticks to: the first of these that is there, such as a session, a chain, a run."""
+    return next((id for id in ids if id), "")
+
+
+MAX_ERRORS = 12
+"""Of a config that fails its schema; more help nobody."""
+
+FIRST_PARTY = "plugbay"
+"""The publisher whose packages come with the gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or that somebody should know."""
+
+    code: str
+    path: str
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"code": self.code, "path": self.path, "message": self.message}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a binding is judged by."""
+
+    package: PackageRow | None
+    export: Export | None
+    org_policy: Policy = field(default_factory=Policy)
+    missing: frozenset[str] = frozenset()
+    """Slots whose secret is not there."""
+    others: tuple[Share, ...] = ()
+    """Active bindings of the same export at the same scope."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came out."""
+
+    errors: tuple[Finding, ...]
+    warnings: tuple[Finding, ...] = ()
+    permissions: Permissions = field(default_factory=Permissions)
+
+    @property
+    def valid(self) -> bool:
+        return not self.errors
+
+
+def check_invariants(binding: BindingRow, around: Surroundings) -> list[Finding]:
+    """What no binding may break, whatever its status."""
+    found = list(_references(binding))
+    if around.package is None:
+        text = f"there is no {binding.package_id} {binding.package_version} here"
+        return [Finding("binding.package_not_found", "package_version", text), *found]
+    if around.export is None:
+        text = f"{binding.package_id} {binding.package_version} has no export {binding.export_id!r}"
+        return [Finding("binding.unknown_export", "export_id", text), *found]
+    found += _undeclared(binding, around.export)
+    found += [
+        Finding("binding.policy_widens", f"policy.{name}", f"a policy can only narrow: {why}")
+        for name, why in policies.widened(policies.parsed(binding.policy), around.export)
+    ]
+    return found
+
+
+def judge_binding(binding: BindingRow, around: Surroundings) -> Verdict:
+    """Everything that is wrong with a binding that is to run, and what it may do then."""
+    errors = check_invariants(binding, around)
+    package, export = around.package, around.export
+    if package is None or export is None:
+        return Verdict(tuple(errors))
+    errors += _unusable(package, export)
+    errors += _config_errors(export.facts.get("config_schema"), binding.config)
+    errors += _unbound(binding, export, around.missing)
+    errors += _overbooked(binding, around.others)
+    policy = policies.narrowest(around.org_policy, policies.parsed(binding.policy))
+    permissions = policies.effective(export, policy)
+    return Verdict(tuple(errors), tuple(_warnings(package, export, policy, permissions)), permissions)
+
+
+def least_execution_class(package: PackageRow) -> str:
+    """How much apart at least the work of a package is done: what its publisher is trusted with."""
+    if package.signature_status != "verified":
+        return "isolated"
+    return "inline" if package.package_id.partition("/")[0] == FIRST_PARTY else "worker"
+
+
+def secret_references(binding: BindingRow) -> dict[str, SecretRef]:
+    """The secrets a binding names, by slot, as far as they can be read."""
+    found = {slot: parse_reference(text) for slot, text in binding.secrets.items()}
+    return {slot: ref for slot, ref in found.items() if ref is not None}
+
+
+# The rules.
+
+
+def _references(binding: BindingRow) -> Iterator[Finding]:
+    """Values that are no references are not quoted: they may be the secret itself."""
+    for slot, text in binding.secrets.items():
+        ref, path = parse_reference(text), f"secrets.{slot}"
+        if ref is None:
+            why = "a slot is bound to a reference, secret://<org or project>/<name>; never paste the secret itself"
+            yield Finding("binding.raw_secret", path, why)
+        elif ref.scope not in (binding.org_id, binding.project_id):
+            why = f"a binding of this scope uses secrets of {binding.project_id or binding.org_id}, not of {ref.scope}"
+            yield Finding("binding.secret_scope_denied", path, why)
+
+
+def _undeclared(binding: BindingRow, export: Export) -> list[Finding]:
+    slots = _slots(export)
+    text = f"{export.name} has no such slot; it has {', '.join(slots) or 'none'}"
+    return [
+        Finding("binding.undeclared_slot", f"secrets.{slot}", text) for slot in binding.secrets if slot not in slots
+    ]
+
+
+def _unusable(package: PackageRow, export: Export) -> list[Finding]:
+    found = []
+    if package.status != "available":
+        text = f"{package.package_id} {package.version} is quarantined: its signature is {package.signature_status}"
+        found.append(Finding("binding.package_quarantined", "package_version", text))
+    unsupported = export.facts.get("unsupported")
+    if unsupported:
+        found.append(Finding("binding.unsupported_platform", "package_version", unsupported))
+    return found
+
+
+def _config_errors(schema: Any, config: Mapping[str, Any]) -> list[Finding]:
+    if schema is None:
+        text = "the export has no such setting"
+        return [Finding("binding.invalid_config", f"config.{key}", text) for key in islice(config, MAX_ERRORS)]
+    validator = compile_schema(schema)
+    if validator.is_valid(dict(config)):
+        return []
+    return [
+        Finding("binding.invalid_config", ".".join(["config", *map(str, error.instance_path)]), error.message)
+        for error in islice(validator.iter_errors(dict(config)), MAX_ERRORS)
+    ]
+
+
+def _unbound(binding: BindingRow, export: Export, missing: Iterable[str]) -> list[Finding]:
+    unbound = [slot for slot in _slots(export) if slot not in binding.secrets]
+    found = [Finding("binding.unbound_slot", f"secrets.{slot}", "nothing is bound to this slot") for slot in unbound]
+    text = "there is no such secret"
+    return found + [Finding("binding.secret_not_found", f"secrets.{slot}", text) for slot in sorted(missing)]
+
+
+def _overbooked(binding: BindingRow, others: Iterable[Share]) -> list[Finding]:
+    more = excess_percent([*others, Share(binding.id, binding.traffic_percent)])
+    if not more:
+        return []
+    text = f"with the other active bindings of this export at this scope that is {more} percent too much"
+    return [Finding("binding.rollout_exceeded", "rollout.traffic_percent", text)]
+
+
+def _warnings(package: PackageRow, export: Export, policy: Policy, permissions: Permissions) -> Iterator[Finding]:
+    asked = policies.effective(export, Policy())
+    lost = [scope for scope in asked.gateway_api_scopes if scope not in permissions.gateway_api_scopes]
+    if lost:
+        text = f"it asks for {', '.join(lost)} and does not get it"
+        yield Finding("binding.scope_not_granted", "policy.gateway_api_scopes", text)
+    if asked.network != permissions.network:
+        yield Finding("binding.network_not_granted", "policy.network", "it asks for the network and does not get it")
+    declared, least = export.facts.get("execution_class") or "isolated", least_execution_class(package)
+    if execution_class(declared, least) != declared:
+        text = f"it wants to run {declared}; its publisher is trusted with {least}"
+        yield Finding("binding.class_raised", "policy.execution_class", text)
+    if policy.timeout_ms is None and export.facts.get("timeout_ms", 0) >= LONGEST:
+        yield Finding("binding.timeout_clamped", "policy.timeout_ms", f"an invocation has {LONGEST} ms at most")
+
+
+def _slots(export: Export) -> list[str]:
+    return list((export.facts.get("permissions") or {}).get("secret_slots", ()))
+
 
 ROOM = 16 << 20
 """Bytes of bindings with their packages, as JSON, that are remembered, and once more of lists of bindings: thousands of
@@ -59,11 +275,11 @@ class Draft:
     secrets: dict[str, str] = field(default_factory=dict)
     policy: dict[str, Any] = field(default_factory=dict)
     status: str = ACTIVE
-    traffic_percent: int = rollout.WHOLE
+    traffic_percent: int = FULL_TRAFFIC
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ResolvedBinding:
     """A binding, what it is bound to, and what is taken away from that: by its org, by itself, for want of trust."""
 
     row: BindingRow
@@ -94,7 +310,7 @@ class Bindings:
         self._ids = ids
         self.disabled: list[Callable[[str], object]] = []
         """Told the id of each binding that is active no more, once that is so."""
-        self._bound = Remembered[str, Bound](database, ROOM, lambda bound: _size(bound.row, bound.package))
+        self._bound = Remembered[str, ResolvedBinding](database, ROOM, lambda bound: _size(bound.row, bound.package))
         self._active = Remembered[tuple[str, str | None], list[BindingRow]](
             database, ROOM, lambda active: _size(*active)
         )
@@ -174,7 +390,7 @@ class Bindings:
 
     async def _admit(self, tx: Tx, row: BindingRow, package: PackageRow | None, export: Export | None) -> None:
         around = await self._around(tx, row, package, export)
-        errors = rules.judge(row, around).errors if row.status == ACTIVE else tuple(rules.always(row, around))
+        errors = judge_binding(row, around).errors if row.status == ACTIVE else tuple(check_invariants(row, around))
         if errors:
             raise _refused(errors)
 
@@ -182,7 +398,9 @@ class Bindings:
         """What a binding is judged by, as it is in this transaction."""
         org = await org_rows.get(tx, row.org_id)
         assert org is not None
-        wanted = {slot: ref for slot, ref in rules.references(row).items() if ref.scope in (row.org_id, row.project_id)}
+        wanted = {
+            slot: ref for slot, ref in secret_references(row).items() if ref.scope in (row.org_id, row.project_id)
+        }
         missing = await self._secrets.missing(tx, row.org_id, wanted)
         active = await rows.active(tx, row.org_id, export_id=row.export_id)
         others = [other for other in active if other.id != row.id and _same_place(other, row)]
@@ -231,15 +449,15 @@ class Bindings:
             row = _seen(caller, id, await rows.get(tx, id))
             package = await package_rows.get(tx, row.package_row)
             export = await self._export(package, row.export_id)
-            return rules.judge(row, await self._around(tx, row, package, export))
+            return judge_binding(row, await self._around(tx, row, package, export))
 
     # Choosing.
 
-    async def bound(self, id: str) -> Bound | None:
+    async def bound(self, id: str) -> ResolvedBinding | None:
         """The binding with this id, whatever its status, and what it is bound to."""
         return await self._bound.get(id, partial(self._read, id))
 
-    async def _read(self, id: str) -> Bound | None:
+    async def _read(self, id: str) -> ResolvedBinding | None:
         async with self._database.reading() as tx:
             row = await rows.get(tx, id)
             if row is None:
@@ -248,9 +466,9 @@ class Bindings:
             org = await org_rows.get(tx, row.org_id)
         export = await self._export(package, row.export_id)
         assert org is not None and package is not None and export is not None  # it was bound, and packages never change
-        least = Policy(execution_class=rules.floor(package))
+        least = Policy(execution_class=least_execution_class(package))
         policy = policies.narrowest(policies.parsed(org.policy), policies.parsed(row.policy), least)
-        return Bound(row, package, export, policy)
+        return ResolvedBinding(row, package, export, policy)
 
     async def select(
         self, org_id: str, project_id: str | None, export: str, key: str, kind: str | None = None
@@ -274,7 +492,7 @@ class Bindings:
         async with self._database.reading() as tx:
             return await rows.digests_in_use(tx)
 
-    async def serving(self, org_id: str, project_id: str | None, kind: str, key: str) -> list[Bound]:
+    async def serving(self, org_id: str, project_id: str | None, kind: str, key: str) -> list[ResolvedBinding]:
         """One active binding for each export of a kind that an org or a project has, as this key sees them."""
         active = await self._active_of(org_id, kind)
         names = {f"{row.package_id}/{row.export_id}" for row in active if row.project_id in (None, project_id)}
@@ -294,7 +512,7 @@ def _serving(active: Iterable[BindingRow], project_id: str | None, export: str, 
     same = [row for row in places if row.package_id == first.package_id]
     of_project = [Share(row.id, row.traffic_percent) for row in same if row.project_id is not None]
     of_org = [Share(row.id, row.traffic_percent) for row in same if row.project_id is None]
-    chosen = rollout.selected(of_project, of_org, key)
+    chosen = select_share(of_project, of_org, key)
     return next((row for row in same if row.id == chosen), None)
 
 

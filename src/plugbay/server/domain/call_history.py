@@ -11,9 +11,9 @@ import itertools
 from collections import deque
 
 from plugbay.host.ports import CallRecord
+from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.errors import not_found
 from plugbay.server.domain.meters import Meters
-from plugbay.server.domain.tasks import Tasks
 from plugbay.store import calls as rows
 from plugbay.store.calls import StoredCall
 from plugbay.store.database import Database

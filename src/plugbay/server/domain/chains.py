@@ -6,16 +6,16 @@ only here, one version at a time, and while nobody else is at it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from plugbay.host.invocations import compaction_result
 from plugbay.host.invocations.compaction_result import KINDS
-from plugbay.server.domain import blocks as shapes
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.blocks import Block
-from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.clock import Clock, stamp
 from plugbay.server.domain.errors import GatewayError, conflict, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id
 from plugbay.server.domain.principal import Principal
@@ -27,6 +27,170 @@ from plugbay.store.chains import Chain, StoredBlock
 from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page, Part
 from plugbay.store.sessions import Session
+
+Block = dict[str, Any]
+
+EMPTY_DIGEST = "0" * 64
+"""The digest of a chain without blocks."""
+
+MAX_BLOCKS = 2_000
+"""Blocks that may come with one request: a chain that is moved here from elsewhere, and no more."""
+
+MAX_BLOCK_BYTES = 4 << 20
+"""Bytes of one block as JSON: an image fits, a film does not."""
+
+CONTENT_TYPES = frozenset("text image audio video document".split())
+SOURCE_TYPES = frozenset("base64 url asset".split())
+
+_TOOL_FIELDS = {
+    "tool_call": ("tool_call_id", "name", "input"),
+    "tool_result": ("tool_call_id", "tool_execution_id", "is_error", "structured_output"),
+}
+"""Fields of a block beside those that each has."""
+
+_COMMON_FIELDS = ("kind", "content")
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+def text_block(kind: str, text: str) -> Block:
+    """A block with one text."""
+    return {"kind": kind, "content": [{"type": "text", "text": text}]}
+
+
+def text_of(blocks: Iterable[Mapping[str, Any]]) -> str:
+    """What these blocks say in words."""
+    items = (item for block in blocks for item in block.get("content", ()))
+    return "\n".join(item["text"] for item in items if item.get("type") == "text" and isinstance(item.get("text"), str))
+
+
+# What a client may bring.
+
+
+def check_blocks(blocks: Sequence[Mapping[str, Any]], kinds: frozenset[str], param: str = "blocks") -> list[Block]:
+    """These blocks with the fields that count and no others; raises what is wrong with them."""
+    if len(blocks) > MAX_BLOCKS:
+        raise _invalid_blocks(param, f"there may be {MAX_BLOCKS:,} blocks at once")
+    clean = [_content_fields(block) for block in blocks]
+    for at, block in enumerate(clean):
+        why = _problem(block, kinds)
+        if why is not None:
+            raise _invalid_blocks(f"{param}[{at}]", why)
+    found = compaction_result.breaches({"seed_blocks": clean}, {}, clean, ()) if clean else []
+    if found:
+        raise _invalid_blocks(param, found[0].replace("seed_blocks", param))
+    return clean
+
+
+def _content_fields(block: Mapping[str, Any]) -> Block:
+    """Without what is not the client's to say: ids, moments, the run."""
+    names = (*_COMMON_FIELDS, *_TOOL_FIELDS.get(str(block.get("kind")), ()))
+    return {name: block[name] for name in names if name in block}
+
+
+def _problem(block: Block, kinds: frozenset[str]) -> str | None:
+    kind = block.get("kind")
+    if kind not in kinds:
+        return f"the kind must be one of {', '.join(sorted(kinds))}"
+    if len(_ENCODER.encode(block)) > MAX_BLOCK_BYTES:
+        return f"a block has at most {MAX_BLOCK_BYTES:,} bytes"
+    content = block.get("content", [])
+    if not isinstance(content, list):
+        return "content must be a list"
+    return next((why for item in content if (why := _content_problem(item)) is not None), None)
+
+
+def _content_problem(item: Any) -> str | None:
+    kind = item.get("type") if isinstance(item, dict) else None
+    if not isinstance(kind, str) or kind not in CONTENT_TYPES:
+        return f"content must have a type of {', '.join(sorted(CONTENT_TYPES))}"
+    if kind == "text":
+        return None if isinstance(item.get("text"), str) else "content of type text must have a text"
+    source = item.get("source")
+    of = source.get("type") if isinstance(source, dict) else None
+    if not isinstance(of, str) or of not in SOURCE_TYPES:
+        return f"content of type {kind} must have a source of type {', '.join(sorted(SOURCE_TYPES))}"
+    return None
+
+
+def _invalid_blocks(param: str, why: str) -> GatewayError:
+    return unprocessable("chain.invalid_blocks", why, param)
+
+
+# How they are kept.
+
+
+def seal_blocks(
+    blocks: Sequence[Mapping[str, Any]],
+    *,
+    chain_id: str,
+    after: int,
+    digest: str,
+    run_id: str | None,
+    now: float,
+    ids: Ids,
+) -> list[StoredBlock]:
+    """Blocks as they come to lie in a chain, behind the one with the sequence `after` and its digest."""
+    kept: list[StoredBlock] = []
+    for sequence, block in enumerate(blocks, after + 1):
+        id = ids("blk_")
+        whole = {**block, "id": id, "run_id": run_id, "sequence": sequence, "created_at": stamp(now)}
+        body = _ENCODER.encode(whole)
+        digest = next_digest(digest, body)
+        kept.append(
+            StoredBlock(
+                chain_id=chain_id,
+                sequence=sequence,
+                id=id,
+                kind=block["kind"],
+                run_id=run_id,
+                body=body,
+                digest=digest,
+                created_at=now,
+            )
+        )
+    return kept
+
+
+def copy_blocks(blocks: Iterable[StoredBlock], chain_id: str) -> list[StoredBlock]:
+    """The same blocks in another chain, byte by byte, so that both have the same digest this far."""
+    return [msgspec.structs.replace(block, chain_id=chain_id) for block in blocks]
+
+
+def next_digest(digest: str, body: bytes) -> str:
+    """The digest of a chain after one more block."""
+    return hashlib.sha256(digest.encode() + body).hexdigest()
+
+
+def first_broken_block(blocks: Sequence[StoredBlock]) -> int | None:
+    """The sequence of the first block that is not what it was, or not where it was; None: all are whole."""
+    digest = EMPTY_DIGEST
+    for sequence, block in enumerate(blocks, 1):
+        digest = next_digest(digest, block.body)
+        if block.sequence != sequence or block.digest != digest:
+            return sequence
+    return None
+
+
+def decode_block(stored: StoredBlock) -> Block:
+    """A block as clients see it."""
+    block: Block = msgspec.json.decode(stored.body)
+    return block
+
+
+def project_block(block: Mapping[str, Any]) -> Block:
+    """A block as compactors see it and give it back: what it says, and not where it lay."""
+    return _content_fields(block)
+
+
+def estimate_tokens(blocks: Sequence[Mapping[str, Any]]) -> int:
+    """Tokens of these blocks, by the host's own figure."""
+    return compaction_result.token_estimate([_content_fields(block) for block in blocks])
+
+
+def clean_seed_block(block: Mapping[str, Any]) -> Block:
+    """A block of a compactor's seed as it is kept: with what it says of itself, without what is ours to say."""
+    return {name: value for name, value in block.items() if name not in ("id", "run_id", "sequence", "created_at")}
+
 
 IDLE, RUNNING, CLOSED = "idle", "running", "closed"
 
@@ -54,7 +218,7 @@ class Chains:
         metadata: dict[str, Any] | None = None,
     ) -> Chain:
         """A chain with these blocks."""
-        seed = shapes.checked(blocks, KINDS)
+        seed = check_blocks(blocks, KINDS)
         async with self._database.transaction() as tx:
             session = await self._sessions.existing(tx, caller, session_id)
             chain = await self.begin(tx, session, seed, defaults=defaults or {}, metadata=metadata or {})
@@ -81,7 +245,7 @@ class Chains:
         async with self._database.reading() as tx:
             chain = await self.existing(tx, caller, id)
             stored = await rows.blocks(tx, id, after=after, limit=limit)
-        return chain, [shapes.opened(block) for block in stored]
+        return chain, [decode_block(block) for block in stored]
 
     async def change(self, caller: Principal, id: str, *, status: str | None = None, **values: Any) -> Chain:
         """Other defaults, other metadata; closing it. What is not given stays, and so do the blocks."""
@@ -90,7 +254,7 @@ class Chains:
             if status == CLOSED and chain.status == RUNNING:
                 raise attach_conflict(id)
             if chain.status == CLOSED and status != IDLE and (values or status is None):
-                raise closed(id)
+                raise chain_closed(id)
             said = values if status is None or chain.status == RUNNING else {**values, "status": status}
             now = self._clock.now()
             await rows.change(tx, id, **said, chain_version=chain.chain_version + 1, updated_at=now)
@@ -165,7 +329,7 @@ class Chains:
         """A new chain of a session, the latest from now on."""
         now = self._clock.now()
         id = self._ids("ch_")
-        stored = shapes.sealed(blocks, chain_id=id, after=0, digest=shapes.EMPTY, run_id=None, now=now, ids=self._ids)
+        stored = seal_blocks(blocks, chain_id=id, after=0, digest=EMPTY_DIGEST, run_id=None, now=now, ids=self._ids)
         chain = Chain(
             id=id,
             org_id=session.org_id,
@@ -174,8 +338,8 @@ class Chains:
             status=IDLE,
             chain_version=1,
             block_count=len(stored),
-            token_estimate=shapes.estimate(blocks),
-            digest=stored[-1].digest if stored else shapes.EMPTY,
+            token_estimate=estimate_tokens(blocks),
+            digest=stored[-1].digest if stored else EMPTY_DIGEST,
             parent_chain_id=parent,
             forked_from_run_id=None,
             created_by_compaction_id=compaction_id,
@@ -211,8 +375,8 @@ class Chains:
             status=IDLE,
             chain_version=1,
             block_count=len(stored),
-            token_estimate=shapes.estimate([shapes.opened(block) for block in stored]),
-            digest=stored[-1].digest if stored else shapes.EMPTY,
+            token_estimate=estimate_tokens([decode_block(block) for block in stored]),
+            digest=stored[-1].digest if stored else EMPTY_DIGEST,
             parent_chain_id=chain.id,
             forked_from_run_id=run_id,
             created_by_compaction_id=None,
@@ -220,7 +384,7 @@ class Chains:
             created_at=now,
             updated_at=now,
         )
-        await self._insert(tx, made, shapes.copied(stored, made.id))
+        await self._insert(tx, made, copy_blocks(stored, made.id))
         return made
 
     async def append(self, tx: Tx, chain: Chain, blocks: Sequence[Block], run_id: str | None, **values: Any) -> Chain:
@@ -228,7 +392,7 @@ class Chains:
         if chain.block_count + len(blocks) > MAX_CHAIN:
             raise unprocessable("chain.full", f"a chain has at most {MAX_CHAIN:,} blocks; compact it, or fork it")
         now = self._clock.now()
-        stored = shapes.sealed(
+        stored = seal_blocks(
             blocks,
             chain_id=chain.id,
             after=chain.block_count,
@@ -240,7 +404,7 @@ class Chains:
         changed = {
             "chain_version": chain.chain_version + 1,
             "block_count": chain.block_count + len(stored),
-            "token_estimate": chain.token_estimate + shapes.estimate(blocks),
+            "token_estimate": chain.token_estimate + estimate_tokens(blocks),
             "digest": stored[-1].digest if stored else chain.digest,
             "updated_at": now,
             **values,
@@ -266,7 +430,7 @@ def attach_conflict(chain_id: str) -> GatewayError:
     return conflict("chain.attach_conflict", text, retryable=True)
 
 
-def closed(chain_id: str) -> GatewayError:
+def chain_closed(chain_id: str) -> GatewayError:
     return conflict("chain.closed", f"{chain_id} is closed; fork it, or open it again")
 
 
@@ -275,5 +439,5 @@ def _dangling(stored: Sequence[StoredBlock]) -> bool:
     ids: dict[str, set[Any]] = {"tool_call": set(), "tool_result": set()}
     for block in stored:
         if block.kind in ids:
-            ids[block.kind].add(shapes.opened(block)["tool_call_id"])
+            ids[block.kind].add(decode_block(block)["tool_call_id"])
     return ids["tool_call"] != ids["tool_result"]

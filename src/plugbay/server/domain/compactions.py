@@ -12,22 +12,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from plugbay.model.errors import Failure, Outcome
-from plugbay.server.domain import blocks as shapes
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.blocks import Block
-from plugbay.server.domain.causes import cause_of, spend
-from plugbay.server.domain.chains import Chains
+from plugbay.server.domain.background import INTERNAL, BackgroundJobs, durably
+from plugbay.server.domain.chains import (
+    Block,
+    Chains,
+    clean_seed_block,
+    decode_block,
+    first_broken_block,
+    project_block,
+)
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.dispatcher import error_code
-from plugbay.server.domain.durable import durably
-from plugbay.server.domain.errands import INTERNAL, Errands
+from plugbay.server.domain.deliveries import CHAIN_COMPACTED, Events, NewEvent
 from plugbay.server.domain.errors import conflict, denied, not_found, unprocessable
-from plugbay.server.domain.events import CHAIN_COMPACTED, Events, Happening
-from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.ids import Ids, new_id, new_trace_id
 from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.provenance import cause_of, spend
 from plugbay.server.domain.sessions import Sessions, tenant
-from plugbay.server.domain.trace import new_trace
-from plugbay.server.domain.workers import Budgets, Job, Workers, WorkRefused
+from plugbay.server.domain.workers import Budgets, Job, Workers, WorkRefused, error_code
 from plugbay.store import chains as chain_rows
 from plugbay.store import compactions as rows
 from plugbay.store import sessions as session_rows
@@ -90,7 +92,7 @@ class Compactions:
         self._audit = audit
         self._clock = clock
         self._ids = ids
-        self._errands: Errands[Proposal] = Errands(_cut_off)
+        self._errands: BackgroundJobs[Proposal] = BackgroundJobs(_cut_off)
 
     async def start(self) -> None:
         """Go on with what was not finished; not for ever."""
@@ -143,7 +145,7 @@ class Compactions:
                 invocation_id=caller.invocation_id,
                 attempts=0,
                 cause_depth=cause.events,
-                trace_id=cause.trace_id or squeeze.trace_id or new_trace(),
+                trace_id=cause.trace_id or squeeze.trace_id or new_trace_id(),
                 created_at=self._clock.now(),
                 started_at=None,
                 completed_at=None,
@@ -204,7 +206,7 @@ class Compactions:
         missing = next((id for id in ids if id not in found), None)
         if missing is not None:
             raise unprocessable("compaction.no_such_block", f"{chain.id} has no block {missing!r}", "pinned_items")
-        return [shapes.projected(shapes.opened(found[id])) for id in ids]
+        return [project_block(decode_block(found[id])) for id in ids]
 
     # At work.
 
@@ -223,7 +225,7 @@ class Compactions:
         if not begun:
             return _failed("compaction.ended", "it has ended already")
         projection = {
-            "blocks": [shapes.projected(shapes.opened(block)) for block in stored],
+            "blocks": [project_block(decode_block(block)) for block in stored],
             "pinned_items": compaction.pinned_items,
         }
         request = {
@@ -255,7 +257,7 @@ class Compactions:
             if current.status not in rows.UNENDED:
                 return
             stored = await chain_rows.blocks(tx, source.id, through=compaction.source_blocks)
-            if not stored or stored[-1].digest != compaction.source_digest or shapes.breaks(stored) is not None:
+            if not stored or stored[-1].digest != compaction.source_digest or first_broken_block(stored) is not None:
                 broken = _failed("compaction.source_changed", f"{source.id} is not what it was")
                 await rows.end(tx, compaction.id, status=broken.status, error=broken.error, completed_at=now)
                 return
@@ -277,7 +279,7 @@ class Compactions:
         return await self._chains.begin(
             tx,
             session,
-            [shapes.seeded(block) for block in result["seed_blocks"]],
+            [clean_seed_block(block) for block in result["seed_blocks"]],
             defaults=source.defaults,
             metadata=source.metadata,
             parent=source.id,
@@ -300,9 +302,9 @@ def _job(compaction: Compaction, request: dict[str, Any]) -> Job:
     )
 
 
-def _happening(compaction: Compaction, made: Chain, summary: Any) -> Happening:
+def _happening(compaction: Compaction, made: Chain, summary: Any) -> NewEvent:
     text = summary.get("text") if isinstance(summary, dict) else None
-    return Happening(
+    return NewEvent(
         type=CHAIN_COMPACTED,
         subject_kind="chain",
         subject_id=compaction.chain_id,

@@ -11,8 +11,10 @@ to `tasks` and is over before any area is stopped.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Protocol
@@ -20,36 +22,82 @@ from typing import Protocol
 from plugbay.host.admin.operating import is_running
 from plugbay.host.host import Host
 from plugbay.host.invocations.records import TOKEN_PREFIX
+from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.bindings import Bindings
-from plugbay.server.domain.bound_workers import BoundWorkers
 from plugbay.server.domain.call_history import CallHistory
+from plugbay.server.domain.chains import Chains
 from plugbay.server.domain.clock import Clock, SystemClock
-from plugbay.server.domain.conversations import Conversations
-from plugbay.server.domain.credentials import Credentials
-from plugbay.server.domain.discovery import Discovery
-from plugbay.server.domain.host_events import HostEvents
-from plugbay.server.domain.hosted import Hosted
-from plugbay.server.domain.invocation_log import SqlCheckpoints, SqlInvocationLog
-from plugbay.server.domain.invocations import Invocations
-from plugbay.server.domain.keyring import load as load_keyring
-from plugbay.server.domain.keys import Keys, operator_token
-from plugbay.server.domain.live import Live
+from plugbay.server.domain.compactions import Compactions
+from plugbay.server.domain.credentials import Credentials, Keys, operator_token
+from plugbay.server.domain.deliveries import LEASE, Deliveries, Dispatcher, Events
+from plugbay.server.domain.harnesses import Harnesses
+from plugbay.server.domain.idempotency import Repeats
+from plugbay.server.domain.invocations import InvocationEvents, Invocations, SqlCheckpoints, SqlInvocationLog
 from plugbay.server.domain.marketplace import Marketplace
 from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.operator_plugins import Hosted, HostEvents, PluginLogs
 from plugbay.server.domain.orgs import Orgs
-from plugbay.server.domain.packages import Packages, PackageSettings
-from plugbay.server.domain.plugin_logs import PluginLogs
+from plugbay.server.domain.packages import ExportCatalog, Packages, PackageSettings, Releases
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.releases import Releases
-from plugbay.server.domain.repeats import Repeats
 from plugbay.server.domain.retention import Retention
+from plugbay.server.domain.run_loop import Gear, RunFeeds, RunTools
 from plugbay.server.domain.runner import Runner, RunnerSettings
+from plugbay.server.domain.runs import Runs
 from plugbay.server.domain.secrets import Secrets
+from plugbay.server.domain.secrets import load_keyring as load_keyring
+from plugbay.server.domain.sessions import Sessions
 from plugbay.server.domain.settings import CONFIG_JOURNAL, GatewaySettings, protected
-from plugbay.server.domain.tasks import Tasks
+from plugbay.server.domain.workers import BoundWorkers, Budgets, Workers
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
+
+
+class Conversations:
+    """All of them, as one area of the gateway."""
+
+    def __init__(
+        self,
+        database: Database,
+        llm: Callable[[], LlmRegistry],
+        workers: Workers,
+        budgets: Budgets,
+        orgs: Orgs,
+        audit: Audit,
+        tasks: Tasks,
+        meters: Meters,
+        clock: Clock,
+        *,
+        lease: float = LEASE,
+    ) -> None:
+        self._tasks = tasks
+        self.dispatcher = Dispatcher(database, workers, clock, meters, lease=lease)
+        self.events = Events(database, workers, clock)
+        self.events.told = self.dispatcher.wake
+        self.deliveries = Deliveries(database, audit, clock)
+        self.deliveries.replayed = self.dispatcher.wake
+        self.sessions = Sessions(database, orgs, audit, clock)
+        self.chains = Chains(database, self.sessions, audit, clock)
+        feeds = RunFeeds()
+        gear = Gear(database, llm, self.chains, RunTools(database, workers, feeds, clock), feeds, clock)
+        self.runs = Runs(gear, self.sessions, workers, budgets, self.events, audit)
+        self.compactions = Compactions(
+            database, self.chains, self.sessions, workers, budgets, self.events, audit, clock
+        )
+        self.harnesses = Harnesses(database, self.chains, self.sessions, workers, audit, clock)
+
+    async def start(self) -> None:
+        """Close or take up what the last gateway left, then deliver."""
+        await self.runs.start()
+        await self.harnesses.start()
+        await self.compactions.start()
+        self._tasks.start("deliveries", self.dispatcher.run)
+
+    async def stop(self) -> None:
+        """Cut off what is at work, the outermost first, and see it closed; plugins have their grace all at once."""
+        await asyncio.gather(self.harnesses.stop(), self.compactions.stop(), self.runs.stop())
+        await self.dispatcher.stop()
 
 
 class Area(Protocol):
@@ -97,7 +145,7 @@ class Gateway:
         self.host_events = HostEvents(host)
 
         # Packages, bindings, invocations, credentials, secrets, the marketplace.
-        self.live = Live()
+        self.live = InvocationEvents()
         self.releases = Releases(settings.data, lambda: datetime.fromtimestamp(clock.now(), UTC))
         rules = PackageSettings(
             settings.require_signature, settings.plain_http, frozenset(host.config.network.allow_private)
@@ -106,7 +154,7 @@ class Gateway:
         keyring = load_keyring(settings.data, os.environ)
         self.secrets = Secrets(database, self.orgs, self.audit, keyring, clock)
         self.bindings = Bindings(database, self.orgs, self.packages, self.secrets, self.audit, clock)
-        self.discovery = Discovery(database, self.orgs, self.packages)
+        self.discovery = ExportCatalog(database, self.orgs, self.packages)
         self.credentials = Credentials(database, clock)
         self.checkpoints = SqlCheckpoints(database, clock)
         self.invocation_log = SqlInvocationLog(database, self.live, self.meters, clock)

@@ -17,18 +17,15 @@ from plugbay.host.invocations.kinds import journey_key
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Outcome
 from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.background import INTERNAL, USER, BackgroundJobs, durably, settle
 from plugbay.server.domain.chains import Chains
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import limits_of
-from plugbay.server.domain.dispatcher import error_code
-from plugbay.server.domain.durable import durably
-from plugbay.server.domain.errands import INTERNAL, USER, Errands, settle
 from plugbay.server.domain.errors import conflict, invalid, not_found, unprocessable
-from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.ids import Ids, new_id, new_trace_id
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.sessions import Sessions, tenant
-from plugbay.server.domain.trace import new_trace
-from plugbay.server.domain.workers import Job, Workers, WorkRefused
+from plugbay.server.domain.workers import Job, Workers, WorkRefused, error_code
 from plugbay.store import checkpoints as journey_rows
 from plugbay.store import harnesses as rows
 from plugbay.store.chains import Chain
@@ -102,7 +99,7 @@ class Harnesses:
         self._audit = audit
         self._clock = clock
         self._ids = ids
-        self._errands: Errands[Return] = Errands(_cut_off)
+        self._errands: BackgroundJobs[Return] = BackgroundJobs(_cut_off)
 
     async def start(self) -> None:
         """Close what a gateway that was killed left open. Its steps had effects, so it goes on only when it is told."""
@@ -146,7 +143,7 @@ class Harnesses:
                 resumes=0,
                 depth=0,
                 cause_depth=0,
-                trace_id=errand.trace_id or new_trace(),
+                trace_id=errand.trace_id or new_trace_id(),
                 cancel_requested=False,
                 created_at=self._clock.now(),
                 started_at=None,

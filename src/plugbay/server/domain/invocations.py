@@ -10,31 +10,234 @@ are started is the `Runner`'s, and how an attempt goes the host's.
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import msgspec
 
 from plugbay.host.calls.invocation_result import InvocationResult
 from plugbay.host.invocations.context import NO_ACCESS, ExportBinding
 from plugbay.host.invocations.invocation import USER
-from plugbay.host.ports import InvocationRecord
+from plugbay.host.ports import InvocationRecord, Journey
 from plugbay.model.errors import Code, Failure
-from plugbay.server.domain import rollout
-from plugbay.server.domain.bindings import ACTIVE, Bindings, Bound
+from plugbay.server.domain.background import Tasks, settle
+from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding, stable_key
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.errands import settle
 from plugbay.server.domain.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
-from plugbay.server.domain.invocation_log import SqlInvocationLog
-from plugbay.server.domain.live import EVENT, Live, LiveEvent
+from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.runner import Reach, Runner
 from plugbay.server.domain.secrets import Secrets
-from plugbay.server.domain.tasks import Tasks
+from plugbay.store import checkpoints as journey_rows
 from plugbay.store import invocations as rows
+from plugbay.store import tokens as token_rows
 from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Database
+from plugbay.store.failures import StoreUnavailable
 from plugbay.store.invocations import Wanted
 from plugbay.store.pages import Page, Part
+
+STARTED, EVENT, ENDED, LOST = "started", "event", "ended", "lost"
+
+DEPTH = 256
+"""Events that wait for one watcher."""
+
+MAX_WATCHERS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationEvent:
+    """Something that just happened."""
+
+    type: str
+    """`started`, `event` (the plugin said something), `ended`, or `lost` (events that came too fast)."""
+    record: InvocationRecord | None
+    """The invocation as it is known now."""
+    data: Any = field(default=None)
+    """What the plugin said, secrets taken out; or how many events were lost."""
+
+
+class Subscription:
+    """One watcher's events, as an async iterator; ends when `Live` does."""
+
+    def __init__(self, live: InvocationEvents, wanted: Callable[[InvocationEvent], bool]) -> None:
+        self._live = live
+        self.wanted = wanted
+        self._waiting: deque[InvocationEvent] = deque()
+        self._lost = 0
+        self._more = asyncio.Event()
+        self._over = False
+
+    def put(self, event: InvocationEvent) -> None:
+        if len(self._waiting) >= DEPTH:
+            self._waiting.popleft()
+            self._lost += 1
+        self._waiting.append(event)
+        self._more.set()
+
+    def close(self) -> None:
+        """No more events."""
+        self._over = True
+        self._more.set()
+        self._live.leave(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> InvocationEvent:
+        while not self._waiting:
+            if self._over:
+                raise StopAsyncIteration
+            self._more.clear()
+            await self._more.wait()
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            return InvocationEvent(LOST, None, lost)
+        return self._waiting.popleft()
+
+
+class InvocationEvents:
+    """All watchers."""
+
+    def __init__(self) -> None:
+        self._watchers: set[Subscription] = set()
+
+    def watch(self, wanted: Callable[[InvocationEvent], bool]) -> Subscription | None:
+        """Watch from now on; None: too many do already. Whoever watches closes the watch."""
+        if len(self._watchers) >= MAX_WATCHERS:
+            return None
+        watch = Subscription(self, wanted)
+        self._watchers.add(watch)
+        return watch
+
+    def leave(self, watch: Subscription) -> None:
+        self._watchers.discard(watch)
+
+    def tell(self, event: InvocationEvent) -> None:
+        """Tell all who want to know."""
+        for watch in self._watchers:
+            if watch.wanted(event):
+                watch.put(event)
+
+    def close(self) -> None:
+        """Nothing happens any more."""
+        for watch in list(self._watchers):
+            watch.close()
+
+
+LOG = logging.getLogger("plugbay.server.domain")
+
+RESTARTED = "host_restarted"
+"""The reason, and the error code, of what was open when a gateway was killed."""
+
+UNBEGUN = "unavailable"
+"""The error code of what was not begun, because it could not be written down that it begins."""
+
+TRIES = 3
+"""Attempts to close a row before its caller is answered; the others are made behind its back."""
+
+PAUSE = 0.5
+"""Seconds between two of them."""
+
+KEPT_JOURNEYS = 30 * 24 * 3600.0
+"""Seconds for which it is known how far an execution has come, since it was last heard of."""
+
+
+class SqlInvocationLog:
+    """The log of one gateway."""
+
+    def __init__(self, database: Database, live: InvocationEvents, meters: Meters, clock: Clock) -> None:
+        self._database = database
+        self._live = live
+        self._meters = meters
+        self._clock = clock
+        self._unclosed: dict[str, InvocationRecord] = {}
+        self._more = asyncio.Event()
+
+    async def opened(self, record: InvocationRecord) -> None:
+        """It begins; raises when that cannot be written down."""
+        try:
+            async with self._database.transaction() as tx:
+                await rows.open(tx, record)
+        except StoreUnavailable:
+            # Nobody can tell whether it was committed. It does not begin, so a row that is there is closed.
+            self._owe(msgspec.structs.replace(record, status="failed", ended_at=record.started_at, error_code=UNBEGUN))
+            raise
+        self._live.tell(InvocationEvent(STARTED, record))
+
+    async def closed(self, record: InvocationRecord) -> None:
+        """It has ended."""
+        for attempt in range(TRIES):
+            if await self._close(record):
+                return
+            if attempt + 1 < TRIES:
+                await asyncio.sleep(PAUSE)
+        self._owe(record)
+
+    def _owe(self, record: InvocationRecord) -> None:
+        self._unclosed[record.invocation_id] = record
+        self._more.set()
+
+    async def recover(self) -> int:
+        """Close what a gateway that was killed left open, and end its tokens; how many invocations those were."""
+        now = self._clock.now()
+        async with self._database.transaction() as tx:
+            left = await rows.close_all(tx, now, "failed", RESTARTED, RESTARTED)
+            await token_rows.revoke_all(tx, now)
+        if left:
+            LOG.warning("%d invocations were open when the last gateway ended; they count as failed", len(left))
+        return len(left)
+
+    async def catch_up(self) -> None:
+        """Close what could not be closed when it ended; goes on until it is cancelled."""
+        while True:
+            await self._more.wait()
+            if await self.close_rest():
+                self._more.clear()
+            else:
+                await asyncio.sleep(PAUSE)
+
+    async def close_rest(self) -> bool:
+        """Try once to close what is left; False: there is still something."""
+        for id, record in list(self._unclosed.items()):
+            if await self._close(record):
+                del self._unclosed[id]
+        return not self._unclosed
+
+    async def _close(self, record: InvocationRecord) -> bool:
+        """False: the database cannot be used now."""
+        now = self._clock.now()
+        try:
+            async with self._database.transaction() as tx:
+                first = await rows.close(tx, record)
+                await token_rows.revoke_of_invocation(tx, record.invocation_id, now)
+        except StoreUnavailable as error:
+            LOG.warning("the end of %s cannot be written down yet: %s", record.invocation_id, error)
+            return False
+        if first:
+            self._meters.count("plugin_invocations", kind=record.export_kind, status=str(record.status))
+            self._live.tell(InvocationEvent(ENDED, record))
+        return True
+
+
+class SqlCheckpoints:
+    """How far harnesses have come, in the database."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def save(self, execution_id: str, journey: Journey) -> None:
+        async with self._database.transaction() as tx:
+            await journey_rows.save(tx, execution_id, journey, self._clock.now())
+
+    async def load(self, execution_id: str) -> Journey | None:
+        async with self._database.reading() as tx:
+            return await journey_rows.load(tx, execution_id)
+
 
 BINDING_DISABLED = "binding_disabled"
 
@@ -67,14 +270,14 @@ class Work:
     @property
     def key(self) -> str:
         """What a rollout sticks to."""
-        return rollout.stable_key(self.session_id, self.chain_id, self.run_id, self.execution_id, self.trace_id)
+        return stable_key(self.session_id, self.chain_id, self.run_id, self.execution_id, self.trace_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What an invocation is done with, as it was when it began."""
 
-    bound: Bound
+    bound: ResolvedBinding
     binding: ExportBinding
 
     @property
@@ -126,7 +329,7 @@ class Invocations:
         secrets: Secrets,
         runner: Runner,
         log: SqlInvocationLog,
-        live: Live,
+        live: InvocationEvents,
         tasks: Tasks,
         clock: Clock,
     ) -> None:
@@ -241,7 +444,7 @@ class Invocations:
         self, work: Work, snapshot: Snapshot, flight: Flight, on_progress: Callable[[Any], None] | None
     ) -> InvocationResult:
         def heard(event: Any) -> None:
-            self._live.tell(LiveEvent(EVENT, flight.record, event))
+            self._live.tell(InvocationEvent(EVENT, flight.record, event))
             if on_progress is not None:
                 on_progress(event)
 

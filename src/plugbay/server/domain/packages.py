@@ -11,29 +11,154 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import Awaitable
-from contextlib import ExitStack
+import tomllib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from plugbay.host.discovery.folders import Found
+from plugbay.host.discovery.folders import Found, inspect
 from plugbay.model.errors import ConfigInvalid, ManifestInvalid
+from plugbay.model.spec import Export
 from plugbay.packages.connection import Connection
 from plugbay.packages.errors import PackageRefused, Reason
+from plugbay.packages.folder import SIGNATURE_NAME
+from plugbay.packages.installer import verify
+from plugbay.packages.package import Opened, open_archive, read_folder
 from plugbay.packages.reference import Reference
 from plugbay.packages.reference import parse as parse_reference
 from plugbay.packages.registry import pull
+from plugbay.packages.rules import DEFAULT_LIMITS, Limits
+from plugbay.packages.store import Store
+from plugbay.packages.trust import TrustStore
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
 from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.releases import Arrived, Releases
+from plugbay.store import bindings as binding_rows
+from plugbay.store import packages as package_rows
 from plugbay.store import packages as rows
+from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Database, Tx
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page, Part
+
+PACKAGES_FOLDER = "packages"
+"""Below the data directory."""
+
+TRUST_FILE = "trust.json"
+
+UNTRUSTED = frozenset({Reason.KEY_UNKNOWN, Reason.KEY_EXPIRED, Reason.KEY_REVOKED, Reason.KEY_OF_OTHER_PUBLISHER})
+"""Reasons why a signature does not count, though nobody says that it is false."""
+
+CONTRACT = "vai"
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureVerdict:
+    """What a signature is worth here."""
+
+    status: str
+    """`verified`, `untrusted` or `missing`; an invalid one is refused altogether."""
+    key_id: str | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackedPackage:
+    """An archive that was unpacked aside, and looked through."""
+
+    opened: Opened
+    manifest: dict[str, Any]
+    posture: SignatureVerdict
+
+    @property
+    def digest(self) -> str:
+        return self.opened.digest
+
+
+class Releases:
+    """The package files of one gateway."""
+
+    def __init__(self, data: Path, clock: Callable[[], datetime], limits: Limits = DEFAULT_LIMITS) -> None:
+        self._store = Store(data / PACKAGES_FOLDER)
+        self.trust = TrustStore(data / TRUST_FILE)
+        self.clock = clock
+        self.limits = limits
+        self._known: dict[str, Found] = {}
+
+    def sweep(self) -> None:
+        """Remove what uploads that were killed have left."""
+        with self._store.locked():
+            self._store.sweep_leftovers()
+
+    @contextmanager
+    def arriving(self, archive: Path, signature: bytes | None = None) -> Iterator[UnpackedPackage]:
+        """Unpack an archive aside and judge it; `signature` is one that came beside it. Gone afterwards."""
+        with self._store.staging() as folder:
+            opened = open_archive(archive, folder, self.limits)
+            spec = opened.package.spec
+            if spec.contract != CONTRACT:
+                text = f"{spec.id} is a plugin of {spec.contract}; packages here are of {CONTRACT}"
+                raise PackageRefused(Reason.INVALID_MANIFEST, text)
+            said = signature if signature is not None else opened.signature
+            posture = self._posture(opened, said)
+            if said is not None:
+                (opened.package.root / SIGNATURE_NAME).write_bytes(said)
+            text = (opened.package.root / opened.package.manifest).read_text("utf-8")
+            yield UnpackedPackage(opened, tomllib.loads(text), posture)
+
+    def keep(self, arrived: UnpackedPackage) -> None:
+        """Give an unpacked release its place for good; nothing happens when it is there."""
+        package = arrived.opened.package
+        with self._store.locked():
+            self._store.publish(package.root, arrived.digest, package.id)
+
+    def _posture(self, opened: Opened, signature: bytes | None) -> SignatureVerdict:
+        """Raises `PackageRefused` for a signature that is false: somebody has changed something."""
+        if signature is None:
+            return SignatureVerdict("missing", why="it has no signature")
+        try:
+            return SignatureVerdict("verified", verify(opened.package, signature, self.trust, self.clock()).key.key_id)
+        except PackageRefused as refused:
+            if refused.reason not in UNTRUSTED:
+                raise
+            return SignatureVerdict("untrusted", why=refused.message)
+
+    def folder(self, digest: str, package_id: str) -> Path:
+        """Where the files of a release are."""
+        return self._store.package_folder(digest, package_id)
+
+    def known(self, digest: str) -> Found | None:
+        """What the manifest of a release says, if that was read before."""
+        return self._known.get(digest)
+
+    def found(self, digest: str, package_id: str) -> Found:
+        """What the manifest of a release says; read once. Raises `PackageRefused` when its files are gone."""
+        known = self.known(digest)
+        if known is None:
+            root = self.folder(digest, package_id)
+            known = inspect(root)
+            if known.spec is None:
+                raise PackageRefused(Reason.MISSING_FILE, f"the files of {package_id} are gone from {root}")
+            self._known[digest] = known
+        return known
+
+    def intact(self, digest: str, package_id: str, tree_sha256: str) -> Found:
+        """The same, once every file was seen to be what was verified; raises `PackageRefused`."""
+        root = self.folder(digest, package_id)
+        try:
+            package = read_folder(root, to_pack=False)
+        except OSError as error:
+            raise PackageRefused(Reason.MISSING_FILE, f"the files of {package_id} are gone from {root}") from error
+        if package.tree_sha256 != tree_sha256:
+            raise PackageRefused(Reason.TAMPERED, f"the files of {package_id} are not those that were verified")
+        return self.found(digest, package_id)
+
 
 AVAILABLE, QUARANTINED = "available", "quarantined"
 VERIFIED = "verified"
@@ -125,7 +250,7 @@ class Packages:
             await asyncio.to_thread(unpacked.close)
 
     async def _record(
-        self, caller: Principal, arrived: Arrived, source: str, owner: str | None
+        self, caller: Principal, arrived: UnpackedPackage, source: str, owner: str | None
     ) -> tuple[PackageRow, bool]:
         package, posture = arrived.opened.package, arrived.posture
         row = PackageRow(
@@ -261,3 +386,58 @@ def _told(refused: PackageRefused) -> GatewayError:
     return unprocessable(
         code, refused.message, **({"file": refused.detail["file"]} if "file" in refused.detail else {})
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedExport:
+    """One export of one release, and the bindings to it that the caller sees."""
+
+    package: PackageRow
+    export: Export
+    bindings: tuple[BindingRow, ...]
+
+    @property
+    def place(self) -> tuple[float, str]:
+        """Where in the list it stands."""
+        return self.package.created_at, f"{self.package.id}.{self.export.name}"
+
+    def kind_table(self) -> dict[str, Any]:
+        """The table of its kind in the manifest, files of schemas replaced by what is in them."""
+        entries = self.package.manifest.get("exports", [])
+        table = next((entry.get(self.export.kind) for entry in entries if entry.get("id") == self.export.name), None)
+        schemas = {"input_schema": self.export.input_schema, "output_schema": self.export.output_schema}
+        return {name: schemas.get(name, value) for name, value in (table or {}).items()}
+
+
+class ExportCatalog:
+    """The lists of exports."""
+
+    def __init__(self, database: Database, orgs: Orgs, packages: Packages) -> None:
+        self._database = database
+        self._orgs = orgs
+        self._packages = packages
+
+    async def page(
+        self, caller: Principal, kind: str, page: Page, org_id: str | None = None, project_id: str | None = None
+    ) -> Part[ListedExport]:
+        """The exports of a kind, the newest packages first."""
+        org, project = org_id or caller.org_id, project_id or caller.project_id
+        async with self._database.reading() as tx:
+            if org is not None:
+                await self._orgs.scope(tx, caller, org, project)
+            packages = await package_rows.usable(tx, org)
+            bound = await binding_rows.of_packages(tx, [row.id for row in packages], org, project)
+        found = [item for row in packages for item in await self._exports(row, kind, bound)]
+        found = sorted(found, key=lambda item: item.place, reverse=True)
+        rest = [item for item in found if page.after is None or item.place < page.after]
+        shown = tuple(rest[: page.limit])
+        return Part(shown, shown[-1].place if len(rest) > page.limit else None)
+
+    async def _exports(self, row: PackageRow, kind: str, bound: list[BindingRow]) -> list[ListedExport]:
+        found = await self._packages.found(row)
+        assert found.spec is not None
+        return [
+            ListedExport(row, export, tuple(b for b in bound if b.package_row == row.id and b.export_id == export.name))
+            for export in found.spec.exports
+            if export.kind == kind
+        ]

@@ -16,7 +16,7 @@ from plugbay.host.config.retention import RetentionConfig
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import KEPT_EXPIRED
-from plugbay.server.domain.invocation_log import KEPT_JOURNEYS
+from plugbay.server.domain.invocations import KEPT_JOURNEYS
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.principal import Principal
 from plugbay.store import retention as rows

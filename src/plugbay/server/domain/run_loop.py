@@ -7,27 +7,377 @@ the chain together with its result or not at all. How a run is started, stopped 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from plugbay.host.services.llm.chat import Assembly, ChatReply, ChatRequest, Usage
 from plugbay.host.services.llm.registry import LlmRegistry
-from plugbay.model.errors import CallFailed
-from plugbay.server.domain import prompts
-from plugbay.server.domain.blocks import Block, opened, text_of
-from plugbay.server.domain.chains import Chains
+from plugbay.model.errors import CallFailed, Code, Failure, Outcome
+from plugbay.server.domain.background import durably
+from plugbay.server.domain.chains import MAX_BLOCK_BYTES, Block, Chains, decode_block, text_of
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.durable import durably
 from plugbay.server.domain.ids import Ids, new_id
-from plugbay.server.domain.run_feed import Feeds
-from plugbay.server.domain.run_requests import RunRequest
-from plugbay.server.domain.tools import Call, Toolbox
+from plugbay.server.domain.run_requests import Offered, RunRequest
+from plugbay.server.domain.workers import Job, Workers, WorkRefused, error_code
 from plugbay.store import chains as chain_rows
 from plugbay.store import runs as rows
 from plugbay.store.database import Database
-from plugbay.store.runs import Run
+from plugbay.store.runs import Run, ToolExecution
+
+Message = dict[str, Any]
+
+_CHAT_ROLES = {"input": "user", "response": "assistant"}
+
+
+def system_prompt(blocks: Iterable[Mapping[str, Any]]) -> str | None:
+    """What the system blocks say, in their order."""
+    texts = [content_text(block.get("content", ())) for block in blocks if block["kind"] == "system"]
+    return "\n\n".join(filter(None, texts)) or None
+
+
+def chat_messages(blocks: Iterable[Mapping[str, Any]]) -> list[Message]:
+    """The rest of them. Calls of tools belong to the response before them, where there is one."""
+    found: list[Message] = []
+    for block in blocks:
+        kind = block["kind"]
+        if kind in _CHAT_ROLES:
+            found.append(_text_message(_CHAT_ROLES[kind], block))
+        elif kind == "tool_call":
+            _add_tool_call(found, block)
+        elif kind == "tool_result":
+            found.append({"role": "tool", "tool_call_id": block["tool_call_id"], "content": _result_text(block)})
+    return found
+
+
+def _text_message(role: str, block: Mapping[str, Any]) -> Message:
+    content = block.get("content", ())
+    message: Message = {"role": role, "content": content_text(content)}
+    images = [image for item in content if (image := _image_attachment(item)) is not None]
+    return {**message, "attachments": images} if images else message
+
+
+def _add_tool_call(found: list[Message], block: Mapping[str, Any]) -> None:
+    if not found or found[-1]["role"] != "assistant":
+        found.append({"role": "assistant", "content": None})
+    call = {"id": block["tool_call_id"], "name": block["name"], "arguments": block.get("input", {})}
+    found[-1].setdefault("tool_calls", []).append(call)
+
+
+def _result_text(block: Mapping[str, Any]) -> str:
+    """What a tool said; where it has no words, its structured output."""
+    text = content_text(block.get("content", ()))
+    structured = block.get("structured_output")
+    return text if text or structured is None else msgspec.json.encode(structured).decode()
+
+
+def content_text(content: Sequence[Mapping[str, Any]] | tuple[()]) -> str:
+    """The texts of some content, and names for what else there is."""
+    return "\n".join(word for item in content if (word := _item_text(item)))
+
+
+def _item_text(item: Mapping[str, Any]) -> str:
+    if item.get("type") == "text":
+        return str(item.get("text", ""))
+    return "" if _image_attachment(item) is not None else f"[{item.get('type')}]"
+
+
+def _image_attachment(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """An image as a provider takes it; None for all else, and for one that only we have."""
+    source = item.get("source")
+    if item.get("type") != "image" or not isinstance(source, Mapping):
+        return None
+    if source.get("type") == "url" and isinstance(source.get("url"), str):
+        return {"kind": "image", "url": source["url"]}
+    if source.get("type") == "base64" and isinstance(source.get("data"), str):
+        return {"kind": "image", "mime_type": source.get("media_type"), "base64": source["data"]}
+    return None
+
+
+def tool_function(name: str, description: str, schema: Any) -> dict[str, Any]:
+    """A tool as a model sees it."""
+    return {"name": name, "description": description, "parameters": schema or {"type": "object"}}
+
+
+def reply_blocks(text: str | None, calls: Iterable[Mapping[str, Any]]) -> list[Block]:
+    """A model's reply as blocks: what it said, then what it asks for."""
+    said = [{"kind": "response", "content": [{"type": "text", "text": text}]}] if text else []
+    asked = [
+        {
+            "kind": "tool_call",
+            "content": [],
+            "tool_call_id": call["id"],
+            "name": call["name"],
+            "input": call["arguments"],
+        }
+        for call in calls
+    ]
+    return [*said, *asked]
+
+
+MAX_PARALLEL_TOOLS = 8
+"""Tools of one turn that work at the same time."""
+
+UNKNOWN_OUTCOME = "unknown"
+"""How an execution ended of which nobody can say what it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What the model asks for. The id is ours: models number their calls anew in each reply."""
+
+    id: str
+    name: str
+    arguments: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What came of a call."""
+
+    result: dict[str, Any]
+    status: str = Outcome.SUCCEEDED
+    error_code: str | None = None
+    execution_outcome: str = "known"
+    attempts: int = 0
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.execution_outcome == UNKNOWN_OUTCOME
+
+
+class RunTools:
+    """The tools of all runs."""
+
+    def __init__(self, database: Database, workers: Workers, feeds: RunFeeds, clock: Clock, ids: Ids = new_id) -> None:
+        self._database = database
+        self._workers = workers
+        self._feeds = feeds
+        self._clock = clock
+        self._ids = ids
+
+    async def answers(
+        self, run: Run, request: RunRequest, turn: int, calls: Sequence[ToolCall], seconds: float
+    ) -> tuple[list[Block], bool]:
+        """The results of these calls as blocks, in their order; and whether of one nobody knows what it did."""
+        tools = {tool.name: tool for tool in request.tools}
+        executions = [self._execution(run, turn, at, call, tools.get(call.name)) for at, call in enumerate(calls)]
+        await durably(lambda: self._begin(executions))
+        turns = asyncio.Semaphore(MAX_PARALLEL_TOOLS)
+
+        async def one(execution: ToolExecution, call: ToolCall) -> ToolOutcome:
+            async with turns:
+                answer = await self._answer(run, request, execution, call, tools.get(call.name), seconds)
+            await durably(lambda: self._write(run, execution, answer))
+            return answer
+
+        # All of them come to an end, also when one of them meets a bug of ours.
+        ended = await asyncio.gather(*map(one, executions, calls), return_exceptions=True)
+        answers = [_raise_or_return(each) for each in ended]
+        blocks = [
+            _result_block(call, execution, answer)
+            for call, execution, answer in zip(calls, executions, answers, strict=True)
+        ]
+        return blocks, any(answer.is_unknown for answer in answers)
+
+    async def _begin(self, executions: Sequence[ToolExecution]) -> None:
+        async with self._database.transaction() as tx:
+            await rows.begin_tools(tx, *executions)
+
+    def _execution(self, run: Run, turn: int, position: int, call: ToolCall, tool: Offered | None) -> ToolExecution:
+        return ToolExecution(
+            id=self._ids("toolx_"),
+            run_id=run.id,
+            turn=turn,
+            position=position,
+            tool_call_id=call.id,
+            name=call.name,
+            binding_id=None if tool is None else tool.binding_id,
+            status=None,
+            execution_outcome=None,
+            error_code=None,
+            attempts=0,
+            input=msgspec.json.encode(call.arguments),
+            result=None,
+            started_at=self._clock.now(),
+            ended_at=None,
+        )
+
+    async def _answer(
+        self,
+        run: Run,
+        request: RunRequest,
+        execution: ToolExecution,
+        call: ToolCall,
+        tool: Offered | None,
+        seconds: float,
+    ) -> ToolOutcome:
+        if tool is None:
+            return _refused_call("tool.not_found", f"There is no tool called {call.name}.")
+        if not isinstance(call.arguments, Mapping):
+            return _refused_call("tool.invalid_input", "The arguments are no JSON object.")
+        self._feeds.tell(run.id, "tool.started", tool_execution_id=execution.id, tool_call_id=call.id, name=call.name)
+        job = Job(
+            binding_id=tool.binding_id,
+            kind="tool",
+            input=call.arguments,
+            org_id=run.org_id,
+            project_id=run.project_id,
+            execution_id=execution.id,
+            trace_id=run.trace_id,
+            session_id=run.session_id,
+            chain_id=run.chain_id,
+            run_id=run.id,
+            timeout=seconds,
+            scopes=None if request.scopes is None else frozenset(request.scopes),
+            on_progress=lambda event: self._feeds.tell(
+                run.id, "tool.progress", tool_execution_id=execution.id, event=event
+            ),
+        )
+        try:
+            result = await self._workers.do(job)
+        except WorkRefused as refused:
+            return _refused_call(refused.code, f"The tool {call.name} is not available.")
+        if result.failure is not None:
+            return _failed_call(call.name, result.failure, result.status, len(result.records))
+        value = result.value()
+        if len(msgspec.json.encode(value)) > MAX_BLOCK_BYTES:
+            return _refused_call(
+                "tool.output_too_large", f"What {call.name} gave back is too large.", len(result.records)
+            )
+        return ToolOutcome(value, attempts=len(result.records))
+
+    async def _write(self, run: Run, execution: ToolExecution, answer: ToolOutcome) -> None:
+        now = self._clock.now()
+        async with self._database.transaction() as tx:
+            await rows.end_tool(
+                tx,
+                execution.id,
+                status=answer.status,
+                execution_outcome=answer.execution_outcome,
+                error_code=answer.error_code,
+                attempts=answer.attempts,
+                result=msgspec.json.encode(answer.result),
+                ended_at=now,
+            )
+            data = {
+                "tool_execution_id": execution.id,
+                "tool_call_id": execution.tool_call_id,
+                "name": execution.name,
+                "status": answer.status,
+                "error_code": answer.error_code,
+                "attempts": answer.attempts,
+            }
+            await rows.note(tx, run.id, "tool.finished", data, now)
+        self._feeds.tell(run.id, "tool.finished", **data)
+
+
+def _raise_or_return(ended: ToolOutcome | BaseException) -> ToolOutcome:
+    if isinstance(ended, BaseException):
+        raise ended
+    return ended
+
+
+def _refused_call(code: str, text: str, attempts: int = 0) -> ToolOutcome:
+    return ToolOutcome(_error_result(text), Outcome.FAILED, code, attempts=attempts)
+
+
+def _failed_call(name: str, failure: Failure, status: str, attempts: int) -> ToolOutcome:
+    """A failure in words that are safe: a plugin may say anything. What the host says of an input helps the model."""
+    code = error_code(failure)
+    text = failure.message if failure.code == Code.INVALID_INPUT else f"The tool {name} failed: {code}."
+    outcome = failure.detail.get("execution_outcome", "known")
+    return ToolOutcome(
+        _error_result(text), status, code, UNKNOWN_OUTCOME if outcome == UNKNOWN_OUTCOME else "known", attempts
+    )
+
+
+def _error_result(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}], "structured_output": None, "is_error": True}
+
+
+def _result_block(call: ToolCall, execution: ToolExecution, answer: ToolOutcome) -> Block:
+    return {
+        "kind": "tool_result",
+        "content": answer.result.get("content", []),
+        "tool_call_id": call.id,
+        "tool_execution_id": execution.id,
+        "is_error": bool(answer.result.get("is_error")),
+        "structured_output": answer.result.get("structured_output"),
+    }
+
+
+FEED_DEPTH = 1024
+"""Pieces that a watcher may be behind: a long reply at full speed while its connection stalls for seconds."""
+
+FeedEvent = dict[str, Any]
+
+LAGGED: FeedEvent = {"type": "feed.lagged"}
+"""The last piece for a watcher that did not keep up; the timeline has what it missed."""
+
+
+class RunFeed:
+    """The pieces of one run for one watcher, to be iterated over; ends when the run does."""
+
+    def __init__(self) -> None:
+        self._pieces: asyncio.Queue[FeedEvent | None] = asyncio.Queue(FEED_DEPTH + 2)
+        self._over = False
+
+    def put(self, piece: FeedEvent) -> None:
+        if self._over:
+            return
+        if self._pieces.qsize() >= FEED_DEPTH:
+            self.end(LAGGED)
+        else:
+            self._pieces.put_nowait(piece)
+
+    def end(self, last: FeedEvent | None = None) -> None:
+        """Nothing follows."""
+        if self._over:
+            return
+        self._over = True
+        if last is not None:
+            self._pieces.put_nowait(last)
+        self._pieces.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[FeedEvent]:
+        while (piece := await self._pieces.get()) is not None:
+            yield piece
+
+
+class RunFeeds:
+    """The feeds of all runs."""
+
+    def __init__(self) -> None:
+        self._watched: dict[str, list[RunFeed]] = {}
+
+    @contextmanager
+    def watch(self, run_id: str) -> Iterator[RunFeed]:
+        """A feed of what happens in a run from now on."""
+        feed = RunFeed()
+        self._watched.setdefault(run_id, []).append(feed)
+        try:
+            yield feed
+        finally:
+            feeds = self._watched.get(run_id, [])
+            if feed in feeds:
+                feeds.remove(feed)
+            if not feeds:
+                self._watched.pop(run_id, None)
+
+    def tell(self, run_id: str, type: str, /, **data: Any) -> None:
+        """Something happened."""
+        for feed in self._watched.get(run_id, ()):
+            feed.put({"type": type, **data})
+
+    def end(self, run_id: str) -> None:
+        """The run is over."""
+        for feed in self._watched.pop(run_id, ()):
+            feed.end()
+
 
 END_TURN, MAX_TURNS, MAX_TOOL_CALLS, MAX_TOKENS = "end_turn", "max_turns", "max_tool_calls", "max_tokens"
 
@@ -67,8 +417,8 @@ class Gear:
     database: Database
     llm: Callable[[], LlmRegistry]
     chains: Chains
-    toolbox: Toolbox
-    feeds: Feeds
+    toolbox: RunTools
+    feeds: RunFeeds
     clock: Clock
     ids: Ids = new_id
 
@@ -98,15 +448,15 @@ class RunLoop:
 
     async def _turns(self) -> Ending:
         async with self._gear.database.reading() as tx:
-            self._blocks = [opened(block) for block in await chain_rows.blocks(tx, self._run.chain_id)]
+            self._blocks = [decode_block(block) for block in await chain_rows.blocks(tx, self._run.chain_id)]
         turn = 0
         while True:
             turn += 1
             reply = await self._ask()
-            calls = [Call(self._gear.ids("call_"), call["name"], call["arguments"]) for call in reply.tool_calls]
+            calls = [ToolCall(self._gear.ids("call_"), call["name"], call["arguments"]) for call in reply.tool_calls]
             stop = self._stops(reply, turn, len(calls))
             if stop is not None:
-                blocks = prompts.replied(reply.text, ())
+                blocks = reply_blocks(reply.text, ())
                 return Ending("completed", stop, blocks=blocks, usage=reply.usage, turns=1)
             unknown = await self._use_tools(turn, reply, calls)
             if unknown:
@@ -146,11 +496,11 @@ class RunLoop:
 
     # The tools.
 
-    async def _use_tools(self, turn: int, reply: ChatReply, calls: list[Call]) -> bool:
+    async def _use_tools(self, turn: int, reply: ChatReply, calls: list[ToolCall]) -> bool:
         """Have the tools answer, and put the turn into the chain; whether of one nobody knows what it did."""
         results, unknown = await self._gear.toolbox.answers(self._run, self._request, turn, calls, self._left())
         asked = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
-        blocks = [*prompts.replied(reply.text, asked), *results]
+        blocks = [*reply_blocks(reply.text, asked), *results]
         await durably(lambda: self._append(turn, reply.usage, blocks, len(calls)))
         self._blocks += blocks
         self._tool_count += len(calls)
@@ -172,12 +522,12 @@ class RunLoop:
 
 def chat_request(request: RunRequest, blocks: list[Block]) -> ChatRequest:
     """What a model is asked about these blocks."""
-    tools = [prompts.function(tool.name, tool.description, tool.input_schema) for tool in request.tools]
+    tools = [tool_function(tool.name, tool.description, tool.input_schema) for tool in request.tools]
     return ChatRequest(
         request.model,
-        prompts.messages(blocks),
+        chat_messages(blocks),
         max_tokens=request.limits.max_tokens,
         temperature=request.temperature,
-        system_prompt=prompts.system_prompt(blocks),
+        system_prompt=system_prompt(blocks),
         tools=tools,
     )

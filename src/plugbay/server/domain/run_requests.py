@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from plugbay.server.domain.errors import unprocessable
-from plugbay.server.domain.workers import Bound
+from plugbay.server.domain.workers import BoundExport
 
 MAX_TURNS, MAX_TOOL_CALLS = 16, 64
 """Replies of the model, and calls of tools, where the request does not say: enough for work of many steps."""
@@ -90,7 +90,7 @@ def understood(
     wanted: Wanted,
     defaults: Mapping[str, Any],
     providers: Sequence[str],
-    bound: Sequence[Bound],
+    bound: Sequence[BoundExport],
     scopes: Sequence[str] | None,
 ) -> RunRequest:
     """The request with what the chain says where the client says nothing; raises what cannot be."""
@@ -121,9 +121,9 @@ def chosen_model(name: Any, providers: Sequence[str]) -> tuple[str, str]:
     raise unprocessable("run.model_unknown", f"{name!r} names no provider; there are: {known}", "model")
 
 
-def named(names: Sequence[str], bound: Sequence[Bound]) -> list[Bound]:
+def named(names: Sequence[str], bound: Sequence[BoundExport]) -> list[BoundExport]:
     """The tools with these names, each once."""
-    found: dict[str, Bound] = {}
+    found: dict[str, BoundExport] = {}
     for name in names:
         matches = [tool for tool in bound if name in _names(tool)]
         if not matches:
@@ -135,15 +135,15 @@ def named(names: Sequence[str], bound: Sequence[Bound]) -> list[Bound]:
     return list(found.values())
 
 
-def _names(tool: Bound) -> tuple[str, ...]:
+def _names(tool: BoundExport) -> tuple[str, ...]:
     return tool.binding_id, tool.export_id, _full(tool)
 
 
-def _full(tool: Bound) -> str:
+def _full(tool: BoundExport) -> str:
     return f"{tool.package_id}/{tool.export_id}"
 
 
-def offered(tools: Sequence[Bound]) -> tuple[Offered, ...]:
+def offered(tools: Sequence[BoundExport]) -> tuple[Offered, ...]:
     """Tools as a model is offered them: by their own names, and where two have the same, with their package's."""
     count = Counter(tool.export_id for tool in tools)
     return tuple(
@@ -160,6 +160,6 @@ def offered(tools: Sequence[Bound]) -> tuple[Offered, ...]:
     )
 
 
-def _long_name(tool: Bound) -> str:
+def _long_name(tool: BoundExport) -> str:
     """The package stands before the export, in letters that providers allow; the end of it tells tools apart."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", f"{tool.package_id}__{tool.export_id}")[-MAX_NAME:]

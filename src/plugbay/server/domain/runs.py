@@ -13,19 +13,26 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from plugbay.server.domain import blocks as shapes
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.causes import Cause, cause_of, spend
-from plugbay.server.domain.chains import CLOSED, IDLE, RUNNING, attach_conflict, closed
-from plugbay.server.domain.durable import durably
-from plugbay.server.domain.errands import INTERNAL, USER, Errands
+from plugbay.server.domain.background import INTERNAL, USER, BackgroundJobs, durably
+from plugbay.server.domain.chains import (
+    CLOSED,
+    IDLE,
+    RUNNING,
+    attach_conflict,
+    chain_closed,
+    check_blocks,
+    decode_block,
+    text_of,
+)
+from plugbay.server.domain.deliveries import RUN_CANCELLED, RUN_COMPLETED, RUN_FAILED, Events, NewEvent
 from plugbay.server.domain.errors import conflict, denied, invalid, not_found, unprocessable
-from plugbay.server.domain.events import RUN_CANCELLED, RUN_COMPLETED, RUN_FAILED, Events, Happening
+from plugbay.server.domain.ids import new_trace_id
 from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.provenance import Cause, cause_of, spend
 from plugbay.server.domain.run_loop import Ending, Gear, RunLoop, chat_request, failed
 from plugbay.server.domain.run_requests import RunRequest, Wanted, understood
 from plugbay.server.domain.sessions import Sessions, tenant
-from plugbay.server.domain.trace import new_trace
 from plugbay.server.domain.workers import Budgets, Workers
 from plugbay.store import chains as chain_rows
 from plugbay.store import runs as rows
@@ -85,7 +92,7 @@ class Runs:
         self._budgets = budgets
         self._events = events
         self._audit = audit
-        self._errands: Errands[Ending] = Errands(_cut_off)
+        self._errands: BackgroundJobs[Ending] = BackgroundJobs(_cut_off)
 
     # Starting and stopping.
 
@@ -106,7 +113,7 @@ class Runs:
 
     async def create(self, caller: Principal, chain_id: str, asked: Asked) -> Run:
         """A run on a chain, begun as soon as it is written down; raises `chain.attach_conflict`."""
-        brought = shapes.checked(asked.blocks, BROUGHT)
+        brought = check_blocks(asked.blocks, BROUGHT)
         asked = replace(asked, run_id=asked.run_id or self._gear.ids("run_"))
         async with self._database.transaction() as tx:
             chain = await self._chains.existing(tx, caller, chain_id, lock=True)
@@ -161,7 +168,7 @@ class Runs:
             run = await self.existing(tx, caller, id)
             stored = await chain_rows.blocks(tx, run.chain_id, through=run.input_through)
         request = RunRequest.from_json(run.request)
-        asked = chat_request(request, [shapes.opened(block) for block in stored]).to_json()
+        asked = chat_request(request, [decode_block(block) for block in stored]).to_json()
         return {"provider": request.provider, **asked, "limits": msgspec.to_builtins(request.limits)}
 
     async def cancel(self, caller: Principal, id: str) -> Run:
@@ -278,13 +285,13 @@ class Runs:
             await self._events.record(tx, await self._happening(tx, run, ending))
         self.feeds.tell(run.id, EVENT_OF[ending.status], run_id=run.id, **data, blocks=ending.blocks)
 
-    async def _happening(self, tx: Tx, run: Run, ending: Ending) -> Happening:
+    async def _happening(self, tx: Tx, run: Run, ending: Ending) -> NewEvent:
         asked = await chain_rows.blocks(tx, run.chain_id, after=run.input_through - 1, through=run.input_through)
-        task = shapes.text_of(map(shapes.opened, asked))
+        task = text_of(map(decode_block, asked))
         summary: dict[str, Any] = {"task": task[:MAX_SUMMARY], "output": ending.said[:MAX_SUMMARY]}
         if ending.error is not None:
             summary["error"] = ending.error
-        return Happening(
+        return NewEvent(
             type=EVENT_OF[ending.status],
             subject_kind="run",
             subject_id=run.id,
@@ -324,7 +331,7 @@ def _cut_off(reason: str) -> Ending:
 
 def _open_or_raise(chain: Chain) -> None:
     if chain.status == CLOSED:
-        raise closed(chain.id)
+        raise chain_closed(chain.id)
     if chain.status == RUNNING:
         raise attach_conflict(chain.id)
 
@@ -361,7 +368,7 @@ def _new_run(
         input_through=chain.block_count,
         depth=depth,
         cause_depth=cause.events,
-        trace_id=cause.trace_id or asked.trace_id or new_trace(),
+        trace_id=cause.trace_id or asked.trace_id or new_trace_id(),
         cancel_requested=False,
         metadata=asked.metadata,
         created_at=gear.clock.now(),

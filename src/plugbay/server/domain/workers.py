@@ -11,12 +11,17 @@ from typing import Any, Literal, Protocol
 
 from plugbay.host.calls.invocation_result import InvocationResult
 from plugbay.host.ports import InvocationRecord
+from plugbay.model.errors import Failure
+from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.invocations import Invocations, Work
 from plugbay.server.domain.principal import Principal
 from plugbay.store.database import Tx
+from plugbay.store.failures import StoreUnavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundExport:
     """One export as it is bound now."""
 
     binding_id: str
@@ -67,11 +72,13 @@ class Workers(Protocol):
 
     async def serving(
         self, tx: Tx, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
-    ) -> Sequence[Bound]:
+    ) -> Sequence[BoundExport]:
         """The exports of a kind that serve a project for a key such as a session; hooks: those that want an event."""
         ...
 
-    async def bound(self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str) -> Bound | None:
+    async def bound(
+        self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str
+    ) -> BoundExport | None:
         """An active binding of this kind at this scope; None: there is no such one."""
         ...
 
@@ -86,3 +93,73 @@ class Budgets(Protocol):
     async def spend(self, principal: Principal, what: Literal["child_run", "compaction"], *, depth: int = 1) -> None:
         """Use one of what its policy allows; raises `policy.limit_exceeded`. Others than plugins have no limit."""
         ...
+
+
+def error_code(failure: Failure) -> str:
+    """The plugin's word for what went wrong where it has one, else the host's."""
+    return str(failure.detail.get("plugin_code") or failure.code)
+
+
+GONE = frozenset({"binding.not_found", "binding.not_active"})
+"""Why a binding will not do any work: codes of `invocations`."""
+
+
+class BoundWorkers:
+    """What is bound on one gateway."""
+
+    def __init__(self, bindings: Bindings, invocations: Invocations) -> None:
+        self._bindings = bindings
+        self._invocations = invocations
+
+    async def serving(
+        self, tx: Tx, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
+    ) -> Sequence[BoundExport]:
+        found = await self._bindings.serving(org_id, project_id, kind, key)
+        wanted = [each for each in found if event is None or event in each.export.facts.get("subscribes_to", ())]
+        return [_bound(each) for each in wanted]
+
+    async def bound(
+        self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str
+    ) -> BoundExport | None:
+        found = await self._bindings.bound(binding_id)
+        if found is None or found.row.org_id != org_id or found.row.project_id not in (None, project_id):
+            return None
+        if found.row.status != ACTIVE or found.row.export_kind != kind:
+            return None
+        return _bound(found)
+
+    async def do(self, job: Job) -> InvocationResult:
+        work = Work(
+            org_id=job.org_id,
+            input=job.input,
+            project_id=job.project_id,
+            binding_id=job.binding_id,
+            kind=job.kind,
+            session_id=job.session_id,
+            chain_id=job.chain_id,
+            run_id=job.run_id,
+            trace_id=job.trace_id,
+            execution_id=job.execution_id,
+            attempt=job.attempt,
+            timeout=job.timeout,
+            scopes=job.scopes,
+        )
+        try:
+            return await self._invocations.invoke(work, job.on_progress, job.opened)
+        except StoreUnavailable as error:
+            raise WorkRefused("store.unavailable", str(error)) from None
+        except GatewayError as error:
+            raise WorkRefused(error.code, error.message, inactive=error.code in GONE) from None
+
+
+def _bound(found: ResolvedBinding) -> BoundExport:
+    export = found.export
+    return BoundExport(
+        binding_id=found.row.id,
+        package_id=found.row.package_id,
+        export_id=found.row.export_id,
+        kind=export.kind,
+        description=export.description,
+        input_schema=export.input_schema,
+        facts=export.facts,
+    )

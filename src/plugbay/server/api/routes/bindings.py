@@ -9,10 +9,8 @@ from pydantic import Field, StringConstraints
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, PathId
-from plugbay.server.api.paging import Paging, listing
-from plugbay.server.domain.binding_rules import Verdict
-from plugbay.server.domain.bindings import Draft
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, listing
+from plugbay.server.domain.bindings import Draft, Verdict
 from plugbay.server.domain.clock import stamp
 from plugbay.store.bindings import BindingRow
 

@@ -9,11 +9,10 @@ from fastapi import Query
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.conversation_models import CompactionIn, CompactionOut, TraceParent
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Listing, PathId
-from plugbay.server.api.paging import Paging, listing
-from plugbay.server.domain import trace
+from plugbay.server.api.models import Listing, Paging, PathId, listing
 from plugbay.server.domain.clock import maybe_stamp, stamp
 from plugbay.server.domain.compactions import Squeeze
+from plugbay.server.domain.ids import parse_traceparent
 from plugbay.store.compactions import Compaction
 
 router = Router(tags=["compactions"])
@@ -34,7 +33,7 @@ async def create_compaction(
         binding_id=body.compactor.binding_id,
         pinned=body.pinned_items,
         compaction_id=body.compaction_id,
-        trace_id=trace.from_parent(traceparent),
+        trace_id=parse_traceparent(traceparent),
     )
     return _shown(await gateway.compactions.create(caller, squeeze))
 

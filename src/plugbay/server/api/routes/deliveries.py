@@ -9,8 +9,7 @@ from pydantic import Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Listing, PathId
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.models import Answer, Listing, Paging, PathId, listing
 from plugbay.server.domain.clock import maybe_stamp, stamp
 from plugbay.store.deliveries import Attempt, Delivery
 from plugbay.store.events import Event

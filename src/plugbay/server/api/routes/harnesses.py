@@ -10,12 +10,11 @@ from pydantic import ValidationError
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.conversation_models import ExecutionIn, ExecutionOut, HarnessInput, TraceParent
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Listing, PathId
-from plugbay.server.api.paging import Paging, listing
-from plugbay.server.domain import trace
+from plugbay.server.api.models import Listing, Paging, PathId, listing
 from plugbay.server.domain.clock import maybe_stamp, stamp
 from plugbay.server.domain.errors import unprocessable
 from plugbay.server.domain.harnesses import Errand
+from plugbay.server.domain.ids import parse_traceparent
 from plugbay.server.domain.invocations import Work
 from plugbay.store.harnesses import HarnessExecution
 
@@ -35,7 +34,7 @@ async def create_harness_execution(
         chain_id=body.chain_id,
         org_id=body.org_id,
         project_id=body.project_id,
-        trace_id=trace.from_parent(traceparent),
+        trace_id=parse_traceparent(traceparent),
     )
     return _shown(await gateway.harnesses.create(caller, errand))
 

@@ -18,13 +18,12 @@ from plugbay.host.events.subjects import subject_problem
 from plugbay.model.errors import CallFailed
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, apart
-from plugbay.server.api.models import Answer, Body, Listing
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.models import Answer, Body, Listing, Paging, listing
 from plugbay.server.api.sse import STREAM, Event, event_stream
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.plugin_logs import MAX_TAIL
+from plugbay.server.domain.operator_plugins import MAX_TAIL
 from plugbay.server.domain.principal import HOST
 from plugbay.store.calls import StoredCall
 
@@ -344,3 +343,28 @@ def _record(call: StoredCall) -> CallRecordOut:
         status=call.status,
         failure=call.failure,
     )
+
+
+records_router = Router(tags=["records"])
+
+
+class PruneIn(Body):
+    dry_run: bool = Field(default=False, description="Only say what would be removed.")
+
+
+class OldOut(Answer):
+    kept: float | None = Field(description="Seconds for which such a record is kept once it is over; null: for ever.")
+    number: int = Field(description="How many were removed, or would be.")
+
+
+class PruneOut(Answer):
+    dry_run: bool
+    records: dict[str, OldOut]
+
+
+@records_router.post("/api/v1/records:prune", **needs(HOST))
+@apart  # in many small transactions, so that nobody waits long
+async def prune_records(body: PruneIn, caller: Caller, gateway: TheGateway) -> PruneOut:
+    """Remove what is too old, now and not only in a while; as `[retention]` of plugbay.toml has it."""
+    old = await (gateway.retention.planned() if body.dry_run else gateway.retention.prune(caller))
+    return PruneOut.model_validate({"dry_run": body.dry_run, "records": old})

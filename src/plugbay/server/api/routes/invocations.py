@@ -18,17 +18,15 @@ from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Code, Failure
 from plugbay.server.api.caller import Caller, TheGateway, authenticate, gateway_of, needs
 from plugbay.server.api.idempotency import HEADER, Router, apart
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, PathId
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, listing
 from plugbay.server.api.routes.bindings import Kind, Scope
 from plugbay.server.api.routes.harnesses import errand_of
 from plugbay.server.api.sse import STREAM, Event, event_stream
-from plugbay.server.domain import trace
 from plugbay.server.domain.errors import conflict, invalid, not_found, unavailable
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.harnesses import Watched
-from plugbay.server.domain.invocations import Work, refusal
-from plugbay.server.domain.live import ENDED, LiveEvent, Watch
+from plugbay.server.domain.ids import format_traceparent, new_trace_id, parse_traceparent
+from plugbay.server.domain.invocations import ENDED, InvocationEvent, Subscription, Work, refusal
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.runs import Place
 from plugbay.store.failures import StoreUnavailable
@@ -131,7 +129,7 @@ async def invoke(
     traceparent: Annotated[str | None, Header(max_length=LONGEST_PARENT, description="W3C trace context.")] = None,
 ) -> Response:
     """Have a bound export do its work. What the plugin makes of it is in the answer, failures too."""
-    trace_id = trace.from_parent(traceparent) or trace.new_trace()
+    trace_id = parse_traceparent(traceparent) or new_trace_id()
     try:
         work, kind = await _work(body, caller, gateway, trace_id)
         if kind != "harness":
@@ -251,7 +249,7 @@ async def _scope(body: InvocationIn, caller: Principal, gateway: Gateway) -> tup
 
 def _answer(record: InvocationRecord, status: int, **outcome: Any) -> Response:
     """An `OutcomeOut`, written as what it is: to make one and take it apart again takes longer than the rest."""
-    said = trace.parent(record.trace_id, record.invocation_id)
+    said = format_traceparent(record.trace_id, record.invocation_id)
     headers = {} if said is None else {"traceparent": said}
     told = {"invocation": record, "status": record.status, "result": None, "failure": None, **outcome}
     return Response(msgspec.json.encode(told), status, headers, "application/json")
@@ -347,7 +345,7 @@ async def cancel_invocation(invocation_id: PathId, caller: Caller, gateway: TheG
     return _shown(await gateway.invocations.cancel(caller, invocation_id))
 
 
-def _watched(gateway: Gateway, wanted: Callable[[LiveEvent], bool]) -> Watch:
+def _watched(gateway: Gateway, wanted: Callable[[InvocationEvent], bool]) -> Subscription:
     watch = gateway.live.watch(wanted)
     if watch is None:
         raise unavailable("quota.too_many_watchers", "too many watch already", retry_after=5.0)
@@ -358,7 +356,7 @@ def _sees(caller: Principal, record: InvocationRecord | None) -> bool:
     return record is None or caller.sees(record.org_id, record.project_id)
 
 
-async def _events(watch: Watch, record: InvocationRecord | None) -> AsyncGenerator[Event, None]:
+async def _events(watch: Subscription, record: InvocationRecord | None) -> AsyncGenerator[Event, None]:
     """What a watch tells; of one invocation its record first, and nothing after its end."""
     try:
         if record is not None:

@@ -9,8 +9,7 @@ from pydantic import AwareDatetime, Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, shown_once
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, PathId
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, Paging, PathId, listing
 from plugbay.server.domain.clock import maybe_stamp, stamp
 from plugbay.server.domain.principal import ROLES, Role
 from plugbay.store.keys import ApiKey

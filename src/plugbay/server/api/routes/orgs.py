@@ -9,8 +9,7 @@ from pydantic import Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, PathId
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, Paging, PathId, listing
 from plugbay.server.domain.clock import stamp
 from plugbay.store.audit import Entry
 from plugbay.store.orgs import Org, Project

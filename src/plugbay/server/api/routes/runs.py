@@ -23,14 +23,12 @@ from plugbay.server.api.conversation_models import (
     Wrong,
 )
 from plugbay.server.api.idempotency import Router, apart
-from plugbay.server.api.models import Listing, PathId
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.models import Listing, Paging, PathId, listing
 from plugbay.server.api.sse import STREAM, Event, event_stream
-from plugbay.server.domain import trace
 from plugbay.server.domain.clock import maybe_stamp, stamp
 from plugbay.server.domain.errors import invalid
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.ids import new_id
+from plugbay.server.domain.ids import new_id, parse_traceparent
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.run_requests import Wanted
 from plugbay.server.domain.runs import Asked
@@ -150,7 +148,7 @@ async def regenerate_run(
     run_id: PathId, body: RegenerateIn, caller: Caller, gateway: TheGateway, traceparent: TraceParent = None
 ) -> RunOut:
     """The same input again, on a fork of the chain."""
-    asked = Asked(wanted=Wanted(model=body.model), metadata=body.metadata, trace_id=trace.from_parent(traceparent))
+    asked = Asked(wanted=Wanted(model=body.model), metadata=body.metadata, trace_id=parse_traceparent(traceparent))
     return _shown(await gateway.runs.regenerate(caller, run_id, asked))
 
 
@@ -168,7 +166,7 @@ def _asked(body: RunIn, traceparent: str | None, run_id: str | None = None) -> A
         limits=body.limits.model_dump(exclude_none=True),
         temperature=body.temperature,
     )
-    trace_id = trace.from_parent(traceparent)
+    trace_id = parse_traceparent(traceparent)
     return Asked(body.blocks, wanted, body.metadata, body.parent_run_id, trace_id, run_id)
 
 

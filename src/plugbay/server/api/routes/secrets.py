@@ -11,13 +11,11 @@ from starlette.responses import JSONResponse, Response
 from plugbay.host.recording.redaction import SHORTEST
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router, apart
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, listing
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.references import NAME, SecretRef
-from plugbay.server.domain.secrets import SecretScope
+from plugbay.server.domain.secrets import NAME, SecretRef, SecretScope
 from plugbay.store.secrets import SecretRow
 
 router = Router(tags=["secrets"])
