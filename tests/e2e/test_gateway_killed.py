@@ -22,7 +22,7 @@ import httpx2
 from sqlalchemy import func, select
 
 from plugbay.server.domain.chains import decode_block, first_broken_block
-from plugbay.server.domain.compactions import MAX_BEGUN
+from plugbay.server.domain.compactions import MAX_STARTS
 from plugbay.store import chains as chain_rows
 from plugbay.store.database import Database, Tx
 from plugbay.store.tables.conversations import CHAINS, COMPACTIONS, HARNESS_EXECUTIONS, RUNS, TOOL_EXECUTIONS
@@ -114,7 +114,7 @@ async def compactions_of(tx: Tx, killed: int) -> dict[str, str]:
     """How each ended: a compactor changes nothing, so it is begun again, until as many gateways died over it."""
     rows = await rows_of(tx, COMPACTIONS.c.id, COMPACTIONS.c.status, COMPACTIONS.c.attempts)
     given_up = [row for row in rows if row.status == "failed"]
-    assert all(row.attempts == MAX_BEGUN <= killed for row in given_up)
+    assert all(row.attempts == MAX_STARTS <= killed for row in given_up)
     assert {row.status for row in rows} <= {"succeeded", "failed"}
     return {row.id: row.status for row in rows}
 

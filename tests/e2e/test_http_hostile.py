@@ -15,7 +15,7 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Message
 
-from plugbay.server.api.middleware import MAX_JSON, EdgeSettings, read_body
+from plugbay.server.api.middleware import MAX_JSON, HttpSettings, read_body
 from plugbay.server.domain.errors import GatewayError
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE
@@ -123,7 +123,7 @@ def test_a_body_that_stops_coming_is_given_up_and_the_end_of_one_is_waited_for(r
             await never.wait()
             return {"type": "http.disconnect"}
 
-        soon = EdgeSettings(body_seconds=0.01)
+        soon = HttpSettings(body_seconds=0.01)
         with pytest.raises(GatewayError) as raised:
             await read_body(Headers({"content-type": "application/json"}), receive, soon)
         assert (raised.value.status, raised.value.code, raised.value.retryable) == (408, "request.timeout", True)

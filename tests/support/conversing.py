@@ -31,7 +31,7 @@ from plugbay.server.domain.gateway import Conversations, Gateway
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.principal import OPERATOR, Principal
-from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.runs import NewRun
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.server.domain.workers import BoundExport, Job, WorkRefused
 from plugbay.store.chains import Chain
@@ -178,7 +178,7 @@ class Talk:
         """A run that was asked something."""
         chain = chain or await self.chain()
         blocks = [{"kind": "input", "content": [{"type": "text", "text": text}]}]
-        return await self.conversations.runs.create(self.caller, chain.id, Asked(blocks=blocks, **asked))
+        return await self.conversations.runs.create(self.caller, chain.id, NewRun(blocks=blocks, **asked))
 
     async def ended(self, run: Run) -> Run:
         """The run as it is once it has ended."""

@@ -21,7 +21,7 @@ from plugbay.model.errors import PlugbayError
 if TYPE_CHECKING:
     import http.client
 
-    from plugbay.server.occupancy import Found
+    from plugbay.server.occupancy import RunningServer
 
 SERVER_VARIABLE, TOKEN_VARIABLE = "PLUGBAY_SERVER", "PLUGBAY_TOKEN"
 
@@ -61,7 +61,7 @@ class SeveralServers(PlugbayError):
 
     exit_status = Exit.USAGE
 
-    def __init__(self, found: list[Found]) -> None:
+    def __init__(self, found: list[RunningServer]) -> None:
         folders = {server.folder for server in found}
         where = "several of them were" if len(folders) == 1 else "none of them was"
         self.hint = "name one: " + ", or ".join(f"--server {server.url} ({_home(server)})" for server in found)
@@ -86,13 +86,13 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
 
     Says which one it is unless it was named, was started in this folder, or `quiet` is wanted.
     """
-    from plugbay.server.occupancy import meant, running
+    from plugbay.server.occupancy import running_servers, select_servers
 
-    url, servers = server or os.environ.get(SERVER_VARIABLE), running(directories()["state"])
+    url, servers = server or os.environ.get(SERVER_VARIABLE), running_servers(directories()["state"])
     if url is not None:
         known = [found for found in servers if found.url == url.rstrip("/")]
         return Remote(url, _token(token_file, known[0].token_file if known else None))
-    chosen = meant(servers, Path.cwd())
+    chosen = select_servers(servers, Path.cwd())
     if not chosen:
         raise NoServer("no plugbay server runs here", "plugbay serve DIR starts one, --server URL names one elsewhere")
     if len(chosen) > 1:
@@ -103,7 +103,7 @@ def find(server: str | None = None, token_file: Path | None = None, *, quiet: bo
     return Remote(found.url, _token(token_file or Path(found.token_file)))
 
 
-def _home(server: Found) -> str:
+def _home(server: RunningServer) -> str:
     return f"started in {server.folder}" if server.folder else f"with the data in {server.data}"
 
 
@@ -114,9 +114,9 @@ def is_path(word: str) -> bool:
 
 def might_be_meant(path: str) -> bool:
     """Whether a word that names a folder here could just as well be an id, and there is a server to know it."""
-    from plugbay.server.occupancy import running
+    from plugbay.server.occupancy import running_servers
 
-    return "/" not in path and not path.startswith(".") and bool(running(directories()["state"]))
+    return "/" not in path and not path.startswith(".") and bool(running_servers(directories()["state"]))
 
 
 def _token(file: Path | None, kept: str | None = None) -> str:

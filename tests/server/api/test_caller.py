@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugbay.server.api import caller as module
-from plugbay.server.api.caller import NEEDS, NEEDS_ONE, Rates, needs
+from plugbay.server.api.caller import NEEDS, NEEDS_ONE, RateLimits, needs
 from plugbay.server.app import create_app
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.principal import Principal
@@ -98,7 +98,7 @@ def key(number: int) -> Principal:
 @requirement("vai:control-rate-limit")
 def test_each_caller_has_a_burst_and_then_its_rate() -> None:
     clock = TurnedClock()
-    rates = Rates(clock, 10, 3)
+    rates = RateLimits(clock, 10, 3)
     for _ in range(3):
         rates.take(key(1))
     with pytest.raises(GatewayError) as raised:
@@ -111,7 +111,7 @@ def test_each_caller_has_a_burst_and_then_its_rate() -> None:
 
 def test_callers_are_forgotten_before_they_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_CALLERS", 5)
-    rates = Rates(TurnedClock(), 1, 1)
+    rates = RateLimits(TurnedClock(), 1, 1)
     for number in range(20):
         rates.take(key(number))
     assert len(rates._buckets) == 5

@@ -13,7 +13,7 @@ import pytest
 from starlette.responses import JSONResponse, StreamingResponse
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
-from plugbay.server.api.idempotency import REPLAYED, Router, apart
+from plugbay.server.api.idempotency import REPLAYED, Router, long_running
 from plugbay.server.app import create_app
 from plugbay.server.domain.credentials import operator_token
 from plugbay.server.domain.errors import conflict
@@ -119,7 +119,7 @@ carried_out: list[str] = []
 
 
 @router.post("/test/errand/{how}", **needs("admin"))
-@apart
+@long_running
 async def work(how: str, caller: Caller, gateway: TheGateway) -> Any:
     carried_out.append(how)
     if how == "refused":

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
 from plugbay.packages.rules import Limits
-from plugbay.server.api.middleware import EdgeSettings, read_body
+from plugbay.server.api.middleware import HttpSettings, read_body
 from plugbay.server.app import create_app
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
@@ -70,7 +70,7 @@ def test_a_page_that_has_its_own_name_resolve_to_us_is_turned_away(
 def test_a_server_that_may_be_asked_under_any_name_is(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
-            app = create_app(gateway, settings=EdgeSettings(hosts=("*",)))
+            app = create_app(gateway, settings=HttpSettings(hosts=("*",)))
             transport = httpx2.ASGITransport(app=app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://any.example") as client:
                 assert (await client.get("/livez")).status_code == 200
@@ -127,12 +127,12 @@ def test_every_request_is_counted_and_logged_without_its_key(
 
 
 def test_only_this_machine_may_ask_unless_told_otherwise_and_a_package_fits() -> None:
-    settings = EdgeSettings()
+    settings = HttpSettings()
     assert settings.hosts == ("127.0.0.1", "localhost", "[::1]", "::1")
     assert settings.max_json < Limits().packed <= settings.max_upload
 
 
-SETTINGS = EdgeSettings(max_json=100, max_upload=1000)
+SETTINGS = HttpSettings(max_json=100, max_upload=1000)
 JSON = {"content-type": "application/json; charset=utf-8"}
 
 

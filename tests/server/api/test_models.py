@@ -7,7 +7,7 @@ from base64 import urlsafe_b64encode
 import pytest
 from pydantic import ValidationError
 
-from plugbay.server.api.models import LONGEST_CURSOR, Body, ChosenId, Name, listing, page_of
+from plugbay.server.api.models import LONGEST_CURSOR, Body, ChosenId, Name, listing, parse_page
 from plugbay.server.domain.errors import GatewayError
 from plugbay.store.pages import Part
 from tests.support.requirements import requirement
@@ -41,7 +41,7 @@ def test_a_chosen_id_can_stand_in_a_path(id: str) -> None:
 def test_a_cursor_leads_to_where_the_part_before_ended(after: tuple[float, str]) -> None:
     part = listing(Part(("a", "b"), after), str.upper)
     assert part.items == ["A", "B"] and part.next_cursor is not None
-    assert page_of(50, part.next_cursor).after == after
+    assert parse_page(50, part.next_cursor).after == after
     assert listing(Part(("a",)), str.upper).next_cursor is None
     assert len(part.next_cursor) < LONGEST_CURSOR
 
@@ -63,5 +63,5 @@ def test_a_cursor_leads_to_where_the_part_before_ended(after: tuple[float, str])
 )
 def test_another_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(GatewayError) as raised:
-        page_of(50, cursor)
+        parse_page(50, cursor)
     assert (raised.value.status, raised.value.param) == (400, "cursor")

@@ -9,12 +9,12 @@ import pytest
 from plugbay.server.app import create_app
 from plugbay.server.dashboard.authentication import (
     CODE_SECONDS,
+    LOGIN_BURST,
+    LOGINS_PER_SECOND,
     MAX_CODES,
     MAX_FORM_FIELDS,
     MAX_SESSIONS,
     SESSION_SECONDS,
-    TRIES_A_SECOND,
-    TRIES_AT_ONCE,
     Notice,
     Sessions,
     local_path,
@@ -221,7 +221,7 @@ def test_a_path_that_is_gone_to_is_one_of_ours(path: str, goes_to: str) -> None:
 
 def test_a_code_stands_for_its_token_once() -> None:
     sessions = Sessions(TurnedClock())
-    code, other = sessions.invite("token"), sessions.invite("another")
+    code, other = sessions.create_code("token"), sessions.create_code("another")
     assert len(code) >= 22 and code != other
     assert sessions.redeem(code) == "token"
     assert sessions.redeem(code) is None
@@ -233,7 +233,7 @@ def test_a_code_stands_for_its_token_once() -> None:
 def test_a_code_is_of_no_use_after_ten_minutes() -> None:
     clock = TurnedClock()
     sessions = Sessions(clock)
-    early, late = sessions.invite("token"), sessions.invite("token")
+    early, late = sessions.create_code("token"), sessions.create_code("token")
     clock.turn(CODE_SECONDS - 1)
     assert sessions.redeem(early) == "token"
     clock.turn(1)
@@ -242,7 +242,7 @@ def test_a_code_is_of_no_use_after_ten_minutes() -> None:
 
 def test_only_so_many_codes_wait_and_the_oldest_gives_way() -> None:
     sessions = Sessions(TurnedClock())
-    codes = [sessions.invite(str(number)) for number in range(MAX_CODES + 1)]
+    codes = [sessions.create_code(str(number)) for number in range(MAX_CODES + 1)]
     assert sessions.redeem(codes[0]) is None
     assert [sessions.redeem(code) for code in codes[1:]] == [str(number) for number in range(1, MAX_CODES + 1)]
 
@@ -250,13 +250,13 @@ def test_only_so_many_codes_wait_and_the_oldest_gives_way() -> None:
 def test_trying_is_bounded_and_possible_again_later() -> None:
     clock = TurnedClock()
     sessions = Sessions(clock)
-    for _ in range(TRIES_AT_ONCE):
-        sessions.tried()
+    for _ in range(LOGIN_BURST):
+        sessions.count_attempt()
     with pytest.raises(GatewayError) as refused:
-        sessions.tried()
+        sessions.count_attempt()
     assert refused.value.status == 429 and refused.value.retry_after
-    clock.turn(1 / TRIES_A_SECOND)
-    sessions.tried()
+    clock.turn(1 / LOGINS_PER_SECOND)
+    sessions.count_attempt()
 
 
 def test_a_session_is_found_by_its_cookie_until_its_time_is_over() -> None:

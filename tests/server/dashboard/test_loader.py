@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from plugbay.host.journal import Note
-from plugbay.server.dashboard import loader as module
-from plugbay.server.dashboard.loader import Happening, Looks, exports_of
+from plugbay.server.dashboard.loader import (
+    LifecycleEvent,
+    PluginLoader,
+    count_calls,
+    exports_of,
+    last_trouble,
+    lifecycle_event,
+)
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.operator_plugins import NumberedEvent
 from plugbay.server.domain.principal import OPERATOR
@@ -26,7 +32,7 @@ def test_a_plugin_is_known_with_its_calls_grants_and_refusal(sqlite_url: str, tm
         async with hosting_at(sqlite_url, tmp_path, "p") as gateway:
             for _ in range(2):
                 assert (await gateway.host.attempt("p/t")).failure is not None
-            looks = Looks(gateway)
+            looks = PluginLoader(gateway)
             p, q = looks.plugins()
             assert (p.calls, p.failures, p.refusal, p.kept) == (2, 2, None, None)
             assert p.failed is not None and p.failed.failure is not None and p.failed.failure.code == "crashed"
@@ -45,13 +51,13 @@ def test_one_look_serves_everybody_who_watches_at_the_same_time(sqlite_url: str,
     async def main() -> None:
         clock = TurnedClock()
         async with hosting_at(sqlite_url, tmp_path, clock=clock) as gateway:
-            looks = Looks(gateway)
+            looks = PluginLoader(gateway)
             (first,) = looks.plugins(0.2)
             assert first.since == clock.now()
-            await gateway.hosted.operate(OPERATOR, "p", "stop")
+            await gateway.operator_plugins.operate(OPERATOR, "p", "stop")
             assert looks.plugin("p", 0.2) is first
             assert looks.plugin("p").status.state == "stopped", "whoever cannot wait looks again"
-            await gateway.hosted.operate(OPERATOR, "p", "start")
+            await gateway.operator_plugins.operate(OPERATOR, "p", "start")
             clock.turn(0.2)
             assert looks.plugin("p", 0.2).status.state == "idle"
 
@@ -66,15 +72,15 @@ def test_calls_that_were_called_off_are_no_failures() -> None:
         (("plugin", "p"), ("status", "cancelled")): 4.0,
         (("rest", "true"),): 5.0,
     }
-    assert module.tallies(series) == {"p": (10, 3), "": (5, 0)}
+    assert count_calls(series) == {"p": (10, 3), "": (5, 0)}
 
 
 def test_a_lifecycle_event_is_told_in_words() -> None:
     data = {"timestamp": "2026-02-02T02:40:00Z", "payload": {"plugin_id": "a.b", "exit_code": 1, "stderr_tail": ["x"]}}
-    told = module.happening(NumberedEvent("1", "plugin.lifecycle.a.b.crashed", data))
-    assert told == Happening("crashed", 1_770_000_000.0, "exit code 1: x")
-    assert module.happening(None) is None
-    assert module.happening(NumberedEvent("1", "a.b", {"timestamp": "never", "payload": {}})) is None
+    told = lifecycle_event(NumberedEvent("1", "plugin.lifecycle.a.b.crashed", data))
+    assert told == LifecycleEvent("crashed", 1_770_000_000.0, "exit code 1: x")
+    assert lifecycle_event(None) is None
+    assert lifecycle_event(NumberedEvent("1", "a.b", {"timestamp": "never", "payload": {}})) is None
 
 
 def test_the_last_trouble_is_the_one_that_counts() -> None:
@@ -83,5 +89,5 @@ def test_the_last_trouble_is_the_one_that_counts() -> None:
         Note(2.0, "warn", "gave_up", "then"),
         Note(3.0, "info", "log.info", ""),
     ]
-    assert module.last_trouble(notes) == "gave up: then"
-    assert module.last_trouble(notes[2:]) == ""
+    assert last_trouble(notes) == "gave up: then"
+    assert last_trouble(notes[2:]) == ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.server.dashboard.authentication import CODE_SECONDS, TRIES_AT_ONCE
+from plugbay.server.dashboard.authentication import CODE_SECONDS, LOGIN_BURST
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.credentials import operator_token
 from plugbay.store import invocations as invocation_rows
@@ -71,7 +71,7 @@ def test_whoever_guesses_is_held_off(sqlite_url: str, tmp_path: Path, run: Run) 
         clock = TurnedClock()
         async with gateway_at(sqlite_url, tmp_path, clock=clock) as gateway, stranger_to(gateway) as visitor:
             good = visitor.dashboard.link("", operator_token(tmp_path)[0])
-            for number in range(TRIES_AT_ONCE):
+            for number in range(LOGIN_BURST):
                 path = "/login/guess" if number % 2 else "/login"
                 tried = await (visitor.get(path) if number % 2 else visitor.post(path, {"token": "pb_sk_guess"}))
                 assert tried.status_code == 401

@@ -19,7 +19,7 @@ from plugbay.model.spec import Export, Lifetime, PluginSpec
 from plugbay.process.sandbox.policy import Network, Policy, Reach
 from plugbay.server.dashboard import views
 from plugbay.server.dashboard import views as approval
-from plugbay.server.dashboard.loader import Happening, Known
+from plugbay.server.dashboard.loader import LifecycleEvent, PluginSnapshot
 from plugbay.server.dashboard.views import (
     MAX_PAYLOAD,
     SHORT,
@@ -45,7 +45,7 @@ from tests.support.mcp_servers import write_server
 from tests.support.plugins import write_plugin
 
 
-def known(id: str = "p", state: str = "running", **changes: Any) -> Known:
+def known(id: str = "p", state: str = "running", **changes: Any) -> PluginSnapshot:
     """A plugin of which is known what a test says; fields of its spec and status by their names."""
     spec = PluginSpec(id=id, version="1.0", contract="nexo", root=Path("/plugins/p"), command=("python3", "plugin.py"))
     for name in [name for name in changes if name in PluginSpec.__dataclass_fields__]:
@@ -53,7 +53,7 @@ def known(id: str = "p", state: str = "running", **changes: Any) -> Known:
     status = PluginStatus(spec, state, (), 0, 0)
     for name in [name for name in changes if name in PluginStatus.__dataclass_fields__]:
         status = replace(status, **{name: changes.pop(name)})
-    return Known(status, 100.0, **changes)
+    return PluginSnapshot(status, 100.0, **changes)
 
 
 PENDING = Failure(Code.CAPABILITY_NOT_ALLOWED, "pending: it requests x", detail={"hint": "grant x"})
@@ -77,7 +77,7 @@ BLOCKED = Confinement(refusal=Failure(Code.SANDBOX_UNAVAILABLE, "no sandbox here
         (known(state="dreaming"), Badge("dreaming", "calm")),
     ],
 )
-def test_a_state_says_how_it_stands_and_why(plugin: Known, badge: Badge) -> None:
+def test_a_state_says_how_it_stands_and_why(plugin: PluginSnapshot, badge: Badge) -> None:
     assert views.state_of(plugin) == badge
 
 
@@ -103,7 +103,9 @@ def test_problems_come_first_and_what_comes_and_goes_does_not_move_a_row() -> No
 
 def test_a_row_has_the_last_failure_and_since_when() -> None:
     failed = CallRecord("call_1", "p", "1", "nexo", "t", 90.0, 1.0, Failure(Code.TIMEOUT, "late"))
-    row = views.row_of(known(name="p", calls=3, failures=1, failed=failed, happened=Happening("started", 120.0, "")))
+    row = views.row_of(
+        known(name="p", calls=3, failures=1, failed=failed, happened=LifecycleEvent("started", 120.0, ""))
+    )
     assert (row.name, row.calls, row.failures, row.since) == ("", 3, 1, 120.0)
     assert row.failed == views.LastFailure("timeout", 90.0, "call_1")
     assert views.row_of(known(name="Pretty")).since == 100.0, "as long as the server knows it"
@@ -142,7 +144,7 @@ def names(operations: tuple[Operation, ...]) -> list[str]:
         (known(refusal=PENDING), []),
     ],
 )
-def test_what_can_be_done_follows_from_the_state(plugin: Known, operations: list[str]) -> None:
+def test_what_can_be_done_follows_from_the_state(plugin: PluginSnapshot, operations: list[str]) -> None:
     assert names(views.standing_of(plugin).operations) == operations
 
 
@@ -157,18 +159,18 @@ def test_what_can_be_done_follows_from_the_state(plugin: Known, operations: list
         (known(state="quarantined"), "it failed too often; look at what it wrote, mend it, then start it"),
     ],
 )
-def test_a_hint_is_given_where_the_page_itself_offers_nothing(plugin: Known, hint: str) -> None:
+def test_a_hint_is_given_where_the_page_itself_offers_nothing(plugin: PluginSnapshot, hint: str) -> None:
     assert views.hint_of(plugin) == hint
 
 
 def test_the_top_of_a_page_says_what_happened_last() -> None:
     plugin = known(
-        lifetime=Lifetime.PER_CALL, happened=Happening("gave_up", 1.0, "attempts 3"), counters={"b": 1, "a": 2}
+        lifetime=Lifetime.PER_CALL, happened=LifecycleEvent("gave_up", 1.0, "attempts 3"), counters={"b": 1, "a": 2}
     )
     standing = views.standing_of(plugin)
     assert (standing.happened, standing.lifetime) == ("gave up: attempts 3", "one process per call")
     assert standing.counters == (("a", 2), ("b", 1))
-    assert views.standing_of(known(happened=Happening("stopped", 1.0, ""))).happened == "stopped"
+    assert views.standing_of(known(happened=LifecycleEvent("stopped", 1.0, ""))).happened == "stopped"
 
 
 def test_a_wish_knows_whether_it_is_granted_where_and_whether_it_is_new() -> None:
@@ -274,7 +276,7 @@ def test_only_what_was_last_shown_can_be_approved(sqlite_url: str, tmp_path: Pat
             write_server(tmp_path / "plugins", "srv", MORE)
             await visitor.post("/plugins/srv:look")
             assert (await visitor.post("/plugins/srv:approve", {"digest": old})).status_code == 409
-            assert gateway.hosted.plugin("srv")["refused"] is not None
+            assert gateway.operator_plugins.plugin("srv")["refused"] is not None
             fresh = digest_in((await visitor.get("/plugins/srv")).text)
             assert (await visitor.post("/plugins/srv:approve", {"digest": fresh})).status_code == 303
             write_server(tmp_path / "plugins", "srv", "TOOLS[0]['description'] = 'Now something else.'")

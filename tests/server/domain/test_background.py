@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from plugbay.server.domain import background as tasks
-from plugbay.server.domain.background import INTERNAL, SHUTDOWN, USER, BackgroundJobs, Tasks, durably
+from plugbay.server.domain.background import INTERNAL, SHUTDOWN, USER, BackgroundJobs, Tasks, retry_until_stored
 from plugbay.store.failures import StoreUnavailable
 from tests.support.loops import Run
 from tests.support.patience import until
@@ -105,17 +105,17 @@ def test_whoever_has_read_an_end_can_wait_until_it_is_closed(run: Run) -> None:
             await closed.wait()
 
         jobs.launch("a", drive, finish)
-        await jobs.closed("a")
+        await jobs.wait_closed("a")
         assert jobs.running == {"a"}, "nobody waits for what is being done"
         over.set()
         await written.wait()
-        waiting = asyncio.create_task(jobs.closed("a"))
+        waiting = asyncio.create_task(jobs.wait_closed("a"))
         await asyncio.sleep(0)
         assert not waiting.done()
         closed.set()
         await waiting
         assert not jobs.running
-        await jobs.closed("a")
+        await jobs.wait_closed("a")
 
     run(story)
 
@@ -193,7 +193,7 @@ def test_an_end_that_cannot_be_written_is_an_end_all_the_same(run: Run, caplog: 
 
 def test_a_stop_does_not_wait_for_ever_for_a_database_that_is_away(run: Run) -> None:
     async def story() -> None:
-        jobs, tries = BackgroundJobs[str](lambda why: why, patience=0.0), list[str]()
+        jobs, tries = BackgroundJobs[str](lambda why: why, stop_timeout=0.0), list[str]()
 
         async def drive() -> str:
             return "done"
@@ -225,7 +225,7 @@ def test_a_step_is_tried_until_the_database_is_back(run: Run) -> None:
                 raise StoreUnavailable("locked")
             return "done"
 
-        assert await durably(step) == "done"
+        assert await retry_until_stored(step) == "done"
         assert len(tries) == 4
 
     run(story)
@@ -237,7 +237,7 @@ def test_other_errors_are_not_tried_again(run: Run) -> None:
             raise KeyError("a bug")
 
         with pytest.raises(KeyError):
-            await durably(step)
+            await retry_until_stored(step)
 
     run(story)
 
@@ -250,7 +250,7 @@ def test_a_step_that_has_begun_comes_to_its_end_though_its_task_is_cancelled(run
             await go_on.wait()
             written.append("it")
 
-        task = asyncio.create_task(durably(step))
+        task = asyncio.create_task(retry_until_stored(step))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()
@@ -270,7 +270,7 @@ def test_nobody_is_impatient_enough_to_leave_a_step_that_has_begun(run: Run) -> 
             await go_on.wait()
             written.append("it")
 
-        task = asyncio.create_task(durably(step))
+        task = asyncio.create_task(retry_until_stored(step))
         for _ in range(3):
             await asyncio.sleep(0)
             await asyncio.sleep(0)

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from plugbay.model.spec import Export
 from plugbay.server.domain.bindings import (
     FULL_TRAFFIC,
+    BindingContext,
     Draft,
     ResolvedBinding,
     Share,
-    Surroundings,
     bucket,
     check_invariants,
     excess_percent,
@@ -178,7 +178,7 @@ def test_whoever_cares_is_told_when_a_binding_is_active_no_more_and_only_once_th
     async def main() -> None:
         async with bound_gateway(sqlite_url, tmp_path) as gateway:
             told: list[str] = []
-            gateway.bindings.disabled.append(told.append)
+            gateway.bindings.on_disabled.append(told.append)
             row = await gateway.bindings.create(OPERATOR, DRAFT)
             await gateway.bindings.change(OPERATOR, row.id, {"config": {"n": 1}})
             with pytest.raises(ZeroDivisionError):
@@ -317,14 +317,14 @@ EXPORT = Export(
         "unsupported": "",
     },
 )
-AROUND = Surroundings(PACKAGE, EXPORT)
+AROUND = BindingContext(PACKAGE, EXPORT)
 
 
-def codes(row: BindingRow, around: Surroundings = AROUND) -> list[str]:
+def codes(row: BindingRow, around: BindingContext = AROUND) -> list[str]:
     return [finding.code for finding in judge_binding(row, around).errors]
 
 
-def facts(**changed: Any) -> Surroundings:
+def facts(**changed: Any) -> BindingContext:
     return replace(AROUND, export=replace(EXPORT, facts={**EXPORT.facts, **changed}))
 
 
@@ -339,8 +339,8 @@ def test_a_binding_that_breaks_no_rule_is_valid_and_says_what_it_may() -> None:
 @pytest.mark.parametrize(
     ("row", "around", "code"),
     [
-        (ROW, Surroundings(None, None), "binding.package_not_found"),
-        (ROW, Surroundings(PACKAGE, None), "binding.unknown_export"),
+        (ROW, BindingContext(None, None), "binding.package_not_found"),
+        (ROW, BindingContext(PACKAGE, None), "binding.unknown_export"),
         (ROW, replace(AROUND, package=replace(PACKAGE, status="quarantined")), "binding.package_quarantined"),
         (ROW, facts(unsupported="it is for plan9"), "binding.unsupported_platform"),
         (replace(ROW, config={"a": "x"}), AROUND, "binding.invalid_config"),
@@ -353,7 +353,7 @@ def test_a_binding_that_breaks_no_rule_is_valid_and_says_what_it_may() -> None:
         (ROW, replace(AROUND, others=(Share("bind_2", 1),)), "binding.rollout_exceeded"),
     ],
 )
-def test_each_rule_has_a_code(row: BindingRow, around: Surroundings, code: str) -> None:
+def test_each_rule_has_a_code(row: BindingRow, around: BindingContext, code: str) -> None:
     assert codes(row, around) == [code]
 
 
@@ -393,7 +393,7 @@ def test_where_a_config_is_wrong_is_told_all_at_once() -> None:
         (facts(timeout_ms=3_600_000), "binding.timeout_clamped"),
     ],
 )
-def test_what_a_binding_does_not_get_is_a_warning(around: Surroundings, code: str | None) -> None:
+def test_what_a_binding_does_not_get_is_a_warning(around: BindingContext, code: str | None) -> None:
     verdict = judge_binding(ROW, around)
     assert verdict.valid and [finding.code for finding in verdict.warnings] == ([] if code is None else [code])
 

@@ -53,7 +53,7 @@ def test_calls_are_counted_by_plugin_export_and_outcome(sqlite_url: str, run: Ru
             ("not_found", "none", "none", "failed"),
         }
         assert list(history.last_failures) == ["p"] and history.last_failures["p"].call_id == "call_2"
-        assert sum(history.meters.spreads["call_seconds"][(("export", "t"), ("plugin", "p"))].counts) == 2
+        assert sum(history.meters.histograms["call_seconds"][(("export", "t"), ("plugin", "p"))].counts) == 2
         await database.close()
 
     run(main)

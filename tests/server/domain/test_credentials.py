@@ -14,7 +14,7 @@ from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.credentials import (
     API_KEY_PREFIX,
     KEPT_EXPIRED,
-    NotOpen,
+    InvocationClosed,
     digest_of,
     operator_token,
     read_token,
@@ -109,7 +109,7 @@ def test_an_invocation_that_has_ended_gets_no_token_and_those_it_had_are_dead(
             await gateway.invocation_log.closed(ended(record(1, binding_id=None)))
             assert await refused(gateway, token) == "auth.token_revoked"
             for wrong in (claims(clock), claims(clock, 2)):
-                with pytest.raises(NotOpen):
+                with pytest.raises(InvocationClosed):
                     await gateway.credentials.issue(wrong)
 
     run(main)

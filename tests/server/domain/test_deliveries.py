@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.server.domain import background
 from plugbay.server.domain import deliveries as module
-from plugbay.server.domain.deliveries import ATTEMPTS, FIRST, LONGEST, Dispatcher, NewEvent, retry_pause
+from plugbay.server.domain.deliveries import FIRST_PAUSE, LONGEST_PAUSE, MAX_ATTEMPTS, Dispatcher, NewEvent, retry_pause
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.workers import Job, WorkRefused
 from plugbay.store import deliveries as rows
@@ -119,15 +119,15 @@ def test_pauses_double_from_one_second_to_five_minutes() -> None:
 @given(attempts=st.integers(1, 10_000), chance=st.floats(0, 1))
 def test_chance_takes_at_most_half_of_a_pause(attempts: int, chance: float) -> None:
     whole = retry_pause(attempts, 1.0)
-    assert whole / 2 <= retry_pause(attempts, chance) <= whole <= LONGEST
+    assert whole / 2 <= retry_pause(attempts, chance) <= whole <= LONGEST_PAUSE
 
 
-@pytest.mark.parametrize(("wished", "pause"), [(0.1, 1.0), (30.0, 30.0), (9_999.0, 300.0)])
-def test_a_hook_may_wish_for_a_longer_pause_but_not_for_ever(wished: float, pause: float) -> None:
-    assert retry_pause(1, 1.0, wished) == pause
+@pytest.mark.parametrize(("requested", "pause"), [(0.1, 1.0), (30.0, 30.0), (9_999.0, 300.0)])
+def test_a_hook_may_wish_for_a_longer_pause_but_not_for_ever(requested: float, pause: float) -> None:
+    assert retry_pause(1, 1.0, requested) == pause
 
 
-def happening(cause: str = "run_1") -> NewEvent:
+def new(cause: str = "run_1") -> NewEvent:
     return NewEvent(
         type="run.completed",
         subject_kind="run",
@@ -167,9 +167,9 @@ def test_an_event_comes_with_a_delivery_for_each_hook_that_wants_it(run: Run, da
     async def story() -> None:
         async with conversing(database_url, workers=two_hooks(), started=False) as talk:
             told: list[int] = []
-            talk.conversations.events.told = lambda: told.append(1)
+            talk.conversations.events.on_recorded = lambda: told.append(1)
             async with talk.database.transaction() as tx:
-                await talk.conversations.events.record(tx, happening())
+                await talk.conversations.events.record(tx, new())
                 assert told == [], "nobody is told before it is true"
             assert told == [1]
             [event], deliveries = await kept(talk)
@@ -184,7 +184,7 @@ def test_what_is_taken_back_takes_its_event_along(run: Run, database_url: str) -
         async with conversing(database_url, workers=two_hooks(), started=False) as talk:
             with pytest.raises(KeyError):
                 async with talk.database.transaction() as tx:
-                    await talk.conversations.events.record(tx, happening())
+                    await talk.conversations.events.record(tx, new())
                     raise KeyError("something else went wrong")
             assert await kept(talk) == ([], [])
 
@@ -196,7 +196,7 @@ def test_a_cause_makes_an_event_of_one_type_once(run: Run, database_url: str) ->
         async with conversing(database_url, workers=two_hooks(), started=False) as talk:
             for _ in range(2):
                 async with talk.database.transaction() as tx:
-                    await talk.conversations.events.record(tx, happening())
+                    await talk.conversations.events.record(tx, new())
             events, deliveries = await kept(talk)
             assert (len(events), len(deliveries)) == (1, 2)
 
@@ -294,7 +294,7 @@ def test_a_hook_that_acknowledges_is_told_once(run: Run, database_url: str) -> N
 
 
 @requirement("vai:control-delivery-retry")
-def test_attempts_share_one_delivery_id_and_come_later_and_later(run: Run, database_url: str) -> None:
+def test_attempts_share_one_delivery_id_and_come_later_and_retry_or_give_up(run: Run, database_url: str) -> None:
     async def story() -> None:
         clock, hook = TurnedClock(), Hook(NOT_NOW, CRASHED, {"status": "ack"})
         async with conversing(database_url, workers=hooked(hook), clock=clock) as talk:
@@ -334,9 +334,9 @@ def test_after_eight_attempts_it_is_a_dead_letter_and_can_be_replayed(run: Run, 
         clock, hook = TurnedClock(), Hook(*[NOT_NOW] * 8, {"status": "ack"})
         async with conversing(sqlite_url, workers=hooked(hook), clock=clock) as talk:
             await talk.answered("go")
-            for attempts in range(1, ATTEMPTS + 1):
+            for attempts in range(1, MAX_ATTEMPTS + 1):
                 await settled(lambda: deliveries(talk), has_had(attempts))
-                clock.turn(LONGEST)
+                clock.turn(LONGEST_PAUSE)
                 talk.conversations.dispatcher.wake()
             dead = await the_delivery(talk, "dead_letter")
             assert (dead.attempts, dead.reason) == (8, "attempts_exhausted")
@@ -356,7 +356,7 @@ def test_a_disabled_binding_drops_what_waits_for_it(run: Run, sqlite_url: str) -
         async with conversing(sqlite_url, workers=workers, clock=clock) as talk:
             await talk.answered("go")
             await settled(lambda: deliveries(talk), waits_after(1))
-            talk.conversations.dispatcher.disabled("bind_h")
+            talk.conversations.dispatcher.drop_binding("bind_h")
             dropped = await the_delivery(talk, "dropped")
             assert dropped.reason == "binding_disabled"
             assert len(hook.jobs) == 1
@@ -433,7 +433,7 @@ def test_an_answer_that_comes_after_its_lease_does_not_count(run: Run, database_
             telling = asyncio.create_task(other.run())
             delivered = await the_delivery(talk, "delivered")
             go_on.set()
-            await until(lambda: talk.conversations.dispatcher.telling == 0)
+            await until(lambda: talk.conversations.dispatcher.in_flight == 0)
             telling.cancel()
             await asyncio.wait({telling})
             assert (await deliveries(talk)) == [delivered]
@@ -488,7 +488,7 @@ def test_a_clock_that_is_set_back_holds_nothing_up(run: Run, database_url: str, 
             await talk.answered("go")
             await settled(lambda: deliveries(talk), waits_after(1))
             clock.wall -= seconds
-            clock.turn(FIRST)
+            clock.turn(FIRST_PAUSE)
             talk.conversations.dispatcher.wake()
             await the_delivery(talk, "delivered")
 
@@ -524,8 +524,8 @@ def test_a_clock_that_was_set_back_while_no_gateway_ran_holds_nothing_up(
         clock.turn(250)
         clock.wall -= seconds
         async with conversing(database_url, workers=hooked(hook), clock=clock) as talk:
-            await settled(lambda: deliveries(talk), lambda all: all[0].due_at <= clock.now() + FIRST)
-            clock.turn(FIRST)
+            await settled(lambda: deliveries(talk), lambda all: all[0].due_at <= clock.now() + FIRST_PAUSE)
+            clock.turn(FIRST_PAUSE)
             talk.conversations.dispatcher.wake()
             await the_delivery(talk, "delivered")
 
@@ -536,7 +536,7 @@ def test_a_clock_that_was_set_back_while_no_gateway_ran_holds_nothing_up(
 def test_gateways_that_end_use_up_no_attempt_but_not_for_ever(
     run: Run, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "INTERRUPTIONS", 9)
+    monkeypatch.setattr(module, "MAX_INTERRUPTIONS", 9)
 
     async def dies(job: Job) -> Any:
         await asyncio.Event().wait()
@@ -549,16 +549,16 @@ def test_gateways_that_end_use_up_no_attempt_but_not_for_ever(
                 if life == 1:
                     await talk.answered("go")
                 await until(lambda life=life: len(stuck.jobs) == life)  # type: ignore[misc]
-        assert stuck.jobs[-1].attempt == 10 > ATTEMPTS
+        assert stuck.jobs[-1].attempt == 10 > MAX_ATTEMPTS
         async with conversing(sqlite_url, workers=stuck, clock=clock) as talk:
             dead = await the_delivery(talk, "dead_letter")
             assert (dead.reason, dead.interruptions) == ("interrupted_too_often", 10)
             assert [each.outcome for each in await history(talk, dead)] == ["interrupted"] * 10
             stuck.bind("hook", "h", Hook(NOT_NOW), subscribes_to=("run.completed",))
             await talk.conversations.deliveries.replay(talk.caller, dead.id)
-            for failures in range(1, ATTEMPTS + 1):
+            for failures in range(1, MAX_ATTEMPTS + 1):
                 await settled(lambda: deliveries(talk), has_had(10 + failures))
-                clock.turn(LONGEST)
+                clock.turn(LONGEST_PAUSE)
                 talk.conversations.dispatcher.wake()
             assert (await the_delivery(talk, "dead_letter")).reason == "attempts_exhausted", "failures still count"
 
@@ -574,7 +574,7 @@ def test_events_that_follow_from_one_another_come_to_an_end(run: Run, sqlite_url
         hook = Hook({"status": "ack"})
         async with conversing(sqlite_url, workers=hooked(hook)) as talk:
             chain = await talk.chain()
-            happening = NewEvent(
+            new = NewEvent(
                 type="run.completed",
                 subject_kind="run",
                 subject_id="run_x",
@@ -589,7 +589,7 @@ def test_events_that_follow_from_one_another_come_to_an_end(run: Run, sqlite_url
                 cause_depth=depth + 1,
             )
             async with talk.database.transaction() as tx:
-                await talk.conversations.events.record(tx, happening)
+                await talk.conversations.events.record(tx, new)
             if depth < 4:
                 await the_delivery(talk, "delivered")
             else:
@@ -658,7 +658,7 @@ def test_what_happens_after_a_binding_is_made_active_again_is_not_dropped(run: R
             dispatcher = talk.conversations.dispatcher
             await talk.answered("before")
             clock.turn(1)
-            dispatcher.disabled("bind_h")
+            dispatcher.drop_binding("bind_h")
             clock.turn(1)
             await talk.answered("after")
             await dispatcher._drop()

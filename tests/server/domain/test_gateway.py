@@ -88,7 +88,7 @@ def test_new_deliveries_wake_whoever_tells_of_them(run: Run, sqlite_url: str) ->
     async def story() -> None:
         async with conversing(sqlite_url) as talk:
             made = talk.conversations
-            assert made.events.told == made.dispatcher.wake
-            assert made.deliveries.replayed == made.dispatcher.wake
+            assert made.events.on_recorded == made.dispatcher.wake
+            assert made.deliveries.on_replayed == made.dispatcher.wake
 
     run(story)

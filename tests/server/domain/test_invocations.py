@@ -19,12 +19,12 @@ from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.invocations import (
     BINDING_DISABLED,
-    DEPTH,
     ENDED,
     EVENT,
+    HOST_RESTARTED,
     KEPT_JOURNEYS,
     LOST,
-    RESTARTED,
+    QUEUE_DEPTH,
     STARTED,
     InvocationEvent,
     InvocationEvents,
@@ -226,7 +226,7 @@ def test_whoever_watches_sees_it_begin_hears_what_it_says_and_sees_it_end(
     async def main() -> None:
         async with plugged(sqlite_url, tmp_path, body) as (gateway, package, _):
             await bind(gateway, package, secrets=KEY)
-            watch = gateway.live.watch(lambda event: True)
+            watch = gateway.invocation_events.subscribe(lambda event: True)
             assert watch is not None
             begun = await gateway.invocations.begin(work())
             assert begun.status is None
@@ -342,7 +342,7 @@ def test_what_a_killed_gateway_left_open_is_closed_by_the_next_one_and_its_token
             token = await gateway.credentials.issue(claims(clock))
         async with gateway_at(database_url, tmp_path, clock=clock) as gateway:
             found = await gateway.invocations.get(OPERATOR, "inv_1")
-            assert (found.status, found.status_reason, found.error_code) == ("failed", RESTARTED, RESTARTED)
+            assert (found.status, found.status_reason, found.error_code) == ("failed", HOST_RESTARTED, HOST_RESTARTED)
             assert found.ended_at is not None and await refused(gateway, token) == "auth.token_revoked"
             assert await gateway.invocation_log.recover() == 0
 
@@ -384,7 +384,7 @@ def test_a_gateway_that_is_killed_in_the_middle_of_an_invocation_leaves_neither_
     async def main() -> None:
         async with gateway_at(database_url, tmp_path) as gateway:
             (left,) = (await gateway.invocations.page(OPERATOR, Page(), Wanted({}))).items
-            assert (left.status, left.error_code) == ("failed", RESTARTED)
+            assert (left.status, left.error_code) == ("failed", HOST_RESTARTED)
             token = (tmp_path / "token").read_text()
             assert await refused(gateway, token) == "auth.token_revoked"
 
@@ -395,11 +395,11 @@ def test_a_gateway_that_is_killed_in_the_middle_of_an_invocation_leaves_neither_
 def test_an_end_that_cannot_be_written_down_is_written_down_later_and_told_once(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(invocations, "PAUSE", 0.001)
+    monkeypatch.setattr(invocations, "CLOSE_PAUSE", 0.001)
 
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
-            watch = gateway.live.watch(lambda event: True)
+            watch = gateway.invocation_events.subscribe(lambda event: True)
             assert watch is not None
             await gateway.invocation_log.opened(OPENED)
             close, away = rows.close, True
@@ -413,7 +413,7 @@ def test_an_end_that_cannot_be_written_down_is_written_down_later_and_told_once(
             await gateway.invocation_log.closed(ended(OPENED))
             assert (await gateway.invocations.get(OPERATOR, "inv_1")).status is None
             away = False
-            await until(lambda: not gateway.invocation_log._unclosed)
+            await until(lambda: not gateway.invocation_log._pending)
             assert await gateway.invocations.get(OPERATOR, "inv_1") == ended(OPENED)
             await gateway.invocation_log.closed(ended(OPENED, "failed"))
             assert await gateway.invocations.get(OPERATOR, "inv_1") == ended(OPENED)
@@ -465,37 +465,40 @@ def test_a_gateway_that_is_killed_among_many_has_written_all_that_were_answered(
             statuses = {each.invocation_id: each.status for each in found}
             assert {id: statuses.get(id) for id in answered} == answered
             rest = [each for each in found if each.invocation_id not in answered]
-            assert {(each.status, each.error_code) for each in rest} <= {("succeeded", None), ("failed", RESTARTED)}
+            assert {(each.status, each.error_code) for each in rest} <= {
+                ("succeeded", None),
+                ("failed", HOST_RESTARTED),
+            }
 
     run(main)
 
 
 def test_a_watcher_hears_what_it_wants_in_order_until_nothing_happens_any_more(run: Run) -> None:
     async def main() -> None:
-        all_of_it = InvocationEvents()
-        watch = all_of_it.watch(lambda event: event.type == EVENT)
+        events = InvocationEvents()
+        watch = events.subscribe(lambda event: event.type == EVENT)
         assert watch is not None
         for number in range(3):
-            all_of_it.tell(InvocationEvent(EVENT, record(), number))
-            all_of_it.tell(InvocationEvent(ENDED, record()))
+            events.publish(InvocationEvent(EVENT, record(), number))
+            events.publish(InvocationEvent(ENDED, record()))
         heard = [await anext(watch) for _ in range(3)]
         assert [event.data for event in heard] == [0, 1, 2]
         waiting = asyncio.ensure_future(anext(watch, None))
         await asyncio.sleep(0)
-        all_of_it.close()
+        events.close()
         assert await waiting is None
-        all_of_it.tell(InvocationEvent(EVENT, record(), "to nobody"))
+        events.publish(InvocationEvent(EVENT, record(), "to nobody"))
 
     run(main)
 
 
 def test_who_is_too_slow_loses_the_oldest_and_is_told_how_many(run: Run) -> None:
     async def main() -> None:
-        all_of_it = InvocationEvents()
-        watch = all_of_it.watch(lambda event: True)
+        events = InvocationEvents()
+        watch = events.subscribe(lambda event: True)
         assert watch is not None
-        for number in range(DEPTH + 2):
-            all_of_it.tell(InvocationEvent(EVENT, record(), number))
+        for number in range(QUEUE_DEPTH + 2):
+            events.publish(InvocationEvent(EVENT, record(), number))
         assert await anext(watch) == InvocationEvent(LOST, None, 2)
         assert (await anext(watch)).data == 2
         watch.close()
@@ -509,10 +512,10 @@ def test_there_are_only_so_many_watchers_and_one_that_leaves_makes_room(
     monkeypatch.setattr(invocations, "MAX_WATCHERS", 1)
 
     async def main() -> None:
-        all_of_it = InvocationEvents()
-        first = all_of_it.watch(lambda event: True)
-        assert first is not None and all_of_it.watch(lambda event: True) is None
+        events = InvocationEvents()
+        first = events.subscribe(lambda event: True)
+        assert first is not None and events.subscribe(lambda event: True) is None
         first.close()
-        assert all_of_it.watch(lambda event: True) is not None
+        assert events.subscribe(lambda event: True) is not None
 
     run(main)

@@ -13,9 +13,9 @@ from plugbay.model.errors import ConfigInvalid
 from plugbay.server.domain.operator_plugins import (
     KEPT_EVENTS,
     TAIL_BYTES,
-    Hosted,
     HostEvents,
     LogLine,
+    OperatorPlugins,
     PluginLogs,
     change_grants,
 )
@@ -42,7 +42,7 @@ def test_a_plugin_waits_for_its_grant_has_it_at_once_and_loses_it_again(
     async def main() -> None:
         host = Host.load(tmp_path / "plugins")
         async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
-            hosted = gateway.hosted
+            hosted = gateway.operator_plugins
             assert (await host.attempt("p/t", {})).failure is not None
             assert "nobody has granted" in hosted.plugin("p")["refused"]
             granted = await hosted.grant(OPERATOR, "p", ["tool.execute"])
@@ -70,13 +70,13 @@ def test_a_channel_carries_messages_as_soon_as_its_plugin_is_granted(sqlite_url:
         host = Host.load(tmp_path / "plugins")
         async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
             assert host.channels.kinds() == []
-            await gateway.hosted.grant(OPERATOR, "p", ["mail"])
+            await gateway.operator_plugins.grant(OPERATOR, "p", ["mail"])
             assert (await host.channels["post"].send({"kind": "text", "to": "a", "body": "b"}))["message_id"] == "1"
             (tmp_path / "plugbay.toml").write_text("[plugins.p]\nenabled = false\n")
-            await gateway.hosted.reload_config()
+            await gateway.operator_plugins.reload_config()
             assert host.channels.kinds() == []
-            assert gateway.hosted.plugin("p")["pid"] is None, "what may not run is not started by a reload"
-            assert await code_of(gateway.hosted.operate(OPERATOR, "p", "restart")) == "plugin.not_started"
+            assert gateway.operator_plugins.plugin("p")["pid"] is None, "what may not run is not started by a reload"
+            assert await code_of(gateway.operator_plugins.operate(OPERATOR, "p", "restart")) == "plugin.not_started"
 
     run(main)
 
@@ -87,15 +87,15 @@ def test_a_plugin_that_is_stopped_stays_so_until_it_is_started(sqlite_url: str, 
     async def main() -> None:
         host = Host.load(tmp_path / "plugins")
         async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:
-            assert (await gateway.hosted.operate(OPERATOR, "p", "stop"))["state"] == "stopped"
+            assert (await gateway.operator_plugins.operate(OPERATOR, "p", "stop"))["state"] == "stopped"
             assert (await host.attempt("p/t", {})).failure is not None
             for operation in ("start", "restart", "reload"):
-                assert (await gateway.hosted.operate(OPERATOR, "p", operation))["state"] == "idle"
+                assert (await gateway.operator_plugins.operate(OPERATOR, "p", operation))["state"] == "idle"
                 assert await host.call("p/t", {}) == {}
-            assert [export["name"] for export in gateway.hosted.exports()] == ["p/t"]
-            assert [export["name"] for export in gateway.hosted.plugin("p")["exports"]] == ["t"]
-            assert [plugin["id"] for plugin in gateway.hosted.plugins()] == ["p"]
-            assert await code_of(gateway.hosted.grant(OPERATOR, "p", [])) == "plugin.no_config"
+            assert [export["name"] for export in gateway.operator_plugins.exports()] == ["p/t"]
+            assert [export["name"] for export in gateway.operator_plugins.plugin("p")["exports"]] == ["t"]
+            assert [plugin["id"] for plugin in gateway.operator_plugins.plugins()] == ["p"]
+            assert await code_of(gateway.operator_plugins.grant(OPERATOR, "p", [])) == "plugin.no_config"
 
     run(main)
 
@@ -108,7 +108,7 @@ def test_another_plugbay_toml_reaches_the_plugins_it_is_about(sqlite_url: str, t
     async def main() -> None:
         host = Host.load(tmp_path / "plugins")
         async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
-            hosted: Hosted = gateway.hosted
+            hosted: OperatorPlugins = gateway.operator_plugins
             assert (await hosted.reload_config()).plugins == ()
             config.write_text('[host]\nlog_level = "debug"\n[plugins.p]\nenabled = false\n')
             applied = await hosted.reload_config()

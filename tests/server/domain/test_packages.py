@@ -227,11 +227,11 @@ def test_a_release_is_kept_whole_and_read_only_and_says_what_its_manifest_says(
 ) -> None:
     publisher = Publisher(tmp_path / "data", tmp_path)
     packed = publisher.pack()
-    with releases.arriving(packed.path, publisher.sign(packed)) as arrived:
-        assert arrived.posture.status == "verified" and arrived.posture.key_id == publisher.key_id
-        assert arrived.manifest["package_id"] == "acme/p" and arrived.digest == packed.digest
-        releases.keep(arrived)
-    with releases.arriving(packed.path) as again:
+    with releases.unpack(packed.path, publisher.sign(packed)) as unpacked:
+        assert unpacked.verdict.status == "verified" and unpacked.verdict.key_id == publisher.key_id
+        assert unpacked.manifest["package_id"] == "acme/p" and unpacked.digest == packed.digest
+        releases.keep(unpacked)
+    with releases.unpack(packed.path) as again:
         releases.keep(again)  # nothing happens to what is there
     root = releases.folder(packed.digest, "acme/p")
     assert (root / "bin" / "plugin").stat().st_mode & 0o777 == 0o555
@@ -243,9 +243,9 @@ def test_a_release_is_kept_whole_and_read_only_and_says_what_its_manifest_says(
 def test_files_that_were_changed_after_they_were_verified_are_not_started(releases: Releases, tmp_path: Path) -> None:
     publisher = Publisher(tmp_path / "data", tmp_path)
     packed = publisher.pack()
-    with releases.arriving(packed.path) as arrived:
-        assert arrived.posture.status == "missing"
-        releases.keep(arrived)
+    with releases.unpack(packed.path) as unpacked:
+        assert unpacked.verdict.status == "missing"
+        releases.keep(unpacked)
     program = releases.folder(packed.digest, "acme/p") / "bin" / "plugin"
     program.chmod(0o755)
     program.write_text(program.read_text() + "\n")
@@ -262,24 +262,24 @@ def test_a_false_signature_is_refused_and_one_of_a_stranger_counts_for_nothing(
 ) -> None:
     publisher, stranger = Publisher(tmp_path / "data", tmp_path), Publisher(tmp_path, tmp_path, "acme")
     packed, other = publisher.pack(), publisher.pack(version="2.0.0")
-    with releases.arriving(packed.path, stranger.sign(packed)) as arrived:
-        assert arrived.posture.status == "untrusted" and arrived.posture.why
+    with releases.unpack(packed.path, stranger.sign(packed)) as unpacked:
+        assert unpacked.verdict.status == "untrusted" and unpacked.verdict.why
     for signature in (publisher.sign(other), b"{}", publisher.sign(packed).replace(b'"1.0.0"', b'"1.0.1"')):
-        with pytest.raises(PackageRefused), releases.arriving(packed.path, signature):
+        with pytest.raises(PackageRefused), releases.unpack(packed.path, signature):
             pass
 
 
 def test_only_packages_of_this_contract_are_taken(releases: Releases, tmp_path: Path) -> None:
     packed = pack(write_plugin(tmp_path / "src", "acme.notes", script=ECHO_SH), tmp_path)
-    with pytest.raises(PackageRefused, match="is a plugin of rune"), releases.arriving(packed.path):
+    with pytest.raises(PackageRefused, match="is a plugin of rune"), releases.unpack(packed.path):
         pass
 
 
 def test_what_a_killed_upload_left_is_swept_and_releases_stay(releases: Releases, tmp_path: Path) -> None:
     publisher = Publisher(tmp_path / "data", tmp_path)
     packed = publisher.pack()
-    with releases.arriving(packed.path) as arrived:
-        releases.keep(arrived)
+    with releases.unpack(packed.path) as unpacked:
+        releases.keep(unpacked)
     left = tmp_path / "data" / "packages" / "tmp" / "left"
     shutil.copytree(releases.folder(packed.digest, "acme/p"), left / "acme")
     releases.sweep()
@@ -309,24 +309,24 @@ def test_exports_of_available_packages_are_listed_with_their_schemas_and_the_bin
             binding = await bind(gateway, package)
 
             async def listed(caller: Principal, kind: str, page: Page | None = None) -> list[str]:
-                part = await gateway.discovery.page(caller, kind, page or Page())
+                part = await gateway.export_catalog.page(caller, kind, page or Page())
                 return [item.export.name for item in part.items]
 
             assert await listed(own, "tool") == ["o", "u", "t"]
             stranger = Principal("key", "org_2", role="viewer")
             assert await listed(stranger, "tool") == ["u", "t"] and await listed(stranger, "hook") == ["h"]
             assert [await listed(stranger, kind) for kind in ("compactor", "harness")] == [["c"], ["x"]]
-            first = await gateway.discovery.page(own, "tool", Page(limit=2))
+            first = await gateway.export_catalog.page(own, "tool", Page(limit=2))
             assert [item.export.name for item in first.items] == ["o", "u"] and first.after is not None
-            rest = await gateway.discovery.page(own, "tool", Page(limit=2, after=first.after))
+            rest = await gateway.export_catalog.page(own, "tool", Page(limit=2, after=first.after))
             (item,) = rest.items
             assert rest.after is None and item.export.name == "t"
             assert [row.id for row in item.bindings] == [binding.id]
             assert item.kind_table() == {"effect_class": "read_only", "input_schema": {"type": "object"}}
-            theirs = await gateway.discovery.page(stranger, "tool", Page())
+            theirs = await gateway.export_catalog.page(stranger, "tool", Page())
             assert all(item.bindings == () for item in theirs.items)
             with pytest.raises(GatewayError) as caught:
-                await gateway.discovery.page(stranger, "tool", Page(), "org_1")
+                await gateway.export_catalog.page(stranger, "tool", Page(), "org_1")
             assert caught.value.status == 404
 
     run(main)

@@ -8,9 +8,9 @@ import pytest
 
 from plugbay.server.domain.credentials import LIMITS
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.harnesses import Errand
-from plugbay.server.domain.provenance import Cause, cause_of
-from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.harnesses import HarnessRequest
+from plugbay.server.domain.provenance import Provenance, find_provenance
+from plugbay.server.domain.runs import NewRun
 from plugbay.server.domain.workers import Job
 from plugbay.store import deliveries as delivery_rows
 from plugbay.store import runs as run_rows
@@ -54,23 +54,23 @@ def plugins() -> ScriptedWorkers:
 
 async def executed(talk: Talk, **policy: Any) -> HarnessExecution:
     chain = await talk.chain()
-    return await talk.conversations.harnesses.create(CALLER, Errand("bind_x", {}, policy, chain_id=chain.id))
+    return await talk.conversations.harnesses.create(CALLER, HarnessRequest("bind_x", {}, policy, chain_id=chain.id))
 
 
 async def child(talk: Talk, chain_id: str, parent: str | None = None, **claims: Any) -> RunRow:
     """A run that a plugin starts which was called for the session of this chain."""
     chain = await talk.conversations.chains.get(CALLER, chain_id)
     plugin = delegated(["runs:write", "runs:read"], **{"session_id": chain.session_id, **claims})
-    asked = Asked(blocks=HELLO, parent_run_id=parent)
+    asked = NewRun(blocks=HELLO, parent_run_id=parent)
     return await talk.ended(await talk.conversations.runs.create(plugin, chain_id, asked))
 
 
 def test_people_are_led_by_nothing(run: Run, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url) as talk, talk.database.reading() as tx:
-            assert await cause_of(tx, CALLER) == Cause()
+            assert await find_provenance(tx, CALLER) == Provenance()
             unheard_of = delegated([], export_kind="harness", execution_id="exec_9", trace_id="tr_9")
-            assert await cause_of(tx, unheard_of) == Cause(depth=1, trace_id="tr_9")
+            assert await find_provenance(tx, unheard_of) == Provenance(depth=1, trace_id="tr_9")
 
     run(story)
 

@@ -15,12 +15,12 @@ from plugbay.server.domain.run_loop import (
     RunFeeds,
     chat_messages,
     chat_request,
-    failed,
+    failed_ending,
     reply_blocks,
     system_prompt,
     tool_function,
 )
-from plugbay.server.domain.run_requests import Limits, Offered, RunRequest, Wanted
+from plugbay.server.domain.run_requests import Limits, OfferedTool, RunOptions, RunRequest
 from plugbay.server.domain.workers import Job
 from plugbay.store import runs as rows
 from tests.support.conversing import CALLER, ScriptedWorkers, calls, conversing, result_of, says
@@ -29,7 +29,7 @@ from tests.support.openai_server import delta, events, streamed
 from tests.support.patience import until
 from tests.support.requirements import requirement
 
-TOOL = Offered(
+TOOL = OfferedTool(
     name="t",
     binding_id="bind_1",
     package_id="acme/p",
@@ -76,7 +76,7 @@ def test_pieces_of_a_reply_are_seen_as_they_come(run: Run, sqlite_url: str) -> N
     async def story() -> None:
         reply = streamed([events(delta(content="a"), delta(content="b"), delta("stop"))])
         async with conversing(sqlite_url, reply) as talk:
-            with talk.conversations.runs.feeds.watch("run_mine") as feed:
+            with talk.conversations.runs.feeds.subscribe("run_mine") as feed:
                 begun = await talk.begun("go", run_id="run_mine")
                 pieces = [piece async for piece in feed]
             assert begun.id == "run_mine"
@@ -100,15 +100,15 @@ def test_usage_of_all_turns_is_added_up(run: Run, sqlite_url: str) -> None:
 
         workers.bind("tool", "t", tool)
         async with conversing(sqlite_url, calls(("t", {})), says("ok"), workers=workers) as talk:
-            done = await talk.answered("go", wanted=Wanted(tools=["t"]))
+            done = await talk.answered("go", wanted=RunOptions(tools=["t"]))
             assert (done.input_tokens, done.output_tokens, done.turn_count, done.tool_count) == (20, 10, 2, 1)
 
     run(story)
 
 
 def test_a_failure_is_an_ending() -> None:
-    ending = failed("run.internal", "a bug")
-    assert (ending.status, ending.stop_reason, ending.error, ending.said) == (
+    ending = failed_ending("run.internal", "a bug")
+    assert (ending.status, ending.stop_reason, ending.error, ending.reply) == (
         "failed",
         "error",
         {"code": "run.internal", "message": "a bug"},
@@ -119,12 +119,12 @@ def test_a_failure_is_an_ending() -> None:
 def test_whoever_watches_sees_what_happens_until_the_end(run: Run) -> None:
     async def story() -> None:
         feeds = RunFeeds()
-        feeds.tell("run_1", "response.delta", delta="before")
-        with feeds.watch("run_1") as one, feeds.watch("run_1") as other:
-            feeds.tell("run_1", "response.delta", delta="a")
-            feeds.tell("run_2", "response.delta", delta="another run's")
+        feeds.publish("run_1", "response.delta", delta="before")
+        with feeds.subscribe("run_1") as one, feeds.subscribe("run_1") as other:
+            feeds.publish("run_1", "response.delta", delta="a")
+            feeds.publish("run_2", "response.delta", delta="another run's")
             feeds.end("run_1")
-            feeds.tell("run_1", "response.delta", delta="after")
+            feeds.publish("run_1", "response.delta", delta="after")
             for feed in (one, other):
                 assert [piece async for piece in feed] == [{"type": "response.delta", "delta": "a"}]
 
@@ -134,9 +134,9 @@ def test_whoever_watches_sees_what_happens_until_the_end(run: Run) -> None:
 def test_a_watcher_that_does_not_keep_up_is_left_behind(run: Run) -> None:
     async def story() -> None:
         feeds = RunFeeds()
-        with feeds.watch("run_1") as feed:
+        with feeds.subscribe("run_1") as feed:
             for number in range(FEED_DEPTH + 10):
-                feeds.tell("run_1", "response.delta", delta=str(number))
+                feeds.publish("run_1", "response.delta", delta=str(number))
             feeds.end("run_1")
             seen = [piece async for piece in feed]
         assert len(seen) == FEED_DEPTH + 1
@@ -148,10 +148,10 @@ def test_a_watcher_that_does_not_keep_up_is_left_behind(run: Run) -> None:
 def test_who_leaves_is_told_nothing_more(run: Run) -> None:
     async def story() -> None:
         feeds = RunFeeds()
-        with feeds.watch("run_1"):
+        with feeds.subscribe("run_1"):
             pass
-        feeds.tell("run_1", "response.delta", delta="a")
-        with feeds.watch("run_1") as feed:
+        feeds.publish("run_1", "response.delta", delta="a")
+        with feeds.subscribe("run_1") as feed:
             feeds.end("run_1")
             assert [piece async for piece in feed] == []
 
@@ -325,9 +325,9 @@ def test_a_run_stops_at_its_limits_with_nothing_dangling(run: Run, sqlite_url: s
         workers.bind("tool", "t", tool)
         endless = calls(("t", {}), ("t", {}), text="again")
         async with conversing(sqlite_url, endless, workers=workers) as talk:
-            turns = await talk.answered("go", wanted=Wanted(limits={"max_turns": 2}))
+            turns = await talk.answered("go", wanted=RunOptions(limits={"max_turns": 2}))
             assert (turns.status, turns.stop_reason, turns.tool_count) == ("completed", "max_turns", 2)
-            tools = await talk.answered("go", wanted=Wanted(limits={"max_tool_calls": 3}))
+            tools = await talk.answered("go", wanted=RunOptions(limits={"max_tool_calls": 3}))
             assert (tools.status, tools.stop_reason, tools.tool_count) == ("completed", "max_tool_calls", 2)
             for done in (turns, tools):
                 kinds = [block["kind"] for block in await talk.blocks(done.chain_id)]

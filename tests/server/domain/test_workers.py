@@ -12,13 +12,13 @@ import pytest
 
 from plugbay.host.config import config
 from plugbay.host.host import Host
-from plugbay.server.domain.compactions import Squeeze
+from plugbay.server.domain.compactions import CompactionRequest
 from plugbay.server.domain.credentials import Credentials
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.harnesses import Errand
+from plugbay.server.domain.harnesses import HarnessRequest
 from plugbay.server.domain.principal import OPERATOR
-from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.runs import NewRun
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.server.domain.workers import BoundWorkers, Budgets, Job, Workers, WorkRefused
 from plugbay.store.bindings import BindingRow
@@ -84,8 +84,8 @@ async def chain_of(gateway: Gateway) -> str:
     return (await gateway.chains.create(CALLER, session.id, defaults={"model": "m"})).id
 
 
-def asked(text: str) -> Asked:
-    return Asked(blocks=[{"kind": "input", "content": [{"type": "text", "text": text}]}])
+def asked(text: str) -> NewRun:
+    return NewRun(blocks=[{"kind": "input", "content": [{"type": "text", "text": text}]}])
 
 
 @requirement("vai:control-tool-results", "vai:control-tool-failures")
@@ -123,13 +123,13 @@ def test_a_real_compactor_makes_a_chain(run: Run, sqlite_url: str, tmp_path: Pat
             session = await gateway.sessions.create(CALLER)
             block = {"kind": "input", "content": [{"type": "text", "text": "a long story"}]}
             chain = await gateway.chains.create(CALLER, session.id, blocks=[block])
-            squeeze = Squeeze(chain.id, {"max_input_tokens": 100}, {"retain_system": True})
+            squeeze = CompactionRequest(chain.id, {"max_input_tokens": 100}, {"retain_system": True})
             begun = await gateway.compactions.create(CALLER, squeeze)
             done = await settled(
                 lambda: gateway.compactions.get(CALLER, begun.id), lambda now: now.completed_at is not None
             )
             assert (done.status, done.error) == ("succeeded", None)
-            tiny = Squeeze(chain.id, {"max_input_tokens": 1}, {"retain_system": True})
+            tiny = CompactionRequest(chain.id, {"max_input_tokens": 1}, {"retain_system": True})
             begun = await gateway.compactions.create(CALLER, tiny)
             done = await settled(
                 lambda: gateway.compactions.get(CALLER, begun.id), lambda now: now.completed_at is not None
@@ -145,7 +145,7 @@ def test_a_real_harness_goes_on_from_its_checkpoint(run: Run, sqlite_url: str, t
     async def story() -> None:
         async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway:
             bindings = await bound(gateway, tmp_path)
-            errand = Errand(bindings["triage"].id, {"type": "user_request", "input": []}, {"max_child_runs": 1})
+            errand = HarnessRequest(bindings["triage"].id, {"type": "user_request", "input": []}, {"max_child_runs": 1})
             begun = await gateway.harnesses.create(CALLER, errand)
 
             async def ended() -> Any:
@@ -202,7 +202,7 @@ def test_a_cancelled_harness_has_ended_when_its_token_is_dead_and_its_process_go
             package = await Publisher(data, tmp_path).bring(gateway, body, [export("x", "harness", permissions=REACH)])
             binding = await bind(gateway, package, "x")
             begun = await gateway.harnesses.create(
-                CALLER, Errand(binding.id, {"type": "user_request", "input": []}, {})
+                CALLER, HarnessRequest(binding.id, {"type": "user_request", "input": []}, {})
             )
             await settled(lambda: gateway.harnesses.get(CALLER, begun.id), lambda now: now[0].status == "running")
             await until(lambda: notes.exists() and notes.read_text().endswith("}"))
@@ -240,7 +240,7 @@ def test_the_token_of_a_cancelled_harness_is_dead_while_it_has_its_grace(
             package = await Publisher(data, tmp_path).bring(gateway, body, [export("x", "harness", permissions=REACH)])
             binding = await bind(gateway, package, "x")
             begun = await gateway.harnesses.create(
-                CALLER, Errand(binding.id, {"type": "user_request", "input": []}, {})
+                CALLER, HarnessRequest(binding.id, {"type": "user_request", "input": []}, {})
             )
             await until(lambda: notes.exists() and notes.read_text().endswith("}"))
             seen = json.loads(notes.read_text())

@@ -1,9 +1,9 @@
-"""Who asks, and whether they may: `Caller` for a handler, `needs` for a route.
+"""Authentication, authorization and rate limits: `Caller` for a handler, `needs` for a route.
 
     @router.get("/v1/sessions", **needs("sessions:read"))
     async def sessions(caller: Caller, gateway: TheGateway) -> ...
 
-What a route needs is written into its OpenAPI too (`x-plugbay-needs`), so that who may do what can be read and tested.
+The permissions of a route are also in its OpenAPI operation (`x-plugbay-needs`), so tests can check every route.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ def gateway_of(request: Request) -> Gateway:
 
 
 async def authenticate(request: Request) -> Principal:
-    """Who asks; once for each request. Raises when nobody knows, or when they ask too often."""
+    """Authenticate the caller, once per request. Raises for unknown callers and exceeded rates."""
     known = getattr(request.state, "principal", None)
     if isinstance(known, Principal):
         return known
-    return await admitted(request, token_of(request))
+    return await admit(request, bearer_token(request))
 
 
-async def admitted(request: Request, token: str) -> Principal:
-    """Whoever has this token, as the one who makes this request; raises as `authenticate` does."""
+async def admit(request: Request, token: str) -> Principal:
+    """Make the owner of this token the caller of this request; raises as `authenticate` does."""
     principal = await gateway_of(request).authenticate(token)
     request.state.principal = principal
     request.app.state.rates.take(principal)
     return principal
 
 
-def token_of(request: Request) -> str:
-    """The token in the header of a request; raises when there is none."""
+def bearer_token(request: Request) -> str:
+    """The bearer token of a request; raises if there is none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
@@ -62,7 +62,7 @@ def token_of(request: Request) -> str:
 
 
 async def _gateway(request: Request) -> Gateway:
-    """As a dependency: FastAPI would have a plain function called in a thread, which takes longer than all of it."""
+    """Async on purpose: FastAPI runs a sync dependency in a thread, which costs more than the rest."""
     return gateway_of(request)
 
 
@@ -71,7 +71,7 @@ TheGateway = Annotated[Gateway, Depends(_gateway)]
 
 
 def needs(*all_of: str, any_of: Sequence[str] = ()) -> dict[str, Any]:
-    """What a route needs of whoever asks: all of these roles and scopes, and one of `any_of` if there are any.
+    """Permissions of a route: all of these roles and scopes, and one of `any_of` if given.
 
     A role is `viewer`, `operator` or `admin`; a route that names only roles is closed to plugins. People have scopes
     too: every viewer those to read, every operator all others.
@@ -92,10 +92,10 @@ def _check(all_of: tuple[str, ...], any_of: tuple[str, ...]) -> Callable[[Princi
 
 
 MAX_CALLERS = 10_000
-"""Callers remembered; one that is forgotten begins with a full bucket."""
+"""Callers kept; an evicted caller starts with a full bucket."""
 
 
-class Rates:
+class RateLimits:
     """A bucket for each caller."""
 
     def __init__(self, clock: Clock, per_second: float, burst: float) -> None:
@@ -105,7 +105,7 @@ class Rates:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def take(self, principal: Principal) -> None:
-        """One request more; raises when those are too many."""
+        """Count one request; raises when the rate is exceeded."""
         bucket = self._buckets.get(principal.id)
         if bucket is None:
             bucket = self._buckets[principal.id] = Bucket(self._per_second, self._burst)

@@ -1,7 +1,6 @@
-"""What all requests and answers have in common: bodies without unknown fields, lists in parts, ids and names.
+"""Shared parts of requests and answers: strict bodies, ids, names, and lists with `limit`, `cursor` and `next_cursor`.
 
-class OrgIn(Body): ...
-Listing[OrgOut]
+Cursors are opaque to clients.
 """
 
 from __future__ import annotations
@@ -23,39 +22,39 @@ from plugbay.store.pages import Page, Part
 T = TypeVar("T")
 
 PLAIN = r"^[^\x00-\x1f\x7f]*$"
-"""A line that is shown as it is: no control characters."""
+"""One line without control characters."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PLAIN)]
-"""What a person calls something."""
+"""A display name."""
 
 ChosenId = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST - 1}}}$")]
-"""An id that the caller may choose, or names."""
+"""An id chosen or named by the caller."""
 
 PathId = Annotated[str, Path(description="An id, as the API gave it.")]
-"""An id in a path: what cannot be one is simply not found."""
+"""An id in a path; an invalid one is not found."""
 
 
 class Body(BaseModel):
-    """What a request says; a field that nobody knows is an error, for it would do nothing."""
+    """A request body; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Answer(BaseModel):
-    """What is answered."""
+    """A response body."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
 class Listing(BaseModel, Generic[T]):
-    """One part of a list."""
+    """One page of a list."""
 
     items: list[T]
     next_cursor: str | None = Field(description="What `cursor` must be for the next part; null: this is the end.")
 
 
 class ErrorBody(BaseModel):
-    """Why a request was not granted."""
+    """Why a request failed."""
 
     type: str
     code: str = Field(description="`family.reason`; the only field that programs should branch on.")
@@ -68,13 +67,13 @@ class ErrorBody(BaseModel):
 
 
 class ErrorEnvelope(BaseModel):
-    """Every answer that is not a success."""
+    """Every response that is not a success."""
 
     error: ErrorBody
 
 
 LIMIT, MOST = 50, 200
-"""Records of one part: unless told otherwise, and at most."""
+"""Default and maximum records per page."""
 
 LONGEST_CURSOR = 512
 
@@ -82,35 +81,35 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-def page_of(limit: int, cursor: str | None) -> Page:
-    """Which part is meant; raises for a cursor that was never given out."""
-    return Page(limit, None if cursor is None else _opened(cursor))
+def parse_page(limit: int, cursor: str | None) -> Page:
+    """The requested page; raises for an invalid cursor."""
+    return Page(limit, None if cursor is None else _decode_cursor(cursor))
 
 
-async def _asked(
+async def _page_query(
     limit: Annotated[int, Query(ge=1, le=MOST, description="How many at most.")] = LIMIT,
     cursor: Annotated[
         str | None, Query(max_length=LONGEST_CURSOR, description="The `next_cursor` of the part before.")
     ] = None,
 ) -> Page:
-    return page_of(limit, cursor)
+    return parse_page(limit, cursor)
 
 
-Paging = Annotated[Page, Depends(_asked)]
+Paging = Annotated[Page, Depends(_page_query)]
 
 
 def listing(part: Part[A], shown: Callable[[A], B]) -> Listing[B]:
-    """A part as it is answered."""
-    cursor = None if part.after is None else _closed(part.after)
+    """A page as a response."""
+    cursor = None if part.after is None else _encode_cursor(part.after)
     return Listing(items=[shown(item) for item in part.items], next_cursor=cursor)
 
 
-def _closed(after: tuple[float, str]) -> str:
+def _encode_cursor(after: tuple[float, str]) -> str:
     moment, id = after
     return urlsafe_b64encode(msgspec.json.encode([round(moment * MICROSECONDS), id])).decode().rstrip("=")
 
 
-def _opened(cursor: str) -> tuple[float, str]:
+def _decode_cursor(cursor: str) -> tuple[float, str]:
     try:
         raw = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         moment, id = msgspec.json.decode(raw, type=tuple[Annotated[int, msgspec.Meta(ge=0, le=2**62)], str])

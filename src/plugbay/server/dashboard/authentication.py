@@ -1,10 +1,10 @@
-"""Who comes in: a visitor with a session, and a request that one of our own pages made.
+"""Sessions, cookies and form protection of the dashboard.
 
-    @visitors(HOST)
+    @require_session(HOST)
     async def plugins(visit: Visit) -> Response: ...
 
-Owns the cookie, what is asked of every form, and that errors are pages too. What the token behind a session may do is
-asked where the API asks it (`caller.admitted`, `Principal.lacks`), at every request.
+Sessions are in memory: a restart ends them. The token behind a session is checked at every request (`caller.admit`,
+`Principal.lacks`), so a session ends with its token. Forms need the session's form key and our own origin.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from plugbay.host.rate import Bucket
-from plugbay.server.api.caller import admitted
+from plugbay.server.api.caller import admit
 from plugbay.server.api.errors import as_gateway_error
 from plugbay.server.api.middleware import media_type
 from plugbay.server.dashboard import rendering
-from plugbay.server.dashboard.loader import Looks
+from plugbay.server.dashboard.loader import PluginLoader
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, denied, invalid, too_many
 from plugbay.server.domain.gateway import Gateway
@@ -36,30 +36,30 @@ from plugbay.server.domain.principal import HOST, Principal
 from plugbay.store.failures import StoreUnavailable
 
 CODE_SECONDS = 600.0
-"""That a one-time link is good for: from a terminal to a browser, with something in between."""
+"""Seconds for which a one-time link is valid."""
 
 MAX_CODES = 16
-"""Links that wait to be opened; the oldest gives way."""
+"""Unused links; the oldest is dropped."""
 
 SESSION_SECONDS = 12 * 3600.0
-"""A working day. Sessions are not made longer by being used: a browser that is left open is locked overnight."""
+"""Seconds of a session: a working day. Use does not extend it, so an unattended browser is locked overnight."""
 
 MAX_SESSIONS = 64
-"""Browsers at a time; the one that logged in first gives way."""
+"""Sessions at a time; the oldest is dropped."""
 
-TRIES_AT_ONCE, TRIES_A_SECOND = 20, 0.5
-"""To log in, by link or by token, all visitors together: a person needs one, and guessing 16 bytes needs more."""
+LOGIN_BURST, LOGINS_PER_SECOND = 20, 0.5
+"""Login attempts of all visitors together: a person needs one; guessing 16 bytes needs far more."""
 
 CODE_BYTES, SECRET_BYTES = 16, 32
-"""Random ones, of a code and of a cookie: a code lives for minutes, and its link should fit into a line."""
+"""Random bytes of a code and of a cookie: a code lives for minutes, and its link should fit into a line."""
 
 Secret = Callable[[int], str]
-"""Makes a text of so many random bytes; passed in where a test wants to know it beforehand."""
+"""Creates a text of so many random bytes; tests pass their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What came of the last thing that somebody did, for the next page they see."""
+    """The result of the last action, shown on the next page."""
 
     tone: str
     text: str
@@ -68,43 +68,43 @@ class Notice:
 
 @dataclass(slots=True)
 class Session:
-    """One browser that is logged in."""
+    """One logged-in browser."""
 
     token: str = field(repr=False)
-    """Whose rights it has. Never on a page."""
+    """The token whose rights it has. Never shown on a page."""
     form_key: str = field(repr=False)
-    """In every form: a page of somebody else's cannot know it."""
+    """In every form; pages of other sites cannot know it."""
     ends: float
     notice: Notice | None = None
 
     def take_notice(self) -> Notice | None:
-        """What is to be told, once."""
+        """Return the notice and clear it."""
         notice, self.notice = self.notice, None
         return notice
 
 
 class Sessions:
-    """All sessions of one server, and the codes that will become some."""
+    """All sessions of one server, and the codes for new ones."""
 
     def __init__(self, clock: Clock, secret: Secret = secrets.token_urlsafe) -> None:
         self._clock = clock
         self._secret = secret
         self._codes: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
-        self._tries = Bucket(TRIES_A_SECOND, TRIES_AT_ONCE)
+        self._tries = Bucket(LOGINS_PER_SECOND, LOGIN_BURST)
 
-    def invite(self, token: str) -> str:
-        """A code that logs in with the rights of this token: once, and soon."""
+    def create_code(self, token: str) -> str:
+        """Create a code that logs in once with the rights of this token."""
         code = self._secret(CODE_BYTES)
-        self._codes[_digest(code)] = (token, self._clock.monotonic() + CODE_SECONDS)
+        self._codes[_secret_digest(code)] = (token, self._clock.monotonic() + CODE_SECONDS)
         while len(self._codes) > MAX_CODES:
             self._codes.popitem(last=False)
         return code
 
     def redeem(self, code: str) -> str | None:
-        """The token behind a code, which is of no use from now on; None when it is of none already."""
-        given, found = _digest(code), None
-        for digest in self._codes:  # all of them, however the first compare: nobody learns from how long it takes
+        """The token of a code, which is used up by this; None if it is unknown or expired."""
+        given, found = _secret_digest(code), None
+        for digest in self._codes:  # compare all, so that timing reveals nothing
             if hmac.compare_digest(digest, given):
                 found = digest
         if found is None:
@@ -112,35 +112,35 @@ class Sessions:
         token, ends = self._codes.pop(found)
         return token if self._clock.monotonic() < ends else None
 
-    def tried(self) -> None:
-        """Somebody tries to log in; raises when that happens too often."""
+    def count_attempt(self) -> None:
+        """Count an attempt to log in; raises when there are too many."""
         if not self._tries.take(self._clock.monotonic()):
-            raise too_many("too many tries to log in", retry_after=1 / TRIES_A_SECOND)
+            raise too_many("too many tries to log in", retry_after=1 / LOGINS_PER_SECOND)
 
     def begin(self, token: str) -> tuple[str, Session]:
-        """A new session, and the cookie that opens it."""
+        """Start a session; returns its cookie and the session."""
         cookie = self._secret(SECRET_BYTES)
         session = Session(token, self._secret(SECRET_BYTES), self._clock.monotonic() + SESSION_SECONDS)
-        self._sessions[_digest(cookie)] = session
+        self._sessions[_secret_digest(cookie)] = session
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return cookie, session
 
     def find(self, cookie: str) -> Session | None:
-        """The session that a cookie opens; None when there is none, or none any more."""
-        session = self._sessions.get(_digest(cookie))
+        """The session of a cookie; None if there is none or it has expired."""
+        session = self._sessions.get(_secret_digest(cookie))
         if session is not None and self._clock.monotonic() >= session.ends:
             self.end(cookie)
             return None
         return session
 
     def end(self, cookie: str) -> None:
-        """Log out. Doing so twice changes nothing."""
-        self._sessions.pop(_digest(cookie), None)
+        """End a session; idempotent."""
+        self._sessions.pop(_secret_digest(cookie), None)
 
 
-def _digest(secret: str) -> bytes:
-    """What is kept of a code or a cookie; anything a browser sends has one."""
+def _secret_digest(secret: str) -> bytes:
+    """The stored digest of a code or a cookie."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -148,37 +148,37 @@ FORM = "application/x-www-form-urlencoded"
 FORM_KEY = "form_key"
 
 MAX_FORM_FIELDS = 500
-"""Of one form: ours have less than 50, and a list of capabilities."""
+"""Fields of one form: ours have less than 50, plus a list of capabilities."""
 
-AS_PERSON = "viewer"
-"""The least role: whoever has none is a plugin with a token of its own, and sees no pages."""
+ANY_PERSON = "viewer"
+"""The lowest role; plugins with delegated tokens have no role and see no pages."""
 
 
 class Dashboard:
-    """What all pages of one server share."""
+    """State shared by all pages of one server."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self.sessions = Sessions(gateway.clock)
-        self.looks = Looks(gateway)
+        self.loader = PluginLoader(gateway)
         self.streams = 0
-        """Pages that are kept fresh."""
+        """Open live streams."""
 
     def link(self, url: str, token: str) -> str:
-        """An address of this server at `url` that logs in once, with the rights of this token."""
-        return f"{url.rstrip('/')}/login/{self.sessions.invite(token)}"
+        """A one-time login link with the rights of this token."""
+        return f"{url.rstrip('/')}/login/{self.sessions.create_code(token)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request of somebody who is logged in."""
+    """One request of a logged-in user."""
 
     request: Request
     dashboard: Dashboard
     session: Session
     principal: Principal
     form: Mapping[str, tuple[str, ...]]
-    """What was filled in, by name; empty unless something is to be done."""
+    """Form fields by name; empty unless the request is a POST."""
 
     @property
     def gateway(self) -> Gateway:
@@ -188,12 +188,12 @@ class Visit:
     def now(self) -> float:
         return self.gateway.clock.now()
 
-    def asked(self, name: str, most: int = 500) -> str:
-        """A parameter of the address; empty where there is none."""
+    def query(self, name: str, most: int = 500) -> str:
+        """A query parameter; empty if missing."""
         return self.request.query_params.get(name, "")[:most]
 
-    def filled(self, name: str) -> str:
-        """What was filled in under a name; empty where nothing was."""
+    def field(self, name: str) -> str:
+        """The first value of a form field; empty if missing."""
         return next(iter(self.form.get(name, ())), "")
 
     def page(self, template: str, status: int = 200, notice: Notice | None = None, **values: Any) -> Response:
@@ -209,8 +209,8 @@ class Visit:
             notice=notice or self.session.take_notice(),
         )
 
-    def go(self, path: str, notice: Notice | None = None) -> Response:
-        """To another page, where the notice is told."""
+    def redirect(self, path: str, notice: Notice | None = None) -> Response:
+        """Redirect to another page, which shows the notice."""
         self.session.notice = notice
         return RedirectResponse(path, 303, rendering.HEADERS)
 
@@ -229,11 +229,11 @@ def dashboard_of(request: Request) -> Dashboard:
 
 
 def cookie_name(request: Request) -> str:
-    """Browsers send a cookie to every port of a machine, so two servers of one need two names."""
+    """The cookie name contains the port: browsers send cookies to every port of a host."""
     return f"plugbay_{request.url.port or request.url.scheme}"
 
 
-def keep_cookie(request: Request, response: Response, cookie: str) -> None:
+def set_session_cookie(request: Request, response: Response, cookie: str) -> None:
     response.set_cookie(
         cookie_name(request),
         cookie,
@@ -248,25 +248,25 @@ def keep_cookie(request: Request, response: Response, cookie: str) -> None:
 # The guards.
 
 
-def visitors(need: str, *, live: bool = False) -> Callable[[Handler], Endpoint]:
-    """A page for whoever has this right; others are shown where to log in, or told what they lack.
+def require_session(need: str, *, live: bool = False) -> Callable[[Handler], Endpoint]:
+    """Decorator: serve the page to sessions with this permission; others get the login page or an error.
 
-    `live` is for what only our script asks for, never a person.
+    `live`: for streams that only our script requests.
     """
 
     def guarded(handler: Handler) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             dashboard = dashboard_of(request)
-            session, principal = await _known(request, dashboard)
+            session, principal = await _find_session(request, dashboard)
             if session is None or principal is None:
                 return login_page(request, 401)
             refusal = principal.lacks((need,))
             if refusal is not None:
                 raise refusal
-            if live and not is_own(request.headers):
+            if live and not is_same_origin(request.headers):
                 raise denied("auth.origin_denied", "only a page of this server may listen")
-            form = await filled_form(request) if request.method == "POST" else {}
-            if request.method == "POST" and not _has_key(form, session):
+            form = await read_form(request) if request.method == "POST" else {}
+            if request.method == "POST" and not _has_form_key(form, session):
                 raise denied("auth.form_denied", "this form is not of this session; load the page again")
             return await handler(Visit(request, dashboard, session, principal, form))
 
@@ -275,14 +275,14 @@ def visitors(need: str, *, live: bool = False) -> Callable[[Handler], Endpoint]:
     return guarded
 
 
-async def _known(request: Request, dashboard: Dashboard) -> tuple[Session | None, Principal | None]:
-    """Whose cookie it is. A session whose token is of no use any more is over."""
+async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session | None, Principal | None]:
+    """The session of the request and its owner. A session whose token became invalid is ended."""
     cookie = request.cookies.get(cookie_name(request), "")
     session = dashboard.sessions.find(cookie) if cookie else None
     if session is None:
         return None, None
     try:
-        return session, await admitted(request, session.token)
+        return session, await admit(request, session.token)
     except GatewayError as error:
         if error.status != 401:
             raise
@@ -290,13 +290,13 @@ async def _known(request: Request, dashboard: Dashboard) -> tuple[Session | None
         return None, None
 
 
-def _has_key(form: Mapping[str, tuple[str, ...]], session: Session) -> bool:
+def _has_form_key(form: Mapping[str, tuple[str, ...]], session: Session) -> bool:
     given = next(iter(form.get(FORM_KEY, ())), "")
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), session.form_key.encode())
 
 
-def is_own(headers: Headers) -> bool:
-    """Whether a page of this very server asks, or no page at all. Another port of this machine is somebody else."""
+def is_same_origin(headers: Headers) -> bool:
+    """Whether the request comes from a page of this server, or from no page. Another port is another origin."""
     if "origin" in headers:
         return _netloc(headers["origin"]) == headers.get("host", "").lower()
     return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
@@ -309,10 +309,10 @@ def _netloc(origin: str) -> str:
         return ""
 
 
-async def filled_form(request: Request) -> dict[str, tuple[str, ...]]:
-    """What a page of ours sends; raises for what another sends, and for what is no form."""
+async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
+    """The fields of a submitted form; raises for other origins and other content types."""
     named = "origin" in request.headers or "sec-fetch-site" in request.headers
-    if not named or not is_own(request.headers):
+    if not named or not is_same_origin(request.headers):
         raise denied("auth.origin_denied", "only a page of this server may ask for this")
     if media_type(request.headers) != FORM:
         raise invalid("request.invalid", f"a form is sent as {FORM}")
@@ -325,22 +325,22 @@ async def filled_form(request: Request) -> dict[str, tuple[str, ...]]:
     return {name: tuple(value for each, value in pairs if each == name) for name in names}
 
 
-# Pages for those who are not in, and for what went wrong.
+# Login and error pages.
 
 
 def login_page(request: Request, status: int, problem: str = "") -> Response:
-    """Where a token can be given, and how to get a link instead."""
+    """The login page."""
     asked = request.url.path if request.method in ("GET", "HEAD") else "/"
     return rendering.page("login.html", status, problem=problem, goes_to=local_path(asked))
 
 
 def local_path(path: str) -> str:
-    """A path of a page on this server; the first page where it is none. Never a way to another site."""
+    """A path of a page on this server, else `/`. Never another site."""
     return path if path.startswith(("/plugins/", "/calls", "/events", "/orgs")) and "\\" not in path else "/"
 
 
 def with_error_pages(endpoint: Endpoint) -> Endpoint:
-    """What goes wrong on the way to a page is a page as well; a bug stays one, for the edge to log."""
+    """Answer errors as pages; unexpected exceptions go to the middleware."""
 
     async def told(request: Request) -> Response:
         try:

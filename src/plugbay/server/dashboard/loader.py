@@ -1,4 +1,4 @@
-"""`Known`: what is known of a plugin, gathered from everywhere it is known. Looks; words and order are `views`'."""
+"""`PluginLoader`: collects the state of each plugin for a page from host, journal, events and meters."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from plugbay.server.domain.operator_plugins import NumberedEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """What last happened to a plugin that stays."""
+class LifecycleEvent:
+    """The last lifecycle event of a resident plugin."""
 
     word: str
     """`started`, `crashed`, `respawning`, …"""
@@ -31,45 +31,45 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """One plugin, with everything a page may tell of it."""
+class PluginSnapshot:
+    """Everything a page shows of one plugin."""
 
     status: PluginStatus
     since: float
-    """When the server began to look."""
+    """When the server started."""
     refusal: Failure | None = None
     """Why it may not run."""
     kept: tuple[str, ...] | None = None
-    """What plugbay.toml grants it; None: nobody has decided."""
-    happened: Happening | None = None
+    """Grants in plugbay.toml; None: not decided yet."""
+    happened: LifecycleEvent | None = None
     trouble: str = ""
-    """The last that went wrong with it, in words."""
+    """The last problem, as text."""
     calls: int = 0
     failures: int = 0
     failed: CallRecord | None = None
     """Its last call that failed."""
 
 
-class Looks:
-    """Looks at all plugins; one look is enough for everybody who watches at the same time."""
+class PluginLoader:
+    """Loads all plugins; concurrent streams share a snapshot."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._since = gateway.clock.now()
         self._looked_at = -math.inf
-        self._found: dict[str, Known] = {}
+        self._found: dict[str, PluginSnapshot] = {}
 
-    def plugins(self, age: float = 0.0) -> list[Known]:
-        """Every plugin of the host, as it was at most so many seconds ago."""
+    def plugins(self, age: float = 0.0) -> list[PluginSnapshot]:
+        """All plugins, at most `age` seconds old."""
         now = self._gateway.clock.monotonic()
         if now - self._looked_at >= age:
-            counted = tallies(self._gateway.meters.counters.get("calls", {}))
-            found = [_known(self._gateway, self._since, status, counted) for status in self._gateway.host.plugins()]
+            counted = count_calls(self._gateway.meters.counters.get("calls", {}))
+            found = [_snapshot(self._gateway, self._since, status, counted) for status in self._gateway.host.plugins()]
             self._looked_at, self._found = now, {each.status.spec.id: each for each in found}
         return list(self._found.values())
 
-    def plugin(self, plugin_id: str, age: float = 0.0) -> Known:
-        """One of them; raises `not_found`."""
+    def plugin(self, plugin_id: str, age: float = 0.0) -> PluginSnapshot:
+        """One plugin; raises `not_found`."""
         self.plugins(age)
         if plugin_id not in self._found:
             raise not_found("plugin", plugin_id)
@@ -77,21 +77,23 @@ class Looks:
 
 
 def exports_of(gateway: Gateway, plugin_id: str) -> dict[str, Export]:
-    """What a plugin offers, by full name."""
+    """Exports of a plugin by full name."""
     return {name: each for name, each in gateway.host.exports().items() if name.rpartition("/")[0] == plugin_id}
 
 
-def _known(gateway: Gateway, since: float, status: PluginStatus, counted: Mapping[str, tuple[int, int]]) -> Known:
+def _snapshot(
+    gateway: Gateway, since: float, status: PluginStatus, counted: Mapping[str, tuple[int, int]]
+) -> PluginSnapshot:
     plugin_id = status.spec.id
     section = gateway.host.config.plugins.get(plugin_id)
     kept = None if section is None else section.grants
     calls, failures = counted.get(plugin_id, (0, 0))
-    return Known(
+    return PluginSnapshot(
         status,
         since,
         operating.refusal(gateway.host, plugin_id),
         None if kept is None else tuple(kept),
-        happening(gateway.host_events.lifecycle.get(plugin_id)),
+        lifecycle_event(gateway.host_events.lifecycle.get(plugin_id)),
         last_trouble(gateway.host.journal.recent(plugin_id)),
         calls,
         failures,
@@ -99,8 +101,8 @@ def _known(gateway: Gateway, since: float, status: PluginStatus, counted: Mappin
     )
 
 
-def tallies(series: Mapping[Labels, float]) -> dict[str, tuple[int, int]]:
-    """Calls and failures of each plugin since the start. A call that was called off is no failure."""
+def count_calls(series: Mapping[Labels, float]) -> dict[str, tuple[int, int]]:
+    """Calls and failures of each plugin since the start. A cancelled call is no failure."""
     found: dict[str, tuple[int, int]] = {}
     for key, times in series.items():
         labels = dict(key)
@@ -111,16 +113,16 @@ def tallies(series: Mapping[Labels, float]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def happening(event: NumberedEvent | None) -> Happening | None:
-    """What a lifecycle event tells."""
+def lifecycle_event(event: NumberedEvent | None) -> LifecycleEvent | None:
+    """The lifecycle event in a bus event."""
     at = None if event is None else moment(event.data["timestamp"])
     if event is None or at is None:
         return None
     facts = {name: value for name, value in event.data["payload"].items() if name != "plugin_id"}
-    return Happening(event.topic.rpartition(".")[2], at, in_words(facts))
+    return LifecycleEvent(event.topic.rpartition(".")[2], at, in_words(facts))
 
 
 def last_trouble(notes: Iterable[Note]) -> str:
-    """The last remark about something that went wrong; empty without any."""
+    """The last note about a problem; empty if there is none."""
     told = [f"{note.kind.replace('_', ' ')}: {note.text}" for note in notes if note.kind in TROUBLE]
     return told[-1] if told else ""

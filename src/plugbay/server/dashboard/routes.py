@@ -1,4 +1,4 @@
-"""Which page is where. No route here is in the API's document: pages are for people."""
+"""Routes of the dashboard. They are not part of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plugbay.server.dashboard.pages import (
 
 
 def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
-    """A page, or something to be done from one, known to the meters by its path."""
+    """A route, labelled by its path in metrics."""
     told = with_error_pages(endpoint)
 
     async def named(request: Request) -> Response:
@@ -33,7 +33,7 @@ def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
 
 ROUTES = (
     _route("/", pages.show_plugins),
-    _route("/login", login.give_token, "POST"),
+    _route("/login", login.log_in_with_token, "POST"),
     _route("/login/{code}", login.follow_link),
     _route("/logout", login.log_out, "POST"),
     _route("/static/{name}", login.show_asset),
@@ -51,4 +51,4 @@ ROUTES = (
     _route("/live/calls", follow_calls),
     _route("/live/events", follow_events),
 )
-"""Of two that match, the first is taken."""
+"""The first matching route wins."""

@@ -1,6 +1,8 @@
-"""`Tasks`: background work that goes on whatever happens to it. One that crashes is started again, later each time.
+"""Background work of a gateway.
 
-Owns the life of such work and what is known of it. Refuses to know what the work is.
+`Tasks` runs endless work and restarts it with backoff when it crashes. `BackgroundJobs` runs work that outlives its
+request and records its end exactly once; the work can be cancelled, recording its end cannot. `retry_until_stored`
+repeats a database step until the database accepts it.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ LOG = logging.getLogger("plugbay.server.domain")
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 30.0
-"""Seconds before work that crashed is started again: doubled each time it did so without a calm while in between."""
+"""Seconds before crashed work is restarted: doubled after each crash, reset after `CALM` seconds."""
 
 CALM = 60.0
-"""Seconds that work must go on before an earlier crash is forgotten."""
+"""Seconds without a crash after which the pause is reset."""
 
-AGAIN = 0.5
-"""Seconds after which work that goes on although it was cancelled is cancelled again."""
+CANCEL_AGAIN_AFTER = 0.5
+"""Seconds after which work that ignored a cancellation is cancelled again."""
 
 Work = Callable[[], Awaitable[None]]
 
@@ -36,27 +38,27 @@ class Tasks:
         self._first_pause = first_pause
         self._running: dict[str, asyncio.Task[None]] = {}
         self.crashes: Counter[str] = Counter()
-        """How often each has been started again."""
+        """Restarts by name."""
 
     def start(self, name: str, work: Work) -> None:
-        """Have this done until `stop`; work that returns is done."""
+        """Run `work` until `stop`; work that returns is not restarted."""
         if name in self._running:
             raise ValueError(f"{name} is already running")
         self._running[name] = asyncio.get_running_loop().create_task(self._keep(name, work), name=f"plugbay {name}")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is going on."""
+        """Names of running work."""
         return tuple(name for name, task in self._running.items() if not task.done())
 
     async def stop(self) -> None:
-        """Cancel everything and wait until it is over. The last that was started goes first."""
+        """Cancel all work, last started first, and wait for its end."""
         while self._running:
             _, task = self._running.popitem()
             while not task.done():
-                # More than once: `wait_for` of Python 3.11 swallows a cancellation that meets what it waited for.
+                # In a loop: `wait_for` of Python 3.11 can swallow a cancellation.
                 task.cancel()
-                await asyncio.wait({task}, timeout=AGAIN)
+                await asyncio.wait({task}, timeout=CANCEL_AGAIN_AFTER)
 
     async def _keep(self, name: str, work: Work) -> None:
         loop, pause = asyncio.get_running_loop(), self._first_pause
@@ -76,42 +78,42 @@ class Tasks:
 T = TypeVar("T")
 
 PAUSES = (0.1, 0.5, 2.0, 5.0)
-"""Seconds before a step that the database could not take is tried again; the last one again and again."""
+"""Seconds between attempts while the database is unavailable; the last value repeats."""
 
 
-async def durably(step: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Have a step written, however long the database takes to come back.
+async def retry_until_stored(step: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a database step until it succeeds, however long the database is unavailable.
 
-    Cancelled, it gives up waiting for the database, but a step that has begun comes to its end first: nobody can tell
-    otherwise whether it was committed.
+    When cancelled it stops retrying, but a step that has started runs to its end first: otherwise it would be unknown
+    whether it was committed.
     """
     attempts = 0
     while True:
         try:
-            return await _to_the_end(step())
+            return await _run_to_end(step())
         except StoreUnavailable:
             await asyncio.sleep(PAUSES[min(attempts, len(PAUSES) - 1)])
             attempts += 1
 
 
-async def _to_the_end(step: Coroutine[Any, Any, T]) -> T:
+async def _run_to_end(step: Coroutine[Any, Any, T]) -> T:
     task = asyncio.get_running_loop().create_task(step)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         while not task.done():
-            # More than once: whoever cancelled us may become impatient, and still cannot tell what was committed.
+            # In a loop: we may be cancelled again before the commit is known.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # whoever cancelled us does not ask any more
+            task.exception()  # retrieved, so asyncio does not log it
         raise
 
 
 USER, SHUTDOWN, INTERNAL = "user_cancelled", "host_shutdown", "internal"
-"""Why work has no end of its own."""
+"""Why a job was cut off."""
 
-PATIENCE = 20.0
+STOP_TIMEOUT = 20.0
 """Seconds that a stop waits for ends to be written: plugins have theirs to leave, and a database may just be restarted.
 What is still open then is closed when the gateway starts again."""
 
@@ -119,28 +121,28 @@ E = TypeVar("E")
 
 
 def settle(future: asyncio.Future[E], value: E) -> None:
-    """The first value counts; whoever waited may have gone."""
+    """Set the result unless it is set already, or the waiter has gone."""
     if not future.done():
         future.set_result(value)
 
 
 class BackgroundJobs(Generic[E]):
-    """Work of one kind, by its id."""
+    """Jobs of one kind, by id."""
 
-    def __init__(self, cut_off: Callable[[str], E], patience: float = PATIENCE) -> None:
-        """`cut_off` is the end of work that has none of its own, for one of the reasons above."""
-        self._patience = patience
+    def __init__(self, cut_off: Callable[[str], E], stop_timeout: float = STOP_TIMEOUT) -> None:
+        """`cut_off` makes the end of a job that was cut off for one of the reasons above."""
+        self._stop_timeout = stop_timeout
         self._cut_off = cut_off
-        self._driving: dict[str, asyncio.Task[E]] = {}
+        self._working: dict[str, asyncio.Task[E]] = {}
         self._reasons: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        """Who sees each of them to its end."""
+        """The tasks that record the ends."""
         self._stopping = False
 
     @property
     def running(self) -> frozenset[str]:
-        """What is being worked on here."""
-        return frozenset(self._driving)
+        """Ids of jobs that run here."""
+        return frozenset(self._working)
 
     def launch(
         self,
@@ -148,61 +150,61 @@ class BackgroundJobs(Generic[E]):
         drive: Callable[[], Coroutine[Any, Any, E]],
         finish: Callable[[E], Coroutine[Any, Any, None]],
     ) -> None:
-        """Do the work, then `finish` it with its end; one that is being done already is not begun twice."""
-        if id in self._driving:
+        """Run a job, then record its end with `finish`; a running job is not started twice."""
+        if id in self._working:
             return
         loop = asyncio.get_running_loop()
-        driving = self._driving[id] = loop.create_task(drive())
-        self._tasks[id] = loop.create_task(self._perform(id, driving, finish))
+        working = self._working[id] = loop.create_task(drive())
+        self._tasks[id] = loop.create_task(self._record_end(id, working, finish))
         if self._stopping:
             self.cancel(id, SHUTDOWN)
 
     def cancel(self, id: str, reason: str = USER) -> None:
-        """Cut it off; what is not being done here is left alone."""
-        task = self._driving.get(id)
+        """Cancel a job; unknown ids are ignored."""
+        task = self._working.get(id)
         if task is not None:
             self._reasons.setdefault(id, reason)
             task.cancel()
 
-    async def closed(self, id: str) -> None:
-        """Wait while the end of something that is over is being written; whoever reads it is sooner than we are."""
-        driving = self._driving.get(id)
-        if driving is not None and driving.done():
-            await asyncio.wait({self._tasks[id]}, timeout=self._patience)
+    async def wait_closed(self, id: str) -> None:
+        """Wait until the end of a finished job is recorded: a client may see the end earlier than we do."""
+        working = self._working.get(id)
+        if working is not None and working.done():
+            await asyncio.wait({self._tasks[id]}, timeout=self._stop_timeout)
 
     async def stop(self) -> None:
-        """Cut everything off, and wait until every end is written; not for ever where the database is away."""
+        """Cancel all jobs and wait, up to the timeout, until their ends are recorded."""
         self._stopping = True
         for id in self.running:
             self.cancel(id, SHUTDOWN)
         if self._tasks:
-            _, late = await asyncio.wait(set(self._tasks.values()), timeout=self._patience)
+            _, late = await asyncio.wait(set(self._tasks.values()), timeout=self._stop_timeout)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    async def _perform(
-        self, id: str, driving: asyncio.Task[E], finish: Callable[[E], Coroutine[Any, Any, None]]
+    async def _record_end(
+        self, id: str, working: asyncio.Task[E], finish: Callable[[E], Coroutine[Any, Any, None]]
     ) -> None:
         try:
-            await asyncio.wait({driving})
-            end = self._end(id, driving)
+            await asyncio.wait({working})
+            end = self._end(id, working)
             try:
-                await durably(lambda: finish(end))
+                await retry_until_stored(lambda: finish(end))
             except Exception:
                 LOG.exception("%s: its end cannot be written as it is", id)
-                await durably(lambda: finish(self._cut_off(INTERNAL)))
+                await retry_until_stored(lambda: finish(self._cut_off(INTERNAL)))
         except Exception:
             LOG.exception("%s could not be closed; it is closed when the gateway starts again", id)
         finally:
-            del self._driving[id], self._tasks[id]
+            del self._working[id], self._tasks[id]
             self._reasons.pop(id, None)
 
-    def _end(self, id: str, driven: asyncio.Task[E]) -> E:
-        if driven.cancelled():
+    def _end(self, id: str, worked: asyncio.Task[E]) -> E:
+        if worked.cancelled():
             return self._cut_off(self._reasons.get(id, SHUTDOWN))
-        error = driven.exception()
+        error = worked.exception()
         if error is not None:
             LOG.error("%s: a bug in plugbay", id, exc_info=error)
             return self._cut_off(INTERNAL)
-        return driven.result()
+        return worked.result()

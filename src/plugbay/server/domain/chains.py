@@ -1,7 +1,7 @@
-"""`Chains`: the course of a conversation, block after block, never changed.
+"""`Chains`: append-only lists of blocks, with forks that start with the same bytes.
 
-Owns how blocks come into a chain and how a chain comes from another: a fork begins with the same bytes. A chain grows
-only here, one version at a time, and while nobody else is at it.
+A block is stored as canonical JSON with a digest over the chain so far, so any change is detectable. Clients may bring
+only certain kinds and fields. A chain grows only here, one version at a time, while its row is locked.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ EMPTY_DIGEST = "0" * 64
 """The digest of a chain without blocks."""
 
 MAX_BLOCKS = 2_000
-"""Blocks that may come with one request: a chain that is moved here from elsewhere, and no more."""
+"""Blocks per request: enough to import a chain."""
 
 MAX_BLOCK_BYTES = 4 << 20
-"""Bytes of one block as JSON: an image fits, a film does not."""
+"""Bytes of one block as JSON: enough for an image."""
 
 CONTENT_TYPES = frozenset("text image audio video document".split())
 SOURCE_TYPES = frozenset("base64 url asset".split())
@@ -46,7 +46,7 @@ _TOOL_FIELDS = {
     "tool_call": ("tool_call_id", "name", "input"),
     "tool_result": ("tool_call_id", "tool_execution_id", "is_error", "structured_output"),
 }
-"""Fields of a block beside those that each has."""
+"""Additional fields by kind."""
 
 _COMMON_FIELDS = ("kind", "content")
 _ENCODER = msgspec.json.Encoder(order="sorted")
@@ -58,21 +58,21 @@ def text_block(kind: str, text: str) -> Block:
 
 
 def text_of(blocks: Iterable[Mapping[str, Any]]) -> str:
-    """What these blocks say in words."""
+    """The text of these blocks."""
     items = (item for block in blocks for item in block.get("content", ()))
     return "\n".join(item["text"] for item in items if item.get("type") == "text" and isinstance(item.get("text"), str))
 
 
-# What a client may bring.
+# Blocks from clients.
 
 
 def check_blocks(blocks: Sequence[Mapping[str, Any]], kinds: frozenset[str], param: str = "blocks") -> list[Block]:
-    """These blocks with the fields that count and no others; raises what is wrong with them."""
+    """Validate blocks from a client and drop fields it may not set."""
     if len(blocks) > MAX_BLOCKS:
         raise _invalid_blocks(param, f"there may be {MAX_BLOCKS:,} blocks at once")
     clean = [_content_fields(block) for block in blocks]
     for at, block in enumerate(clean):
-        why = _problem(block, kinds)
+        why = _block_problem(block, kinds)
         if why is not None:
             raise _invalid_blocks(f"{param}[{at}]", why)
     found = compaction_result.breaches({"seed_blocks": clean}, {}, clean, ()) if clean else []
@@ -82,12 +82,12 @@ def check_blocks(blocks: Sequence[Mapping[str, Any]], kinds: frozenset[str], par
 
 
 def _content_fields(block: Mapping[str, Any]) -> Block:
-    """Without what is not the client's to say: ids, moments, the run."""
+    """Only the fields a client may set: no ids, times or run."""
     names = (*_COMMON_FIELDS, *_TOOL_FIELDS.get(str(block.get("kind")), ()))
     return {name: block[name] for name in names if name in block}
 
 
-def _problem(block: Block, kinds: frozenset[str]) -> str | None:
+def _block_problem(block: Block, kinds: frozenset[str]) -> str | None:
     kind = block.get("kind")
     if kind not in kinds:
         return f"the kind must be one of {', '.join(sorted(kinds))}"
@@ -116,7 +116,7 @@ def _invalid_blocks(param: str, why: str) -> GatewayError:
     return unprocessable("chain.invalid_blocks", why, param)
 
 
-# How they are kept.
+# Stored blocks.
 
 
 def seal_blocks(
@@ -129,7 +129,7 @@ def seal_blocks(
     now: float,
     ids: Ids,
 ) -> list[StoredBlock]:
-    """Blocks as they come to lie in a chain, behind the one with the sequence `after` and its digest."""
+    """Blocks as stored after the block with sequence `after` and this digest."""
     kept: list[StoredBlock] = []
     for sequence, block in enumerate(blocks, after + 1):
         id = ids("blk_")
@@ -152,7 +152,7 @@ def seal_blocks(
 
 
 def copy_blocks(blocks: Iterable[StoredBlock], chain_id: str) -> list[StoredBlock]:
-    """The same blocks in another chain, byte by byte, so that both have the same digest this far."""
+    """The same bytes in another chain, so both have the same digest so far."""
     return [msgspec.structs.replace(block, chain_id=chain_id) for block in blocks]
 
 
@@ -162,7 +162,7 @@ def next_digest(digest: str, body: bytes) -> str:
 
 
 def first_broken_block(blocks: Sequence[StoredBlock]) -> int | None:
-    """The sequence of the first block that is not what it was, or not where it was; None: all are whole."""
+    """The sequence of the first modified or misplaced block; None if all are intact."""
     digest = EMPTY_DIGEST
     for sequence, block in enumerate(blocks, 1):
         digest = next_digest(digest, block.body)
@@ -195,7 +195,7 @@ def clean_seed_block(block: Mapping[str, Any]) -> Block:
 IDLE, RUNNING, CLOSED = "idle", "running", "closed"
 
 MAX_CHAIN = 100_000
-"""Blocks of a chain: far beyond what any model reads, and still one answer's worth of work to copy."""
+"""Blocks of a chain: more than any model reads, and still quick to copy."""
 
 
 class Chains:
@@ -241,14 +241,14 @@ class Chains:
     async def context(
         self, caller: Principal, id: str, *, after: int = 0, limit: int | None = None
     ) -> tuple[Chain, list[Block]]:
-        """A chain, and its blocks behind a sequence: what the next run begins with."""
+        """A chain and its blocks after a sequence: the input of its next run."""
         async with self._database.reading() as tx:
             chain = await self.existing(tx, caller, id)
             stored = await rows.blocks(tx, id, after=after, limit=limit)
         return chain, [decode_block(block) for block in stored]
 
     async def change(self, caller: Principal, id: str, *, status: str | None = None, **values: Any) -> Chain:
-        """Other defaults, other metadata; closing it. What is not given stays, and so do the blocks."""
+        """Update defaults, metadata or status. Missing values and the blocks stay."""
         async with self._database.transaction() as tx:
             chain = await self.existing(tx, caller, id, lock=True)
             if status == CLOSED and chain.status == RUNNING:
@@ -282,7 +282,7 @@ class Chains:
     async def branch(
         self, caller: Principal, session_id: str, *, chain_id: str | None = None, metadata: dict[str, Any] | None = None
     ) -> tuple[Session, Chain]:
-        """Another session that begins with the bytes of a chain: of the one that is named, or else the latest."""
+        """Create a session that starts with the bytes of the named chain, or of the latest."""
         async with self._database.transaction() as tx:
             session = await self._sessions.existing(tx, caller, session_id)
             source_id = chain_id or session.latest_chain_id
@@ -365,7 +365,7 @@ class Chains:
         if through is not None and through > chain.block_count:
             raise unprocessable("chain.no_such_block", f"{chain.id} has {chain.block_count} blocks", "sequence")
         stored = await rows.blocks(tx, chain.id, through=through)
-        if _dangling(stored):
+        if _cuts_a_call(stored):
             raise unprocessable("chain.cuts_a_call", "a fork keeps every tool call with its result", "sequence")
         now = self._clock.now()
         made = msgspec.structs.replace(
@@ -434,7 +434,7 @@ def chain_closed(chain_id: str) -> GatewayError:
     return conflict("chain.closed", f"{chain_id} is closed; fork it, or open it again")
 
 
-def _dangling(stored: Sequence[StoredBlock]) -> bool:
+def _cuts_a_call(stored: Sequence[StoredBlock]) -> bool:
     """Whether these blocks end between a call and its result."""
     ids: dict[str, set[Any]] = {"tool_call": set(), "tool_result": set()}
     for block in stored:

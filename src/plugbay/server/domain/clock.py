@@ -1,6 +1,6 @@
-"""`Clock`: what time it is, for everybody who decides by it. And moments as they are written on the wire.
+"""`Clock`: wall clock and monotonic clock, and RFC 3339 timestamps.
 
-Deadlines and backoff go by `monotonic`, which nobody can turn; what is written down goes by `now`.
+Deadlines and backoff use `monotonic`; records use `now`.
 """
 
 from __future__ import annotations

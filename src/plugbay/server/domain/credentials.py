@@ -1,8 +1,8 @@
-"""`Credentials`: the tokens with which plugins come back to the gateway, what they stand for, and what they may spend.
+"""`Keys`: API keys of orgs, and the operator token. `Credentials`: delegated tokens of plugins, and their budgets.
 
-A token is made for one invocation, is known here by its SHA-256 only, and is worth nothing once its invocation has
-ended or was cancelled, its binding was disabled, or the gateway was started anew. Limits hold over all attempts at one
-piece of work, and are kept in the database, where two requests at the same moment cannot both have the last of it.
+Only SHA-256 digests are stored; a key is shown once, when it is created. A delegated token belongs to one invocation,
+and ends with it, with its binding, or with a restart of the gateway. Budgets are shared by all attempts of one
+execution and kept in the database, so two concurrent requests cannot both spend the last unit.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ HINT_LENGTH = 4
 """Characters of a key that stay known."""
 
 CACHED_KEYS = 10_000
-"""Keys that were used lately: with each comes somebody who asks again soon."""
+"""Recently used keys kept in memory."""
 
 TOKEN_FILE = "operator.token"
-"""In the data directory, readable by nobody else: the command line finds it there."""
+"""In the data directory with mode 600; the command line reads it there."""
 
 
 class Keys:
@@ -59,11 +59,11 @@ class Keys:
         self._known = Remembered[bytes, ApiKey](database, CACHED_KEYS)
 
     def trust(self, operator_token: str) -> None:
-        """Whoever has this token is the operator of all orgs."""
+        """Accept this token as the operator of all orgs."""
         self._operator = digest_of(operator_token)
 
     async def principal(self, key: str) -> Principal:
-        """Who has this key; raises when nobody has, or not any more."""
+        """The owner of this key; raises if it is unknown, revoked or expired."""
         digest = digest_of(key)
         if self._operator is not None and hmac.compare_digest(digest, self._operator):
             return OPERATOR
@@ -89,7 +89,7 @@ class Keys:
         project_id: str | None = None,
         expires_at: float | None = None,
     ) -> tuple[ApiKey, str]:
-        """A new key, and the key itself: nobody will ever see it again."""
+        """Create a key; returns its record and the key itself, which is not stored."""
         if not caller.has_role(role):
             raise denied("auth.role_denied", "nobody gives more than they have", required=[role])
         now = self._clock.now()
@@ -146,7 +146,7 @@ def _role(text: str) -> Role:
 
 
 def digest_of(token: str) -> bytes:
-    """What is kept of a token. A text that cannot be one has a digest too, which nobody has."""
+    """The stored digest of a token; any text has one."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -172,7 +172,7 @@ def operator_token(data: Path) -> tuple[str, bool]:
 
 
 def read_token(path: Path) -> str:
-    """A token from a file of its own, which nobody else may read; raises `PlugbayError`."""
+    """Read a token from a file with mode 600; raises `PlugbayError`."""
     with open(path, encoding="utf-8", errors="replace") as file:
         if os.fstat(file.fileno()).st_mode & 0o077:
             raise PlugbayError(f"{path} can be read by others; chmod 600 it, and have another token made")
@@ -185,17 +185,17 @@ def read_token(path: Path) -> str:
 CHILD_RUN, COMPACTION = "child_run", "compaction"
 
 KEPT_EXPIRED = 24 * 3600.0
-"""Seconds for which it is known of a token that it has expired; after that nobody has heard of it."""
+"""Seconds for which an expired token is reported as expired; afterwards it is unknown."""
 
 Spending = Literal["child_run", "compaction"]
 
 LIMITS: Mapping[str, Any] = {"max_depth": 4, "max_child_runs": 12, "allow_compaction": True}
-"""What one piece of work may start where nobody says so: a harness, and a tool, a hook or a compactor as well."""
+"""Default budget of one execution of a harness, tool, hook or compactor."""
 
 _LIMITS = {CHILD_RUN: "max_child_runs", COMPACTION: "max_compactions"}
 
 
-class NotOpen(Exception):
+class InvocationClosed(Exception):
     """A token is asked for by an invocation that has ended, or whose binding is not active any more."""
 
 
@@ -223,19 +223,19 @@ class Credentials:
         )
         async with self._database.transaction() as tx:
             if not await invocation_rows.is_open(tx, row.invocation_id) or not await _is_active(tx, row.binding_id):
-                raise NotOpen(row.invocation_id)
+                raise InvocationClosed(row.invocation_id)
             await token_rows.add(tx, row)
         return token
 
     async def revoke(self, token: str) -> None:
-        """It is worth nothing any more."""
+        """Revoke a token."""
         async with self._database.transaction() as tx:
             await token_rows.revoke(tx, digest_of(token), self._clock.now())
 
     # For the gateway.
 
     async def principal(self, token: str) -> Principal:
-        """Who comes with this token; raises when it is worth nothing."""
+        """The owner of this token; raises if it is unknown, revoked or expired."""
         claims = await self.claims(token)
         return Principal(
             "delegated",
@@ -267,16 +267,16 @@ class Credentials:
             return
         limits = limits_of(principal.claims.get("policy"))
         if what == COMPACTION and limits.get("allow_compaction") is False:
-            raise _exceeded("allow_compaction", False)
+            raise _limit_exceeded("allow_compaction", False)
         deepest = _number(limits.get("max_depth"))
         if what == CHILD_RUN and deepest is not None and depth > deepest:
-            raise _exceeded("max_depth", deepest)
+            raise _limit_exceeded("max_depth", deepest)
         name = _LIMITS[what]
         limit = _number(limits.get(name))
         org_id, execution_id = principal.claims["org_id"], principal.claims["execution_id"]
         async with self._database.transaction() as tx:
             if await token_rows.spend(tx, org_id, execution_id, what, limit, self._clock.now()) is None:
-                raise _exceeded(name, limit)
+                raise _limit_exceeded(name, limit)
 
 
 def limits_of(policy: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -293,6 +293,6 @@ def _number(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def _exceeded(limit: str, most: int | bool | None) -> GatewayError:
+def _limit_exceeded(limit: str, most: int | bool | None) -> GatewayError:
     text = f"the limit {limit} of this execution is reached"
     return denied("policy.limit_exceeded", text, limit=limit, max=most)

@@ -1,7 +1,7 @@
-"""`GatewayError`: why a request is not granted, in the words of the contract's envelope.
+"""`GatewayError`: why a request is refused, as the error envelope of the contract.
 
-Owns which kind of error has which status. Clients branch on `code`, `family.reason`, and on nothing else; people read
-`message`. Neither may hold a secret, a token or another tenant's name.
+Defines which kind of error has which HTTP status. Clients branch on `code` (`family.reason`) only. Neither code nor
+message may contain a secret, a token, or another tenant's name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class GatewayError(PlugbayError):
 
 
 def not_found(kind: str, id: str) -> GatewayError:
-    """There is no such thing for this caller: the same words whether it is another's or nobody's."""
+    """Not found for this caller: the same message whether it belongs to another tenant or does not exist."""
     return GatewayError(NOT_FOUND, f"{kind}.not_found", 404, f"there is no {kind.replace('_', ' ')} {id!r}")
 
 
@@ -72,7 +72,7 @@ def unprocessable(code: str, message: str, param: str | None = None, **details: 
 
 
 def too_large(code: str, message: str, **details: Any) -> GatewayError:
-    """More bytes than anybody needs."""
+    """The request is too large."""
     return GatewayError(INVALID, code, 413, message, details=details)
 
 
@@ -89,7 +89,7 @@ def denied(code: str, message: str, **details: Any) -> GatewayError:
 
 
 def unauthenticated(code: str, message: str, **details: Any) -> GatewayError:
-    """Nobody knows who the caller is."""
+    """The caller is not authenticated."""
     return GatewayError(AUTHENTICATION, code, 401, message, details=details)
 
 

@@ -1,13 +1,11 @@
-"""`Repeats`: a request that comes twice is carried out once, and answered twice with the same words.
+"""`IdempotentRequests`: a repeated request runs once and gets the same answer again.
 
-    before = await repeats.claim(key, digest, KEPT_CREATES)
-    …                                                   the work, if there is no answer from before
-    await repeats.settle(key, Answered(200, {}, body))  or LOST, or REFUSED: the key is free again
+    before = await idempotency.claim(key, digest, KEPT_CREATES)
+    …                                                   do the work, unless there is an answer already
+    await idempotency.settle(key, Completed(200, {}, body))   or LOST, or REFUSED: the key is free again
 
-Owns how long answers are kept, who carries out a request now, and what is said to a repetition that is not one. Every
-database has one gateway, so a claim that nobody here holds is nobody's: it was committed without us being told, and is
-taken again. What became of a request while the database was away is remembered and written when it is back. What a
-request is, and how its answer is written, is `control`'s.
+A database has one gateway, so a claim that this process does not hold is stale (its commit was not confirmed) and is
+taken over. Outcomes that the database could not take are kept in memory and written when it is back.
 """
 
 from __future__ import annotations
@@ -28,47 +26,47 @@ LOG = logging.getLogger("plugbay.server.domain")
 
 KEPT_CREATES = 24 * 3600.0
 KEPT_UPDATES = 3600.0
-"""Seconds that the answer to a request that makes something, or changes something, can be had again."""
+"""Seconds for which answers to creating and updating requests are kept."""
 
 MAX_BODY = 1 << 20
-"""Bytes of an answer that is kept; of a larger one it is only known that there was one."""
+"""Bytes of a stored answer; a larger one is recorded as lost."""
 
-MAX_OWED = 64 << 20
-"""Bytes of answers that wait for the database; of further ones it is only known that there was one."""
+MAX_DEFERRED = 64 << 20
+"""Bytes of deferred answers; further ones are recorded as lost."""
 
 PAUSE = 0.5
-"""Seconds before answers that wait are tried again."""
+"""Seconds between attempts to write deferred answers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A request was carried out, and answered so."""
+class Completed:
+    """The request was carried out; this is its answer."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
 
-Outcome = Answered | Literal["lost", "refused"]
+Outcome = Completed | Literal["lost", "refused"]
 
 LOST: Literal["lost"] = "lost"
-"""It was carried out, or may have been; what it was answered is not kept."""
+"""It was carried out, or may have been; the answer is not kept."""
 
 REFUSED: Literal["refused"] = "refused"
-"""It was not carried out: a repetition is judged afresh."""
+"""It was not carried out: a repetition runs again."""
 
 
-class Repeats:
-    """All requests that may come again."""
+class IdempotentRequests:
+    """All requests with an idempotency key."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
         self._held: dict[bytes, bytes] = {}
-        """The digests of requests that are being claimed, carried out or settled, by key."""
-        self._owed: dict[bytes, Outcome] = {}
-        """What is to be written as soon as the database takes it."""
-        self._paying = asyncio.Lock()
+        """Digests of requests in progress, by key."""
+        self._deferred: dict[bytes, Outcome] = {}
+        """Outcomes to write when the database is available again."""
+        self._writing = asyncio.Lock()
         self._more = asyncio.Event()
 
     async def begin(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
@@ -82,37 +80,37 @@ class Repeats:
             if await rows.insert(tx, key, digest, now, now + kept):
                 return None
             found = await rows.get(tx, key)
-        if found is None:  # it was refused just now
+        if found is None:  # refused concurrently
             raise _in_progress()
-        return _judged(found, digest)
+        return _replay_or_raise(found, digest)
 
     async def finish(self, key: bytes, outcome: Outcome) -> None:
-        """What became of it, in the same transaction."""
+        """Record the outcome, in the same transaction."""
         async with self._database.transaction() as tx:
             if outcome == REFUSED:
                 await rows.forget(tx, key)
-            elif isinstance(outcome, Answered) and len(outcome.body) <= MAX_BODY:
+            elif isinstance(outcome, Completed) and len(outcome.body) <= MAX_BODY:
                 await rows.finish(tx, key, outcome.status, outcome.headers, outcome.body)
             else:
                 await rows.lose(tx, key)
 
     async def claim(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
-        """The same as `begin` for a request that takes longer than a transaction: it must be settled."""
+        """Like `begin`, for a request that takes longer than a transaction; must be settled."""
         held = self._held.get(key)
         if held is not None:
-            raise _in_progress() if held == digest else _other()
+            raise _in_progress() if held == digest else _key_conflict()
         self._held[key] = digest
         claimed = False
         try:
-            await self._pay(key)
-            before = await self._claimed(key, digest, kept)
+            await self._write_one(key)
+            before = await self._insert_claim(key, digest, kept)
             claimed = before is None
         finally:
             if not claimed:
                 del self._held[key]
         return before
 
-    async def _claimed(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
+    async def _insert_claim(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
         now = self._clock.now()
         async with self._database.transaction() as tx:
             await rows.expire(tx, now, key)
@@ -121,10 +119,10 @@ class Repeats:
                 return None
             found = await rows.get(tx, key)
         assert found is not None
-        return _judged(found, digest)
+        return _replay_or_raise(found, digest)
 
     async def settle(self, key: bytes, outcome: Outcome) -> None:
-        """What became of a request that was claimed; it is written now, or when the database is back."""
+        """Record the outcome of a claimed request, now or when the database is available again."""
         written = False
         try:
             await self.finish(key, outcome)
@@ -133,45 +131,45 @@ class Repeats:
             LOG.warning("an answer cannot be kept yet for a repetition of its request: %s", error)
         finally:
             if not written:
-                self._owe(key, outcome)
+                self._defer(key, outcome)
             del self._held[key]
 
-    def _owe(self, key: bytes, outcome: Outcome) -> None:
-        waiting = sum(len(owed.body) for owed in self._owed.values() if isinstance(owed, Answered))
-        too_much = isinstance(outcome, Answered) and waiting + len(outcome.body) > MAX_OWED
-        self._owed[key] = LOST if too_much else outcome
+    def _defer(self, key: bytes, outcome: Outcome) -> None:
+        waiting = sum(len(deferred.body) for deferred in self._deferred.values() if isinstance(deferred, Completed))
+        too_much = isinstance(outcome, Completed) and waiting + len(outcome.body) > MAX_DEFERRED
+        self._deferred[key] = LOST if too_much else outcome
         self._more.set()
 
-    async def _pay(self, key: bytes) -> None:
-        """Write what is owed, if anything is; raises `StoreUnavailable`. One at a time: a late one would take away
+    async def _write_one(self, key: bytes) -> None:
+        """Write what is deferred, if anything is; raises `StoreUnavailable`. One at a time: a late one would take away
         what a repetition has claimed since."""
-        if key not in self._owed:
+        if key not in self._deferred:
             return
-        async with self._paying:
-            if key in self._owed:
-                await self.finish(key, self._owed[key])
-                del self._owed[key]
+        async with self._writing:
+            if key in self._deferred:
+                await self.finish(key, self._deferred[key])
+                del self._deferred[key]
 
     async def catch_up(self) -> None:
-        """Write what could not be written when it was settled; goes on until it is cancelled."""
+        """Write deferred outcomes until cancelled."""
         while True:
             await self._more.wait()
-            if await self.pay_all():
+            if await self.write_deferred():
                 self._more.clear()
             else:
                 await asyncio.sleep(PAUSE)
 
-    async def pay_all(self) -> bool:
-        """Try once to write all that is owed; False: there is still something."""
+    async def write_deferred(self) -> bool:
+        """Write all deferred outcomes once; False if some are left."""
         try:
-            for key in list(self._owed):
-                await self._pay(key)
+            for key in list(self._deferred):
+                await self._write_one(key)
         except StoreUnavailable:
             return False
         return True
 
     async def recover(self) -> None:
-        """Of requests that were being answered when the gateway ended, nobody will learn how."""
+        """Mark requests that were running when the last gateway ended: their answers are lost."""
         async with self._database.transaction() as tx:
             await rows.lose(tx)
 
@@ -180,13 +178,13 @@ def _in_progress() -> GatewayError:
     return conflict("idempotency.in_progress", "the first request with this key is being answered", retryable=True)
 
 
-def _other() -> GatewayError:
+def _key_conflict() -> GatewayError:
     return conflict("idempotency.conflict", "this Idempotency-Key was used for another request")
 
 
-def _judged(found: Repeat, digest: bytes) -> Repeat:
+def _replay_or_raise(found: Repeat, digest: bytes) -> Repeat:
     if found.digest != digest:
-        raise _other()
+        raise _key_conflict()
     if found.state == rows.RUNNING:
         raise _in_progress()
     if found.state == rows.UNKNOWN:

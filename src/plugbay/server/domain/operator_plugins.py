@@ -1,7 +1,7 @@
-"""`Hosted`: the plugins in the host's own folders, as their operator sees and handles them.
+"""`OperatorPlugins`: operations on the plugins in the operator's folders; `PluginLogs` and `HostEvents`: what they did.
 
-Owns what each operation needs to be true, that it is written into the audit log, and that a grant is kept in
-plugbay.toml before it takes effect. How plugins live is the host's.
+Checks and audits each operation. A grant is written to plugbay.toml before it takes effect. The file is validated first
+and rewritten in place with its comments: sandboxes have a mount over it, and lose it when another file takes the name.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from plugbay.store.database import Database
 
 
 def change_grants(path: Path, journal: Path, plugin_id: str, change: Callable[[list[str]], Iterable[str]]) -> Config:
-    """Put other grants in the place of a plugin's; the config as it is then. Raises `ConfigInvalid`.
+    """Replace the grants of a plugin in plugbay.toml; returns the new config. Raises `ConfigInvalid`.
 
     `journal` is for `durable.rewrite`.
     """
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    configuration.parse(text, str(path))  # what cannot be read is not written to either
+    configuration.parse(text, str(path))  # raises before anything is written
     document = tomlkit.parse(text)
     plugin = _table(_table(document, "plugins"), plugin_id)
     plugin["grants"] = list(change(list(plugin.get("grants", []))))
@@ -56,14 +56,14 @@ def change_grants(path: Path, journal: Path, plugin_id: str, change: Callable[[l
 
 
 def _table(parent: Any, name: str) -> Any:
-    """The table of this name, made if it is missing; `plugins` itself needs no header of its own."""
+    """The table of this name, created if missing; `plugins` itself gets no header."""
     if name not in parent:
         parent[name] = tomlkit.table(is_super_table=not isinstance(parent, Table))
     return parent[name]
 
 
-RELOAD_SECONDS = 30.0
-"""That an operation waits for calls to end which are under way; it goes on by itself after that."""
+OPERATION_SECONDS = 30.0
+"""Seconds to wait for an operation; it continues in the background afterwards."""
 
 _OPERATIONS: dict[str, Callable[[Host, str], Awaitable[None]]] = {
     "start": operating.start,
@@ -73,8 +73,8 @@ _OPERATIONS: dict[str, Callable[[Host, str], Awaitable[None]]] = {
 }
 
 
-class Hosted:
-    """The host's plugins."""
+class OperatorPlugins:
+    """Operations on the operator's plugins."""
 
     def __init__(
         self, host: Host, database: Database, audit: Audit, config_file: Path | None, config_journal: Path
@@ -87,7 +87,7 @@ class Hosted:
         self._changing = asyncio.Lock()
         self._looking = asyncio.Lock()
         self._looks: dict[str, Look] = {}
-        """By plugin: what was last shown of it, until somebody approves it; as many as there are plugins."""
+        """The last look at each plugin, until it is approved."""
 
     def plugins(self) -> list[dict[str, Any]]:
         """Every plugin, in the public shape."""
@@ -106,38 +106,38 @@ class Hosted:
         return [{**export.to_json(), "name": name} for name, export in self._host.exports().items()]
 
     async def operate(self, caller: Principal, plugin_id: str, operation: str) -> dict[str, Any]:
-        """Start, stop, restart or reload a plugin; how it is then."""
+        """Start, stop, restart or reload a plugin; returns its new state."""
         self._status(plugin_id)
-        await self._done(plugin_id, _OPERATIONS[operation](self._host, plugin_id))
-        await self._note(caller, f"plugin.{operation}", plugin_id)
+        await self._await_operation(plugin_id, _OPERATIONS[operation](self._host, plugin_id))
+        await self._record_audit(caller, f"plugin.{operation}", plugin_id)
         return self.plugin(plugin_id)
 
     async def grant(self, caller: Principal, plugin_id: str, capabilities: Iterable[str]) -> dict[str, Any]:
-        """Let a plugin have what it asks for, for good, from its next start; how it is then."""
+        """Grant requested capabilities permanently, effective at the next start; returns the plugin."""
         status, wanted = self._status(plugin_id), list(dict.fromkeys(capabilities))
         spec = status.spec
-        possible = {name for whole in (*spec.capabilities, *spec.optional_capabilities) for name in _names(whole)}
+        possible = {name for whole in (*spec.capabilities, *spec.optional_capabilities) for name in _grant_names(whole)}
         unknown = [name for name in wanted if name not in possible]
         if unknown:
             wishes = ", ".join(spec.capabilities) or "nothing"
             text = f"{plugin_id} does not ask for {', '.join(unknown)}; it asks for {wishes}"
             raise unprocessable("plugin.not_requested", text, "capabilities", requested=list(spec.capabilities))
-        await self._regrant(caller, "plugin.grant", plugin_id, lambda old: dict.fromkeys([*old, *wanted]), wanted)
+        await self._update_grants(caller, "plugin.grant", plugin_id, lambda old: dict.fromkeys([*old, *wanted]), wanted)
         return self.plugin(plugin_id)
 
     async def revoke(self, caller: Principal, plugin_id: str, capabilities: Iterable[str]) -> dict[str, Any]:
-        """Take away what a plugin was granted in plugbay.toml; how it is then."""
+        """Revoke capabilities granted in plugbay.toml; returns the plugin."""
         status, unwanted = self._status(plugin_id), set(capabilities)
         kept = self._host.config.plugin(plugin_id).grants or []
         if not unwanted & set(kept):
             text = f"nothing of this is granted to {plugin_id} in plugbay.toml"
             raise unprocessable("plugin.not_granted", text, "capabilities", granted=list(status.granted))
         rest = [name for name in kept if name not in unwanted]
-        await self._regrant(caller, "plugin.revoke", plugin_id, lambda _: rest, sorted(unwanted))
+        await self._update_grants(caller, "plugin.revoke", plugin_id, lambda _: rest, sorted(unwanted))
         return self.plugin(plugin_id)
 
     async def look(self, caller: Principal, plugin_id: str) -> Look:
-        """What a plugin offers that has to be approved: it is started once for that; raises `conflict`."""
+        """Start a plugin once and return the exports to approve; raises `conflict`."""
         if not self._status(plugin_id).needs_approval:
             text = f"{plugin_id} says in its manifest what it offers; nothing of it has to be approved"
             raise unprocessable("plugin.no_approval", text)
@@ -146,15 +146,15 @@ class Hosted:
                 seen = self._looks[plugin_id] = await approval.look(self._host, plugin_id)
             except CallFailed as error:
                 raise _not_started(plugin_id, error) from None
-        await self._note(caller, "plugin.look", plugin_id, digest=seen.digest)
+        await self._record_audit(caller, "plugin.look", plugin_id, digest=seen.digest)
         return seen
 
-    def looked(self, plugin_id: str) -> Look | None:
-        """What was last shown of a plugin, and is not approved yet."""
+    def last_look(self, plugin_id: str) -> Look | None:
+        """The last look at a plugin that is not approved yet."""
         return self._looks.get(plugin_id)
 
     async def approve(self, caller: Principal, plugin_id: str, digest: str) -> dict[str, Any]:
-        """Let a plugin offer exactly what was last shown of it, which the digest names; how it is then."""
+        """Approve exactly what the last look with this digest showed; returns the plugin."""
         self._status(plugin_id)
         seen = self._looks.get(plugin_id)
         if seen is None or seen.digest != digest:
@@ -166,21 +166,21 @@ class Hosted:
             except (ConfigInvalid, OSError) as error:
                 raise unavailable("plugin.approval_unwritable", str(error)) from None
             self._looks.pop(plugin_id, None)
-            await self._done(plugin_id, self._host.reload(plugin_id))
-        await self._note(caller, "plugin.approve", plugin_id, digest=digest)
+            await self._await_operation(plugin_id, self._host.reload(plugin_id))
+        await self._record_audit(caller, "plugin.approve", plugin_id, digest=digest)
         return self.plugin(plugin_id)
 
     async def reload_config(self) -> Applied:
-        """Read plugbay.toml again and reload the plugins for which it says something else; raises `ConfigInvalid`."""
+        """Read plugbay.toml again and reload affected plugins; raises `ConfigInvalid`."""
         if self._config_file is None or not self._config_file.exists():
             return Applied((), ())
         async with self._changing:
             applied = operating.apply(self._host, configuration.load(self._config_file))
             for plugin_id in applied.plugins:
-                await self._done(plugin_id, self._host.reload(plugin_id))
+                await self._await_operation(plugin_id, self._host.reload(plugin_id))
         return applied
 
-    async def _regrant(
+    async def _update_grants(
         self,
         caller: Principal,
         action: str,
@@ -203,20 +203,20 @@ class Hosted:
                 raise unavailable("plugin.config_unwritable", f"plugbay.toml: {error.strerror}") from None
             applied = operating.apply(self._host, config)
             for changed in {plugin_id, *applied.plugins}:
-                await self._done(changed, self._host.reload(changed))
-        await self._note(caller, action, plugin_id, capabilities=names)
+                await self._await_operation(changed, self._host.reload(changed))
+        await self._record_audit(caller, action, plugin_id, capabilities=names)
 
-    async def _done(self, plugin_id: str, work: Awaitable[None]) -> None:
-        """Wait for it, within bounds; it goes on when that takes too long."""
+    async def _await_operation(self, plugin_id: str, work: Awaitable[None]) -> None:
+        """Wait for an operation for `OPERATION_SECONDS`; it continues after that."""
         task = asyncio.ensure_future(work)
         try:
-            await asyncio.wait_for(asyncio.shield(task), RELOAD_SECONDS)
+            await asyncio.wait_for(asyncio.shield(task), OPERATION_SECONDS)
         except TimeoutError:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         except CallFailed as error:
             raise _not_started(plugin_id, error) from None
 
-    async def _note(self, caller: Principal, action: str, plugin_id: str, **details: Any) -> None:
+    async def _record_audit(self, caller: Principal, action: str, plugin_id: str, **details: Any) -> None:
         async with self._database.transaction() as tx:
             await self._audit.record(tx, caller, action, "plugin", plugin_id, **details)
 
@@ -232,19 +232,19 @@ def _not_started(plugin_id: str, error: CallFailed) -> GatewayError:
     return conflict("plugin.not_started", text, failure=error.failure.to_json())
 
 
-def _names(capability: str) -> tuple[str, str]:
-    """A capability can be granted by its whole name, or by what stands before `=` for all of its kind."""
+def _grant_names(capability: str) -> tuple[str, str]:
+    """Names that grant a capability: its full name, or the part before `=` for all of its kind."""
     return capability, capability.partition("=")[0]
 
 
 MAX_TAIL = 1000
-"""Lines that are shown of the past."""
+"""Maximum number of past lines."""
 
 TAIL_BYTES = 256 << 10
-"""Read from the end of a file for them."""
+"""Bytes read from the end of a stderr file."""
 
 LOG_POLL_SECONDS = 0.25
-"""Seconds between looks at what may have grown: a person watches, and cannot tell."""
+"""Seconds between polls of journal and stderr file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class LogLine:
     at: str
     """RFC 3339, UTC."""
     source: str
-    """`host`, `plugin` or `stderr`: who wrote it."""
+    """`host`, `plugin` or `stderr`."""
     level: str
     text: str
 
@@ -275,7 +275,7 @@ class PluginLogs:
         return lines[-count:] if count else []
 
     async def follow(self, plugin_id: str) -> AsyncIterator[LogLine]:
-        """Every line from now on, for as long as somebody reads."""
+        """Lines from now on."""
         file = self._file(plugin_id)
         file.at = file.size()
         notes = self._journal.recent(plugin_id)
@@ -293,7 +293,7 @@ class PluginLogs:
 
 
 class _StderrFile:
-    """What a plugin wrote to stderr. A file that is not there, or was begun anew, is no error."""
+    """The stderr file of a plugin. It may be missing or truncated."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -306,11 +306,11 @@ class _StderrFile:
             return 0
 
     def more(self, at: int) -> list[LogLine]:
-        """The whole lines from there on; `at` is where those end."""
+        """Complete lines from offset `at`; updates the offset."""
         size = self.size()
         if self._path is None or size == at:
             return []
-        at = 0 if size < at else at  # begun anew
+        at = 0 if size < at else at  # truncated
         try:
             with open(self._path, "rb") as file:
                 file.seek(at)
@@ -323,7 +323,7 @@ class _StderrFile:
 
 
 def _notes_after(notes: list[Note], last: Note) -> list[Note]:
-    """Those that were made after this one, which may have been pushed out."""
+    """Notes newer than this one, which may have been evicted."""
     return [note for note in notes if note.at > last.at]
 
 
@@ -341,20 +341,20 @@ def _stderr_line(line: str) -> LogLine:
 
 
 KEPT_EVENTS = 2_000
-"""Events that can be had again; each is one message of a plugin at most."""
+"""Events kept for clients that resume."""
 
 ALL_TOPICS = ">"
 
 LIFECYCLE_TOPICS = "plugin.lifecycle."
-"""How topics begin that tell what happened to a plugin; its id and a word follow."""
+"""Prefix of lifecycle topics; plugin id and event name follow."""
 
 EVENT_QUEUE = 4_096
-"""Events that wait to be numbered: a burst, within one turn of the loop."""
+"""Events queued for numbering: a burst within one loop iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedEvent:
-    """One event, and the id by which to go on after it."""
+    """One event with the id to resume after."""
 
     id: str
     topic: str
@@ -362,7 +362,7 @@ class NumberedEvent:
 
 
 class HostEvents:
-    """The last events of one host."""
+    """The recent events of one host. An id of another start, or one too old, resumes at the oldest event."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -371,10 +371,10 @@ class HostEvents:
         self._kept: deque[tuple[int, NumberedEvent]] = deque(maxlen=KEPT_EVENTS)
         self._arrived = asyncio.Condition()
         self.lifecycle: dict[str, NumberedEvent] = {}
-        """What last happened to each plugin, of those that stay; as many as there are plugins."""
+        """The last lifecycle event of each resident plugin."""
 
     async def run(self) -> None:
-        """Number what comes, until it is cancelled."""
+        """Number events until cancelled."""
         async with self._host.subscribe(ALL_TOPICS, depth=EVENT_QUEUE) as stream:
             async for event in stream:
                 await self._keep(event)
@@ -389,12 +389,12 @@ class HostEvents:
             self._arrived.notify_all()
 
     def recent(self, topic: str = ALL_TOPICS, after: str | None = None) -> list[NumberedEvent]:
-        """What is kept of the events whose topic the pattern covers, oldest first; of those after an id, if given."""
+        """Kept events that match the pattern, oldest first; only those after an id, if given."""
         seen = 0 if after is None else self._number(after)
         return [event for number, event in self._kept if number > seen and matches(topic, event.topic)]
 
     async def follow(self, topic: str = ALL_TOPICS, after: str | None = None) -> AsyncIterator[NumberedEvent]:
-        """Events whose topic the pattern covers: those after this id, then each that comes."""
+        """Matching events after this id, then new ones."""
         seen = self._count if after is None else self._number(after)
         while True:
             fresh = [(number, event) for number, event in self._kept if number > seen]

@@ -1,7 +1,9 @@
-"""`RunLoop`: one run from its first turn to its last word.
+"""`RunLoop`: the turns of one run: ask the model, run its tools, append both to the chain, repeat.
 
-Owns the turns: ask the model, have its tools answer, put both into the chain in one step, ask again. A call comes into
-the chain together with its result or not at all. How a run is started, stopped and closed is `runs`' business.
+A tool call enters the chain together with its result or not at all. Each call is recorded before the tool starts and
+has exactly one result, in the order of the calls; a failure is a result with a safe message. `RunFeeds` streams
+progress to subscribers and stores nothing; a slow subscriber is cut off and never blocks the run. `runs` starts and
+ends runs.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ import msgspec
 from plugbay.host.services.llm.chat import Assembly, ChatReply, ChatRequest, Usage
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.model.errors import CallFailed, Code, Failure, Outcome
-from plugbay.server.domain.background import durably
+from plugbay.server.domain.background import retry_until_stored
 from plugbay.server.domain.chains import MAX_BLOCK_BYTES, Block, Chains, decode_block, text_of
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.ids import Ids, new_id
-from plugbay.server.domain.run_requests import Offered, RunRequest
+from plugbay.server.domain.run_requests import OfferedTool, RunRequest
 from plugbay.server.domain.workers import Job, Workers, WorkRefused, error_code
 from plugbay.store import chains as chain_rows
 from plugbay.store import runs as rows
@@ -34,13 +36,13 @@ _CHAT_ROLES = {"input": "user", "response": "assistant"}
 
 
 def system_prompt(blocks: Iterable[Mapping[str, Any]]) -> str | None:
-    """What the system blocks say, in their order."""
+    """The text of the system blocks."""
     texts = [content_text(block.get("content", ())) for block in blocks if block["kind"] == "system"]
     return "\n\n".join(filter(None, texts)) or None
 
 
 def chat_messages(blocks: Iterable[Mapping[str, Any]]) -> list[Message]:
-    """The rest of them. Calls of tools belong to the response before them, where there is one."""
+    """The other blocks as chat messages. Tool calls belong to the response before them, if there is one."""
     found: list[Message] = []
     for block in blocks:
         kind = block["kind"]
@@ -68,14 +70,14 @@ def _add_tool_call(found: list[Message], block: Mapping[str, Any]) -> None:
 
 
 def _result_text(block: Mapping[str, Any]) -> str:
-    """What a tool said; where it has no words, its structured output."""
+    """The text of a tool result, or else its structured output."""
     text = content_text(block.get("content", ()))
     structured = block.get("structured_output")
     return text if text or structured is None else msgspec.json.encode(structured).decode()
 
 
 def content_text(content: Sequence[Mapping[str, Any]] | tuple[()]) -> str:
-    """The texts of some content, and names for what else there is."""
+    """The text of some content, with placeholders for other media."""
     return "\n".join(word for item in content if (word := _item_text(item)))
 
 
@@ -86,7 +88,7 @@ def _item_text(item: Mapping[str, Any]) -> str:
 
 
 def _image_attachment(item: Mapping[str, Any]) -> dict[str, Any] | None:
-    """An image as a provider takes it; None for all else, and for one that only we have."""
+    """An image for a provider; None for other media and for assets only we can read."""
     source = item.get("source")
     if item.get("type") != "image" or not isinstance(source, Mapping):
         return None
@@ -98,12 +100,12 @@ def _image_attachment(item: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def tool_function(name: str, description: str, schema: Any) -> dict[str, Any]:
-    """A tool as a model sees it."""
+    """A tool as a function definition for a model."""
     return {"name": name, "description": description, "parameters": schema or {"type": "object"}}
 
 
 def reply_blocks(text: str | None, calls: Iterable[Mapping[str, Any]]) -> list[Block]:
-    """A model's reply as blocks: what it said, then what it asks for."""
+    """A model's reply as blocks: its text, then its tool calls."""
     said = [{"kind": "response", "content": [{"type": "text", "text": text}]}] if text else []
     asked = [
         {
@@ -119,15 +121,15 @@ def reply_blocks(text: str | None, calls: Iterable[Mapping[str, Any]]) -> list[B
 
 
 MAX_PARALLEL_TOOLS = 8
-"""Tools of one turn that work at the same time."""
+"""Tools of one turn that run in parallel."""
 
 UNKNOWN_OUTCOME = "unknown"
-"""How an execution ended of which nobody can say what it did."""
+"""The outcome of an execution whose effects are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """What the model asks for. The id is ours: models number their calls anew in each reply."""
+    """A tool call of the model. The id is ours: models reuse their ids in each reply."""
 
     id: str
     name: str
@@ -136,7 +138,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What came of a call."""
+    """The result of a tool call."""
 
     result: dict[str, Any]
     status: str = Outcome.SUCCEEDED
@@ -150,7 +152,7 @@ class ToolOutcome:
 
 
 class RunTools:
-    """The tools of all runs."""
+    """Runs the tools of all runs."""
 
     def __init__(self, database: Database, workers: Workers, feeds: RunFeeds, clock: Clock, ids: Ids = new_id) -> None:
         self._database = database
@@ -162,19 +164,19 @@ class RunTools:
     async def answers(
         self, run: Run, request: RunRequest, turn: int, calls: Sequence[ToolCall], seconds: float
     ) -> tuple[list[Block], bool]:
-        """The results of these calls as blocks, in their order; and whether of one nobody knows what it did."""
+        """The results of these calls as blocks, in order; and whether any outcome is unknown."""
         tools = {tool.name: tool for tool in request.tools}
         executions = [self._execution(run, turn, at, call, tools.get(call.name)) for at, call in enumerate(calls)]
-        await durably(lambda: self._begin(executions))
+        await retry_until_stored(lambda: self._begin(executions))
         turns = asyncio.Semaphore(MAX_PARALLEL_TOOLS)
 
         async def one(execution: ToolExecution, call: ToolCall) -> ToolOutcome:
             async with turns:
                 answer = await self._answer(run, request, execution, call, tools.get(call.name), seconds)
-            await durably(lambda: self._write(run, execution, answer))
+            await retry_until_stored(lambda: self._write(run, execution, answer))
             return answer
 
-        # All of them come to an end, also when one of them meets a bug of ours.
+        # Wait for all of them, even if one raises.
         ended = await asyncio.gather(*map(one, executions, calls), return_exceptions=True)
         answers = [_raise_or_return(each) for each in ended]
         blocks = [
@@ -187,7 +189,7 @@ class RunTools:
         async with self._database.transaction() as tx:
             await rows.begin_tools(tx, *executions)
 
-    def _execution(self, run: Run, turn: int, position: int, call: ToolCall, tool: Offered | None) -> ToolExecution:
+    def _execution(self, run: Run, turn: int, position: int, call: ToolCall, tool: OfferedTool | None) -> ToolExecution:
         return ToolExecution(
             id=self._ids("toolx_"),
             run_id=run.id,
@@ -212,14 +214,16 @@ class RunTools:
         request: RunRequest,
         execution: ToolExecution,
         call: ToolCall,
-        tool: Offered | None,
+        tool: OfferedTool | None,
         seconds: float,
     ) -> ToolOutcome:
         if tool is None:
             return _refused_call("tool.not_found", f"There is no tool called {call.name}.")
         if not isinstance(call.arguments, Mapping):
             return _refused_call("tool.invalid_input", "The arguments are no JSON object.")
-        self._feeds.tell(run.id, "tool.started", tool_execution_id=execution.id, tool_call_id=call.id, name=call.name)
+        self._feeds.publish(
+            run.id, "tool.started", tool_execution_id=execution.id, tool_call_id=call.id, name=call.name
+        )
         job = Job(
             binding_id=tool.binding_id,
             kind="tool",
@@ -233,7 +237,7 @@ class RunTools:
             run_id=run.id,
             timeout=seconds,
             scopes=None if request.scopes is None else frozenset(request.scopes),
-            on_progress=lambda event: self._feeds.tell(
+            on_progress=lambda event: self._feeds.publish(
                 run.id, "tool.progress", tool_execution_id=execution.id, event=event
             ),
         )
@@ -272,7 +276,7 @@ class RunTools:
                 "attempts": answer.attempts,
             }
             await rows.note(tx, run.id, "tool.finished", data, now)
-        self._feeds.tell(run.id, "tool.finished", **data)
+        self._feeds.publish(run.id, "tool.finished", **data)
 
 
 def _raise_or_return(ended: ToolOutcome | BaseException) -> ToolOutcome:
@@ -286,7 +290,7 @@ def _refused_call(code: str, text: str, attempts: int = 0) -> ToolOutcome:
 
 
 def _failed_call(name: str, failure: Failure, status: str, attempts: int) -> ToolOutcome:
-    """A failure in words that are safe: a plugin may say anything. What the host says of an input helps the model."""
+    """A failure with a safe message: a plugin's own text is untrusted. Input errors of the host help the model."""
     code = error_code(failure)
     text = failure.message if failure.code == Code.INVALID_INPUT else f"The tool {name} failed: {code}."
     outcome = failure.detail.get("execution_outcome", "known")
@@ -311,83 +315,83 @@ def _result_block(call: ToolCall, execution: ToolExecution, answer: ToolOutcome)
 
 
 FEED_DEPTH = 1024
-"""Pieces that a watcher may be behind: a long reply at full speed while its connection stalls for seconds."""
+"""Events a subscriber may lag behind: a long reply while its connection stalls for seconds."""
 
 FeedEvent = dict[str, Any]
 
 LAGGED: FeedEvent = {"type": "feed.lagged"}
-"""The last piece for a watcher that did not keep up; the timeline has what it missed."""
+"""The last event for a slow subscriber; the timeline has the rest."""
 
 
 class RunFeed:
-    """The pieces of one run for one watcher, to be iterated over; ends when the run does."""
+    """The events of one run for one subscriber; ends with the run."""
 
     def __init__(self) -> None:
-        self._pieces: asyncio.Queue[FeedEvent | None] = asyncio.Queue(FEED_DEPTH + 2)
+        self._events: asyncio.Queue[FeedEvent | None] = asyncio.Queue(FEED_DEPTH + 2)
         self._over = False
 
-    def put(self, piece: FeedEvent) -> None:
+    def put(self, event: FeedEvent) -> None:
         if self._over:
             return
-        if self._pieces.qsize() >= FEED_DEPTH:
+        if self._events.qsize() >= FEED_DEPTH:
             self.end(LAGGED)
         else:
-            self._pieces.put_nowait(piece)
+            self._events.put_nowait(event)
 
     def end(self, last: FeedEvent | None = None) -> None:
-        """Nothing follows."""
+        """End the feed."""
         if self._over:
             return
         self._over = True
         if last is not None:
-            self._pieces.put_nowait(last)
-        self._pieces.put_nowait(None)
+            self._events.put_nowait(last)
+        self._events.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[FeedEvent]:
-        while (piece := await self._pieces.get()) is not None:
-            yield piece
+        while (event := await self._events.get()) is not None:
+            yield event
 
 
 class RunFeeds:
-    """The feeds of all runs."""
+    """Feeds of all runs."""
 
     def __init__(self) -> None:
-        self._watched: dict[str, list[RunFeed]] = {}
+        self._subscribers: dict[str, list[RunFeed]] = {}
 
     @contextmanager
-    def watch(self, run_id: str) -> Iterator[RunFeed]:
-        """A feed of what happens in a run from now on."""
+    def subscribe(self, run_id: str) -> Iterator[RunFeed]:
+        """Subscribe to a run from now on."""
         feed = RunFeed()
-        self._watched.setdefault(run_id, []).append(feed)
+        self._subscribers.setdefault(run_id, []).append(feed)
         try:
             yield feed
         finally:
-            feeds = self._watched.get(run_id, [])
+            feeds = self._subscribers.get(run_id, [])
             if feed in feeds:
                 feeds.remove(feed)
             if not feeds:
-                self._watched.pop(run_id, None)
+                self._subscribers.pop(run_id, None)
 
-    def tell(self, run_id: str, type: str, /, **data: Any) -> None:
-        """Something happened."""
-        for feed in self._watched.get(run_id, ()):
+    def publish(self, run_id: str, type: str, /, **data: Any) -> None:
+        """Send an event to the subscribers of a run."""
+        for feed in self._subscribers.get(run_id, ()):
             feed.put({"type": type, **data})
 
     def end(self, run_id: str) -> None:
-        """The run is over."""
-        for feed in self._watched.pop(run_id, ()):
+        """End all feeds of a run."""
+        for feed in self._subscribers.pop(run_id, ()):
             feed.end()
 
 
 END_TURN, MAX_TURNS, MAX_TOOL_CALLS, MAX_TOKENS = "end_turn", "max_turns", "max_tool_calls", "max_tokens"
 
-MARGIN = 1.0
-"""Seconds that a model has longer than its run: when both take too long, it is the run that is said to."""
+MODEL_MARGIN = 1.0
+"""Seconds that a model call may outlast its run, so that the run is reported as timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run ends, and what of its last turn stays."""
+    """The end of a run, with the blocks of its last turn."""
 
     status: str
     stop_reason: str
@@ -397,22 +401,22 @@ class Ending:
     turns: int = 0
 
     @property
-    def said(self) -> str:
-        """The last words of the model."""
+    def reply(self) -> str:
+        """The last text of the model."""
         return text_of(self.blocks)
 
 
 class EndedElsewhere(Exception):
-    """The run has an end that is not ours: another gateway had the database while we could not reach it."""
+    """The run was ended by another gateway while we could not reach the database."""
 
 
-def failed(code: str, message: str) -> Ending:
+def failed_ending(code: str, message: str) -> Ending:
     return Ending("failed", "error", {"code": code, "message": message})
 
 
 @dataclass(frozen=True, slots=True)
-class Gear:
-    """What runs are driven with."""
+class RunServices:
+    """Services that runs need."""
 
     database: Database
     llm: Callable[[], LlmRegistry]
@@ -426,8 +430,8 @@ class Gear:
 class RunLoop:
     """The turns of one run."""
 
-    def __init__(self, gear: Gear, run: Run) -> None:
-        self._gear = gear
+    def __init__(self, services: RunServices, run: Run) -> None:
+        self._services = services
         self._run = run
         self._request = RunRequest.from_json(run.request)
         self._ends = asyncio.get_running_loop().time() + self._request.limits.timeout_ms / 1000
@@ -435,35 +439,37 @@ class RunLoop:
         self._tool_count = 0
 
     async def drive(self) -> Ending:
-        """All turns. Raises nothing but what cancels it."""
+        """Run all turns. Raises only cancellation."""
         try:
             async with asyncio.timeout_at(self._ends):
                 return await self._turns()
         except TimeoutError:
             return Ending("timed_out", "timeout", {"code": "run.timeout", "message": "the run took too long"})
         except EndedElsewhere:
-            return failed("run.ended", "somebody else has put an end to it")
+            return failed_ending("run.ended", "somebody else has put an end to it")
         except CallFailed as error:
-            return failed(f"model.{error.failure.code}", error.failure.message)
+            return failed_ending(f"model.{error.failure.code}", error.failure.message)
 
     async def _turns(self) -> Ending:
-        async with self._gear.database.reading() as tx:
+        async with self._services.database.reading() as tx:
             self._blocks = [decode_block(block) for block in await chain_rows.blocks(tx, self._run.chain_id)]
         turn = 0
         while True:
             turn += 1
             reply = await self._ask()
-            calls = [ToolCall(self._gear.ids("call_"), call["name"], call["arguments"]) for call in reply.tool_calls]
-            stop = self._stops(reply, turn, len(calls))
+            calls = [
+                ToolCall(self._services.ids("call_"), call["name"], call["arguments"]) for call in reply.tool_calls
+            ]
+            stop = self._stop_reason(reply, turn, len(calls))
             if stop is not None:
                 blocks = reply_blocks(reply.text, ())
                 return Ending("completed", stop, blocks=blocks, usage=reply.usage, turns=1)
             unknown = await self._use_tools(turn, reply, calls)
             if unknown:
-                return failed("run.tool_outcome_unknown", "nobody knows what a tool did before it was lost")
+                return failed_ending("run.tool_outcome_unknown", "nobody knows what a tool did before it was lost")
 
-    def _stops(self, reply: ChatReply, turn: int, calls: int) -> str | None:
-        """Why there is no turn after this one; None: there is, once the tools have answered."""
+    def _stop_reason(self, reply: ChatReply, turn: int, calls: int) -> str | None:
+        """Why the run stops after this reply; None: continue after the tools."""
         limits = self._request.limits
         if calls == 0:
             return MAX_TOKENS if reply.finish_reason == "length" else END_TURN
@@ -474,21 +480,21 @@ class RunLoop:
     # The model.
 
     async def _ask(self) -> ChatReply:
-        """One reply; whoever watches sees it come."""
+        """Ask the model once; subscribers see the reply as it streams."""
         assembly = Assembly()
         request = self.chat_request()
-        longer = self._left() + MARGIN
-        async with aclosing(self._gear.llm().stream(self._request.provider, request, longer)) as chunks:
+        longer = self._left() + MODEL_MARGIN
+        async with aclosing(self._services.llm().stream(self._request.provider, request, longer)) as chunks:
             async for chunk in chunks:
                 failure = assembly.add(chunk)
                 if failure is not None:
                     raise CallFailed(failure)
                 if chunk["type"] == "text_delta":
-                    self._gear.feeds.tell(self._run.id, "response.delta", delta=chunk["delta"])
+                    self._services.feeds.publish(self._run.id, "response.delta", delta=chunk["delta"])
         return assembly.finish()
 
     def chat_request(self) -> ChatRequest:
-        """What the model is asked now."""
+        """The next model request."""
         return chat_request(self._request, self._blocks)
 
     def _left(self) -> float:
@@ -497,31 +503,31 @@ class RunLoop:
     # The tools.
 
     async def _use_tools(self, turn: int, reply: ChatReply, calls: list[ToolCall]) -> bool:
-        """Have the tools answer, and put the turn into the chain; whether of one nobody knows what it did."""
-        results, unknown = await self._gear.toolbox.answers(self._run, self._request, turn, calls, self._left())
+        """Run the tools and append the turn to the chain; returns whether any outcome is unknown."""
+        results, unknown = await self._services.toolbox.answers(self._run, self._request, turn, calls, self._left())
         asked = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
         blocks = [*reply_blocks(reply.text, asked), *results]
-        await durably(lambda: self._append(turn, reply.usage, blocks, len(calls)))
+        await retry_until_stored(lambda: self._append(turn, reply.usage, blocks, len(calls)))
         self._blocks += blocks
         self._tool_count += len(calls)
-        self._gear.feeds.tell(self._run.id, "blocks.appended", blocks=blocks)
+        self._services.feeds.publish(self._run.id, "blocks.appended", blocks=blocks)
         return unknown
 
     async def _append(self, turn: int, usage: Usage, blocks: list[Block], tools: int) -> None:
-        run, now = self._run, self._gear.clock.now()
-        async with self._gear.database.transaction() as tx:
+        run, now = self._run, self._services.clock.now()
+        async with self._services.database.transaction() as tx:
             chain = await chain_rows.find(tx, run.chain_id, lock=True)
             now_known = await rows.find(tx, run.id, lock=True)
             assert chain is not None and now_known is not None
             if now_known.status not in rows.UNENDED:
                 raise EndedElsewhere(run.id)
-            await self._gear.chains.append(tx, chain, blocks, run.id)
+            await self._services.chains.append(tx, chain, blocks, run.id)
             await rows.add_usage(tx, run.id, usage.prompt_tokens, usage.completion_tokens, turns=1, tools=tools)
             await rows.note(tx, run.id, "turn.completed", {"turn": turn, "usage": usage.to_json(), "tools": tools}, now)
 
 
 def chat_request(request: RunRequest, blocks: list[Block]) -> ChatRequest:
-    """What a model is asked about these blocks."""
+    """The model request for these blocks."""
     tools = [tool_function(tool.name, tool.description, tool.input_schema) for tool in request.tools]
     return ChatRequest(
         request.model,

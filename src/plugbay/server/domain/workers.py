@@ -1,6 +1,6 @@
-"""What conversations need of plugins, as a small protocol: who is bound where, and having one of them do its work.
+"""`Workers`: how conversations find and run bound exports; `BoundWorkers` implements it with bindings and invocations.
 
-Owns no rule. Bindings, rollout, credentials and processes are behind it; conversations know a binding by its id.
+Conversations depend on the protocol only and know a binding by its id; tests replace it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plugbay.store.failures import StoreUnavailable
 
 @dataclass(frozen=True, slots=True)
 class BoundExport:
-    """One export as it is bound now."""
+    """One bound export."""
 
     binding_id: str
     package_id: str
@@ -36,7 +36,7 @@ class BoundExport:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a plugin is to do, and on whose behalf."""
+    """Work for a plugin."""
 
     binding_id: str
     kind: str
@@ -51,14 +51,14 @@ class Job:
     attempt: int = 1
     timeout: float | None = None
     scopes: frozenset[str] | None = None
-    """What whoever asked may do itself; None: everything."""
+    """Scopes of the caller; None: all."""
     on_progress: Callable[[Any], None] | None = field(default=None, repr=False)
     opened: Callable[[InvocationRecord], None] | None = field(default=None, repr=False)
-    """Told of each attempt once its record is open."""
+    """Called for each attempt once its record is open."""
 
 
 class WorkRefused(Exception):
-    """A job was not even begun. `inactive`: its binding is not active any more, or not there; else it may be later."""
+    """A job was not started. `inactive`: its binding is not active; otherwise it may work later."""
 
     def __init__(self, code: str, message: str, *, inactive: bool = False) -> None:
         self.code = code
@@ -68,44 +68,44 @@ class WorkRefused(Exception):
 
 
 class Workers(Protocol):
-    """Plugins that are bound."""
+    """Finds and runs bound exports."""
 
     async def serving(
         self, tx: Tx, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
     ) -> Sequence[BoundExport]:
-        """The exports of a kind that serve a project for a key such as a session; hooks: those that want an event."""
+        """The bound exports of a kind, selected for a key such as a session; for hooks: those subscribed to `event`."""
         ...
 
     async def bound(
         self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str
     ) -> BoundExport | None:
-        """An active binding of this kind at this scope; None: there is no such one."""
+        """An active binding of this kind at this scope; None if there is none."""
         ...
 
     async def do(self, job: Job) -> InvocationResult:
-        """Have it done; raises `WorkRefused`. Cancelled, it ends when nothing of the job works any more."""
+        """Run a job; raises `WorkRefused`. When cancelled, returns only after the job has ended."""
         ...
 
 
 class Budgets(Protocol):
-    """What a plugin with a token may still do."""
+    """Budgets of plugins with delegated tokens."""
 
     async def spend(self, principal: Principal, what: Literal["child_run", "compaction"], *, depth: int = 1) -> None:
-        """Use one of what its policy allows; raises `policy.limit_exceeded`. Others than plugins have no limit."""
+        """Spend one unit of the budget; raises `policy.limit_exceeded`. People have no limits."""
         ...
 
 
 def error_code(failure: Failure) -> str:
-    """The plugin's word for what went wrong where it has one, else the host's."""
+    """The plugin's own error code if it gave one, else the host's."""
     return str(failure.detail.get("plugin_code") or failure.code)
 
 
 GONE = frozenset({"binding.not_found", "binding.not_active"})
-"""Why a binding will not do any work: codes of `invocations`."""
+"""Codes of `invocations` that mean the binding is inactive."""
 
 
 class BoundWorkers:
-    """What is bound on one gateway."""
+    """`Workers` over the bindings of one gateway."""
 
     def __init__(self, bindings: Bindings, invocations: Invocations) -> None:
         self._bindings = bindings

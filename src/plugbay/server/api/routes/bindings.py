@@ -1,4 +1,4 @@
-"""Bindings: made, changed, judged, listed, read."""
+"""Routes of bindings: create, update, validate, list, read."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class VerdictOut(Answer):
 
 @router.post("/v1/plugin-bindings", status_code=201, **needs("operator"))
 async def create_binding(body: BindingIn, caller: Caller, gateway: TheGateway) -> BindingOut:
-    """Attach an export to an org or a project. A binding that is to be active must be valid."""
+    """Attach an export to an org or a project. An active binding must be valid."""
     draft = Draft(
         body.package_id,
         body.package_version,
@@ -128,7 +128,7 @@ async def list_bindings(
     kind: Kind | None = None,
     status: Status | None = None,
 ) -> Listing[BindingOut]:
-    """The bindings that the caller can see."""
+    """Bindings visible to the caller."""
     part = await gateway.bindings.page(
         caller,
         page,
@@ -150,7 +150,7 @@ async def get_binding(binding_id: PathId, caller: Caller, gateway: TheGateway) -
 
 @router.patch("/v1/plugin-bindings/{binding_id}", **needs("operator"))
 async def change_binding(binding_id: PathId, body: BindingPatch, caller: Caller, gateway: TheGateway) -> BindingOut:
-    """Change config, secrets, policy, rollout, status, or the version: forwards or backwards."""
+    """Change config, secrets, policy, rollout, status or version; the version may go back."""
     said = {name: getattr(body, name) for name in body.model_fields_set if getattr(body, name) is not None}
     rollout = said.pop("rollout", None)
     if rollout is not None:
@@ -160,12 +160,12 @@ async def change_binding(binding_id: PathId, body: BindingPatch, caller: Caller,
 
 @router.post("/v1/plugin-bindings/{binding_id}:validate", **needs("viewer"))
 async def validate_binding(binding_id: PathId, caller: Caller, gateway: TheGateway) -> VerdictOut:
-    """Whether a binding could run as it is now. Changes nothing; an invalid one is a fine answer."""
-    return _verdict(await gateway.bindings.validate(caller, binding_id))
+    """Validate a binding without changing it. The answer is 200 for an invalid one too."""
+    return _verdict_out(await gateway.bindings.validate(caller, binding_id))
 
 
 def binding_out(row: BindingRow) -> BindingOut:
-    """A binding as it is answered."""
+    """A binding as a response."""
     return BindingOut.model_validate(
         {
             "binding_id": row.id,
@@ -186,7 +186,7 @@ def binding_out(row: BindingRow) -> BindingOut:
     )
 
 
-def _verdict(verdict: Verdict) -> VerdictOut:
+def _verdict_out(verdict: Verdict) -> VerdictOut:
     return VerdictOut(
         valid=verdict.valid,
         errors=[FindingOut.model_validate(finding) for finding in verdict.errors],

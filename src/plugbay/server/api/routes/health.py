@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, and what has it counted? The first two need no key."""
+"""Liveness, readiness and Prometheus metrics. The first two need no key."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Gateway(Collector):
 
 
 def render_metrics(gateway: Gateway) -> bytes:
-    """Everything, as text."""
+    """All metrics as text."""
     registry = CollectorRegistry()
     registry.register(_Gateway(gateway))
     return generate_latest(registry)
@@ -68,7 +68,7 @@ def _meters(meters: Meters) -> Iterator[Metric]:
         for labels, value in series.items():
             counter.add_metric(_values(names, labels), value)
         yield counter
-    for name, spreads in meters.spreads.items():
+    for name, spreads in meters.histograms.items():
         names = _names(spreads)
         histogram = HistogramMetricFamily(PREFIX + name, _HELP.get(name, name), labels=names)
         for labels, spread in spreads.items():
@@ -154,7 +154,7 @@ async def livez() -> Live:
 
 @router.get("/readyz", responses={503: {"model": Ready, "description": "Not yet, or not any more."}})
 async def readyz(request: Request, response: Response, gateway: TheGateway) -> Ready:
-    """Whether requests would be answered well, and if not, for want of what."""
+    """Whether the server is ready, and which checks fail."""
     stopping = request.app.state.closing.is_set()
     checks = {**await gateway.checks(), "server": "stopping" if stopping else "ok"}
     ready = all(text == "ok" for text in checks.values())

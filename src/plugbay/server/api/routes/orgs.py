@@ -1,4 +1,4 @@
-"""Orgs, their projects, and the log of what was changed."""
+"""Routes of orgs, their projects, and the audit log."""
 
 from __future__ import annotations
 
@@ -69,48 +69,48 @@ class AuditOut(Answer):
 
 @router.post("/v1/orgs", status_code=201, **needs("admin"))
 async def create_org(body: OrgIn, caller: Caller, gateway: TheGateway) -> OrgOut:
-    """Make an org. For the operator of all orgs alone."""
-    return _org(await gateway.orgs.create(caller, body.name, body.policy, body.id))
+    """Create an org. Only for the operator of all orgs."""
+    return _org_out(await gateway.orgs.create(caller, body.name, body.policy, body.id))
 
 
 @router.get("/v1/orgs", **needs("viewer"))
 async def list_orgs(caller: Caller, gateway: TheGateway, page: Paging) -> Listing[OrgOut]:
-    """The orgs that the caller can see."""
-    return listing(await gateway.orgs.page(caller, page), _org)
+    """Orgs visible to the caller."""
+    return listing(await gateway.orgs.page(caller, page), _org_out)
 
 
 @router.get("/v1/orgs/{org_id}", **needs("viewer"))
 async def get_org(org_id: PathId, caller: Caller, gateway: TheGateway) -> OrgOut:
-    return _org(await gateway.orgs.get(caller, org_id))
+    return _org_out(await gateway.orgs.get(caller, org_id))
 
 
 @router.patch("/v1/orgs/{org_id}", **needs("admin"))
 async def update_org(org_id: PathId, body: OrgPatch, caller: Caller, gateway: TheGateway) -> OrgOut:
-    """Change what is given; what is not given, or null, stays."""
-    return _org(await gateway.orgs.change(caller, org_id, **body.model_dump(exclude_none=True)))
+    """Change the given fields; missing fields and null stay unchanged."""
+    return _org_out(await gateway.orgs.change(caller, org_id, **body.model_dump(exclude_none=True)))
 
 
 @router.post("/v1/orgs/{org_id}/projects", status_code=201, **needs("admin"))
 async def create_project(org_id: PathId, body: ProjectIn, caller: Caller, gateway: TheGateway) -> ProjectOut:
-    return _project(await gateway.orgs.create_project(caller, org_id, body.name, body.id))
+    return _project_out(await gateway.orgs.create_project(caller, org_id, body.name, body.id))
 
 
 @router.get("/v1/orgs/{org_id}/projects", **needs("viewer"))
 async def list_projects(org_id: PathId, caller: Caller, gateway: TheGateway, page: Paging) -> Listing[ProjectOut]:
-    """The projects of an org that the caller can see."""
-    return listing(await gateway.orgs.projects(caller, org_id, page), _project)
+    """Projects of an org, visible to the caller."""
+    return listing(await gateway.orgs.projects(caller, org_id, page), _project_out)
 
 
 @router.get("/v1/orgs/{org_id}/projects/{project_id}", **needs("viewer"))
 async def get_project(org_id: PathId, project_id: PathId, caller: Caller, gateway: TheGateway) -> ProjectOut:
-    return _project(await gateway.orgs.project(caller, org_id, project_id))
+    return _project_out(await gateway.orgs.project(caller, org_id, project_id))
 
 
 @router.patch("/v1/orgs/{org_id}/projects/{project_id}", **needs("admin"))
 async def update_project(
     org_id: PathId, project_id: PathId, body: ProjectPatch, caller: Caller, gateway: TheGateway
 ) -> ProjectOut:
-    return _project(await gateway.orgs.change_project(caller, org_id, project_id, body.name))
+    return _project_out(await gateway.orgs.change_project(caller, org_id, project_id, body.name))
 
 
 @router.get("/v1/audit", **needs("admin"))
@@ -121,11 +121,11 @@ async def list_audit(
     subject_id: Annotated[str | None, Query(max_length=200)] = None,
     action: Annotated[str | None, Query(max_length=64)] = None,
 ) -> Listing[AuditOut]:
-    """What was changed, by whom, on which request; newest first."""
-    return listing(await gateway.audit.page(caller, page, subject_id=subject_id, action=action), _entry)
+    """The audit log: action, actor and request; newest first."""
+    return listing(await gateway.audit.page(caller, page, subject_id=subject_id, action=action), _audit_out)
 
 
-def _org(org: Org) -> OrgOut:
+def _org_out(org: Org) -> OrgOut:
     return OrgOut(
         id=org.id,
         name=org.name,
@@ -135,7 +135,7 @@ def _org(org: Org) -> OrgOut:
     )
 
 
-def _project(project: Project) -> ProjectOut:
+def _project_out(project: Project) -> ProjectOut:
     return ProjectOut(
         id=project.id,
         org_id=project.org_id,
@@ -145,7 +145,7 @@ def _project(project: Project) -> ProjectOut:
     )
 
 
-def _entry(entry: Entry) -> AuditOut:
+def _audit_out(entry: Entry) -> AuditOut:
     return AuditOut(
         id=entry.id,
         at=stamp(entry.at),

@@ -1,4 +1,4 @@
-"""Packages: brought as an archive or by their digest in a registry, listed, read."""
+"""Routes of packages (upload, pull, list, read) and of the exports they offer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plugbay.packages.documents import MAX_BYTES
 from plugbay.packages.registry import ARCHIVE_TYPE
 from plugbay.packages.rules import DEFAULT_LIMITS
 from plugbay.server.api.caller import Caller, TheGateway, needs
-from plugbay.server.api.idempotency import Router, apart
+from plugbay.server.api.idempotency import Router, long_running
 from plugbay.server.api.models import Answer, Body, Listing, Paging, PathId, listing
 from plugbay.server.api.routes.bindings import Kind, ScopeOut, Status
 from plugbay.server.domain.clock import stamp
@@ -62,7 +62,7 @@ class PackageOut(Answer):
 
 
 def _documented() -> dict[str, Any]:
-    """Who may, and the two kinds of bodies."""
+    """Permissions and the two kinds of bodies, for OpenAPI."""
     route = needs("admin")
     archive = {"schema": {"type": "string", "format": "binary"}}
     route["openapi_extra"] |= {
@@ -90,9 +90,9 @@ def _documented() -> dict[str, Any]:
     responses={200: {"model": PackageOut, "description": "It was here already."}},
     **_documented(),
 )
-@apart
+@long_running
 async def upload_package(request: Request, caller: Caller, gateway: TheGateway) -> Response:
-    """Bring a package: the archive itself, or where a registry has it."""
+    """Add a package: upload the archive, or name its source in a registry."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         row, new = await gateway.packages.pull(caller, _source(await request.body()))
@@ -129,7 +129,7 @@ def _signature(header: str | None) -> bytes | None:
 
 
 async def _received(request: Request, folder: Path) -> Path:
-    """The body as a file; never more of it than a package may have."""
+    """Write the body to a file, up to the maximum size of a package."""
     path, size = folder / "package.tar.gz", 0
     with await asyncio.to_thread(path.open, "xb") as file:
         async for piece in request.stream():
@@ -150,7 +150,7 @@ async def list_packages(
     version: Version | None = None,
     status: Literal["available", "quarantined"] | None = None,
 ) -> Listing[PackageOut]:
-    """Packages of the caller's org, and those that everybody may use."""
+    """Packages of the caller's org, and shared ones."""
     part = await gateway.packages.page(caller, page, package_id=package_id, version=version, status=status)
     return listing(part, package_out)
 
@@ -161,7 +161,7 @@ async def get_package(package: PathId, caller: Caller, gateway: TheGateway) -> P
 
 
 def package_out(row: PackageRow) -> PackageOut:
-    """A package as it is answered."""
+    """A package as a response."""
     return PackageOut(
         id=row.id,
         org_id=row.org_id,
@@ -242,7 +242,7 @@ async def list_compactors(
 async def _exports(
     caller: Principal, gateway: Gateway, page: Page, kind: str, org_id: str | None, project_id: str | None
 ) -> Listing[ExportOut]:
-    return listing(await gateway.discovery.page(caller, kind, page, org_id, project_id), _export_out)
+    return listing(await gateway.export_catalog.page(caller, kind, page, org_id, project_id), _export_out)
 
 
 def _export_out(item: ListedExport) -> ExportOut:
