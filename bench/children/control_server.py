@@ -52,11 +52,11 @@ async def _echo() -> None:
 
 async def _gateway(folder: Path) -> None:
     from plugbay.host.host import Host
-    from plugbay.server.logs import configure
+    from plugbay.server import logs
     from plugbay.server.domain.settings import GatewaySettings
     from plugbay.server.server import ServeSettings, Started, serve
 
-    configure(as_json=True)
+    logs.configure(as_json=True)
     settings = GatewaySettings(folder, requests_per_second=1e6, request_burst=1_000_000)
     preparing: list[asyncio.Task[None]] = []
 

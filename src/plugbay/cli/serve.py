@@ -109,15 +109,15 @@ def _run(
         import asyncio
         import logging
 
+        from plugbay.server import logs
         from plugbay.server.domain.settings import GatewaySettings, protected
-        from plugbay.server.logs import configure
         from plugbay.server.server import ServeSettings, serve
         from plugbay.store.database import sqlite_file
         from plugbay.store.failures import StoreRefused, StoreUnavailable
     except ImportError as error:
         hint = "pip install 'plugbay[serve]'"
         raise PlugbayError(f"plugbay serve needs the extra serve, for {error.name}; {hint}") from None
-    configure(as_json=True if as_json else None)
+    logs.configure(as_json=True if as_json else None)
     log_dir = Path(config.host.log_dir) if config and config.host.log_dir else directories()["log"]
     host, port, names, database = where
     settings = ServeSettings(

@@ -103,7 +103,7 @@ def create_app(gateway: Gateway, *, settings: HttpSettings | None = None) -> Fas
         settings=settings or HttpSettings(),
         meters=gateway.meters,
         clock=gateway.clock,
-        straight=FAST_PATHS,
+        fast_paths=FAST_PATHS,
         spans=_spans(gateway),
     )
     _extend_openapi(app)

@@ -509,7 +509,7 @@ def test_who_is_too_slow_loses_the_oldest_and_is_told_how_many(run: Run) -> None
 def test_there_are_only_so_many_watchers_and_one_that_leaves_makes_room(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(invocations, "MAX_WATCHERS", 1)
+    monkeypatch.setattr(invocations, "MAX_SUBSCRIBERS", 1)
 
     async def main() -> None:
         events = InvocationEvents()

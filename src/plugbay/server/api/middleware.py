@@ -80,13 +80,13 @@ class HttpMiddleware:
         settings: HttpSettings,
         meters: Meters,
         clock: Clock,
-        straight: Mapping[tuple[str, str], FastPath],
+        fast_paths: Mapping[tuple[str, str], FastPath],
         spans: RequestSpans | None = None,
     ) -> None:
-        """`straight` maps method and path to a fast path."""
+        """`fast_paths` maps method and path to a fast path."""
         self._spans = spans
         self._app = app
-        self._straight = straight
+        self._fast_paths = fast_paths
         self._settings = settings
         self._meters = meters
         self._clock = clock
@@ -100,35 +100,35 @@ class HttpMiddleware:
         span = None if self._spans is None else self._spans.begin(scope)
         reply.traceparent = None if span is None else span.traceparent
         try:
-            self._admit(scope, headers)
+            self._check_request(scope, headers)
             body = await read_body(headers, receive, self._settings)
-            if not await self._answered(scope, body, reply):
+            if not await self._try_fast_path(scope, body, reply):
                 await self._app(scope, body, reply)
         except ClientDisconnect:
             pass  # the client is gone
         except Exception as error:
-            await self._failed(scope, error, reply)
+            await self._answer_error(scope, error, reply)
         finally:
             REQUEST_ID.reset(token)
-            route, status = self._noted(scope, reply, self._clock.monotonic() - began)
+            route, status = self._record(scope, reply, self._clock.monotonic() - began)
             if span is not None:
                 span.end(_method_label(scope), route, status)
 
-    async def _answered(self, scope: Scope, body: Receive, reply: _ResponseSender) -> bool:
+    async def _try_fast_path(self, scope: Scope, body: Receive, reply: _ResponseSender) -> bool:
         """Answer over the fast path if there is one; returns whether it did."""
-        straight = self._straight.get((scope["method"], scope["path"]))
-        if straight is None or not isinstance(body, JsonBody):
+        fast_path = self._fast_paths.get((scope["method"], scope["path"]))
+        if fast_path is None or not isinstance(body, JsonBody):
             return False
-        response = await straight(Request(scope, body), body.value)
+        response = await fast_path(Request(scope, body), body.value)
         if response is not None:
             await response(scope, body, reply)
         return response is not None
 
-    def _admit(self, scope: Scope, headers: Headers) -> None:
+    def _check_request(self, scope: Scope, headers: Headers) -> None:
         """Reject requests with a wrong Host, Origin, version or path."""
-        if not self._known(headers.get("host", "").lower()):
+        if not self._is_known_host(headers.get("host", "").lower()):
             raise GatewayError(INVALID, "request.host_denied", 421, "this server does not answer under this name")
-        if not all(self._known(_origin_netloc(origin)) for origin in headers.getlist("origin")):
+        if not all(self._is_known_host(_origin_netloc(origin)) for origin in headers.getlist("origin")):
             raise denied("auth.origin_denied", "no page of another site may ask this server")
         version = headers.get("x-vai-version", VERSION)
         if version != VERSION:
@@ -139,21 +139,21 @@ class HttpMiddleware:
         if b"%00" in scope["query_string"]:
             raise invalid("request.invalid", "U+0000 is in the query, which no database keeps")
 
-    def _known(self, netloc: str) -> bool:
+    def _is_known_host(self, netloc: str) -> bool:
         name = netloc.rpartition(":")[0] if re.search(r":\d*$", netloc) and not netloc.endswith("]") else netloc
         return "*" in self._settings.hosts or name in self._settings.hosts
 
-    async def _failed(self, scope: Scope, error: Exception, reply: _ResponseSender) -> None:
+    async def _answer_error(self, scope: Scope, error: Exception, reply: _ResponseSender) -> None:
         refusal = as_gateway_error(error)
         if refusal.status == 500:
             LOG.exception("a request failed", extra={"request_id": reply.request_id, "path": scope["path"]})
         if not reply.status:
             await error_response(refusal)(scope, _receive_disconnect, reply)
 
-    def _noted(self, scope: Scope, reply: _ResponseSender, seconds: float) -> tuple[str, int]:
+    def _record(self, scope: Scope, reply: _ResponseSender, seconds: float) -> tuple[str, int]:
         """Count and log the request; returns its route and status."""
-        straight = (scope["method"], scope["path"]) in self._straight
-        route = scope["path"] if straight else getattr(scope.get("route"), "path", "none")
+        fast_path = (scope["method"], scope["path"]) in self._fast_paths
+        route = scope["path"] if fast_path else getattr(scope.get("route"), "path", "none")
         status = reply.status or 499  # the client disconnected before the answer
         self._meters.count("http_requests", method=_method_label(scope), route=route, status=str(status))
         self._meters.observe("http_request_seconds", seconds, route=route)

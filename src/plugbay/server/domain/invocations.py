@@ -46,7 +46,7 @@ STARTED, EVENT, ENDED, LOST = "started", "event", "ended", "lost"
 QUEUE_DEPTH = 256
 """Events queued per subscriber."""
 
-MAX_WATCHERS = 1_000
+MAX_SUBSCRIBERS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class InvocationEvents:
 
     def subscribe(self, wanted: Callable[[InvocationEvent], bool]) -> Subscription | None:
         """Subscribe from now on; None if there are too many subscribers. The subscriber closes it."""
-        if len(self._subscriptions) >= MAX_WATCHERS:
+        if len(self._subscriptions) >= MAX_SUBSCRIBERS:
             return None
         subscription = Subscription(self, wanted)
         self._subscriptions.add(subscription)

@@ -343,7 +343,7 @@ def test_a_key_is_of_use_again_when_the_database_is_back(
     run(main)
 
 
-# The straight way.
+# The fast path.
 
 JSON = {"content-type": "application/json"}
 UNUSUAL: list[tuple[str, dict[str, str], bytes]] = [
@@ -392,7 +392,7 @@ def test_what_is_unusual_is_answered_as_fastapi_would(
 
 
 @pytest.mark.parametrize("how", ["", "fail"])
-def test_what_is_usual_takes_the_straight_way_to_the_same_answer(
+def test_the_fast_path_gives_the_same_answer(
     sqlite_url: str, tmp_path: Path, how: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -417,7 +417,7 @@ def test_what_is_usual_takes_the_straight_way_to_the_same_answer(
     run(main)
 
 
-def test_only_the_straight_way_is_without_fastapi(
+def test_only_the_fast_path_bypasses_fastapi(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -425,10 +425,10 @@ def test_only_the_straight_way_is_without_fastapi(
             await make_org(gateway)
             binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
             ways: list[bool] = []
-            straight = invoke_fast
+            fast_path = invoke_fast
 
             async def watched(request: Any, value: Any) -> Any:
-                response = await straight(request, value)
+                response = await fast_path(request, value)
                 ways.append(response is not None)
                 return response
 
