@@ -26,7 +26,7 @@ PATH = "/mcp"
 async def mount_mcp(app: FastAPI, host: Host, token: str, names: Iterable[str]) -> AsyncIterator[ASGIApp]:
     """The application with `/mcp` beside its own paths, until `app.state.closing`.
 
-    Nobody waits for plugins that take long to say what they offer: clients are told when the lists change.
+    Clients do not wait for slow plugins: they get a notification when the lists change.
     """
     desk = Desk()
     host.questions = desk.ask

@@ -46,8 +46,8 @@ def announce(folder: Path, found: RunningServer) -> Iterator[None]:
     place = folder / RUNTIME_FOLDER
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in place.iterdir():
-        told = _read(path)
-        if told is not None and not _is_alive(told[1].pid):
+        file = _read(path)
+        if file is not None and not _is_alive(file[1].pid):
             path.unlink(missing_ok=True)
     own = place / f"{found.pid}.json"
     write_file(own, msgspec.json.encode(found), 0o600)
@@ -60,10 +60,10 @@ def announce(folder: Path, found: RunningServer) -> Iterator[None]:
 def running_servers(folder: Path) -> list[RunningServer]:
     """Running servers in the order of their start."""
     try:
-        told = [_read(path) for path in (folder / RUNTIME_FOLDER).iterdir()]
+        files = [_read(path) for path in (folder / RUNTIME_FOLDER).iterdir()]
     except OSError:
         return []
-    alive = [(started, found) for started, found in filter(None, told) if _is_alive(found.pid)]
+    alive = [(started, found) for started, found in filter(None, files) if _is_alive(found.pid)]
     return [found for _, found in sorted(alive, key=lambda each: each[0])]
 
 

@@ -101,7 +101,7 @@ async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[
         url = _url(settings.host, listener.getsockname()[1])
         database = await Database.open(settings.database_url or settings.gateway.database_url, migrate=False)
         stack.push_async_callback(database.close)
-        await stack.enter_async_context(owned(database, stop.lost))
+        await stack.enter_async_context(owned(database, stop.on_database_lost))
         await database.migrate()
         gateway = await _open_gateway(stack, replace(settings.gateway, base_url=url), database, make_host)
         names = (*LOOPBACK, settings.host, *settings.names)
@@ -145,22 +145,22 @@ class _Signals:
 
     def __init__(self) -> None:
         self.number = 0
-        self._lost = False
+        self._database_lost = False
         self._end: Callable[[], None] = lambda: None
         self._reloading: set[asyncio.Task[None]] = set()
 
     def listen(self, app: FastAPI, server: uvicorn.Server, gateway: Gateway) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._asked, number)
-        loop.add_signal_handler(signal.SIGHUP, self._hung_up, gateway)
+            loop.add_signal_handler(number, self._on_stop, number)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup, gateway)
 
         def end() -> None:
             app.state.closing.set()
             server.should_exit = True
 
         self._end = end
-        if self._lost:
+        if self._database_lost:
             end()
 
     def forget(self) -> None:
@@ -168,20 +168,20 @@ class _Signals:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
-    def lost(self, holder: str) -> None:
+    def on_database_lost(self, holder: str) -> None:
         """Another gateway owns the database: two would close each other's work."""
         LOG.error("the database is in use by another plugbay server", extra={"holder": holder})
-        self._lost = True
+        self._database_lost = True
         self._end()
 
-    def _asked(self, number: int) -> None:
+    def _on_stop(self, number: int) -> None:
         if self.number:
             LOG.warning("killed by a second signal", extra={"signal": number})
             os._exit(128 + number)  # the warden cleans up
         self.number = number
         self._end()
 
-    def _hung_up(self, gateway: Gateway) -> None:
+    def _on_hangup(self, gateway: Gateway) -> None:
         task = asyncio.get_running_loop().create_task(_reload(gateway))
         self._reloading.add(task)
         task.add_done_callback(self._reloading.discard)

@@ -141,15 +141,15 @@ def test_of_a_flood_the_last_events_are_told_and_how_many_are_not(sqlite_url: st
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             feed = EventsFeed(gateway, "shop.>", "")
-            assert feed.added() == [] and await feed.regions() == Regions()
+            assert feed.new_events() == [] and await feed.regions() == Regions()
             await until(lambda: gateway.host._backends.services.bus._made > 0)
             for number in range(MAX_APPENDED + 7):
                 gateway.host.publish("shop.sold", {"n": number})
             await until(lambda: len(gateway.host_events.recent()) == MAX_APPENDED + 7)
-            (event,) = feed.added()
+            (event,) = feed.new_events()
             assert event.data["html"].count("shop.sold") == MAX_APPENDED and "… 7 not shown" in event.data["html"]
             assert event.id == gateway.host_events.recent()[-1].id
-            assert feed.added() == [], "each is told once"
+            assert feed.new_events() == [], "each is told once"
 
     run(main)
 
@@ -172,11 +172,11 @@ def test_the_database_is_asked_only_when_there_are_more_calls(
             monkeypatch.setattr(gateway.calls, "page", page)
             recent = RecentCalls(gateway)
             for _ in range(20):
-                assert await recent.found() == ()
+                assert await recent.load() == ()
             assert asked == live.SETTLE_POLLS
             await gateway.host.attempt("nobody/t")
             await gateway.calls.flush()
-            assert len(await recent.found()) == 1 and asked == live.SETTLE_POLLS + 1
+            assert len(await recent.load()) == 1 and asked == live.SETTLE_POLLS + 1
 
     run(main)
 

@@ -235,9 +235,9 @@ def test_a_release_is_kept_whole_and_read_only_and_says_what_its_manifest_says(
         releases.keep(again)  # nothing happens to what is there
     root = releases.folder(packed.digest, "acme/p")
     assert (root / "bin" / "plugin").stat().st_mode & 0o777 == 0o555
-    found = releases.intact(packed.digest, "acme/p", packed.package.tree_sha256)
+    found = releases.load_verified(packed.digest, "acme/p", packed.package.tree_sha256)
     assert found.spec is not None and found.spec.id == "acme/p"
-    assert releases.found(packed.digest, "acme/p") is found
+    assert releases.load(packed.digest, "acme/p") is found
 
 
 def test_files_that_were_changed_after_they_were_verified_are_not_started(releases: Releases, tmp_path: Path) -> None:
@@ -250,10 +250,10 @@ def test_files_that_were_changed_after_they_were_verified_are_not_started(releas
     program.chmod(0o755)
     program.write_text(program.read_text() + "\n")
     with pytest.raises(PackageRefused) as caught:
-        releases.intact(packed.digest, "acme/p", packed.package.tree_sha256)
+        releases.load_verified(packed.digest, "acme/p", packed.package.tree_sha256)
     assert caught.value.reason is Reason.TAMPERED
     with pytest.raises(PackageRefused) as caught:
-        releases.found("sha256:" + "0" * 64, "acme/p")
+        releases.load("sha256:" + "0" * 64, "acme/p")
     assert caught.value.reason is Reason.MISSING_FILE
 
 
@@ -283,7 +283,7 @@ def test_what_a_killed_upload_left_is_swept_and_releases_stay(releases: Releases
     left = tmp_path / "data" / "packages" / "tmp" / "left"
     shutil.copytree(releases.folder(packed.digest, "acme/p"), left / "acme")
     releases.sweep()
-    assert not left.exists() and releases.found(packed.digest, "acme/p").spec is not None
+    assert not left.exists() and releases.load(packed.digest, "acme/p").spec is not None
 
 
 EXPORTS = [export("t"), export("u"), export("h", "hook"), export("c", "compactor"), export("x", "harness")]

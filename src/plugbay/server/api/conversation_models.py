@@ -53,7 +53,7 @@ class SessionPatch(Body):
 
 
 class BranchIn(Body):
-    chain_id: ChosenId | None = Field(default=None, description="What to begin with; the latest chain unless given.")
+    chain_id: ChosenId | None = Field(default=None, description="The chain to copy; default: the latest.")
     metadata: Metadata = Field(default_factory=dict)
 
 
@@ -134,7 +134,7 @@ class BranchOut(Answer):
 class ContextOut(Answer):
     chain: ChainOut
     blocks: list[dict[str, Any]]
-    next_sequence: int | None = Field(description="What `after` must be for more blocks; null: these are the last.")
+    next_sequence: int | None = Field(description="`after` for the next page; null: no more blocks.")
 
 
 # Runs.
@@ -145,10 +145,10 @@ class Routing(Body):
 
 
 class RunIn(Body):
-    blocks: Blocks = Field(default_factory=list, description="What the model is to answer.")
+    blocks: Blocks = Field(default_factory=list, description="The input for the model.")
     model: ModelName | None = Field(default=None, description="`provider/model`.")
     routing: Routing = Field(default_factory=Routing)
-    tools: Tools | None = Field(default=None, description="Names of tools; all that are bound unless given.")
+    tools: Tools | None = Field(default=None, description="Names of tools; default: all bound tools.")
     limits: LimitsIn = Field(default_factory=LimitsIn)
     temperature: Temperature | None = None
     parent_run_id: ChosenId | None = None
@@ -303,7 +303,7 @@ class TargetIn(Body):
 class HarnessInput(Body):
     """The `input` of a harness started as an invocation: same fields and limits as an execution."""
 
-    mode: Literal["start"] = Field(default="start", description="One goes on with `harness-executions/ID:resume`.")
+    mode: Literal["start"] = Field(default="start", description="To resume, use `harness-executions/ID:resume`.")
     target: TargetIn = Field(default_factory=TargetIn)
     trigger: TriggerIn = Field(default_factory=TriggerIn)
     policy: HarnessPolicy = Field(default_factory=HarnessPolicy)

@@ -21,19 +21,19 @@ from plugbay.server.domain.ids import REQUEST_ID
 from plugbay.store.failures import StoreUnavailable
 
 STATUSES = {
-    400: "The request cannot be understood.",
-    401: "Nobody knows who asks.",
-    403: "Whoever asks may not do this.",
-    404: "There is no such thing for whoever asks.",
-    405: "Not with this method.",
-    408: "It took too long to send.",
-    409: "It cannot be done as things are.",
+    400: "The request is malformed.",
+    401: "The caller is not authenticated.",
+    403: "The caller lacks a permission.",
+    404: "Not found, or not visible to the caller.",
+    405: "Method not allowed.",
+    408: "The body arrived too slowly.",
+    409: "Conflict with the current state.",
     413: "Too large.",
-    421: "Asked under a name that is not this server's.",
-    422: "Understood, but it cannot be so.",
-    429: "Too often.",
-    500: "A bug.",
-    503: "Not now.",
+    421: "Unknown host name.",
+    422: "Well-formed but invalid.",
+    429: "Rate limit exceeded.",
+    500: "Internal error.",
+    503: "Temporarily unavailable.",
 }
 
 ERRORS: dict[int | str, dict[str, Any]] = {

@@ -266,7 +266,7 @@ def _with_timeout(receive: Receive, seconds: float) -> Receive:
     """Limit the wait for each chunk; after the last one, wait without limit for the disconnect."""
     more = True
 
-    async def timed() -> Message:
+    async def receive_in_time() -> Message:
         nonlocal more
         try:
             async with asyncio.timeout(seconds if more else None):
@@ -277,13 +277,13 @@ def _with_timeout(receive: Receive, seconds: float) -> Receive:
         more = message.get("more_body", False)
         return message
 
-    return timed
+    return receive_in_time
 
 
 def _with_limit(receive: Receive, most: int) -> Receive:
     seen = 0
 
-    async def counted() -> Message:
+    async def receive_counted() -> Message:
         nonlocal seen
         message = await receive()
         seen += len(message.get("body", b""))
@@ -291,7 +291,7 @@ def _with_limit(receive: Receive, most: int) -> Receive:
             raise _too_large(most)
         return message
 
-    return counted
+    return receive_counted
 
 
 async def _read_all(receive: Receive, most: int) -> bytes | None:

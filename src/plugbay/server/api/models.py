@@ -30,7 +30,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PL
 ChosenId = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST - 1}}}$")]
 """An id chosen or named by the caller."""
 
-PathId = Annotated[str, Path(description="An id, as the API gave it.")]
+PathId = Annotated[str, Path(description="An id returned by the API.")]
 """An id in a path; an invalid one is not found."""
 
 
@@ -50,7 +50,7 @@ class Listing(BaseModel, Generic[T]):
     """One page of a list."""
 
     items: list[T]
-    next_cursor: str | None = Field(description="What `cursor` must be for the next part; null: this is the end.")
+    next_cursor: str | None = Field(description="`cursor` for the next page; null: the last page.")
 
 
 class ErrorBody(BaseModel):
@@ -87,9 +87,9 @@ def parse_page(limit: int, cursor: str | None) -> Page:
 
 
 async def _page_query(
-    limit: Annotated[int, Query(ge=1, le=MOST, description="How many at most.")] = LIMIT,
+    limit: Annotated[int, Query(ge=1, le=MOST, description="Maximum number of items.")] = LIMIT,
     cursor: Annotated[
-        str | None, Query(max_length=LONGEST_CURSOR, description="The `next_cursor` of the part before.")
+        str | None, Query(max_length=LONGEST_CURSOR, description="The `next_cursor` of the previous page.")
     ] = None,
 ) -> Page:
     return parse_page(limit, cursor)

@@ -31,7 +31,7 @@ class RequestSpans:
         if scope["method"] not in MUTATING:
             return None
         facts = {"http.request.method": scope["method"], "url.scheme": scope.get("scheme", "http")}
-        parent = parent_in(_named(Headers(scope=scope)))
+        parent = parent_in(_trace_headers(Headers(scope=scope)))
         span = self._tracer.start_span(scope["method"], parent, SpanKind.SERVER, facts)
         return RequestSpan(span, scope)
 
@@ -60,7 +60,7 @@ class RequestSpan:
         self._span.end()
 
 
-def _named(headers: Headers) -> dict[str, Any]:
+def _trace_headers(headers: Headers) -> dict[str, Any]:
     """The trace headers of a request; with two parents it has none, as W3C says."""
     parents = headers.getlist("traceparent")
     if len(parents) != 1:

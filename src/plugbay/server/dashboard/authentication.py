@@ -254,7 +254,7 @@ def require_session(need: str, *, live: bool = False) -> Callable[[Handler], End
     `live`: for streams that only our script requests.
     """
 
-    def guarded(handler: Handler) -> Endpoint:
+    def decorate(handler: Handler) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             dashboard = dashboard_of(request)
             session, principal = await _find_session(request, dashboard)
@@ -272,7 +272,7 @@ def require_session(need: str, *, live: bool = False) -> Callable[[Handler], End
 
         return endpoint
 
-    return guarded
+    return decorate
 
 
 async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session | None, Principal | None]:
@@ -342,13 +342,13 @@ def local_path(path: str) -> str:
 def with_error_pages(endpoint: Endpoint) -> Endpoint:
     """Answer errors as pages; unexpected exceptions go to the middleware."""
 
-    async def told(request: Request) -> Response:
+    async def handle(request: Request) -> Response:
         try:
             return await endpoint(request)
         except (GatewayError, StoreUnavailable, HTTPException) as error:
             return error_page(as_gateway_error(error))
 
-    return told
+    return handle
 
 
 def error_page(error: GatewayError) -> Response:

@@ -69,7 +69,7 @@ def fields_of(schema: Any) -> tuple[Field, ...] | None:
         return None
     required = schema.get("required")
     needed = set(required) if isinstance(required, list) and all(isinstance(name, str) for name in required) else set()
-    return tuple(_field(name, _resolved(each, schema), name in needed) for name, each in properties.items())
+    return tuple(_field(name, _resolve(each, schema), name in needed) for name, each in properties.items())
 
 
 def signature(schema: Any) -> str:
@@ -85,7 +85,7 @@ def example(schema: Any) -> str:
     fields = fields_of(schema)
     empty: dict[str, Any] = {TEXT: "", INTEGER: 0, NUMBER: 0, FLAG: False, JSON: {}}
     wanted = [field for field in fields or () if field.required or field.value]
-    made = {field.name: _typed(field) if field.value else empty.get(field.kind) for field in wanted}
+    made = {field.name: _parse_field(field) if field.value else empty.get(field.kind) for field in wanted}
     return json.dumps(made, ensure_ascii=False, indent=2)
 
 
@@ -98,7 +98,7 @@ def _properties(schema: Any) -> Mapping[str, Any] | None:
     return properties if isinstance(properties, Mapping) else None
 
 
-def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+def _resolve(schema: Any, root: Mapping[str, Any]) -> Any:
     """The schema of a property, without references within the document and without `or null`."""
     for _ in range(MAX_HOPS):
         if not isinstance(schema, Mapping):
@@ -181,7 +181,7 @@ def input_of(fields: tuple[Field, ...], typed: Mapping[str, str]) -> dict[str, A
         field = replace(field, value=text)
         if text or (field.required and field.kind == TEXT):
             try:
-                made[field.name] = _typed(field)
+                made[field.name] = _parse_field(field)
             except ValueError as error:
                 field = replace(field, problem=str(error))
         elif field.required:
@@ -192,7 +192,7 @@ def input_of(fields: tuple[Field, ...], typed: Mapping[str, str]) -> dict[str, A
     return made
 
 
-def refilled(fields: tuple[Field, ...], typed: Mapping[str, str]) -> tuple[Field, ...]:
+def refill(fields: tuple[Field, ...], typed: Mapping[str, str]) -> tuple[Field, ...]:
     """The fields with the submitted values."""
     return tuple(replace(field, value=typed.get(NAMES + field.name, field.value)) for field in fields)
 
@@ -200,12 +200,12 @@ def refilled(fields: tuple[Field, ...], typed: Mapping[str, str]) -> tuple[Field
 def input_of_json(text: str) -> Any:
     """The input in a JSON field; empty text is an empty object. Raises `Unclear`."""
     try:
-        return _parsed(text) if text.strip() else {}
+        return _parse_json(text) if text.strip() else {}
     except ValueError as error:
         raise Unclear(str(error)) from None
 
 
-def _typed(field: Field) -> Any:
+def _parse_field(field: Field) -> Any:
     """The value of a field; raises `ValueError` with a message for the user."""
     text = field.value
     if field.kind == TEXT:
@@ -216,7 +216,7 @@ def _typed(field: Field) -> Any:
         raise ValueError("this is yes or no")
     if field.kind == CHOICE and text not in field.choices:
         raise ValueError("this is none of the choices")
-    return _parsed(text)
+    return _parse_json(text)
 
 
 def _number(text: str, kind: str) -> int | float:
@@ -235,7 +235,7 @@ def _number(text: str, kind: str) -> int | float:
     return number
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:

@@ -83,7 +83,7 @@ class Feed(Protocol):
     """The element whose children are regions; empty if there is none."""
 
     async def regions(self) -> Regions: ...
-    def added(self) -> list[Event]: ...
+    def new_events(self) -> list[Event]: ...
 
 
 def changes(rows: str, before: Regions, after: Regions, now: float, form_key: str) -> list[Event]:
@@ -101,10 +101,10 @@ def changes(rows: str, before: Regions, after: Regions, now: float, form_key: st
 async def follow(visit: Visit, feed: Feed) -> AsyncGenerator[Event, None]:
     """Changes of a page until its session ends."""
     shown, watch = Regions(), _SessionWatch(visit)
-    with watch.counted():
+    with watch.count_stream():
         while await watch.wait_for_poll():
             fresh = await feed.regions()
-            for event in (*changes(feed.rows, shown, fresh, visit.now, visit.session.form_key), *feed.added()):
+            for event in (*changes(feed.rows, shown, fresh, visit.now, visit.session.form_key), *feed.new_events()):
                 yield event
             shown = fresh
     yield Event({}, "end")
@@ -127,7 +127,7 @@ class _SessionWatch:
         self._looks = 0
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
+    def count_stream(self) -> Iterator[None]:
         self._visit.dashboard.streams += 1
         try:
             yield
@@ -171,7 +171,7 @@ class PluginsFeed:
             row.key: Region("parts/row.html", row) for row in rows
         }
 
-    def added(self) -> list[Event]:
+    def new_events(self) -> list[Event]:
         return []
 
 
@@ -191,7 +191,7 @@ class RecentCalls:
         self._looks = 0
         self._found: tuple[CallRow, ...] = ()
 
-    async def found(self) -> tuple[CallRow, ...]:
+    async def load(self) -> tuple[CallRow, ...]:
         counted = sum(self._gateway.meters.counters.get("calls", {}).values())
         self._looks = SETTLE_POLLS if counted != self._counted else self._looks
         self._counted = counted
@@ -202,9 +202,9 @@ class RecentCalls:
         return self._found
 
     async def regions(self) -> Regions:
-        return {"calls": Region("parts/calls.html", (await self.found(), True))}
+        return {"calls": Region("parts/calls.html", (await self.load(), True))}
 
-    def added(self) -> list[Event]:
+    def new_events(self) -> list[Event]:
         return []
 
 
@@ -226,10 +226,10 @@ class PluginFeed:
             "standing": Region("parts/standing.html", standing_of(plugin)),
             "wishes": Region("parts/wishes.html", (self._plugin_id, wishes_of(plugin))),
             "offers": Region("parts/offers.html", offers_of(exports_of(gateway, self._plugin_id))),
-            "calls": Region("parts/calls.html", (await self._calls.found(), False)),
+            "calls": Region("parts/calls.html", (await self._calls.load(), False)),
         }
 
-    def added(self) -> list[Event]:
+    def new_events(self) -> list[Event]:
         """New log lines; all recent lines at first, because some may have arrived since the page was rendered."""
         if not self._began:
             self._began = True
@@ -267,7 +267,7 @@ class EventsFeed:
     async def regions(self) -> Regions:
         return {}
 
-    def added(self) -> list[Event]:
+    def new_events(self) -> list[Event]:
         fresh = self._gateway.host_events.recent(self._topic, self._after)
         if not fresh:
             return []

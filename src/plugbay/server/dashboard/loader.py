@@ -124,5 +124,5 @@ def lifecycle_event(event: NumberedEvent | None) -> LifecycleEvent | None:
 
 def last_trouble(notes: Iterable[Note]) -> str:
     """The last note about a problem; empty if there is none."""
-    told = [f"{note.kind.replace('_', ' ')}: {note.text}" for note in notes if note.kind in TROUBLE]
-    return told[-1] if told else ""
+    texts = [f"{note.kind.replace('_', ' ')}: {note.text}" for note in notes if note.kind in TROUBLE]
+    return texts[-1] if texts else ""

@@ -114,7 +114,7 @@ async def _plugin_page(visit: Visit, plugin_id: str, status: int = 200, notice: 
         offers=offers_of(exports_of(gateway, plugin_id)),
         approval=approval_of(plugin, gateway.operator_plugins.last_look(plugin_id)),
         facts=facts_of(plugin),
-        calls=(await RecentCalls(gateway, SHOWN_OF_PLUGIN, plugin_id).found(), False),
+        calls=(await RecentCalls(gateway, SHOWN_OF_PLUGIN, plugin_id).load(), False),
         lines=[log_row(line) for line in gateway.host_logs.tail(plugin_id, SHOWN_LINES)],
     )
 
@@ -127,8 +127,8 @@ async def follow_plugin(visit: Visit) -> Response:
     feed = PluginFeed(visit.dashboard, plugin_id)
 
     async def events() -> AsyncIterator[Event]:
-        async with feed.listening(), aclosing(follow(visit, feed)) as told:
-            async for event in told:
+        async with feed.listening(), aclosing(follow(visit, feed)) as changes:
+            async for event in changes:
                 yield event
 
     return event_stream(visit.request, events())
@@ -147,25 +147,25 @@ async def operate_plugin(visit: Visit) -> Response:
         if error.status == 404:
             raise
         return await _plugin_page(visit, plugin_id, error.status, Notice(BAD, error.message))
-    said = DONE[operation].format(id=plugin_id, names=", ".join(names))
-    return visit.redirect(plugin_path(plugin_id), Notice(GOOD, said))
+    text = DONE[operation].format(id=plugin_id, names=", ".join(names))
+    return visit.redirect(plugin_path(plugin_id), Notice(GOOD, text))
 
 
 async def _operate(visit: Visit, plugin_id: str, operation: str, names: tuple[str, ...]) -> None:
-    hosted = visit.gateway.operator_plugins
+    plugins = visit.gateway.operator_plugins
     if operation == "look":
-        await hosted.look(visit.principal, plugin_id)
+        await plugins.look(visit.principal, plugin_id)
         return
     if operation == "approve":
-        await hosted.approve(visit.principal, plugin_id, visit.field("digest"))
+        await plugins.approve(visit.principal, plugin_id, visit.field("digest"))
         return
     if operation not in ("grant", "revoke"):
-        await hosted.operate(visit.principal, plugin_id, operation)
+        await plugins.operate(visit.principal, plugin_id, operation)
         return
-    hosted.plugin(plugin_id)
+    plugins.plugin(plugin_id)
     if not names:
         raise invalid("request.invalid", "choose what it is about first", "capability")
-    await (hosted.grant if operation == "grant" else hosted.revoke)(visit.principal, plugin_id, names)
+    await (plugins.grant if operation == "grant" else plugins.revoke)(visit.principal, plugin_id, names)
 
 
 # Calling an export.
@@ -230,7 +230,7 @@ def _export_page(
         plugin_id=full_name.rpartition("/")[0],
         has_fields=fields is not None,
         as_json=as_json,
-        fields=unclear.fields if unclear and unclear.fields else forms.refilled(fields or (), typed),
+        fields=unclear.fields if unclear and unclear.fields else forms.refill(fields or (), typed),
         json=typed.get("json", forms.example(schema)),
         timeout=typed.get("timeout", ""),
         problem="" if unclear is None else unclear.problem,

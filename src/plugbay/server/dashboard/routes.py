@@ -21,13 +21,13 @@ from plugbay.server.dashboard.pages import (
 
 def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
     """A route, labelled by its path in metrics."""
-    told = with_error_pages(endpoint)
+    guarded = with_error_pages(endpoint)
 
-    async def named(request: Request) -> Response:
+    async def handle(request: Request) -> Response:
         request.scope["route"] = route
-        return await told(request)
+        return await guarded(request)
 
-    route = Route(path, named, methods=[method], include_in_schema=False)
+    route = Route(path, handle, methods=[method], include_in_schema=False)
     return route
 
 

@@ -400,9 +400,9 @@ def approval_of(plugin: PluginSnapshot, look: Look | None) -> Approval | None:
 
 def _definition(part: str, definition: dict[str, Any], changed: dict[tuple[str, str], str]) -> Definition:
     name = str(definition.get(PARTS[part]))
-    said = [str(definition[key]) for key in ("title", "description") if definition.get(key)]
+    texts = [str(definition[key]) for key in ("title", "description") if definition.get(key)]
     return Definition(
-        NOUNS[part], name, "\n".join(said), as_json(definition, most=MAX_DEFINITION + 1), changed.get((part, name), "")
+        NOUNS[part], name, "\n".join(texts), as_json(definition, most=MAX_DEFINITION + 1), changed.get((part, name), "")
     )
 
 

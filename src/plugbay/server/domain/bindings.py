@@ -424,7 +424,7 @@ class Bindings:
     async def _export(self, package: PackageRow | None, export_id: str) -> Export | None:
         if package is None:
             return None
-        found = await self._packages.found(package)
+        found = await self._packages.load(package)
         assert found.spec is not None
         return next((export for export in found.spec.exports if export.name == export_id), None)
 
@@ -451,11 +451,11 @@ class Bindings:
         self, caller: Principal, page: Page, *, org_id: str | None = None, **wanted: str | None
     ) -> Part[BindingRow]:
         """Bindings visible to the caller, filtered by `store.bindings.FILTERS`."""
-        said = {name: value for name, value in wanted.items() if value is not None}
+        filters = {name: value for name, value in wanted.items() if value is not None}
         async with self._database.reading() as tx:
             if org_id is not None:
                 await self._orgs.existing(tx, caller, org_id)
-            return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, said)
+            return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, filters)
 
     async def validate(self, caller: Principal, id: str) -> Verdict:
         """Validate a binding as it is; changes nothing."""

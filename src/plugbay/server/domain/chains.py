@@ -172,23 +172,23 @@ def first_broken_block(blocks: Sequence[StoredBlock]) -> int | None:
 
 
 def decode_block(stored: StoredBlock) -> Block:
-    """A block as clients see it."""
+    """Decode a stored block."""
     block: Block = msgspec.json.decode(stored.body)
     return block
 
 
 def project_block(block: Mapping[str, Any]) -> Block:
-    """A block as compactors see it and give it back: what it says, and not where it lay."""
+    """A block for compactors: content without position."""
     return _content_fields(block)
 
 
 def estimate_tokens(blocks: Sequence[Mapping[str, Any]]) -> int:
-    """Tokens of these blocks, by the host's own figure."""
+    """Estimated tokens of these blocks."""
     return compaction_result.token_estimate([_content_fields(block) for block in blocks])
 
 
 def clean_seed_block(block: Mapping[str, Any]) -> Block:
-    """A block of a compactor's seed as it is kept: with what it says of itself, without what is ours to say."""
+    """A seed block without the fields that the chain sets itself."""
     return {name: value for name, value in block.items() if name not in ("id", "run_id", "sequence", "created_at")}
 
 
@@ -217,7 +217,7 @@ class Chains:
         defaults: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Chain:
-        """A chain with these blocks."""
+        """Create a chain with these blocks."""
         seed = check_blocks(blocks, KINDS)
         async with self._database.transaction() as tx:
             session = await self._sessions.existing(tx, caller, session_id)
@@ -255,10 +255,10 @@ class Chains:
                 raise attach_conflict(id)
             if chain.status == CLOSED and status != IDLE and (values or status is None):
                 raise chain_closed(id)
-            said = values if status is None or chain.status == RUNNING else {**values, "status": status}
+            changes = values if status is None or chain.status == RUNNING else {**values, "status": status}
             now = self._clock.now()
-            await rows.change(tx, id, **said, chain_version=chain.chain_version + 1, updated_at=now)
-            await self._record(tx, caller, "chain.update", chain, fields=sorted(said))
+            await rows.change(tx, id, **changes, chain_version=chain.chain_version + 1, updated_at=now)
+            await self._record(tx, caller, "chain.update", chain, fields=sorted(changes))
             return await self.existing(tx, caller, id)
 
     async def fork(
@@ -270,7 +270,7 @@ class Chains:
         run_id: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Chain:
-        """Another chain with the same bytes: up to a sequence, up to the end of a run, or all of them."""
+        """Fork a chain: up to a sequence, up to the end of a run, or all of it."""
         async with self._database.transaction() as tx:
             chain = await self.existing(tx, caller, id)
             if run_id is not None:
@@ -304,10 +304,10 @@ class Chains:
             raise unprocessable("chain.no_such_run", f"{run_id} is no run of {chain.id}", "run_id")
         return await rows.last_of_run(tx, chain.id, run_id) or run.input_through
 
-    # For those in the middle of a transaction.
+    # Within a transaction.
 
     async def existing(self, tx: Tx, caller: Principal, id: str, *, lock: bool = False) -> Chain:
-        """The chain; raises `not_found` for one that is not there for the caller."""
+        """The chain; raises `not_found` if the caller may not see it."""
         chain = await rows.find(tx, id, lock=lock)
         if chain is None or not caller.sees(chain.org_id, chain.project_id):
             raise not_found("chain", id)
@@ -326,7 +326,7 @@ class Chains:
         parent: str | None = None,
         compaction_id: str | None = None,
     ) -> Chain:
-        """A new chain of a session, the latest from now on."""
+        """Create a chain as the latest of a session."""
         now = self._clock.now()
         id = self._ids("ch_")
         stored = seal_blocks(blocks, chain_id=id, after=0, digest=EMPTY_DIGEST, run_id=None, now=now, ids=self._ids)
@@ -361,7 +361,7 @@ class Chains:
         session_id: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Chain:
-        """A new chain with the first blocks of another one, in its session or in a new one."""
+        """Copy the first blocks of a chain into a new one, in the same or another session."""
         if through is not None and through > chain.block_count:
             raise unprocessable("chain.no_such_block", f"{chain.id} has {chain.block_count} blocks", "sequence")
         stored = await rows.blocks(tx, chain.id, through=through)
@@ -388,7 +388,7 @@ class Chains:
         return made
 
     async def append(self, tx: Tx, chain: Chain, blocks: Sequence[Block], run_id: str | None, **values: Any) -> Chain:
-        """The chain with these blocks behind the others, one version on. `chain` must be as it is now, and locked."""
+        """Append blocks and increase the version. `chain` must be current and locked."""
         if chain.block_count + len(blocks) > MAX_CHAIN:
             raise unprocessable("chain.full", f"a chain has at most {MAX_CHAIN:,} blocks; compact it, or fork it")
         now = self._clock.now()
@@ -435,7 +435,7 @@ def chain_closed(chain_id: str) -> GatewayError:
 
 
 def _cuts_a_call(stored: Sequence[StoredBlock]) -> bool:
-    """Whether these blocks end between a call and its result."""
+    """Whether a tool call has no result in these blocks."""
     ids: dict[str, set[Any]] = {"tool_call": set(), "tool_result": set()}
     for block in stored:
         if block.kind in ids:

@@ -39,7 +39,7 @@ from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page, Part
 
 MAX_STARTS = 3
-"""Times a compaction is begun, counting those that a killed gateway cut off."""
+"""Starts of one compaction, including those interrupted by a killed gateway."""
 
 INVALID_SEED = "compactor.invalid_seed"
 
@@ -95,7 +95,7 @@ class Compactions:
         self._jobs: BackgroundJobs[CompactionResult] = BackgroundJobs(_cancelled_result)
 
     async def start(self) -> None:
-        """Go on with what was not finished; not for ever."""
+        """Restart unfinished compactions, at most `MAX_STARTS` times."""
         async with self._database.reading() as tx:
             left = await rows.unended(tx)
         for compaction in left:
@@ -106,13 +106,13 @@ class Compactions:
                 await self._finish(compaction, _failed_result("compaction.host_restarted", text))
 
     async def stop(self) -> None:
-        """Cut off what is at work, and see it closed."""
+        """Cancel running compactions and record their ends."""
         await self._jobs.stop()
 
     # For clients.
 
     async def create(self, caller: Principal, wanted: CompactionRequest) -> Compaction:
-        """A compaction, begun once it is written down. The same id again is the same compaction."""
+        """Create a compaction and start it after the commit. The same id returns the same compaction."""
         async with self._database.transaction() as tx:
             chain = await self._chains.existing(tx, caller, wanted.chain_id)
             known = None if wanted.compaction_id is None else await rows.find(tx, wanted.compaction_id)
@@ -177,15 +177,15 @@ class Compactions:
             raise denied("auth.scope_denied", text, required=["compactions:read"])
         return found
 
-    async def page(self, caller: Principal, part: Page, **said: str | None) -> Part[Compaction]:
+    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Compaction]:
         async with self._database.reading() as tx:
             only = await self._sessions.lineage(tx, caller)
             if _only_own(caller):
-                said["invocation_id"] = caller.invocation_id
-            return await rows.page(tx, part, tenant(caller), only=only, **said)
+                filters["invocation_id"] = caller.invocation_id
+            return await rows.page(tx, part, tenant(caller), only=only, **filters)
 
     async def _compactor(self, tx: Tx, chain: Chain, wanted: str | None) -> str:
-        """The binding that does it: as the client says, or the only one that serves here."""
+        """The compactor's binding: the named one, or the only active one."""
         if wanted is not None:
             bound = await self._workers.bound(tx, "compactor", chain.org_id, chain.project_id, wanted)
             if bound is None:
@@ -208,7 +208,7 @@ class Compactions:
             raise unprocessable("compaction.no_such_block", f"{chain.id} has no block {missing!r}", "pinned_items")
         return [project_block(decode_block(found[id])) for id in ids]
 
-    # At work.
+    # Running.
 
     def _launch(self, compaction: Compaction) -> None:
         self._jobs.launch(
@@ -244,7 +244,7 @@ class Compactions:
         return CompactionResult(Outcome.SUCCEEDED, result.value(), invocation_id=invocation_id)
 
     async def _finish(self, compaction: Compaction, outcome: CompactionResult) -> None:
-        """The new chain, the end and the event, all at once."""
+        """Commit the new chain, the end and the event together."""
         now = self._clock.now()
         async with self._database.transaction() as tx:
             ended: dict[str, Any] = {"status": outcome.status, "error": outcome.error, "completed_at": now}
@@ -348,5 +348,5 @@ def _cancelled_result(reason: str) -> CompactionResult:
 
 
 def _only_own(caller: Principal) -> bool:
-    """Whether a caller may see the compactions it made and no others."""
+    """Whether a caller sees only the compactions it created."""
     return caller.kind == "delegated" and "compactions:read" not in caller.scopes

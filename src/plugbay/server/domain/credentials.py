@@ -37,7 +37,7 @@ from plugbay.store.tokens import TokenRow
 API_KEY_PREFIX = "pb_sk_"
 API_KEY_BYTES = 32
 HINT_LENGTH = 4
-"""Characters of a key that stay known."""
+"""Characters of a key kept as a hint."""
 
 CACHED_KEYS = 10_000
 """Recently used keys kept in memory."""
@@ -113,14 +113,14 @@ class Keys:
         return _visible_key(caller, id, found)
 
     async def page(self, caller: Principal, page: Page, org_id: str | None = None) -> Part[ApiKey]:
-        """The keys that the caller can see, of this org if one is named."""
+        """Keys visible to the caller, of this org if given."""
         async with self._database.reading() as tx:
             if org_id is not None:
                 await self._orgs.existing(tx, caller, org_id)
             return await key_rows.page(tx, page, org_id=org_id or caller.org_id, project_id=caller.project_id)
 
     async def revoke(self, caller: Principal, id: str) -> ApiKey:
-        """It is of no use from now on. Doing so twice changes nothing."""
+        """Revoke a key; idempotent."""
         async with self._database.transaction() as tx:
             found = _visible_key(caller, id, await key_rows.get(tx, id))
             if await key_rows.revoke(tx, id, self._clock.now()):
@@ -151,12 +151,12 @@ def digest_of(token: str) -> bytes:
 
 
 def operator_token(data: Path) -> tuple[str, bool]:
-    """The token of the operator, and whether it was made just now; it is kept in the data directory."""
+    """The operator token in the data directory, and whether it was created just now."""
     path = data / TOKEN_FILE
     if path.exists():
         return read_token(path), False
     fresh = API_KEY_PREFIX + secrets.token_urlsafe(API_KEY_BYTES)
-    # Linked into its place when it is whole: a kill in between leaves no empty file.
+    # Linked after it is complete: a kill in between leaves no empty file.
     draft = path.with_name(f".{TOKEN_FILE}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
         file.write(fresh + "\n")
@@ -196,11 +196,11 @@ _LIMITS = {CHILD_RUN: "max_child_runs", COMPACTION: "max_compactions"}
 
 
 class InvocationClosed(Exception):
-    """A token is asked for by an invocation that has ended, or whose binding is not active any more."""
+    """The invocation of a requested token has ended, or its binding is inactive."""
 
 
 class Credentials:
-    """All tokens. Makes them for the host (`TokenIssuer`), and says who comes with one."""
+    """Issues delegated tokens for the host (`TokenIssuer`) and resolves them."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -209,7 +209,7 @@ class Credentials:
     # For the host.
 
     async def issue(self, claims: Mapping[str, Any]) -> str:
-        """A token for an invocation that is open. One that was closed meanwhile gets none, so none outlives it."""
+        """Issue a token for an open invocation; raises if it was closed meanwhile, so no token outlives it."""
         token = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         row = TokenRow(
             digest=digest_of(token),
@@ -247,7 +247,7 @@ class Credentials:
         )
 
     async def claims(self, token: str) -> dict[str, Any]:
-        """What this token stands for; raises when it stands for nothing, or not any more."""
+        """The claims of a token; raises if it is unknown, revoked or expired."""
         async with self._database.reading() as tx:
             found = await token_rows.get(tx, digest_of(token))
         if found is None:
@@ -259,7 +259,7 @@ class Credentials:
         return found.claims
 
     async def spend(self, principal: Principal, what: Spending, *, depth: int = 1) -> None:
-        """A plugin starts a run or a compaction, `depth` steps below its own; raises `policy.limit_exceeded`.
+        """Charge a run or compaction that a plugin starts at this depth; raises `policy.limit_exceeded`.
 
         Part of the caller's transaction if there is one: what is not done is not spent. People have no limits here.
         """
@@ -280,12 +280,12 @@ class Credentials:
 
 
 def limits_of(policy: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The limits of a piece of work: what its policy says, and the usual ones for the rest."""
+    """The budget in a policy, with defaults."""
     return {**LIMITS, **{name: value for name, value in (policy or {}).items() if value is not None}}
 
 
 async def _is_active(tx: Tx, binding_id: str | None) -> bool:
-    """Whether the binding still is; what runs without one has nothing that could be disabled."""
+    """Whether the binding is active, or there is none."""
     return binding_id is None or await binding_rows.is_active(tx, binding_id)
 
 

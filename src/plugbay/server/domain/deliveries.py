@@ -41,13 +41,13 @@ CHAIN_COMPACTED = "chain.compacted"
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """Something that is about to be true."""
+    """An event to record."""
 
     type: str
     subject_kind: str
     subject_id: str
     cause_id: str
-    """The run or the compaction that makes it true, once."""
+    """The run or compaction that causes it, once."""
     org_id: str
     project_id: str | None
     session_id: str
@@ -56,7 +56,7 @@ class NewEvent:
     summary: dict[str, Any]
     trace_id: str
     cause_depth: int
-    """Events that led to this one, and itself."""
+    """Length of the chain of events including this one."""
 
 
 class Events:
@@ -71,7 +71,7 @@ class Events:
         """Called after the commit when deliveries were created."""
 
     async def record(self, tx: Tx, new: NewEvent) -> None:
-        """Write down an event and its deliveries, as part of what makes it true. A second time it changes nothing."""
+        """Record an event and its deliveries in the transaction of its cause; idempotent."""
         now = self._clock.now()
         event = Event(
             id=self._ids("evt_"),
@@ -118,9 +118,9 @@ class Events:
             completed_at=now if too_deep else None,
         )
 
-    async def page(self, caller: Principal, part: Page, **said: str | None) -> Part[Event]:
+    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Event]:
         async with self._database.reading() as tx:
-            return await event_rows.page(tx, part, tenant(caller), **said)
+            return await event_rows.page(tx, part, tenant(caller), **filters)
 
 
 def hook_input(event: Event) -> dict[str, Any]:
@@ -135,17 +135,17 @@ def hook_input(event: Event) -> dict[str, Any]:
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 300.0
-"""Seconds before the second attempt, doubled before each further one, and never more than five minutes."""
+"""Seconds before the second attempt, doubled for each further one, up to five minutes."""
 
 MAX_ATTEMPTS = 8
-"""In all: the last comes about two minutes after the first, longer where a hook says so itself."""
+"""Attempts per delivery: about two minutes, longer if the hook asks for a pause."""
 
 MAX_INTERRUPTIONS = 20
 """Attempts that end with their server, because it was killed or stopped before the hook answered. They do not count as
 failures; but an event whose telling ends the server each time must not be told for ever."""
 
 JITTER = 0.5
-"""The share of the pause that is left to chance, so that what failed together is not tried again together."""
+"""The random share of a pause, so that deliveries that failed together are not retried together."""
 
 
 def retry_pause(attempts: int, chance: float, requested: float | None = None) -> float:
@@ -166,7 +166,7 @@ class Deliveries:
         self._audit = audit
         self._clock = clock
         self.on_replayed: Callable[[], object] = lambda: None
-        """Called when something is due again."""
+        """Called after the commit of a replay."""
 
     async def get(self, caller: Principal, id: str) -> tuple[Delivery, Event, list[Attempt]]:
         """A delivery with its event and all attempts."""
@@ -176,12 +176,12 @@ class Deliveries:
             assert event is not None
             return delivery, event, await rows.attempts(tx, id)
 
-    async def page(self, caller: Principal, part: Page, **said: str | None) -> Part[Delivery]:
+    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Delivery]:
         async with self._database.reading() as tx:
-            return await rows.page(tx, part, tenant(caller), **said)
+            return await rows.page(tx, part, tenant(caller), **filters)
 
     async def replay(self, caller: Principal, id: str) -> Delivery:
-        """Have it tried again, as often as at first; not what was delivered, and not what is still being tried."""
+        """Retry a failed delivery with a full number of attempts; not a delivered or pending one."""
         async with self._database.transaction() as tx:
             found = await self._existing(tx, caller, id)
             if not await rows.replay(tx, id, self._clock.now(), MAX_ATTEMPTS):
@@ -210,20 +210,20 @@ MAX_PARALLEL = 16
 """Deliveries in progress at the same time."""
 
 LONGEST_WAIT = 5.0
-"""Seconds between looks at the table when nothing is due: others may write to it as well."""
+"""Seconds between queries when nothing is due: others may write to the table too."""
 
 CLOCK_TOLERANCE = 1.0
-"""Seconds that the wall clock must have lost against the steady one to count as set back; less is its usual drift."""
+"""Seconds the wall clock may lose against the monotonic clock; more counts as set back."""
 
 SHORTEST_WAIT = 0.01
-"""Seconds: what is due in less than that is as good as due."""
+"""Minimum wait in seconds."""
 
 STORE_PAUSE = 1.0
-"""Seconds before a database that could not be used is tried again."""
+"""Seconds before the next attempt when the database is unavailable."""
 
 
 class Dispatcher:
-    """Tells hooks. `run` it in the background; `wake` it when there is something new."""
+    """Delivers events to hooks. `run` it in the background; `wake` it for new deliveries."""
 
     def __init__(
         self,
@@ -246,14 +246,14 @@ class Dispatcher:
         self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._disabled: dict[str, float] = {}
         self._ahead: float | None = None
-        """How far the wall clock was ahead of the steady one at the last look; None: there was none yet."""
+        """Wall clock minus monotonic clock at the last check; None before the first."""
 
     def wake(self) -> None:
-        """Something is due that was not before."""
+        """Check for due deliveries now."""
         self._awake.set()
 
     def drop_binding(self, binding_id: str) -> None:
-        """A binding is active no more: what waits for it is dropped now, and not only when it is due.
+        """A binding was disabled: drop its pending deliveries now.
 
         What comes after this is for a binding that was made active again, and stays.
         """
@@ -287,7 +287,7 @@ class Dispatcher:
             LOG.warning("deliveries are held until their leases run out: %s", error)
 
     async def _sleep(self, seconds: float) -> None:
-        # Not `wait_for`: before Python 3.12 it forgets that it was cancelled when it is woken at the same moment.
+        # Not `wait_for`: before Python 3.12 it can swallow a cancellation.
         try:
             async with asyncio.timeout(seconds):
                 await self._awake.wait()
@@ -295,7 +295,7 @@ class Dispatcher:
             return
 
     async def _try_begin(self) -> float:
-        """Begin what is due; seconds until there may be more."""
+        """Start due deliveries; returns the seconds to wait."""
         try:
             return await self._begin()
         except StoreUnavailable as error:
@@ -317,7 +317,7 @@ class Dispatcher:
         if free <= 0:
             return LONGEST_WAIT
         now, held = self._clock.now(), frozenset(self._in_flight)
-        # Nothing is written that is due later, or held for longer: what says so is the clock's fault, and due.
+        # No row is due later, or leased for longer, than this: such a row has a wrong clock and counts as due.
         latest, longest = now + LONGEST_PAUSE, now + self._lease
         async with self._database.reading() as tx:
             due = await rows.next_due(tx, now, latest, longest, held)
@@ -377,7 +377,7 @@ class Dispatcher:
     # One delivery.
 
     async def _deliver(self, delivery: Delivery) -> None:
-        """One attempt, from the event to what is written about it."""
+        """One attempt: call the hook and record the result."""
         try:
             async with self._database.reading() as tx:
                 event = await event_rows.find(tx, delivery.event_id)
@@ -422,7 +422,7 @@ class Dispatcher:
         return self._retry_or_give_up(delivery, known, requested), attempt
 
     def _retry_or_give_up(self, delivery: Delivery, known: dict[str, Any], requested: float | None) -> dict[str, Any]:
-        """Due again after a pause; or given up, if it was tried often enough."""
+        """Retry after a pause, or give up after the last attempt."""
         now = self._clock.now()
         if delivery.attempts >= delivery.attempt_limit:
             return {**known, "status": rows.DEAD_LETTER, "reason": "attempts_exhausted", "completed_at": now}

@@ -54,7 +54,7 @@ from plugbay.store.failures import StoreUnavailable
 
 
 class Conversations:
-    """All of them, as one area of the gateway."""
+    """Sessions, chains, runs, compactions, harnesses and hooks as one area."""
 
     def __init__(
         self,
@@ -87,20 +87,20 @@ class Conversations:
         self.harnesses = Harnesses(database, self.chains, self.sessions, workers, audit, clock)
 
     async def start(self) -> None:
-        """Close or take up what the last gateway left, then deliver."""
+        """Close or resume what the last gateway left, then start deliveries."""
         await self.runs.start()
         await self.harnesses.start()
         await self.compactions.start()
         self._tasks.start("deliveries", self.dispatcher.run)
 
     async def stop(self) -> None:
-        """Cut off what is at work, the outermost first, and see it closed; plugins have their grace all at once."""
+        """Cancel all work and record its ends; grace periods of plugins run in parallel."""
         await asyncio.gather(self.harnesses.stop(), self.compactions.stop(), self.runs.stop())
         await self.dispatcher.stop()
 
 
 class Area(Protocol):
-    """A part of the gateway with work of its own."""
+    """A part of the gateway with its own start and stop."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -131,14 +131,14 @@ class Gateway:
         self.made_operator_token: str | None = None
         """The operator token if it was created at this start; it is shown only then."""
 
-        # Who uses it.
+        # Tenants, keys and records.
         self.audit = Audit(database, clock)
         self.orgs = Orgs(database, self.audit, clock)
         self.keys = Keys(database, self.orgs, self.audit, clock)
         self.idempotency = IdempotentRequests(database, clock)
         self.retention = Retention(database, settings.retention, self.audit, self.meters, clock)
 
-        # The plugins in the host's own folders.
+        # The operator's plugins.
         self.operator_plugins = OperatorPlugins(
             host, database, self.audit, settings.config_file, settings.data / CONFIG_JOURNAL
         )
@@ -222,7 +222,7 @@ class Gateway:
             await area.start()
 
     async def stop(self) -> None:
-        """End everything that `start` began, whatever happens. The database and the host are others' to close."""
+        """Stop everything that `start` started, even after errors. The caller closes database and host."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._flush)
             for area in self._areas:
@@ -235,7 +235,7 @@ class Gateway:
             await self.calls.flush()
 
     async def checks(self) -> dict[str, str]:
-        """What requests need to be answered well: `ok` for each, or why it is not."""
+        """Readiness checks: `ok` for each, or the problem."""
         try:
             await self.database.ping()
             database = "ok"

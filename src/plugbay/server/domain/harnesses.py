@@ -164,9 +164,9 @@ class Harnesses:
             journey = await journey_rows.load(tx, _checkpoint_key(execution))
         return execution, None if journey is None else journey.checkpoint
 
-    async def page(self, caller: Principal, part: Page, **said: str | None) -> Part[HarnessExecution]:
+    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[HarnessExecution]:
         async with self._database.reading() as tx:
-            return await rows.page(tx, part, tenant(caller), **said)
+            return await rows.page(tx, part, tenant(caller), **filters)
 
     async def cancel(self, caller: Principal, id: str) -> HarnessExecution:
         """Cancel an execution; an ended one stays unchanged."""

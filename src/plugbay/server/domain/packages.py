@@ -107,10 +107,10 @@ class Releases:
             if spec.contract != CONTRACT:
                 text = f"{spec.id} is a plugin of {spec.contract}; packages here are of {CONTRACT}"
                 raise PackageRefused(Reason.INVALID_MANIFEST, text)
-            said = signature if signature is not None else opened.signature
-            verdict = self._verify(opened, said)
-            if said is not None:
-                (opened.package.root / SIGNATURE_NAME).write_bytes(said)
+            given = signature if signature is not None else opened.signature
+            verdict = self._verify(opened, given)
+            if given is not None:
+                (opened.package.root / SIGNATURE_NAME).write_bytes(given)
             text = (opened.package.root / opened.package.manifest).read_text("utf-8")
             yield UnpackedPackage(opened, tomllib.loads(text), verdict)
 
@@ -135,13 +135,13 @@ class Releases:
         """Where the files of a release are."""
         return self._store.package_folder(digest, package_id)
 
-    def known(self, digest: str) -> Found | None:
+    def cached(self, digest: str) -> Found | None:
         """The manifest of a release, if it was read before."""
         return self._known.get(digest)
 
-    def found(self, digest: str, package_id: str) -> Found:
+    def load(self, digest: str, package_id: str) -> Found:
         """The manifest of a release, read once. Raises `PackageRefused` if its files are missing."""
-        known = self.known(digest)
+        known = self.cached(digest)
         if known is None:
             root = self.folder(digest, package_id)
             known = inspect(root)
@@ -150,7 +150,7 @@ class Releases:
             self._known[digest] = known
         return known
 
-    def intact(self, digest: str, package_id: str, tree_sha256: str) -> Found:
+    def load_verified(self, digest: str, package_id: str, tree_sha256: str) -> Found:
         """The manifest of a release after verifying all files; raises `PackageRefused`."""
         root = self.folder(digest, package_id)
         try:
@@ -159,7 +159,7 @@ class Releases:
             raise PackageRefused(Reason.MISSING_FILE, f"the files of {package_id} are gone from {root}") from error
         if package.tree_sha256 != tree_sha256:
             raise PackageRefused(Reason.TAMPERED, f"the files of {package_id} are not those that were verified")
-        return self.found(digest, package_id)
+        return self.load(digest, package_id)
 
 
 AVAILABLE, QUARANTINED = "available", "quarantined"
@@ -239,7 +239,7 @@ class Packages:
     ) -> tuple[PackageRow, bool]:
         """Store a package; returns its row and whether it is new. Raises if it is invalid.
 
-        It is the caller's org's, or everybody's if an operator of all orgs brings it or it is to be `shared`.
+        It belongs to the caller's org, or is shared if `shared` is set or the operator of all orgs adds it.
         """
         unpacked = ExitStack()
         try:
@@ -324,16 +324,16 @@ class Packages:
         own = await rows.find(tx, org_id, package_id, version)
         return own or await rows.find(tx, None, package_id, version)
 
-    async def found(self, row: PackageRow) -> Found:
+    async def load(self, row: PackageRow) -> Found:
         """The manifest of a package with its schemas."""
-        known = self._releases.known(row.digest)
+        known = self._releases.cached(row.digest)
         if known is not None:
             return known
-        return await _translate_refusals(asyncio.to_thread(self._releases.found, row.digest, row.package_id))
+        return await _translate_refusals(asyncio.to_thread(self._releases.load, row.digest, row.package_id))
 
-    async def intact(self, row: PackageRow) -> Found:
+    async def load_verified(self, row: PackageRow) -> Found:
         """The manifest of a release, after its files were verified again."""
-        work = asyncio.to_thread(self._releases.intact, row.digest, row.package_id, row.tree_sha256)
+        work = asyncio.to_thread(self._releases.load_verified, row.digest, row.package_id, row.tree_sha256)
         return await _translate_refusals(work)
 
 
@@ -436,7 +436,7 @@ class ExportCatalog:
         return Part(shown, shown[-1].place if len(rest) > page.limit else None)
 
     async def _exports(self, row: PackageRow, kind: str, bound: list[BindingRow]) -> list[ListedExport]:
-        found = await self._packages.found(row)
+        found = await self._packages.load(row)
         assert found.spec is not None
         return [
             ListedExport(row, export, tuple(b for b in bound if b.package_row == row.id and b.export_id == export.name))

@@ -49,7 +49,7 @@ async def charge_budget(
 ) -> None:
     """Charge a plugin for starting work at this depth; raises `policy.limit_exceeded`.
 
-    What the tools of a harness's runs start is charged to the harness: nobody gets round its limits by a detour.
+    Work started by tools of a harness's runs is charged to the harness, so its limits cannot be bypassed.
     """
     execution = None if cause.execution_id is None else await harnesses.find(tx, cause.execution_id)
     if execution is not None:

@@ -106,7 +106,7 @@ def tool_function(name: str, description: str, schema: Any) -> dict[str, Any]:
 
 def reply_blocks(text: str | None, calls: Iterable[Mapping[str, Any]]) -> list[Block]:
     """A model's reply as blocks: its text, then its tool calls."""
-    said = [{"kind": "response", "content": [{"type": "text", "text": text}]}] if text else []
+    response = [{"kind": "response", "content": [{"type": "text", "text": text}]}] if text else []
     asked = [
         {
             "kind": "tool_call",
@@ -117,7 +117,7 @@ def reply_blocks(text: str | None, calls: Iterable[Mapping[str, Any]]) -> list[B
         }
         for call in calls
     ]
-    return [*said, *asked]
+    return [*response, *asked]
 
 
 MAX_PARALLEL_TOOLS = 8

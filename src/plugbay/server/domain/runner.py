@@ -170,7 +170,7 @@ class Runner:
         await asyncio.gather(*(_stop_slot(slot) for slot in slots), return_exceptions=True)
 
     async def _start_host(self, package: PackageRow, reach: Reach) -> Host:
-        found = await self._packages.intact(package)
+        found = await self._packages.load_verified(package)
         host = Host(
             [_narrow_network(found, reach, self._settings.base_url)],
             _host_config(self._config, self._settings.base_url),

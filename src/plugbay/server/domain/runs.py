@@ -150,14 +150,14 @@ class Runs:
         async with self._database.reading() as tx:
             return await self.existing(tx, caller, id)
 
-    async def page(self, caller: Principal, part: Page, **said: str | None) -> Part[Run]:
+    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Run]:
         """Runs visible to the caller; a plugin with write scope only sees its own."""
         async with self._database.reading() as tx:
-            if said.get("chain_id") is not None:
-                await self._chains.existing(tx, caller, str(said["chain_id"]))
+            if filters.get("chain_id") is not None:
+                await self._chains.existing(tx, caller, str(filters["chain_id"]))
             if _only_own(caller):
-                said["invocation_id"] = caller.invocation_id
-            return await rows.page(tx, part, tenant(caller), only=await self._sessions.lineage(tx, caller), **said)
+                filters["invocation_id"] = caller.invocation_id
+            return await rows.page(tx, part, tenant(caller), only=await self._sessions.lineage(tx, caller), **filters)
 
     async def timeline(
         self, caller: Principal, id: str, *, after: int = 0

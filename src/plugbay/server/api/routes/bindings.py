@@ -151,11 +151,11 @@ async def get_binding(binding_id: PathId, caller: Caller, gateway: TheGateway) -
 @router.patch("/v1/plugin-bindings/{binding_id}", **needs("operator"))
 async def change_binding(binding_id: PathId, body: BindingPatch, caller: Caller, gateway: TheGateway) -> BindingOut:
     """Change config, secrets, policy, rollout, status or version; the version may go back."""
-    said = {name: getattr(body, name) for name in body.model_fields_set if getattr(body, name) is not None}
-    rollout = said.pop("rollout", None)
+    changes = {name: getattr(body, name) for name in body.model_fields_set if getattr(body, name) is not None}
+    rollout = changes.pop("rollout", None)
     if rollout is not None:
-        said["traffic_percent"] = rollout.traffic_percent
-    return binding_out(await gateway.bindings.change(caller, binding_id, said))
+        changes["traffic_percent"] = rollout.traffic_percent
+    return binding_out(await gateway.bindings.change(caller, binding_id, changes))
 
 
 @router.post("/v1/plugin-bindings/{binding_id}:validate", **needs("viewer"))

@@ -81,8 +81,8 @@ async def list_events(
     run_id: Annotated[str | None, Query(max_length=64)] = None,
 ) -> Listing[EventOut]:
     """Events that hooks can subscribe to."""
-    said = {"type": type, "session_id": session_id, "chain_id": chain_id, "run_id": run_id}
-    return listing(await gateway.events.page(caller, page, **said), _event_out)
+    filters = {"type": type, "session_id": session_id, "chain_id": chain_id, "run_id": run_id}
+    return listing(await gateway.events.page(caller, page, **filters), _event_out)
 
 
 @router.get("/v1/hook-deliveries", **needs("viewer"))
@@ -94,8 +94,8 @@ async def list_deliveries(
     binding_id: Annotated[str | None, Query(max_length=64)] = None,
     event_id: Annotated[str | None, Query(max_length=64)] = None,
 ) -> Listing[DeliveryOut]:
-    said = {"status": status, "binding_id": binding_id, "event_id": event_id}
-    return listing(await gateway.deliveries.page(caller, page, **said), _delivery_out)
+    filters = {"status": status, "binding_id": binding_id, "event_id": event_id}
+    return listing(await gateway.deliveries.page(caller, page, **filters), _delivery_out)
 
 
 @router.get("/v1/hook-deliveries/{delivery_id}", **needs("viewer"))

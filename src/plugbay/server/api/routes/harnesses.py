@@ -49,8 +49,8 @@ async def list_harness_executions(
     status: Annotated[str | None, Query(max_length=32)] = None,
 ) -> Listing[ExecutionOut]:
     """Executions without checkpoints; read one to get its checkpoint."""
-    said = {"binding_id": binding_id, "session_id": session_id, "status": status}
-    return listing(await gateway.harnesses.page(caller, page, **said), _execution_out)
+    filters = {"binding_id": binding_id, "session_id": session_id, "status": status}
+    return listing(await gateway.harnesses.page(caller, page, **filters), _execution_out)
 
 
 @router.get("/v1/harness-executions/{execution_id}", **needs("viewer"))
@@ -73,22 +73,22 @@ async def resume_harness_execution(execution_id: PathId, caller: Caller, gateway
 def harness_request(work: Work) -> HarnessRequest:
     """The harness request in an invocation of a harness; raises for an invalid input."""
     try:
-        said = HarnessInput.model_validate(work.input)
+        given = HarnessInput.model_validate(work.input)
     except ValidationError as error:
         problems = [{"path": ".".join(map(str, each["loc"])), "problem": each["msg"]} for each in error.errors()]
         text = f"input.{problems[0]['path']}: {problems[0]['problem']}"
         raise unprocessable("invocation.invalid_input", text, "input", problems=problems) from None
     return HarnessRequest(
         binding_id=str(work.binding_id),
-        trigger=said.trigger.model_dump(),
-        policy=said.policy.model_dump(),
+        trigger=given.trigger.model_dump(),
+        policy=given.policy.model_dump(),
         session_id=work.session_id,
         chain_id=work.chain_id,
         run_id=work.run_id,
         org_id=work.org_id,
         project_id=work.project_id,
         trace_id=work.trace_id,
-        execution_id=work.execution_id or said.target.execution_id,
+        execution_id=work.execution_id or given.target.execution_id,
         timeout=work.timeout,
     )
 

@@ -143,7 +143,7 @@ class Live(Answer):
 
 class Ready(Answer):
     ready: bool
-    checks: dict[str, str] = Field(description="`ok` for each thing that is needed, or why it is not.")
+    checks: dict[str, str] = Field(description="`ok` for each check, or the problem.")
 
 
 @router.get("/livez")

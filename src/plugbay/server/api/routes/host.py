@@ -41,14 +41,14 @@ class PluginOut(Answer):
     contract: str
     lifetime: str
     state: str
-    refused: str | None = Field(description="Why it may not run: disabled, or nobody has granted what it asks for.")
+    refused: str | None = Field(description="Why it may not run: disabled, or its capabilities are not granted.")
     pid: int | None
     generation: int
     busy: int
     ready: int
     requested: list[str]
     granted: list[str]
-    disabled: list[str] = Field(description="What of its exports is not approved.")
+    disabled: list[str] = Field(description="Exports that are not approved.")
     sandbox: dict[str, Any]
     limits: str
     counters: dict[str, int]
@@ -89,19 +89,19 @@ class GrantIn(Body):
 
 
 class ApproveIn(Body):
-    digest: str = Field(pattern="^sha256:[0-9a-f]{64}$", description="Of what was looked at, as the answer said it.")
+    digest: str = Field(pattern="^sha256:[0-9a-f]{64}$", description="The digest in the answer of `look`.")
 
 
 class LookOut(Answer):
     id: str
-    digest: str = Field(description="Names everything that is here; an approval is of exactly that.")
+    digest: str = Field(description="Identifies all definitions; an approval covers exactly these.")
     era: str | None
     protocol_version: str | None
     info: dict[str, Any] | None
     definitions: dict[str, list[dict[str, Any]]]
     warnings: list[str]
     approved_before: bool
-    changes: list[dict[str, Any]] = Field(description="Against what was approved before.")
+    changes: list[dict[str, Any]] = Field(description="Changes since the last approval.")
 
 
 class CallIn(Body):
@@ -158,8 +158,8 @@ async def get_host_plugin_logs(
     request: Request,
     plugin_id: PluginId,
     gateway: TheGateway,
-    tail: Annotated[int, Query(ge=0, le=MAX_TAIL, description="Lines of the past.")] = 100,
-    follow: Annotated[bool, Query(description="Go on with what comes, as events.")] = False,
+    tail: Annotated[int, Query(ge=0, le=MAX_TAIL, description="Number of past lines.")] = 100,
+    follow: Annotated[bool, Query(description="Stream new lines as events.")] = False,
 ) -> Any:
     """Log lines of a plugin, and the host's notes about it."""
     gateway.operator_plugins.plugin(plugin_id)
@@ -349,12 +349,12 @@ records_router = Router(tags=["records"])
 
 
 class PruneIn(Body):
-    dry_run: bool = Field(default=False, description="Only say what would be removed.")
+    dry_run: bool = Field(default=False, description="Only report what would be removed.")
 
 
 class OldOut(Answer):
-    kept: float | None = Field(description="Seconds for which such a record is kept once it is over; null: for ever.")
-    number: int = Field(description="How many were removed, or would be.")
+    kept: float | None = Field(description="Seconds a finished record is kept; null: for ever.")
+    number: int = Field(description="Number of records removed, or to be removed.")
 
 
 class PruneOut(Answer):

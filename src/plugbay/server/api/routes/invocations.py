@@ -54,14 +54,14 @@ class InvocationIn(Body):
     binding_id: ChosenId | None = None
     export: Export | None = Field(default=None, description="`search`, or `acme/devkit/search`.")
     kind: Kind | None = None
-    scope: Scope | None = Field(default=None, description="With `export`: for whom.")
+    scope: Scope | None = Field(default=None, description="Org and project, with `export`.")
     input: dict[str, Any] = Field(default_factory=dict)
     session_id: ChosenId | None = None
     chain_id: ChosenId | None = None
     run_id: ChosenId | None = None
-    execution_id: ChosenId | None = Field(default=None, description="Of the work, the same over all attempts.")
+    execution_id: ChosenId | None = Field(default=None, description="Id of the work, shared by all attempts.")
     timeout_ms: Annotated[int, Field(ge=1, le=LONGEST)] | None = None
-    wait: bool = Field(default=True, description="False: answer once it has begun.")
+    wait: bool = Field(default=True, description="False: answer once it has started.")
 
     @model_validator(mode="after")
     def _either(self) -> InvocationIn:
@@ -93,8 +93,8 @@ class InvocationOut(Answer):
     status: Status | None = Field(description="Null while it runs.")
     status_reason: str | None
     error_code: str | None
-    permissions: dict[str, Any] = Field(description="What it may do: manifest, org, binding and caller together.")
-    narrowed: bool = Field(description="Whether the manifest asks for more.")
+    permissions: dict[str, Any] = Field(description="Effective permissions of manifest, org, binding and caller.")
+    narrowed: bool = Field(description="Whether the manifest requests more.")
     request_bytes: int
     event_count: int
 
@@ -118,7 +118,7 @@ class OutcomeOut(Answer):
 @router.post(
     INVOKE,
     response_model=OutcomeOut,
-    responses={202: {"model": OutcomeOut, "description": "It has begun, and nobody waits for it."}},
+    responses={202: {"model": OutcomeOut, "description": "Started in the background."}},
     **needs(MAY_INVOKE),
 )
 @long_running
@@ -133,13 +133,13 @@ async def invoke(
     try:
         work, kind = await _request_of(body, caller, gateway, trace_id)
         if kind != "harness":
-            return await _invoked(body, gateway, work)
+            return await _run_invocation(body, gateway, work)
     except StoreUnavailable as error:  # not recorded, so not started: the request was refused
         raise unavailable("store.unavailable", str(error), retry_after=error.retry_after) from None
     return await _harness(body, caller, gateway, work)
 
 
-async def _invoked(body: InvocationIn, gateway: Gateway, work: Work) -> Response:
+async def _run_invocation(body: InvocationIn, gateway: Gateway, work: Work) -> Response:
     if not body.wait:
         begun = await gateway.invocations.begin(work)
         return _outcome_response(begun, 202, attempts=[begun.invocation_id])
@@ -224,8 +224,8 @@ async def _request_of(body: InvocationIn, caller: Principal, gateway: Gateway, t
 def _conversation_ids(body: InvocationIn, kind: str) -> ConversationIds:
     """Session, chain and run named by the request; harness and compactor inputs name them too."""
     part = body.input.get({"harness": "target", "compactor": "source"}.get(kind, ""))
-    said = part if isinstance(part, dict) else {}
-    inside = [said.get(name) for name in ("session_id", "chain_id")]
+    named = part if isinstance(part, dict) else {}
+    inside = [named.get(name) for name in ("session_id", "chain_id")]
     session_id, chain_id = [each if isinstance(each, str) else None for each in inside]
     return ConversationIds(body.session_id or session_id, body.chain_id or chain_id, body.run_id)
 
@@ -249,10 +249,10 @@ async def _scope(body: InvocationIn, caller: Principal, gateway: Gateway) -> tup
 
 def _outcome_response(record: InvocationRecord, status: int, **outcome: Any) -> Response:
     """An `OutcomeOut`, encoded directly: building the model takes longer than the rest."""
-    said = format_traceparent(record.trace_id, record.invocation_id)
-    headers = {} if said is None else {"traceparent": said}
-    told = {"invocation": record, "status": record.status, "result": None, "failure": None, **outcome}
-    return Response(msgspec.json.encode(told), status, headers, "application/json")
+    traceparent = format_traceparent(record.trace_id, record.invocation_id)
+    headers = {} if traceparent is None else {"traceparent": traceparent}
+    answer = {"invocation": record, "status": record.status, "result": None, "failure": None, **outcome}
+    return Response(msgspec.json.encode(answer), status, headers, "application/json")
 
 
 def _failure(failure: Failure | None) -> dict[str, Any] | None:
@@ -280,11 +280,11 @@ async def _list_filter(
     run_id: Filter = None,
     trace_id: Filter = None,
     execution_id: Filter = None,
-    since: Annotated[AwareDatetime | None, Query(description="Begun at this moment or later.")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Begun before this moment.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Started at this time or later.")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="Started before this time.")] = None,
 ) -> Wanted:
     """The filters of a list."""
-    said = {
+    filters = {
         "export_id": export_id,
         "export_kind": export_kind,
         "binding_id": binding_id,
@@ -298,7 +298,7 @@ async def _list_filter(
         "execution_id": execution_id,
     }
     times = [None if moment is None else moment.timestamp() for moment in (since, until)]
-    return Wanted({name: value for name, value in said.items() if value is not None}, status, *times)
+    return Wanted({name: value for name, value in filters.items() if value is not None}, status, *times)
 
 
 @router.get("/v1/plugin-invocations", **needs("viewer"))

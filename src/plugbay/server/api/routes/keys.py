@@ -38,7 +38,7 @@ class KeyOut(Answer):
 
 
 class NewKeyOut(KeyOut):
-    key: str | None = Field(description="The key itself, this once; null when the answer is a repetition.")
+    key: str | None = Field(description="The key, shown once; null in a replayed answer.")
 
 
 @router.post("/v1/api-keys", status_code=201, **needs("admin"))

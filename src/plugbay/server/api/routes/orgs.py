@@ -19,8 +19,8 @@ router = Router(tags=["orgs"])
 
 class OrgIn(Body):
     name: Name
-    id: ChosenId | None = Field(default=None, description="Chosen by the server unless given.")
-    policy: dict[str, Any] = Field(default_factory=dict, description="What no binding can be granted more than.")
+    id: ChosenId | None = Field(default=None, description="Default: generated.")
+    policy: dict[str, Any] = Field(default_factory=dict, description="Upper limit for all bindings of the org.")
 
 
 class OrgPatch(Body):
@@ -38,7 +38,7 @@ class OrgOut(Answer):
 
 class ProjectIn(Body):
     name: Name
-    id: ChosenId | None = Field(default=None, description="Chosen by the server unless given.")
+    id: ChosenId | None = Field(default=None, description="Default: generated.")
 
 
 class ProjectPatch(Body):

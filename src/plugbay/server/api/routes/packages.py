@@ -50,7 +50,7 @@ class SignatureOut(Answer):
 
 class PackageOut(Answer):
     id: str
-    org_id: str | None = Field(description="Whose it is; null: everybody may use it.")
+    org_id: str | None = Field(description="The owning org; null: shared by all orgs.")
     package_id: str
     version: str
     digest: str
@@ -61,7 +61,7 @@ class PackageOut(Answer):
     created_at: str
 
 
-def _documented() -> dict[str, Any]:
+def _upload_openapi() -> dict[str, Any]:
     """Permissions and the two kinds of bodies, for OpenAPI."""
     route = needs("admin")
     archive = {"schema": {"type": "string", "format": "binary"}}
@@ -88,7 +88,7 @@ def _documented() -> dict[str, Any]:
     status_code=201,
     response_model=PackageOut,
     responses={200: {"model": PackageOut, "description": "It was here already."}},
-    **_documented(),
+    **_upload_openapi(),
 )
 @long_running
 async def upload_package(request: Request, caller: Caller, gateway: TheGateway) -> Response:
@@ -99,7 +99,7 @@ async def upload_package(request: Request, caller: Caller, gateway: TheGateway) 
     elif kind in GZIPS:
         signature = _signature(request.headers.get(SIGNATURE_HEADER))
         with tempfile.TemporaryDirectory(prefix="plugbay-upload-") as folder:
-            archive = await _received(request, Path(folder))
+            archive = await _save_body(request, Path(folder))
             row, new = await gateway.packages.upload(caller, archive, signature)
     else:
         text = "send a package as application/gzip, or where it is as application/json"
@@ -128,7 +128,7 @@ def _signature(header: str | None) -> bytes | None:
     return data
 
 
-async def _received(request: Request, folder: Path) -> Path:
+async def _save_body(request: Request, folder: Path) -> Path:
     """Write the body to a file, up to the maximum size of a package."""
     path, size = folder / "package.tar.gz", 0
     with await asyncio.to_thread(path.open, "xb") as file:

@@ -106,8 +106,8 @@ async def list_runs(
     execution_id: Annotated[str | None, Query(max_length=64)] = None,
     status: Annotated[Status | None, Query()] = None,
 ) -> Listing[RunOut]:
-    said = {"session_id": session_id, "execution_id": execution_id, "status": status}
-    return listing(await gateway.runs.page(caller, page, **said), _run_out)
+    filters = {"session_id": session_id, "execution_id": execution_id, "status": status}
+    return listing(await gateway.runs.page(caller, page, **filters), _run_out)
 
 
 @router.get("/v1/runs/{run_id}", **needs(**OWN))

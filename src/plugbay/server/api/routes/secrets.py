@@ -29,9 +29,9 @@ Named = Annotated[str | None, Query(max_length=64)]
 
 class SecretIn(Body):
     value: Annotated[SecretStr, Field(min_length=SHORTEST, max_length=MAX_VALUE)] = Field(
-        description="Short ones are part of too many words to be kept out of what plugins say."
+        description="Not too short: short values cannot be redacted from output."
     )
-    org_id: ChosenId | None = Field(default=None, description="The caller's own unless given.")
+    org_id: ChosenId | None = Field(default=None, description="Default: the caller's org.")
     project_id: ChosenId | None = Field(default=None, description="For this project alone.")
 
 
@@ -39,7 +39,7 @@ class SecretOut(Answer):
     name: str
     org_id: str
     project_id: str | None
-    ref: str = Field(description="What a binding names it by.")
+    ref: str = Field(description="The reference to use in a binding.")
     version: int
     created_at: str
     updated_at: str
