@@ -114,7 +114,7 @@ def event(params: dict[str, Any]) -> Sample:
 
 async def _events(params: dict[str, Any]) -> Sample:
     from plugbay.host.host import Host
-    from plugbay.server.domain.events import RUN_COMPLETED, Happening
+    from plugbay.server.domain.deliveries import RUN_COMPLETED, NewEvent
     from plugbay.server.domain.gateway import Gateway
     from plugbay.server.domain.settings import GatewaySettings
     from plugbay.store.database import Database
@@ -133,7 +133,7 @@ async def _events(params: dict[str, Any]) -> Sample:
 
         async def one() -> None:
             run_id = f"run_{next(numbers)}"
-            happening = Happening(
+            happening = NewEvent(
                 RUN_COMPLETED, "run", run_id, run_id, "org_1", "proj_1", "sess_1", "ch_1", run_id, {}, "tr_1", 1
             )
             async with database.transaction() as tx:

@@ -68,7 +68,7 @@ async def _gateway(folder: Path) -> None:
 
 async def _prepared(server: Any, folder: Path) -> None:
     """A tool that is bound, and a word about it."""
-    from plugbay.server.domain.keys import operator_token
+    from plugbay.server.domain.credentials import operator_token
     from tests.support.gateways import make_org
     from tests.support.packaged import Publisher, bind
     from tests.support.vai import export

@@ -78,7 +78,7 @@ def test_imports_for_the_type_checker_keep_the_structure_too(tmp_path: Path) -> 
 
 SKELETON = (
     "__main__ cli.main tui.app server.app server.domain.bindings server.server server.dashboard.views "
-    "server.api.errors server.mcp server.occupancy server.logs server.settings store.memory packages.verify "
+    "server.api.errors server.mcp server.occupancy server.logs store.memory packages.verify "
     "brokers.nats mcp_server.bridge "
     "host.host host.authorization.policy host.supervision.restart host.supervision.supervisor host.services.llm "
     "host.admin.dev host.sync host.status host.facilities host.screens.keys host.bindings host.assembly host.limits "

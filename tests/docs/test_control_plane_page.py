@@ -176,7 +176,7 @@ def test_the_table_of_codes_names_every_code_with_its_status() -> None:
 
 
 def test_the_table_of_codes_names_what_validate_finds() -> None:
-    rules = (ROOT / "src/plugbay/server/domain/binding_rules.py").read_text("utf-8")
+    rules = (ROOT / "src/plugbay/server/domain/bindings.py").read_text("utf-8")
     found = set(re.findall(rf'Finding\("({CODE})"', rules))
     assert len(found) > 10 and found <= _codes(PAGE.read_text("utf-8"))
 

@@ -23,11 +23,11 @@ from sqlalchemy import event
 
 from plugbay.host.config import config
 from plugbay.host.host import Host
-from plugbay.server.domain.compactions import Squeeze
+from plugbay.server.domain.compactions import CompactionRequest
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.harnesses import Errand
+from plugbay.server.domain.harnesses import HarnessRequest
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.runs import NewRun
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store import compactions as compaction_rows
 from plugbay.store import deliveries as delivery_rows
@@ -165,7 +165,7 @@ async def converse(gateway: Gateway, folder: Path, number: int) -> None:
     run = await begun(gateway, folder, chain.id, f"life {number}")
     await settled(lambda: gateway.runs.get(CALLER, run.id), lambda now: now.completed_at is not None)
     await harnessed(gateway, folder, chain.id)
-    squeeze = Squeeze(chain.id, {"max_input_tokens": 1000}, {"retain_system": True})
+    squeeze = CompactionRequest(chain.id, {"max_input_tokens": 1000}, {"retain_system": True})
     compaction = await gateway.compactions.create(CALLER, squeeze)
     promise(folder, "compaction", compaction.id)
     await settled(lambda: gateway.compactions.get(CALLER, compaction.id), lambda now: now.completed_at is not None)
@@ -173,7 +173,7 @@ async def converse(gateway: Gateway, folder: Path, number: int) -> None:
 
 async def begun(gateway: Gateway, folder: Path, chain_id: str, text: str) -> Run:
     hello = [{"kind": "input", "content": [{"type": "text", "text": text}]}]
-    run = await gateway.runs.create(CALLER, chain_id, Asked(blocks=hello))
+    run = await gateway.runs.create(CALLER, chain_id, NewRun(blocks=hello))
     promise(folder, "run", run.id)
     return run
 
@@ -181,7 +181,7 @@ async def begun(gateway: Gateway, folder: Path, chain_id: str, text: str) -> Run
 async def harnessed(gateway: Gateway, folder: Path, chain_id: str) -> None:
     """A harness from its start to its end."""
     [binding] = (await gateway.bindings.page(CALLER, Page(), export_id="x")).items
-    errand = Errand(binding.id, {"type": "user_request", "input": []}, {"max_child_runs": 1}, chain_id=chain_id)
+    errand = HarnessRequest(binding.id, {"type": "user_request", "input": []}, {"max_child_runs": 1}, chain_id=chain_id)
     execution = await gateway.harnesses.create(CALLER, errand)
     promise(folder, "harness", execution.id)
 

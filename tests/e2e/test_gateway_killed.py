@@ -21,8 +21,8 @@ from typing import Any
 import httpx2
 from sqlalchemy import func, select
 
-from plugbay.server.domain.blocks import breaks, opened
-from plugbay.server.domain.compactions import MAX_BEGUN
+from plugbay.server.domain.chains import decode_block, first_broken_block
+from plugbay.server.domain.compactions import MAX_STARTS
 from plugbay.store import chains as chain_rows
 from plugbay.store.database import Database, Tx
 from plugbay.store.tables.conversations import CHAINS, COMPACTIONS, HARNESS_EXECUTIONS, RUNS, TOOL_EXECUTIONS
@@ -114,7 +114,7 @@ async def compactions_of(tx: Tx, killed: int) -> dict[str, str]:
     """How each ended: a compactor changes nothing, so it is begun again, until as many gateways died over it."""
     rows = await rows_of(tx, COMPACTIONS.c.id, COMPACTIONS.c.status, COMPACTIONS.c.attempts)
     given_up = [row for row in rows if row.status == "failed"]
-    assert all(row.attempts == MAX_BEGUN <= killed for row in given_up)
+    assert all(row.attempts == MAX_STARTS <= killed for row in given_up)
     assert {row.status for row in rows} <= {"succeeded", "failed"}
     return {row.id: row.status for row in rows}
 
@@ -142,10 +142,10 @@ async def chains_are_whole(tx: Tx) -> None:
     """Every block is what it was, where it was, and every call has its result."""
     for chain in await rows_of(tx, CHAINS.c.id, CHAINS.c.status, CHAINS.c.digest, CHAINS.c.block_count):
         stored = await chain_rows.blocks(tx, chain.id)
-        assert breaks(stored) is None
+        assert first_broken_block(stored) is None
         assert (chain.status, chain.block_count) == ("idle", len(stored))
         assert not stored or stored[-1].digest == chain.digest
-        blocks = [opened(block) for block in stored]
+        blocks = [decode_block(block) for block in stored]
         asked = [block["tool_call_id"] for block in blocks if block["kind"] == "tool_call"]
         assert asked == [block["tool_call_id"] for block in blocks if block["kind"] == "tool_result"]
     made = await rows_of(tx, CHAINS.c.created_by_compaction_id)

@@ -15,9 +15,8 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Message
 
-from plugbay.server.api.bodies import received
+from plugbay.server.api.middleware import MAX_JSON, HttpSettings, read_body
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.settings import MAX_JSON, EdgeSettings
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE
 from tests.support.requirements import requirement
@@ -124,12 +123,12 @@ def test_a_body_that_stops_coming_is_given_up_and_the_end_of_one_is_waited_for(r
             await never.wait()
             return {"type": "http.disconnect"}
 
-        soon = EdgeSettings(body_seconds=0.01)
+        soon = HttpSettings(body_seconds=0.01)
         with pytest.raises(GatewayError) as raised:
-            await received(Headers({"content-type": "application/json"}), receive, soon)
+            await read_body(Headers({"content-type": "application/json"}), receive, soon)
         assert (raised.value.status, raised.value.code, raised.value.retryable) == (408, "request.timeout", True)
         sent.append({"type": "http.request", "body": b"{}", "more_body": False})
-        read = await received(Headers({"content-type": "application/json"}), receive, soon)
+        read = await read_body(Headers({"content-type": "application/json"}), receive, soon)
         assert (await read())["body"] == b"{}"
         leaving = asyncio.ensure_future(read())
         await asyncio.wait({leaving}, timeout=0.05)

@@ -11,7 +11,7 @@ from fastapi import Depends
 from fastapi.routing import APIRoute
 
 from plugbay.server.api.idempotency import MUTATING, Router
-from plugbay.server.app import ROUTERS, create_app, unrepeatable
+from plugbay.server.app import ROUTERS, create_app, routes_without_idempotency
 from tests.support.gateways import client_of, gateway_at
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -42,13 +42,13 @@ def test_every_route_that_changes_something_can_be_repeated(sqlite_url: str, tmp
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             app = create_app(gateway)
-            assert unrepeatable(app) == []
+            assert routes_without_idempotency(app) == []
 
             @app.post("/test")
             async def seeded() -> None:
                 return None
 
-            assert unrepeatable(app) == ["/test"]
+            assert routes_without_idempotency(app) == ["/test"]
 
     run(main)
 

@@ -17,7 +17,7 @@ import pytest
 from fastapi import FastAPI
 
 from plugbay.mcp_server.http_protocol import BoundedHttp
-from plugbay.server.server import _config, bound
+from plugbay.server.server import _uvicorn_config, bind_socket
 from tests.cli.conftest import is_alive
 from tests.support.commands import Command, plugbay
 from tests.support.databases import KINDS, postgresql, sqlite_database
@@ -176,7 +176,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 
 def test_no_answer_waits_for_an_acknowledgement() -> None:
-    with bound("127.0.0.1", 0) as listening:
+    with bind_socket("127.0.0.1", 0) as listening:
         listening.listen()
         with socket.create_connection(listening.getsockname()):
             accepted, _ = listening.accept()
@@ -202,4 +202,4 @@ def test_a_server_with_other_data_and_the_same_database_is_refused(tmp_path: Pat
 
 
 def test_requests_are_read_by_what_bounds_their_head_whatever_is_installed() -> None:
-    assert _config(FastAPI()).http is BoundedHttp
+    assert _uvicorn_config(FastAPI()).http is BoundedHttp

@@ -23,17 +23,16 @@ from plugbay.host.services.llm.openai import OpenAiProvider
 from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.model.errors import Failure
 from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.clock import Clock, SystemClock
-from plugbay.server.domain.conversations import Conversations
 from plugbay.server.domain.credentials import Credentials
-from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.gateway import Conversations, Gateway
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.principal import OPERATOR, Principal
-from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.runs import NewRun
 from plugbay.server.domain.settings import GatewaySettings
-from plugbay.server.domain.tasks import Tasks
-from plugbay.server.domain.workers import Bound, Job, WorkRefused
+from plugbay.server.domain.workers import BoundExport, Job, WorkRefused
 from plugbay.store.chains import Chain
 from plugbay.store.database import Database, Tx
 from plugbay.store.runs import Run
@@ -88,22 +87,24 @@ class ScriptedWorkers:
     """Bindings that do what a test says: what `does` gives back, a `Failure`, or an exception."""
 
     def __init__(self) -> None:
-        self.bindings: dict[str, tuple[Bound, Does]] = {}
+        self.bindings: dict[str, tuple[BoundExport, Does]] = {}
         self.jobs: list[Job] = []
         self.inactive: set[str] = set()
 
-    def bind(self, kind: str, id: str, does: Does, **facts: Any) -> Bound:
-        bound = Bound(f"bind_{id}", "acme/p", id, kind, f"does {id}", {"type": "object"}, facts)
+    def bind(self, kind: str, id: str, does: Does, **facts: Any) -> BoundExport:
+        bound = BoundExport(f"bind_{id}", "acme/p", id, kind, f"does {id}", {"type": "object"}, facts)
         self.bindings[bound.binding_id] = (bound, does)
         return bound
 
     async def serving(
         self, tx: Tx, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
-    ) -> Sequence[Bound]:
+    ) -> Sequence[BoundExport]:
         active = [bound for id, (bound, _) in self.bindings.items() if id not in self.inactive and bound.kind == kind]
         return [bound for bound in active if event is None or event in bound.facts.get("subscribes_to", ())]
 
-    async def bound(self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str) -> Bound | None:
+    async def bound(
+        self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str
+    ) -> BoundExport | None:
         found = self.bindings.get(binding_id)
         return found[0] if found is not None and found[0].kind == kind and org_id == "org_1" else None
 
@@ -119,7 +120,7 @@ class ScriptedWorkers:
         return InvocationResult(CallResult(call, output, _CODEC), (_record(job, bound, failure),))
 
 
-def _record(job: Job, bound: Bound, failure: Failure | None) -> InvocationRecord:
+def _record(job: Job, bound: BoundExport, failure: Failure | None) -> InvocationRecord:
     return InvocationRecord(
         invocation_id=f"inv_{job.execution_id}_{job.attempt}",
         trace_id=job.trace_id,
@@ -176,7 +177,7 @@ class Talk:
         """A run that was asked something."""
         chain = chain or await self.chain()
         blocks = [{"kind": "input", "content": [{"type": "text", "text": text}]}]
-        return await self.conversations.runs.create(self.caller, chain.id, Asked(blocks=blocks, **asked))
+        return await self.conversations.runs.create(self.caller, chain.id, NewRun(blocks=blocks, **asked))
 
     async def ended(self, run: Run) -> Run:
         """The run as it is once it has ended."""

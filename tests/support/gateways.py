@@ -15,8 +15,8 @@ import httpx2
 from plugbay.host.host import Host
 from plugbay.server.app import create_app
 from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.credentials import operator_token
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.keys import operator_token
 from plugbay.server.domain.principal import OPERATOR, Role
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.database import Database

@@ -20,8 +20,8 @@ from plugbay.packages.archive import Packed, pack
 from plugbay.packages.trust import TrustedKey, TrustStore
 from plugbay.server.domain.bindings import Draft
 from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.packages import TRUST_FILE
 from plugbay.server.domain.principal import OPERATOR, Principal
-from plugbay.server.domain.releases import TRUST_FILE
 from plugbay.store.bindings import BindingRow
 from plugbay.store.packages import PackageRow
 from tests.support.vai import write_vai_plugin

@@ -24,16 +24,16 @@ import uvloop
 from plugbay.host.host import Host
 from plugbay.server.app import create_app
 from plugbay.server.domain.clock import stamp
-from plugbay.server.domain.compactions import Squeeze
+from plugbay.server.domain.compactions import CompactionRequest
+from plugbay.server.domain.credentials import API_KEY_PREFIX, digest_of, operator_token
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.harnesses import Errand
-from plugbay.server.domain.keys import PREFIX, digest_of, operator_token
+from plugbay.server.domain.harnesses import HarnessRequest
 from plugbay.server.domain.principal import OPERATOR, Principal
-from plugbay.server.domain.run_requests import Wanted
-from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.run_requests import RunOptions
+from plugbay.server.domain.runs import NewRun
 from plugbay.server.domain.secrets import SecretScope
 from plugbay.server.domain.settings import GatewaySettings
-from plugbay.server.server import _config
+from plugbay.server.server import _uvicorn_config
 from plugbay.store import invocations as invocation_rows
 from plugbay.store import keys as key_rows
 from plugbay.store.keys import ApiKey
@@ -141,7 +141,7 @@ class World:
         if ending:
             app.state.closing.set()
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        server = uvicorn.Server(_config(app))
+        server = uvicorn.Server(_uvicorn_config(app))
         serving = asyncio.ensure_future(server._serve(sockets=[listener]))
 
         async def end() -> None:
@@ -183,19 +183,19 @@ class World:
         block = {"kind": "input", "content": [{"type": "text", "text": "hello"}]}
         chain = await gateway.chains.create(ADMIN, session.id, blocks=[block], defaults={"model": "m"})
         ids |= {"session_id": session.id, "chain_id": chain.id}
-        run = await gateway.runs.create(ADMIN, chain.id, Asked([block], Wanted(model="m")))
+        run = await gateway.runs.create(ADMIN, chain.id, NewRun([block], RunOptions(model="m")))
         await settled(lambda: gateway.runs.get(ADMIN, run.id), lambda now: now.completed_at is not None)
         ids["run_id"] = run.id
         told = await settled(lambda: gateway.deliveries.page(ADMIN, Page()), lambda part: bool(part.items))
         ids["delivery_id"] = told.items[0].id
-        squeeze = Squeeze(chain.id, {"max_input_tokens": 1000}, {}, binding_id=ids["compactor"])
+        squeeze = CompactionRequest(chain.id, {"max_input_tokens": 1000}, {}, binding_id=ids["compactor"])
         ids["compaction_id"] = (await gateway.compactions.create(ADMIN, squeeze)).id
-        errand = Errand(ids["harness"], {"type": "user_request", "input": []}, {"max_depth": 4})
+        errand = HarnessRequest(ids["harness"], {"type": "user_request", "input": []}, {"max_depth": 4})
         ids["execution_id"] = (await gateway.harnesses.create(ADMIN, errand)).id
 
     async def _keys(self, data: Path) -> None:
         gateway, now = self.gateway, self.gateway.clock.now()
-        self.tokens |= {"nobody": None, "wrong": PREFIX + "invented", "bootstrap": operator_token(data)[0]}
+        self.tokens |= {"nobody": None, "wrong": API_KEY_PREFIX + "invented", "bootstrap": operator_token(data)[0]}
         self.tokens["viewer"] = await make_key(gateway, "org_1", "viewer")
         self.tokens["operator"] = await make_key(gateway, "org_1", "operator")
         self.tokens["admin"] = await make_key(gateway, "org_1", "admin")
@@ -205,10 +205,10 @@ class World:
         spare, revoked = await gateway.keys.create(OPERATOR, "org_1", "spare", "admin", "proj_1")
         await gateway.keys.revoke(OPERATOR, spare.id)
         self.ids["key_id"], self.tokens["revoked"] = spare.id, revoked
-        self.tokens["expired"] = PREFIX + "expired"
+        self.tokens["expired"] = API_KEY_PREFIX + "expired"
         async with gateway.database.transaction() as tx:
             old = ApiKey("key_expired", "org_1", None, "old", "admin", "ired", now - 9, now - 1, None)
-            await key_rows.insert(tx, old, digest_of(PREFIX + "expired"))
+            await key_rows.insert(tx, old, digest_of(API_KEY_PREFIX + "expired"))
 
     async def _delegates(self) -> None:
         """Tokens of an invocation that goes on for as long as the world."""

@@ -1,1 +1,1 @@
-"""The control plane: its rules (`domain`), REST (`api`), pages (`dashboard`), and the server around them."""
+"""The control plane: rules (`domain`), REST (`api`), operator pages (`dashboard`), and the server process."""

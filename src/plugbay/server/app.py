@@ -1,6 +1,7 @@
-"""`create_app`: the whole HTTP surface of a gateway, and an OpenAPI document that is true.
+"""`create_app`: the FastAPI application of a gateway, with a complete OpenAPI document.
 
-Owns which routers there are and what all routes have in common. What a route does is in `routes`.
+Lists the routers and adds what all routes share: errors, authentication, idempotency, middleware. Handlers are in
+`api.routes`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,13 @@ from fastapi.telemetry import TelemetryConfig
 
 from plugbay import __version__
 from plugbay.server.api import errors
-from plugbay.server.api.caller import NEEDS
-from plugbay.server.api.edge import Edge
-from plugbay.server.api.idempotency import LONGEST_KEY, MUTATING, Once, Router
-from plugbay.server.api.rates import Rates
+from plugbay.server.api.caller import NEEDS, RateLimits
+from plugbay.server.api.idempotency import LONGEST_KEY, MUTATING, IdempotentRoute, Router
+from plugbay.server.api.middleware import HttpMiddleware, HttpSettings
 from plugbay.server.api.routes import (
     bindings,
-    chains,
     compactions,
     deliveries,
-    exports,
     harnesses,
     health,
     host,
@@ -32,16 +30,14 @@ from plugbay.server.api.routes import (
     marketplace,
     orgs,
     packages,
-    records,
     runs,
     secrets,
     sessions,
 )
-from plugbay.server.dashboard import links
-from plugbay.server.dashboard.door import Dashboard
+from plugbay.server.dashboard import login
+from plugbay.server.dashboard.authentication import Dashboard
 from plugbay.server.dashboard.routes import ROUTES as PAGES
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.settings import EdgeSettings
 
 if TYPE_CHECKING:
     from plugbay.server.api.request_spans import RequestSpans
@@ -52,27 +48,27 @@ ROUTERS: tuple[Router, ...] = (
     keys.router,
     packages.router,
     bindings.router,
-    exports.router,
+    packages.exports_router,
     secrets.router,
     invocations.router,
     marketplace.router,
     sessions.router,
-    chains.router,
+    sessions.chains_router,
     runs.router,
     compactions.router,
     harnesses.router,
     deliveries.router,
     host.router,
-    records.router,
-    links.router,
+    host.records_router,
+    login.router,
 )
-"""In the order of the document; of two routes that match, the first is taken."""
+"""In the order of the OpenAPI document; the first matching route wins."""
 
-STRAIGHT = {("POST", invocations.INVOKE): invocations.straight}
-"""What answers these without FastAPI, as long as there is nothing unusual about them."""
+FAST_PATHS = {("POST", invocations.INVOKE): invocations.invoke_fast}
+"""Fast paths: answer these requests without FastAPI."""
 
 OWN_SPANS_ONLY = TelemetryConfig(tracing=False, metrics=False, logs=False, operation_spans=False, auto_configure=False)
-"""FastAPI would tell a collector paths, what it makes of bodies, and messages of exceptions; we say less ourselves."""
+"""FastAPI's own telemetry would export paths, bodies and exception messages; we export less."""
 
 _KEY_PARAMETER = {
     "name": "Idempotency-Key",
@@ -83,8 +79,8 @@ _KEY_PARAMETER = {
 }
 
 
-def create_app(gateway: Gateway, *, settings: EdgeSettings | None = None) -> FastAPI:
-    """The application for a gateway that was started, or soon will be."""
+def create_app(gateway: Gateway, *, settings: HttpSettings | None = None) -> FastAPI:
+    """The application for a gateway."""
     app = FastAPI(
         title="plugbay",
         version=__version__,
@@ -95,27 +91,27 @@ def create_app(gateway: Gateway, *, settings: EdgeSettings | None = None) -> Fas
         telemetry=OWN_SPANS_ONLY,
     )
     app.state.gateway = gateway
-    app.state.closing = asyncio.Event()  # set when the server is about to stop
-    app.state.rates = Rates(gateway.clock, gateway.settings.requests_per_second, gateway.settings.request_burst)
+    app.state.closing = asyncio.Event()  # set when the server stops
+    app.state.rates = RateLimits(gateway.clock, gateway.settings.requests_per_second, gateway.settings.request_burst)
     app.state.dashboard = Dashboard(gateway)
-    # Not `include_router`: it would make every route anew for this application, which takes a third of a second.
+    # Not `include_router`: it copies every route, which takes a third of a second.
     app.router.routes.extend(route for router in ROUTERS for route in router.routes)
     app.router.routes.extend(PAGES)
-    errors.install(app)
+    errors.install_error_handlers(app)
     app.add_middleware(
-        Edge,
-        settings=settings or EdgeSettings(),
+        HttpMiddleware,
+        settings=settings or HttpSettings(),
         meters=gateway.meters,
         clock=gateway.clock,
-        straight=STRAIGHT,
+        fast_paths=FAST_PATHS,
         spans=_spans(gateway),
     )
-    _say_more(app)
+    _extend_openapi(app)
     return app
 
 
 def _spans(gateway: Gateway) -> RequestSpans | None:
-    """Requests are spans where the host's calls are; OpenTelemetry is loaded for nobody else."""
+    """Request spans, only if the host traces calls; OpenTelemetry is not loaded otherwise."""
     if gateway.host.tracer is None:
         return None
     from plugbay.server.api.request_spans import RequestSpans
@@ -123,8 +119,8 @@ def _spans(gateway: Gateway) -> RequestSpans | None:
     return RequestSpans(gateway.host.tracer)
 
 
-def _say_more(app: FastAPI) -> None:
-    """What FastAPI cannot know: who may ask, and that requests can be repeated."""
+def _extend_openapi(app: FastAPI) -> None:
+    """Add permissions and `Idempotency-Key` to the OpenAPI document."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -133,23 +129,25 @@ def _say_more(app: FastAPI) -> None:
             document.setdefault("components", {})["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             for path in document["paths"].values():
                 for method, operation in path.items():
-                    _extend(method, operation)
+                    _extend_operation(method, operation)
             app.openapi_schema = document
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _extend(method: str, operation: dict[str, Any]) -> None:
+def _extend_operation(method: str, operation: dict[str, Any]) -> None:
     if NEEDS in operation:
         operation["security"] = [{"key": []}]
     if method.upper() in MUTATING:
         operation.setdefault("parameters", []).append(_KEY_PARAMETER)
 
 
-def unrepeatable(app: FastAPI) -> list[str]:
+def routes_without_idempotency(app: FastAPI) -> list[str]:
     """Routes that change something and whose requests cannot be repeated: there should be none."""
     routes = [route for route in app.routes if isinstance(route, APIRoute)]
     return [
-        route.path for route in routes if not MUTATING.isdisjoint(route.methods or ()) and not isinstance(route, Once)
+        route.path
+        for route in routes
+        if not MUTATING.isdisjoint(route.methods or ()) and not isinstance(route, IdempotentRoute)
     ]

@@ -1,7 +1,4 @@
-"""How a server logs: one line for each thing that happens, as JSON for machines and with colours for a terminal.
-
-Owns the form. What is logged says so itself; secrets are never given to a logger.
-"""
+"""Log format of a server: one line per record, JSON for machines, coloured text on a terminal. Never log secrets."""
 
 from __future__ import annotations
 
@@ -15,17 +12,17 @@ from typing import Any
 import structlog
 
 QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "alembic", "aiosqlite", "asyncio")
-"""Libraries that are heard only when something is wrong."""
+"""Libraries that log warnings and errors only."""
 
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
-"""What every record has, beside what it was told."""
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
+"""Standard attributes of a log record."""
 
 _ENCODER = json.JSONEncoder(default=repr)
-"""Takes anything, also text that is none."""
+"""Encodes any value."""
 
 
 def configure(*, as_json: bool | None = None, level: int = logging.INFO) -> None:
-    """Log to stderr from now on; as JSON unless that is a terminal, or as told."""
+    """Log to stderr; as JSON unless stderr is a terminal or `as_json` says otherwise."""
     plain = as_json if as_json is not None else not sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(plain))
@@ -37,9 +34,9 @@ def configure(*, as_json: bool | None = None, level: int = logging.INFO) -> None
 
 
 def formatter(as_json: bool) -> logging.Formatter:
-    """Makes a line of what any logger of the standard library is told."""
+    """The formatter for all loggers of the standard library."""
     if as_json:
-        return Lines()
+        return JsonFormatter()
     before: list[Any] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -52,15 +49,15 @@ def formatter(as_json: bool) -> logging.Formatter:
     return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=[without, console])
 
 
-class Lines(logging.Formatter):
-    """Each record as one JSON object on a line. There is one for every request; structlog takes three times as long."""
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line. Used for every request; structlog takes three times as long."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said: dict[str, Any] = {name: value for name, value in vars(record).items() if name not in _USUAL}
-        said["event"] = record.getMessage()
-        said["level"] = record.levelname.lower()
-        said["logger"] = record.name
-        said["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+        fields: dict[str, Any] = {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
+        fields["event"] = record.getMessage()
+        fields["level"] = record.levelname.lower()
+        fields["logger"] = record.name
+        fields["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
         if record.exc_info:
-            said["exception"] = self.formatException(record.exc_info)
-        return _ENCODER.encode(said)
+            fields["exception"] = self.formatException(record.exc_info)
+        return _ENCODER.encode(fields)

@@ -1,8 +1,7 @@
-"""`/mcp` of a server: the plugins of the operator's folders as one MCP server, beside the rest of the application.
+"""`/mcp`: the plugins of the operator's folders as one MCP server, mounted beside the REST application.
 
-Owns who may come in: whoever has the operator's token, since those plugins are the operator's. Whether a client asks
-here or over REST, the plugin that answers is the same process, with the same grants, logs and records. What is served,
-and how MCP is spoken, is `bridge`'s.
+Requires the operator's token, because these plugins belong to the operator. A call over MCP reaches the same process,
+with the same grants, logs and records, as a call over REST. The protocol is in `plugbay.mcp_server`.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ PATH = "/mcp"
 
 
 @asynccontextmanager
-async def mcp_beside(app: FastAPI, host: Host, token: str, names: Iterable[str]) -> AsyncIterator[ASGIApp]:
+async def mount_mcp(app: FastAPI, host: Host, token: str, names: Iterable[str]) -> AsyncIterator[ASGIApp]:
     """The application with `/mcp` beside its own paths, until `app.state.closing`.
 
-    Nobody waits for plugins that take long to say what they offer: clients are told when the lists change.
+    Clients do not wait for slow plugins: they get a notification when the lists change.
     """
     desk = Desk()
     host.questions = desk.ask
     async with Bridge(host, desk, patience=0, strict=False) as bridge:
         mcp = McpApp(bridge, Guard(token, frozenset(name.lower() for name in names)))
-        closing = asyncio.create_task(_closed(app, mcp))
+        closing = asyncio.create_task(_close_with_server(app, mcp))
 
         async def both(scope: Scope, receive: Receive, send: Send) -> None:
             is_mcp = scope["type"] == "http" and scope["path"].rstrip("/") == PATH
@@ -46,7 +45,7 @@ async def mcp_beside(app: FastAPI, host: Host, token: str, names: Iterable[str])
             mcp.close()
 
 
-async def _closed(app: FastAPI, mcp: McpApp) -> None:
-    """Let every client go when the server is about to stop: a stream of theirs would hold it for as long as it may."""
+async def _close_with_server(app: FastAPI, mcp: McpApp) -> None:
+    """Close client streams when the server stops; they would delay it otherwise."""
     await app.state.closing.wait()
     mcp.close()

@@ -1,7 +1,7 @@
-"""One server for each data directory, and where to find it.
+"""One server per data directory, and how commands find it.
 
-Owns the lock, which the system lets go of however the server ends, the files that tell commands their addresses, and
-which server a command means. A second server is refused with the pid of the first, which goes on running.
+The lock is a file lock, so the kernel releases it however the server ends. A second server is refused with the pid of
+the first. Each running server has a file with its URL below the state directory.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from plugbay.store.locks import locked
 
 LOCK_FILE = "server.lock"
 RUNTIME_FOLDER = "servers"
-"""Below the state directory: a file for each server that runs."""
+"""Below the state directory: one file per running server."""
 
 
 @contextmanager
-def occupied(data: Path) -> Iterator[None]:
-    """The data directory is ours for as long as this lasts; raises `InUse`."""
+def lock_data_dir(data: Path) -> Iterator[None]:
+    """Lock the data directory; raises `InUse`."""
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     with locked(data / LOCK_FILE, str(data)):
         yield
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A server, as its file tells of it."""
+class RunningServer(msgspec.Struct, frozen=True):
+    """A running server, as recorded in its file."""
 
     url: str
     pid: int
     token_file: str
     data: str
     folder: str = ""
-    """Where it was started; empty where an older server did not tell."""
+    """The working directory of the server; empty for older servers."""
 
 
 @contextmanager
-def announced(folder: Path, found: Found) -> Iterator[None]:
-    """Commands find the server for as long as this lasts, or until its process is gone."""
+def announce(folder: Path, found: RunningServer) -> Iterator[None]:
+    """Publish the server's file for commands, until the server or its process ends."""
     place = folder / RUNTIME_FOLDER
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in place.iterdir():
-        told = _read(path)
-        if told is not None and not _alive(told[1].pid):
+        file = _read(path)
+        if file is not None and not _is_alive(file[1].pid):
             path.unlink(missing_ok=True)
     own = place / f"{found.pid}.json"
     write_file(own, msgspec.json.encode(found), 0o600)
@@ -57,21 +57,21 @@ def announced(folder: Path, found: Found) -> Iterator[None]:
         own.unlink(missing_ok=True)
 
 
-def running(folder: Path) -> list[Found]:
-    """The servers that run, in the order of their start."""
+def running_servers(folder: Path) -> list[RunningServer]:
+    """Running servers in the order of their start."""
     try:
-        told = [_read(path) for path in (folder / RUNTIME_FOLDER).iterdir()]
+        files = [_read(path) for path in (folder / RUNTIME_FOLDER).iterdir()]
     except OSError:
         return []
-    alive = [(started, found) for started, found in filter(None, told) if _alive(found.pid)]
+    alive = [(started, found) for started, found in filter(None, files) if _is_alive(found.pid)]
     return [found for _, found in sorted(alive, key=lambda each: each[0])]
 
 
-def meant(servers: Sequence[Found], here: Path) -> list[Found]:
-    """The server that a command in the folder `here` is about: the only one, or the one of this folder.
+def select_servers(servers: Sequence[RunningServer], here: Path) -> list[RunningServer]:
+    """The server for a command in the folder `here`: the only one, or the one of this folder.
 
-    Of several, that is the one that was started in it, else in the nearest folder above it, the root left aside. A
-    result of several servers is ambiguous.
+    Of several, the one started in this folder, else in the nearest parent except the root. A result of several servers
+    is ambiguous.
     """
     if len(servers) > 1:
         for folder in (here, *here.parents[:-1]):
@@ -81,23 +81,23 @@ def meant(servers: Sequence[Found], here: Path) -> list[Found]:
     return list(servers)
 
 
-def _read(path: Path) -> tuple[int, Found] | None:
-    """When a server was started, and what its file tells; None when that is nothing of use.
+def _read(path: Path) -> tuple[int, RunningServer] | None:
+    """Start time and content of a server's file; None if it is unusable.
 
-    A file that others could have written counts as none: it would tell whom to show a key to.
+    A file that other users could have written is ignored: it says which URL gets the token.
     """
     try:
         with open(path, "rb") as file:
             facts = os.fstat(file.fileno())
             if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
                 return None
-            return facts.st_mtime_ns, msgspec.json.decode(file.read(), type=Found)
+            return facts.st_mtime_ns, msgspec.json.decode(file.read(), type=RunningServer)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def _alive(pid: int) -> bool:
-    """Whether there is such a process; one that was killed has left its file behind."""
+def _is_alive(pid: int) -> bool:
+    """Whether the process exists; a killed server leaves its file behind."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
-"""`serve`: a gateway behind HTTP, from the first lock to the last child.
+"""`serve`: run a gateway behind HTTP until a signal arrives.
 
-Owns the order of starting and stopping. Started: the data directory is ours, the port is bound, tables are migrated,
-plugins start, the gateway takes up what was left, requests are taken. Stopped the other way round: no new connections,
-requests and events come to their end, background work, plugins, database. A second signal does not wait for any of it.
+Start order: lock the data directory, bind the port, migrate tables, start plugins, start the gateway, accept requests.
+Stop in reverse: refuse connections, drain requests and streams, stop background work, plugins, database. A second
+signal exits at once.
 """
 
 from __future__ import annotations
@@ -28,56 +28,56 @@ from plugbay.host.host import Host
 from plugbay.host.ports import CallLog
 from plugbay.mcp_server.http_protocol import BoundedHttp
 from plugbay.model.errors import PlugbayError
+from plugbay.server.api.middleware import LOOPBACK, HttpSettings
 from plugbay.server.app import create_app
 from plugbay.server.domain.call_history import CallHistory
+from plugbay.server.domain.credentials import TOKEN_FILE, operator_token
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.keys import TOKEN_FILE, operator_token
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.settings import GatewaySettings
-from plugbay.server.mcp import mcp_beside
-from plugbay.server.occupancy import Found, announced, occupied
-from plugbay.server.settings import LOOPBACK, EdgeSettings
+from plugbay.server.mcp import mount_mcp
+from plugbay.server.occupancy import RunningServer, announce, lock_data_dir
 from plugbay.store.database import Database
 from plugbay.store.ownership import owned
 
 LOG = logging.getLogger("plugbay.server")
 
 DRAIN_SECONDS = 20
-"""For requests that are being answered when the server is asked to stop."""
+"""Seconds to finish requests at stop."""
 
 BACKLOG = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """What a server is started with."""
+    """Settings of a server."""
 
     gateway: GatewaySettings
     host: str = "127.0.0.1"
     port: int = 8787
     names: tuple[str, ...] = ()
-    """Under which it may be asked, beside those of this machine."""
+    """Additional host names that requests may use."""
     database_url: str | None = None
     runtime: Path | None = None
-    """The folder in which commands look for a server."""
+    """The folder for the file that commands find the server by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A server that takes requests."""
+    """A server that accepts requests."""
 
     url: str
     gateway: Gateway
     dashboard: str
-    """A link that logs the operator in, once."""
+    """A one-time login link for the operator."""
 
 
 MakeHost = Callable[[CallLog], Host]
-"""Makes the host of the operator's folders, with this call log."""
+"""Creates the host of the operator's folders with this call log."""
 
 
 class _Uvicorn(uvicorn.Server):
-    """Without its own signal handlers: ours say when to stop. Tells when it takes requests."""
+    """Without its own signal handlers; sets `ready` when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -93,31 +93,31 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[[Started], object]) -> int:
-    """Serve until a signal comes; the signal's number. `started` is told once requests are taken."""
-    stop = _Stop()
+    """Serve until a signal arrives; returns its number. Calls `started` once requests are accepted."""
+    stop = _Signals()
     async with AsyncExitStack() as stack:
-        stack.enter_context(occupied(settings.gateway.data))
-        listener = stack.enter_context(contextlib.closing(bound(settings.host, settings.port)))
+        stack.enter_context(lock_data_dir(settings.gateway.data))
+        listener = stack.enter_context(contextlib.closing(bind_socket(settings.host, settings.port)))
         url = _url(settings.host, listener.getsockname()[1])
         database = await Database.open(settings.database_url or settings.gateway.database_url, migrate=False)
         stack.push_async_callback(database.close)
-        await stack.enter_async_context(owned(database, stop.lost))
+        await stack.enter_async_context(owned(database, stop.on_database_lost))
         await database.migrate()
-        gateway = await _opened(stack, replace(settings.gateway, base_url=url), database, make_host)
+        gateway = await _open_gateway(stack, replace(settings.gateway, base_url=url), database, make_host)
         names = (*LOOPBACK, settings.host, *settings.names)
-        app = create_app(gateway, settings=EdgeSettings(hosts=names))
+        app = create_app(gateway, settings=HttpSettings(hosts=names))
         token = operator_token(settings.gateway.data)[0]
-        server = _Uvicorn(_config(await stack.enter_async_context(mcp_beside(app, gateway.host, token, names))))
+        server = _Uvicorn(_uvicorn_config(await stack.enter_async_context(mount_mcp(app, gateway.host, token, names))))
         stop.listen(app, server, gateway)
         stack.callback(stop.forget)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await _until_started(server, serving)
-            gc.freeze()  # what is there now stays: not to look through it again and again saves a sixth of the time
+            gc.freeze()  # objects that exist now are permanent: not scanning them saves a sixth of the time
             data = settings.gateway.data.absolute()
-            found = Found(url, os.getpid(), str(data / TOKEN_FILE), str(data), os.getcwd())
+            found = RunningServer(url, os.getpid(), str(data / TOKEN_FILE), str(data), os.getcwd())
             if settings.runtime is not None:
-                stack.enter_context(announced(settings.runtime, found))
+                stack.enter_context(announce(settings.runtime, found))
             link = app.state.dashboard.link(url, token)
             started(Started(url, gateway, link))
             await serving
@@ -129,7 +129,9 @@ async def serve(settings: ServeSettings, make_host: MakeHost, started: Callable[
     return stop.number
 
 
-async def _opened(stack: AsyncExitStack, settings: GatewaySettings, database: Database, make_host: MakeHost) -> Gateway:
+async def _open_gateway(
+    stack: AsyncExitStack, settings: GatewaySettings, database: Database, make_host: MakeHost
+) -> Gateway:
     calls = CallHistory(database, Meters(), settings.calls_kept)
     host = await stack.enter_async_context(make_host(calls))
     gateway = Gateway(database, host, settings, calls=calls)
@@ -138,27 +140,27 @@ async def _opened(stack: AsyncExitStack, settings: GatewaySettings, database: Da
     return gateway
 
 
-class _Stop:
-    """What signals do: the first asks a server to stop, the next ends it, a hang-up has plugbay.toml read again."""
+class _Signals:
+    """Signal handling: the first signal stops the server, the second kills it, SIGHUP reloads plugbay.toml."""
 
     def __init__(self) -> None:
         self.number = 0
-        self._lost = False
+        self._database_lost = False
         self._end: Callable[[], None] = lambda: None
         self._reloading: set[asyncio.Task[None]] = set()
 
     def listen(self, app: FastAPI, server: uvicorn.Server, gateway: Gateway) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._asked, number)
-        loop.add_signal_handler(signal.SIGHUP, self._hung_up, gateway)
+            loop.add_signal_handler(number, self._on_stop, number)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup, gateway)
 
         def end() -> None:
             app.state.closing.set()
             server.should_exit = True
 
         self._end = end
-        if self._lost:
+        if self._database_lost:
             end()
 
     def forget(self) -> None:
@@ -166,20 +168,20 @@ class _Stop:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
-    def lost(self, holder: str) -> None:
-        """Another gateway has the database: two would close each other's work."""
+    def on_database_lost(self, holder: str) -> None:
+        """Another gateway owns the database: two would close each other's work."""
         LOG.error("the database is in use by another plugbay server", extra={"holder": holder})
-        self._lost = True
+        self._database_lost = True
         self._end()
 
-    def _asked(self, number: int) -> None:
+    def _on_stop(self, number: int) -> None:
         if self.number:
             LOG.warning("killed by a second signal", extra={"signal": number})
-            os._exit(128 + number)  # the warden clears up after us
+            os._exit(128 + number)  # the warden cleans up
         self.number = number
         self._end()
 
-    def _hung_up(self, gateway: Gateway) -> None:
+    def _on_hangup(self, gateway: Gateway) -> None:
         task = asyncio.get_running_loop().create_task(_reload(gateway))
         self._reloading.add(task)
         task.add_done_callback(self._reloading.discard)
@@ -187,7 +189,7 @@ class _Stop:
 
 async def _reload(gateway: Gateway) -> None:
     try:
-        applied = await gateway.hosted.reload_config()
+        applied = await gateway.operator_plugins.reload_config()
     except PlugbayError as error:
         LOG.error("plugbay.toml is not taken over", extra={"reason": str(error)})
         return
@@ -197,7 +199,7 @@ async def _reload(gateway: Gateway) -> None:
 
 
 async def _until_started(server: _Uvicorn, serving: asyncio.Task[None]) -> None:
-    """Raises what kept the server from starting."""
+    """Raises the error that kept the server from starting."""
     ready = asyncio.ensure_future(server.ready.wait())
     await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
     ready.cancel()
@@ -205,10 +207,10 @@ async def _until_started(server: _Uvicorn, serving: asyncio.Task[None]) -> None:
         serving.result()
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=BoundedHttp,  # h11, also where httptools is installed: that is faster, and reads an endless head for ever
+        http=BoundedHttp,  # h11 even where httptools is installed: httptools reads an endless head without limit
         ws="none",
         lifespan="off",
         log_config=None,
@@ -219,12 +221,12 @@ def _config(app: ASGIApp) -> uvicorn.Config:
     )
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Its connections inherit it. asyncio does not set it for them, and an answer in two pieces waits 40 ms.
+        # Inherited by connections. asyncio does not set it, and a response in two packets would wait 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind((host, port))
     except OSError as error:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plugbay.server.api.caller import NEEDS, NEEDS_ONE, needs
+import pytest
+
+from plugbay.server.api import caller as module
+from plugbay.server.api.caller import NEEDS, NEEDS_ONE, RateLimits, needs
 from plugbay.server.app import create_app
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.settings import GatewaySettings
-from tests.server.api.test_edge import code
+from tests.server.api.test_middleware import code
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import client_of, gateway_at, make_key, make_org
 from tests.support.loops import Run
@@ -84,3 +89,29 @@ def test_what_a_route_needs_is_written_into_its_document(sqlite_url: str, tmp_pa
             assert open_routes == ["/livez", "/readyz"]
 
     run(main)
+
+
+def key(number: int) -> Principal:
+    return Principal("key", "org_1", None, "admin", key_id=f"key_{number}")
+
+
+@requirement("vai:control-rate-limit")
+def test_each_caller_has_a_burst_and_then_its_rate() -> None:
+    clock = TurnedClock()
+    rates = RateLimits(clock, 10, 3)
+    for _ in range(3):
+        rates.take(key(1))
+    with pytest.raises(GatewayError) as raised:
+        rates.take(key(1))
+    assert (raised.value.status, raised.value.retry_after) == (429, 0.1)
+    rates.take(key(2))
+    clock.turn(0.11)
+    rates.take(key(1))
+
+
+def test_callers_are_forgotten_before_they_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CALLERS", 5)
+    rates = RateLimits(TurnedClock(), 1, 1)
+    for number in range(20):
+        rates.take(key(number))
+    assert len(rates._buckets) == 5

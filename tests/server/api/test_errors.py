@@ -7,7 +7,7 @@ import pytest
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from plugbay.server.api.errors import MAX_PROBLEMS, answer, as_gateway_error
+from plugbay.server.api.errors import MAX_PROBLEMS, as_gateway_error, error_response
 from plugbay.server.domain.errors import conflict, too_many, unauthenticated
 from plugbay.store.failures import StoreUnavailable
 from tests.support.requirements import requirement
@@ -54,8 +54,8 @@ def test_our_own_words_about_a_body_are_told_as_they_are() -> None:
 
 
 def test_an_answer_says_when_to_come_again_and_how_to_say_who_one_is() -> None:
-    later = answer(too_many("slowly", retry_after=0.2))
+    later = error_response(too_many("slowly", retry_after=0.2))
     assert later.headers["retry-after"] == "1"
     assert msgspec.json.decode(bytes(later.body))["error"]["retry_after"] == 0.2
-    assert answer(unauthenticated("auth.missing", "who?")).headers["www-authenticate"] == "Bearer"
-    assert answer(conflict("a.b", "c"), {"allow": "GET"}).headers["allow"] == "GET"
+    assert error_response(unauthenticated("auth.missing", "who?")).headers["www-authenticate"] == "Bearer"
+    assert error_response(conflict("a.b", "c"), {"allow": "GET"}).headers["allow"] == "GET"

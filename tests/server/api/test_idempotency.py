@@ -13,14 +13,14 @@ import pytest
 from starlette.responses import JSONResponse, StreamingResponse
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
-from plugbay.server.api.idempotency import REPLAYED, Router, apart
+from plugbay.server.api.idempotency import REPLAYED, Router, long_running
 from plugbay.server.app import create_app
+from plugbay.server.domain.credentials import operator_token
 from plugbay.server.domain.errors import conflict
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.keys import operator_token
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.store.pages import Page
-from tests.server.api.test_edge import code
+from tests.server.api.test_middleware import code
 from tests.support.gateways import client_of, gateway_at, make_key, make_org
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -119,7 +119,7 @@ carried_out: list[str] = []
 
 
 @router.post("/test/errand/{how}", **needs("admin"))
-@apart
+@long_running
 async def work(how: str, caller: Caller, gateway: TheGateway) -> Any:
     carried_out.append(how)
     if how == "refused":

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
+
 import pytest
 from pydantic import ValidationError
 
-from plugbay.server.api.models import Body, ChosenId, Name
+from plugbay.server.api.models import LONGEST_CURSOR, Body, ChosenId, Name, listing, parse_page
+from plugbay.server.domain.errors import GatewayError
+from plugbay.store.pages import Part
+from tests.support.requirements import requirement
 
 
 class Sample(Body):
@@ -29,3 +34,34 @@ def test_a_name_is_one_line_of_bounded_length(name: str) -> None:
 def test_a_chosen_id_can_stand_in_a_path(id: str) -> None:
     with pytest.raises(ValidationError):
         Sample(name="Acme", id=id)
+
+
+@requirement("vai:control-paging")
+@pytest.mark.parametrize("after", [(1_770_000_000.123456, "org_1"), (0.0, "é" * 20)])
+def test_a_cursor_leads_to_where_the_part_before_ended(after: tuple[float, str]) -> None:
+    part = listing(Part(("a", "b"), after), str.upper)
+    assert part.items == ["A", "B"] and part.next_cursor is not None
+    assert parse_page(50, part.next_cursor).after == after
+    assert listing(Part(("a",)), str.upper).next_cursor is None
+    assert len(part.next_cursor) < LONGEST_CURSOR
+
+
+@requirement("vai:control-paging")
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "x",
+        "é",
+        "####",
+        urlsafe_b64encode(b"[1]").decode(),
+        urlsafe_b64encode(b'[-1, "a"]').decode(),
+        urlsafe_b64encode(b'["a", 1]').decode(),
+        urlsafe_b64encode(b'[1, "a\\u0000"]').decode(),
+        urlsafe_b64encode(b'[1e300, "a"]').decode(),
+        urlsafe_b64encode(b"\xff\xfe").decode(),
+    ],
+)
+def test_another_cursor_is_refused(cursor: str) -> None:
+    with pytest.raises(GatewayError) as raised:
+        parse_page(50, cursor)
+    assert (raised.value.status, raised.value.param) == (400, "cursor")

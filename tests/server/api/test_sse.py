@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from plugbay.server.api import sse
-from plugbay.server.api.sse import Event, told
+from plugbay.server.api.sse import Event, encode_stream
 from tests.support.loops import Run
 
 
@@ -27,7 +27,7 @@ def test_events_have_the_form_that_browsers_know(run: Run) -> None:
             yield Event({"n": 1}, "first", "id-1")
             yield Event("two\nlines")
 
-        assert [piece async for piece in told(events(), asyncio.Event())] == [
+        assert [piece async for piece in encode_stream(events(), asyncio.Event())] == [
             b'id: id-1\nevent: first\ndata: {"n":1}\n\n',
             b'data: "two\\nlines"\n\n',
         ]
@@ -38,7 +38,7 @@ def test_events_have_the_form_that_browsers_know(run: Run) -> None:
 def test_a_server_that_is_about_to_stop_ends_every_stream(run: Run) -> None:
     async def main() -> None:
         closing, ended = asyncio.Event(), list[bool]()
-        pieces = told(endless(ended), closing)
+        pieces = encode_stream(endless(ended), closing)
         await anext(pieces)
         asyncio.get_running_loop().call_soon(closing.set)
         assert [piece async for piece in pieces if b"data" in piece] == []
@@ -50,7 +50,7 @@ def test_a_server_that_is_about_to_stop_ends_every_stream(run: Run) -> None:
 def test_a_reader_that_goes_ends_what_feeds_it(run: Run) -> None:
     async def main() -> None:
         ended = list[bool]()
-        pieces = told(endless(ended), asyncio.Event())
+        pieces = encode_stream(endless(ended), asyncio.Event())
         await anext(pieces)
         await pieces.aclose()
         assert ended == [True]
@@ -63,7 +63,7 @@ def test_a_reader_that_is_cancelled_at_every_await_ends_what_feeds_it(run: Run) 
 
     async def main() -> None:
         ended = list[bool]()
-        pieces = told(endless(ended), asyncio.Event())
+        pieces = encode_stream(endless(ended), asyncio.Event())
         await anext(pieces)
         with anyio.CancelScope() as scope:
             scope.cancel()
@@ -77,7 +77,7 @@ def test_silence_is_broken_by_a_sign_of_life(run: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr(sse, "HEARTBEAT", 0.001)
 
     async def main() -> None:
-        pieces = told(endless([]), asyncio.Event())
+        pieces = encode_stream(endless([]), asyncio.Event())
         await anext(pieces)
         assert await anext(pieces) == b": still here\n\n"
         await pieces.aclose()

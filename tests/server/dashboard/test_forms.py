@@ -186,5 +186,5 @@ def test_an_input_can_be_written_as_json() -> None:
 
 
 def test_fields_keep_what_was_typed() -> None:
-    kept = forms.refilled((Field("a", "text", value="default"), Field("b", "text", value="default")), typed(a="mine"))
+    kept = forms.refill((Field("a", "text", value="default"), Field("b", "text", value="default")), typed(a="mine"))
     assert [field.value for field in kept] == ["mine", "default"]

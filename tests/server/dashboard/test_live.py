@@ -16,9 +16,9 @@ from starlette.requests import Request
 
 from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import live
-from plugbay.server.dashboard.door import Dashboard, Visit
+from plugbay.server.dashboard.authentication import Dashboard, Visit
 from plugbay.server.dashboard.live import (
-    AT_ONCE,
+    MAX_APPENDED,
     MAX_STREAMS,
     EventsFeed,
     PluginFeed,
@@ -29,8 +29,8 @@ from plugbay.server.dashboard.live import (
     changes,
     follow,
 )
+from plugbay.server.domain.credentials import operator_token
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.keys import operator_token
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.store.pages import Page
 from tests.cli.conftest import wait_until
@@ -74,7 +74,7 @@ def visit_of(dashboard: Dashboard, token: str, principal: Principal) -> Visit:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(live, "POLL_SECONDS", 0.01)
 
 
 async def until_told(events: AsyncIterator[Event], words: str) -> Event:
@@ -96,7 +96,7 @@ def test_the_list_is_told_whole_at_first_and_then_what_changes(sqlite_url: str, 
             events = follow(visit, PluginsFeed(dashboard))
             first = [(await anext(events)).event for _ in range(4)]
             assert first == ["put", "put", "put", "order"] and dashboard.streams == 1
-            await gateway.hosted.operate(OPERATOR, "p", "stop")
+            await gateway.operator_plugins.operate(OPERATOR, "p", "stop")
             row = await until_told(events, "stopped</span>")
             assert row.data["into"] == "plugins" and row.data["html"].startswith('<tr id="plugin-')
             await gateway.host.attempt("q/t", {})
@@ -111,7 +111,7 @@ def test_the_list_is_told_whole_at_first_and_then_what_changes(sqlite_url: str, 
 def test_a_page_of_a_plugin_is_told_its_state_calls_and_log(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "SETTLES", 1_000)  # as long as four looks of the usual pace take, and longer
+    monkeypatch.setattr(live, "SETTLE_POLLS", 1_000)  # as long as four looks of the usual pace take, and longer
     write_plugin(tmp_path / "plugins", "p", script="echo 'hello <b>' >&2\nexit 3\n", capabilities=["tool.execute"])
 
     async def main() -> None:
@@ -124,7 +124,7 @@ def test_a_page_of_a_plugin_is_told_its_state_calls_and_log(
                 events = follow(visit, feed)
                 filled = await until_told(events, "from before")
                 assert (filled.event, filled.data["fill"]) == ("add", True)
-                await gateway.hosted.grant(OPERATOR, "p", ["tool.execute"])
+                await gateway.operator_plugins.grant(OPERATOR, "p", ["tool.execute"])
                 granted = await until_told(events, "Revoke")
                 assert visit.session.form_key in granted.data["html"], "its forms work"
                 await gateway.host.attempt("p/t", {})
@@ -141,15 +141,15 @@ def test_of_a_flood_the_last_events_are_told_and_how_many_are_not(sqlite_url: st
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             feed = EventsFeed(gateway, "shop.>", "")
-            assert feed.added() == [] and await feed.regions() == Regions()
+            assert feed.new_events() == [] and await feed.regions() == Regions()
             await until(lambda: gateway.host._backends.services.bus._made > 0)
-            for number in range(AT_ONCE + 7):
+            for number in range(MAX_APPENDED + 7):
                 gateway.host.publish("shop.sold", {"n": number})
-            await until(lambda: len(gateway.host_events.recent()) == AT_ONCE + 7)
-            (event,) = feed.added()
-            assert event.data["html"].count("shop.sold") == AT_ONCE and "… 7 not shown" in event.data["html"]
+            await until(lambda: len(gateway.host_events.recent()) == MAX_APPENDED + 7)
+            (event,) = feed.new_events()
+            assert event.data["html"].count("shop.sold") == MAX_APPENDED and "… 7 not shown" in event.data["html"]
             assert event.id == gateway.host_events.recent()[-1].id
-            assert feed.added() == [], "each is told once"
+            assert feed.new_events() == [], "each is told once"
 
     run(main)
 
@@ -172,11 +172,11 @@ def test_the_database_is_asked_only_when_there_are_more_calls(
             monkeypatch.setattr(gateway.calls, "page", page)
             recent = RecentCalls(gateway)
             for _ in range(20):
-                assert await recent.found() == ()
-            assert asked == live.SETTLES
+                assert await recent.load() == ()
+            assert asked == live.SETTLE_POLLS
             await gateway.host.attempt("nobody/t")
             await gateway.calls.flush()
-            assert len(await recent.found()) == 1 and asked == live.SETTLES + 1
+            assert len(await recent.load()) == 1 and asked == live.SETTLE_POLLS + 1
 
     run(main)
 
@@ -184,7 +184,7 @@ def test_the_database_is_asked_only_when_there_are_more_calls(
 def test_a_stream_ends_with_the_key_behind_it(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "CHECK_EVERY", 0.02)
+    monkeypatch.setattr(live, "TOKEN_CHECK_SECONDS", 0.02)
 
     async def main() -> None:
         async with gateway_at(sqlite_url, tmp_path) as gateway:
@@ -211,7 +211,7 @@ def test_only_so_many_pages_are_kept_fresh(sqlite_url: str, tmp_path: Path, run:
             for path in ("/live/plugins", "/live/calls", "/live/events"):
                 assert (await visitor.get(path)).status_code == 503
             with pytest.raises(GatewayError):
-                live.admit(visitor.dashboard)
+                live.check_stream_limit(visitor.dashboard)
 
     run(main)
 

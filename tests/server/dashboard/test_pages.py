@@ -7,11 +7,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+from plugbay.host.ports import CallRecord
+from plugbay.model.errors import Code, Failure
+from plugbay.server.dashboard.live import SHOWN_CALLS
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.store.pages import Page
 from tests.support.dashboards import hosting_at, text_of, visitor_of
+from tests.support.gateways import gateway_at, make_key, make_org
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
+from tests.support.packaged import Publisher, bind
+from tests.support.patience import until
 from tests.support.plugins import write_plugin
 
 SCHEMA = {
@@ -290,5 +296,144 @@ def test_a_description_of_a_megabyte_makes_no_page_of_a_megabyte(sqlite_url: str
             for path in ("/", *(f"/plugins/{id}" for id in "pqrs"), *(f"/export?export={id}/t" for id in "pqrs")):
                 page = await visitor.get(path)
                 assert page.status_code == 200 and len(page.text) < 100_000
+
+    run(main)
+
+
+def record(number: int, plugin: str = "p", failure: Failure | None = None) -> CallRecord:
+    return CallRecord(f"call_{number}", plugin, "1", "rune", f"export_{number}", 1_000.0 + number, 1.5, failure)
+
+
+def exports(page: str) -> list[str]:
+    return re.findall(r"export_\d+", page)
+
+
+def test_calls_come_newest_first_and_in_parts(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            assert "None yet." in text_of(await visitor.get("/calls"))
+            for number in range(SHOWN_CALLS + 10):
+                gateway.calls.finished(record(number))
+            await gateway.calls.flush()
+            first = await visitor.get("/calls")
+            assert exports(text_of(first)) == [f"export_{number}" for number in range(59, 9, -1)]
+            assert 'data-live="/live/calls"' in first.text
+            (older,) = re.findall(r'rel="next" href="([^"]+)"', first.text)
+            second = await visitor.get(older)
+            assert exports(text_of(second)) == [f"export_{number}" for number in range(9, -1, -1)]
+            assert "data-live" not in second.text and "Newest" in text_of(second) and 'rel="next"' not in second.text
+            assert (await visitor.get("/calls?cursor=made-up")).status_code == 400
+
+    run(main)
+
+
+def test_calls_are_narrowed_by_plugin_and_outcome(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            late = Failure(Code.TIMEOUT, "late")
+            for each in (record(1), record(2, "q"), record(3, failure=late), record(4, "q", late)):
+                gateway.calls.finished(each)
+            await gateway.calls.flush()
+            assert exports(text_of(await visitor.get("/calls?plugin=q"))) == ["export_4", "export_2"]
+            failed = await visitor.get("/calls?plugin=p&status=failed")
+            assert exports(text_of(failed)) == ["export_3"] and "failed timeout" in text_of(failed)
+            assert 'data-live="/live/calls?plugin=p&amp;status=failed"' in failed.text
+            assert "None yet." in text_of(await visitor.get("/calls?plugin=%3Cscript%3E&status=odd"))
+
+    run(main)
+
+
+def test_a_call_has_a_page_with_all_that_was_written_down(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path / "plugins", "p", script="echo 'no such table' >&2; exit 3\n")
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path, "p") as gateway, visitor_of(gateway) as visitor:
+            result = await gateway.host.attempt("p/t")
+            await until(lambda: any("no such table" in line.text for line in gateway.host_logs.tail("p", 10)))
+            page = await visitor.get(f"/calls/{result.record.call_id}")
+            shown = text_of(page)
+            for words in (
+                "outcome failed",
+                "failure crashed from the",
+                "exit exit code 3",
+                "plugin p rune · 1",
+                "took",
+            ):
+                assert words in shown, words
+            assert re.search(r"What p wrote meanwhile .*no such table", shown)
+            lost = await gateway.host.attempt("nobody/has_this")
+            assert "nobody has this export" in text_of(await visitor.get(f"/calls/{lost.record.call_id}"))
+            assert (await visitor.get("/calls/call_none")).status_code == 404
+
+    run(main)
+
+
+def test_events_are_shown_and_narrowed_by_topic(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            assert 'data-after=""' in (await visitor.get("/events")).text
+            await until(lambda: "host events" in gateway.tasks.names)
+            for number in range(3):
+                gateway.host.publish("shop.sold", {"n": number})
+                gateway.host.publish("shop.lost.thing", {"n": number})
+            await until(lambda: len(gateway.host_events.recent()) == 6)
+            everything = await visitor.get("/events")
+            assert len(re.findall(r"shop\.\w+", text_of(everything))) == 6
+            (after,) = re.findall(r'data-after="([^"]+)"', everything.text)
+            assert gateway.host_events.recent(after=after) == []
+            some = await visitor.get("/events?topic=shop.*")
+            assert "shop.sold" in text_of(some) and "shop.lost" not in text_of(some)
+            assert 'data-live="/live/events?topic=shop.%2A"' in some.text
+            odd = await visitor.get("/events?topic=a..b")
+            assert odd.status_code == 400 and "is no pattern of topics" in text_of(odd)
+            assert (await visitor.get("/live/events?topic=a..b")).status_code == 400
+
+    run(main)
+
+
+def test_the_operator_sees_every_org(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            assert "No orgs yet" in text_of(await visitor.get("/orgs"))
+            await make_org(gateway, "org_1", "proj_1")
+            await make_org(gateway, "org_2", "proj_2")
+            page = await visitor.get("/orgs")
+            assert 'href="/orgs/org_1"' in page.text and 'href="/orgs/org_2"' in page.text
+            assert "Plugins" in page.text.partition("<nav")[2].partition("</nav>")[0]
+            one = text_of(await visitor.get("/orgs/org_1"))
+            assert "A project proj_1" in one and "proj_2" not in one and "Bindings None yet." in one
+
+    run(main)
+
+
+def test_a_key_of_one_org_sees_that_one_and_no_pages_of_the_host(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway, "org_1", "proj_1")
+            await make_org(gateway, "org_2", "proj_2")
+            async with visitor_of(gateway, await make_key(gateway, "org_1", "viewer")) as visitor:
+                page = await visitor.get("/orgs")
+                assert "org_1" in page.text and "org_2" not in page.text
+                assert "Plugins" not in page.text.partition("<nav")[2].partition("</nav>")[0]
+                assert (await visitor.get("/orgs/org_1")).status_code == 200
+                missing = await visitor.get("/orgs/org_2")
+                assert missing.status_code == 404
+                nobodys = await visitor.get("/orgs/org_9")
+                assert text_of(missing).replace("org_2", "") == text_of(nobodys).replace("org_9", "")
+
+    run(main)
+
+
+def test_what_is_bound_and_the_packages_there_are(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            await make_org(gateway)
+            package = await Publisher(tmp_path, tmp_path).bring(gateway)
+            await bind(gateway, package)
+            async with visitor_of(gateway, await make_key(gateway, "org_1", "viewer")) as visitor:
+                packages = text_of(await visitor.get("/orgs"))
+                assert f"{package.package_id} {package.version} available verified" in packages
+                bound = text_of(await visitor.get("/orgs/org_1"))
+                assert f"t tool {package.package_id} {package.version} proj_1 active 100 %" in bound
 
     run(main)

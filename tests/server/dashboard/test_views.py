@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plugbay.host.calls.calls import CallResult
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
 from plugbay.host.ports import CallRecord
@@ -16,11 +18,34 @@ from plugbay.model.errors import Code, Failure, Problem
 from plugbay.model.spec import Export, Lifetime, PluginSpec
 from plugbay.process.sandbox.policy import Network, Policy, Reach
 from plugbay.server.dashboard import views
-from plugbay.server.dashboard.known import Happening, Known
-from plugbay.server.dashboard.views import Badge, Operation, Wish
+from plugbay.server.dashboard import views as approval
+from plugbay.server.dashboard.loader import LifecycleEvent, PluginSnapshot
+from plugbay.server.dashboard.views import (
+    MAX_PAYLOAD,
+    SHORT,
+    Badge,
+    FailureView,
+    Operation,
+    Wish,
+    call_outcome,
+    call_row,
+    event_row,
+    failure_view,
+    lines_of_call,
+    log_row,
+)
+from plugbay.server.domain.operator_plugins import LogLine, NumberedEvent
+from plugbay.server.domain.principal import OPERATOR
+from plugbay.store.calls import StoredCall
+from plugbay.store.pages import Page
+from plugbay.wire.fast_json import MsgspecCodec
+from tests.support.dashboards import hosting_at, text_of, visitor_of
+from tests.support.loops import Run
+from tests.support.mcp_servers import write_server
+from tests.support.plugins import write_plugin
 
 
-def known(id: str = "p", state: str = "running", **changes: Any) -> Known:
+def known(id: str = "p", state: str = "running", **changes: Any) -> PluginSnapshot:
     """A plugin of which is known what a test says; fields of its spec and status by their names."""
     spec = PluginSpec(id=id, version="1.0", contract="nexo", root=Path("/plugins/p"), command=("python3", "plugin.py"))
     for name in [name for name in changes if name in PluginSpec.__dataclass_fields__]:
@@ -28,7 +53,7 @@ def known(id: str = "p", state: str = "running", **changes: Any) -> Known:
     status = PluginStatus(spec, state, (), 0, 0)
     for name in [name for name in changes if name in PluginStatus.__dataclass_fields__]:
         status = replace(status, **{name: changes.pop(name)})
-    return Known(status, 100.0, **changes)
+    return PluginSnapshot(status, 100.0, **changes)
 
 
 PENDING = Failure(Code.CAPABILITY_NOT_ALLOWED, "pending: it requests x", detail={"hint": "grant x"})
@@ -52,7 +77,7 @@ BLOCKED = Confinement(refusal=Failure(Code.SANDBOX_UNAVAILABLE, "no sandbox here
         (known(state="dreaming"), Badge("dreaming", "calm")),
     ],
 )
-def test_a_state_says_how_it_stands_and_why(plugin: Known, badge: Badge) -> None:
+def test_a_state_says_how_it_stands_and_why(plugin: PluginSnapshot, badge: Badge) -> None:
     assert views.state_of(plugin) == badge
 
 
@@ -78,7 +103,9 @@ def test_problems_come_first_and_what_comes_and_goes_does_not_move_a_row() -> No
 
 def test_a_row_has_the_last_failure_and_since_when() -> None:
     failed = CallRecord("call_1", "p", "1", "nexo", "t", 90.0, 1.0, Failure(Code.TIMEOUT, "late"))
-    row = views.row_of(known(name="p", calls=3, failures=1, failed=failed, happened=Happening("started", 120.0, "")))
+    row = views.row_of(
+        known(name="p", calls=3, failures=1, failed=failed, happened=LifecycleEvent("started", 120.0, ""))
+    )
     assert (row.name, row.calls, row.failures, row.since) == ("", 3, 1, 120.0)
     assert row.failed == views.LastFailure("timeout", 90.0, "call_1")
     assert views.row_of(known(name="Pretty")).since == 100.0, "as long as the server knows it"
@@ -117,7 +144,7 @@ def names(operations: tuple[Operation, ...]) -> list[str]:
         (known(refusal=PENDING), []),
     ],
 )
-def test_what_can_be_done_follows_from_the_state(plugin: Known, operations: list[str]) -> None:
+def test_what_can_be_done_follows_from_the_state(plugin: PluginSnapshot, operations: list[str]) -> None:
     assert names(views.standing_of(plugin).operations) == operations
 
 
@@ -132,18 +159,18 @@ def test_what_can_be_done_follows_from_the_state(plugin: Known, operations: list
         (known(state="quarantined"), "it failed too often; look at what it wrote, mend it, then start it"),
     ],
 )
-def test_a_hint_is_given_where_the_page_itself_offers_nothing(plugin: Known, hint: str) -> None:
+def test_a_hint_is_given_where_the_page_itself_offers_nothing(plugin: PluginSnapshot, hint: str) -> None:
     assert views.hint_of(plugin) == hint
 
 
 def test_the_top_of_a_page_says_what_happened_last() -> None:
     plugin = known(
-        lifetime=Lifetime.PER_CALL, happened=Happening("gave_up", 1.0, "attempts 3"), counters={"b": 1, "a": 2}
+        lifetime=Lifetime.PER_CALL, happened=LifecycleEvent("gave_up", 1.0, "attempts 3"), counters={"b": 1, "a": 2}
     )
     standing = views.standing_of(plugin)
     assert (standing.happened, standing.lifetime) == ("gave up: attempts 3", "one process per call")
     assert standing.counters == (("a", 2), ("b", 1))
-    assert views.standing_of(known(happened=Happening("stopped", 1.0, ""))).happened == "stopped"
+    assert views.standing_of(known(happened=LifecycleEvent("stopped", 1.0, ""))).happened == "stopped"
 
 
 def test_a_wish_knows_whether_it_is_granted_where_and_whether_it_is_new() -> None:
@@ -197,3 +224,157 @@ def test_the_bounds_of_a_plugin_are_told_line_by_line() -> None:
 def test_two_views_of_the_same_are_equal_so_a_page_is_told_nothing() -> None:
     first, again = views.row_of(known(calls=1)), views.row_of(known(calls=1))
     assert first == again and first != views.row_of(known(calls=2))
+
+
+HIDDEN = "TOOLS[0]['description'] = 'Says \\u200b it again.'"
+MORE = "TOOLS.append({'name': 'more', 'inputSchema': {'type': 'object'}})"
+
+
+def prepared(folder: Path, body: str = "") -> None:
+    (folder / "plugbay.toml").write_text(f'[host]\nstate_dir = "{folder}/state"\n')
+    write_server(folder / "plugins", "srv", body)
+
+
+def digest_in(page: str) -> str:
+    found = re.search(r'name="digest" value="(sha256:[0-9a-f]{64})"', page)
+    assert found is not None
+    return found[1]
+
+
+def test_a_server_is_seen_approved_and_runs(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    prepared(tmp_path, HIDDEN)
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            before = await visitor.get("/plugins/srv")
+            assert "nobody has approved that" in text_of(before) and 'name="digest"' not in before.text
+            assert (await visitor.post("/plugins/srv:look")).status_code == 303
+            seen = await visitor.get("/plugins/srv")
+            assert "Says \\u200b it again." in text_of(seen), "what is hidden is to be seen"
+            done = await visitor.post("/plugins/srv:approve", {"digest": digest_in(seen.text)})
+            assert done.status_code == 303
+            after = await visitor.get("/plugins/srv")
+            assert "Not approved" not in text_of(after)
+            assert (await gateway.host.attempt("srv/echo", {})).failure is None
+            entries = (await gateway.audit.page(OPERATOR, Page())).items
+            assert [entry.action for entry in entries][:2] == ["plugin.approve", "plugin.look"]
+            assert entries[0].details["digest"] == digest_in(seen.text)
+
+    run(main)
+
+
+def test_only_what_was_last_shown_can_be_approved(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    prepared(tmp_path)
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            for digest in ("", f"sha256:{'0' * 64}"):
+                refused = await visitor.post("/plugins/srv:approve", {"digest": digest})
+                assert refused.status_code == 409 and "look at it again" in text_of(refused)
+            await visitor.post("/plugins/srv:look")
+            old = digest_in((await visitor.get("/plugins/srv")).text)
+            write_server(tmp_path / "plugins", "srv", MORE)
+            await visitor.post("/plugins/srv:look")
+            assert (await visitor.post("/plugins/srv:approve", {"digest": old})).status_code == 409
+            assert gateway.operator_plugins.plugin("srv")["refused"] is not None
+            fresh = digest_in((await visitor.get("/plugins/srv")).text)
+            assert (await visitor.post("/plugins/srv:approve", {"digest": fresh})).status_code == 303
+            write_server(tmp_path / "plugins", "srv", "TOOLS[0]['description'] = 'Now something else.'")
+            await visitor.post("/plugins/srv:restart")
+            changed = text_of(await visitor.get("/plugins/srv"))
+            assert "more than anybody has approved: echo" in changed
+            await visitor.post("/plugins/srv:look")
+            assert "echo tool changed" in text_of(await visitor.get("/plugins/srv"))
+
+    run(main)
+
+
+@pytest.mark.parametrize("limit", ["MAX_DEFINITIONS", "MAX_CHARACTERS", "MAX_DEFINITION"])
+def test_what_is_too_much_for_a_page_is_not_approved_on_one(
+    limit: str, sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(tmp_path, MORE)
+    monkeypatch.setattr(approval, limit, 1)
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            await visitor.post("/plugins/srv:look")
+            page = await visitor.get("/plugins/srv")
+            assert "plugbay mcp approve srv" in text_of(page) and 'name="digest"' not in page.text
+
+    run(main)
+
+
+def test_a_plugin_whose_manifest_tells_needs_no_approval(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path / "plugins", "p")
+
+    async def main() -> None:
+        async with hosting_at(sqlite_url, tmp_path) as gateway, visitor_of(gateway) as visitor:
+            refused = await visitor.post("/plugins/p:look")
+            assert refused.status_code == 422 and "nothing of it has to be approved" in text_of(refused)
+
+    run(main)
+
+
+def stored(status: str = "succeeded", failure: dict[str, Any] | None = None) -> StoredCall:
+    return StoredCall("call_1", "p", "1", "rune", "t", 1_770_000_000.0, 1_000.0, status, failure)
+
+
+@pytest.mark.parametrize(
+    ("status", "tone"),
+    [("succeeded", "good"), ("failed", "bad"), ("retryable_failure", "warn"), ("cancelled", "off"), ("odd", "calm")],
+)
+def test_an_outcome_has_a_tone(status: str, tone: str) -> None:
+    row = call_row(stored(status))
+    assert (row.tone, row.status) == (tone, status.replace("_", " "))
+
+
+def test_a_failure_that_was_written_down_is_shown_whole() -> None:
+    row = call_row(stored("failed", {"code": "crashed", "origin": "plugin", "exit": "exit code 3"}))
+    assert (row.code, row.origin, row.exit) == ("crashed", "plugin", "exit code 3")
+    odd = call_row(stored("failed", {"code": "crashed", "exit": {"signal": 9}}))
+    assert (odd.origin, odd.exit) == ("", '{"signal":9}')
+
+
+def event(payload: Any) -> NumberedEvent:
+    data = {"timestamp": "2026-02-02T02:40:00Z", "source": "shop", "payload": payload}
+    return NumberedEvent("start-1", "shop.sold", data)
+
+
+def test_a_small_event_is_one_line_and_a_large_one_can_be_opened() -> None:
+    small = event_row(event({"n": 1}))
+    assert (small.time, small.topic, small.short, small.whole) == ("02:40:00", "shop.sold", '{"n":1}', "")
+    large = event_row(event(["x" * 100] * 200))
+    assert len(large.short) == SHORT + 1 and large.short.endswith("…")
+    assert large.whole.startswith("[\n") and len(large.whole) < MAX_PAYLOAD + 50
+
+
+def test_a_line_has_the_tone_of_its_level() -> None:
+    lines = [LogLine("2026-02-02T02:40:00Z", "stderr", level, "said") for level in ("info", "warn", "error")]
+    assert [log_row(line).tone for line in lines] == ["calm", "warn", "bad"]
+
+
+def test_a_call_is_shown_with_what_was_written_while_it_ran() -> None:
+    moments = ("02:39:59", "02:40:00", "02:40:02", "02:40:04")
+    lines = [LogLine(f"2026-02-02T{time}Z", "stderr", "info", time) for time in moments] + [
+        LogLine("odd", "stderr", "", "")
+    ]
+    assert [row.text for row in lines_of_call(lines, stored())] == ["02:40:00", "02:40:02"]
+
+
+def result(output: bytes | None, failure: Failure | None = None) -> CallResult:
+    record = CallRecord("call_1", "p", "1", "rune", "t", 1.0, 2.5, failure)
+    return CallResult(record, output, MsgspecCodec())
+
+
+def test_an_answer_is_spread_out() -> None:
+    shown = call_outcome(result(b'{"a":[1]}'))
+    assert shown.output == '{\n  "a": [\n    1\n  ]\n}' and shown.failure is None and shown.tone == "good"
+
+
+def test_a_failure_says_what_to_do_apart_from_the_rest() -> None:
+    detail = {"hint": "try again", "stderr_tail": ["a", "b"], "exit": "1"}
+    shown = call_outcome(result(None, Failure(Code.CRASHED, "gone", origin="plugin", detail=detail)))
+    assert shown.failure == FailureView("crashed", "plugin", "gone", "try again", ("a", "b"), '{\n  "exit": "1"\n}')
+    assert (shown.output, shown.status) == ("", "failed")
+    assert failure_view(Failure(Code.TIMEOUT, "late")).detail == ""

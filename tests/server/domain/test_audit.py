@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from plugbay.server.domain.ids import REQUEST_ID
 from plugbay.server.domain.principal import OPERATOR
-from plugbay.server.domain.request import REQUEST_ID
 from plugbay.store.pages import Page
 from tests.server.domain.test_orgs import MINE, OTHER
 from tests.support.gateways import gateway_at, make_org

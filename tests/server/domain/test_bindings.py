@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,18 +11,39 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plugbay.server.domain.bindings import Bound, Draft
+from plugbay.model.spec import Export
+from plugbay.server.domain.bindings import (
+    FULL_TRAFFIC,
+    BindingContext,
+    Draft,
+    ResolvedBinding,
+    Share,
+    bucket,
+    check_invariants,
+    excess_percent,
+    judge_binding,
+    least_execution_class,
+    pick_share,
+    secret_references,
+    select_share,
+    stable_key,
+)
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.policy import Policy
 from plugbay.server.domain.principal import OPERATOR, Principal
-from plugbay.server.domain.secrets import SecretScope
+from plugbay.server.domain.secrets import SecretRef, SecretScope
 from plugbay.store import bindings as rows
 from plugbay.store import packages as package_rows
 from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Tx
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page
+from tests.store.test_bindings import ROW
+from tests.store.test_packages import ROW as PACKAGE
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at, make_org
 from tests.support.loops import Run
@@ -156,7 +178,7 @@ def test_whoever_cares_is_told_when_a_binding_is_active_no_more_and_only_once_th
     async def main() -> None:
         async with bound_gateway(sqlite_url, tmp_path) as gateway:
             told: list[str] = []
-            gateway.bindings.disabled.append(told.append)
+            gateway.bindings.on_disabled.append(told.append)
             row = await gateway.bindings.create(OPERATOR, DRAFT)
             await gateway.bindings.change(OPERATOR, row.id, {"config": {"n": 1}})
             with pytest.raises(ZeroDivisionError):
@@ -228,7 +250,7 @@ def test_what_a_binding_is_bound_to_is_read_once_and_again_when_anything_of_it_h
             assert [await bindings.bound(row.id) for _ in range(2)] == [await bindings.bound(row.id)] * 2
             assert len(reads) == 1
 
-            async def bound() -> Bound:
+            async def bound() -> ResolvedBinding:
                 before = len(reads)
                 found = await bindings.bound(row.id)
                 assert found is not None and len(reads) == before + 1, "it was read again"
@@ -275,3 +297,192 @@ def test_what_serves_is_read_once_and_again_when_a_binding_has_changed(
             assert [await serving() for _ in range(2)] == [[], []] and reads == ["org_1"]
 
     run(main)
+
+
+RULES_SCHEMA = {
+    "type": "object",
+    "required": ["a"],
+    "properties": {"a": {"type": "integer"}},
+    "additionalProperties": False,
+}
+ASKED = {"network": "egress", "filesystem": "none", "gateway_api_scopes": ["runs:read"], "secret_slots": ["key"]}
+EXPORT = Export(
+    "tool",
+    "t",
+    facts={
+        "execution_class": "isolated",
+        "timeout_ms": 20_000,
+        "permissions": ASKED,
+        "config_schema": RULES_SCHEMA,
+        "unsupported": "",
+    },
+)
+AROUND = BindingContext(PACKAGE, EXPORT)
+
+
+def codes(row: BindingRow, around: BindingContext = AROUND) -> list[str]:
+    return [finding.code for finding in judge_binding(row, around).errors]
+
+
+def facts(**changed: Any) -> BindingContext:
+    return replace(AROUND, export=replace(EXPORT, facts={**EXPORT.facts, **changed}))
+
+
+@requirement("vai:control-binding-valid")
+def test_a_binding_that_breaks_no_rule_is_valid_and_says_what_it_may() -> None:
+    verdict = judge_binding(ROW, AROUND)
+    assert verdict.valid and verdict.warnings == ()
+    assert verdict.permissions.to_json() == ASKED
+
+
+@requirement("vai:control-binding-valid")
+@pytest.mark.parametrize(
+    ("row", "around", "code"),
+    [
+        (ROW, BindingContext(None, None), "binding.package_not_found"),
+        (ROW, BindingContext(PACKAGE, None), "binding.unknown_export"),
+        (ROW, replace(AROUND, package=replace(PACKAGE, status="quarantined")), "binding.package_quarantined"),
+        (ROW, facts(unsupported="it is for plan9"), "binding.unsupported_platform"),
+        (replace(ROW, config={"a": "x"}), AROUND, "binding.invalid_config"),
+        (ROW, facts(config_schema=None), "binding.invalid_config"),
+        (replace(ROW, secrets={}), AROUND, "binding.unbound_slot"),
+        (ROW, replace(AROUND, missing=frozenset({"key"})), "binding.secret_not_found"),
+        (replace(ROW, secrets={**ROW.secrets, "other": "secret://org_1/x"}), AROUND, "binding.undeclared_slot"),
+        (replace(ROW, secrets={"key": "secret://org_2/key"}), AROUND, "binding.secret_scope_denied"),
+        (replace(ROW, policy={"gateway_api_scopes": ["runs:write"]}), AROUND, "binding.policy_widens"),
+        (ROW, replace(AROUND, others=(Share("bind_2", 1),)), "binding.rollout_exceeded"),
+    ],
+)
+def test_each_rule_has_a_code(row: BindingRow, around: BindingContext, code: str) -> None:
+    assert codes(row, around) == [code]
+
+
+@requirement("vai:control-no-raw-secrets")
+def test_a_pasted_secret_is_refused_whatever_the_status_and_not_quoted() -> None:
+    pasted = replace(ROW, secrets={"key": "sk-live-0123456789abcdef"}, status="draft")
+    (finding,) = check_invariants(pasted, AROUND)
+    assert (finding.code, finding.path) == ("binding.raw_secret", "secrets.key")
+    assert "sk-live" not in finding.message
+
+
+def test_a_draft_may_be_unfinished_but_never_somebody_elses() -> None:
+    unfinished = replace(ROW, config={}, secrets={})
+    assert check_invariants(unfinished, AROUND) == [] and codes(unfinished) == [
+        "binding.invalid_config",
+        "binding.unbound_slot",
+    ]
+
+
+def test_a_binding_of_a_project_uses_secrets_of_its_project_too() -> None:
+    own = replace(ROW, project_id="proj_1", secrets={"key": "secret://proj_1/key"})
+    assert codes(own) == [] and secret_references(own) == {"key": SecretRef("proj_1", "key")}
+    assert secret_references(replace(ROW, secrets={"key": "pasted"})) == {}
+
+
+def test_where_a_config_is_wrong_is_told_all_at_once() -> None:
+    errors = judge_binding(replace(ROW, config={"b": 1, "a": "x"}), AROUND).errors
+    assert sorted(error.path for error in errors) == ["config", "config.a"]
+
+
+@pytest.mark.parametrize(
+    ("around", "code"),
+    [
+        (replace(AROUND, org_policy=Policy(gateway_api_scopes=frozenset())), "binding.scope_not_granted"),
+        (replace(AROUND, package=replace(PACKAGE, signature_status="missing")), None),
+        (facts(execution_class="inline"), "binding.class_raised"),
+        (facts(timeout_ms=3_600_000), "binding.timeout_clamped"),
+    ],
+)
+def test_what_a_binding_does_not_get_is_a_warning(around: BindingContext, code: str | None) -> None:
+    verdict = judge_binding(ROW, around)
+    assert verdict.valid and [finding.code for finding in verdict.warnings] == ([] if code is None else [code])
+
+
+def test_without_the_network_its_scopes_go_too() -> None:
+    verdict = judge_binding(ROW, replace(AROUND, org_policy=Policy(network="none")))
+    assert {finding.code for finding in verdict.warnings} == {
+        "binding.scope_not_granted",
+        "binding.network_not_granted",
+    }
+    assert verdict.permissions.gateway_api_scopes == ()
+
+
+@requirement("vai:control-trust-floor")
+def test_how_much_apart_a_package_runs_depends_on_whose_it_is() -> None:
+    assert (
+        least_execution_class(PACKAGE) == "worker"
+        and least_execution_class(replace(PACKAGE, signature_status="untrusted")) == "isolated"
+    )
+    assert least_execution_class(replace(PACKAGE, package_id="plugbay/thread-weave")) == "inline"
+    assert least_execution_class(replace(PACKAGE, package_id="plugbay/x", signature_status="missing")) == "isolated"
+
+
+IDS = st.text("abcdef0123456789", min_size=1, max_size=12).map(lambda text: f"bind_{text}")
+KEYS = st.text(max_size=30)
+
+
+@st.composite
+def shares(draw: st.DrawFn) -> list[Share]:
+    """Bindings of one scope that together have the whole traffic at most."""
+    names = draw(st.lists(IDS, unique=True, max_size=5))
+    left, found = FULL_TRAFFIC, []
+    for name in names:
+        percent = draw(st.integers(0, left))
+        left -= percent
+        found.append(Share(name, percent))
+    return found
+
+
+@requirement("vai:control-rollout")
+def test_the_bucket_is_the_hash_of_binding_and_key_in_hundredths() -> None:
+    expected = int(hashlib.sha256(b"bind_1sess_1").hexdigest(), 16) % 100
+    assert bucket("bind_1", "sess_1") == expected
+    assert pick_share([Share("bind_1", expected)], "sess_1") is None
+    assert pick_share([Share("bind_1", expected + 1)], "sess_1") == "bind_1"
+
+
+@requirement("vai:control-rollout")
+@given(shares(), shares(), KEYS)
+def test_the_same_key_is_always_served_by_the_same_binding_and_the_projects_come_first(
+    of_project: list[Share], of_org: list[Share], key: str
+) -> None:
+    first = select_share(of_project, of_org, key)
+    assert select_share(of_project, of_org, key) == first
+    assert first is None or first in {share.binding_id for share in (*of_project, *of_org)}
+    own = pick_share(of_project, key)
+    assert first == (own if own is not None else pick_share(of_org, key))
+
+
+@given(shares(), KEYS)
+def test_a_binding_without_traffic_serves_nobody_and_one_with_all_of_it_everybody(found: list[Share], key: str) -> None:
+    idle = {share.binding_id for share in found if share.percent == 0}
+    assert pick_share(found, key) not in idle
+    assert pick_share([Share("bind_all", FULL_TRAFFIC)], key) == "bind_all"
+    assert (pick_share(found, key) is None) <= (sum(share.percent for share in found) < FULL_TRAFFIC)
+
+
+@given(shares(), KEYS, st.integers(0, 100))
+def test_whoever_was_served_stays_when_the_last_share_grows(found: list[Share], key: str, more: int) -> None:
+    if not found:
+        return
+    room = FULL_TRAFFIC - sum(share.percent for share in found)
+    grown = [*found[:-1], Share(found[-1].binding_id, found[-1].percent + min(more, room))]
+    before = pick_share(found, key)
+    assert before is None or pick_share(grown, key) == before
+
+
+def test_traffic_is_shared_about_as_it_says() -> None:
+    found = [Share("bind_a", 30), Share("bind_b", 50)]
+    served = [pick_share(found, f"sess_{number}") for number in range(4_000)]
+    parts = {name: served.count(name) / len(served) for name in ("bind_a", "bind_b", None)}
+    assert all(abs(parts[name] - wanted) < 0.04 for name, wanted in (("bind_a", 0.3), ("bind_b", 0.5), (None, 0.2)))
+
+
+def test_more_than_all_of_the_traffic_is_too_much() -> None:
+    assert excess_percent([Share("a", 60), Share("b", 40)]) == 0
+    assert excess_percent([Share("a", 60), Share("b", 41)]) == 1
+
+
+def test_selection_sticks_to_the_first_id_there_is() -> None:
+    assert stable_key(None, "ch_1", "run_1") == "ch_1"
+    assert stable_key(None, None) == ""

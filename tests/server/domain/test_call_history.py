@@ -10,10 +10,10 @@ import pytest
 from plugbay.host.ports import CallRecord
 from plugbay.model.errors import Code, Failure
 from plugbay.server.domain import call_history as module
+from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.call_history import CallHistory
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.meters import Meters
-from plugbay.server.domain.tasks import Tasks
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page
@@ -53,7 +53,7 @@ def test_calls_are_counted_by_plugin_export_and_outcome(sqlite_url: str, run: Ru
             ("not_found", "none", "none", "failed"),
         }
         assert list(history.last_failures) == ["p"] and history.last_failures["p"].call_id == "call_2"
-        assert sum(history.meters.spreads["call_seconds"][(("export", "t"), ("plugin", "p"))].counts) == 2
+        assert sum(history.meters.histograms["call_seconds"][(("export", "t"), ("plugin", "p"))].counts) == 2
         await database.close()
 
     run(main)

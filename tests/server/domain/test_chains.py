@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import itertools
+from itertools import count
+from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plugbay.server.domain import blocks as shapes
+from plugbay.host.invocations.compaction_result import KINDS
+from plugbay.server.domain.chains import (
+    EMPTY_DIGEST,
+    MAX_BLOCK_BYTES,
+    MAX_BLOCKS,
+    check_blocks,
+    clean_seed_block,
+    copy_blocks,
+    decode_block,
+    estimate_tokens,
+    first_broken_block,
+    seal_blocks,
+    text_block,
+    text_of,
+)
 from plugbay.server.domain.errors import GatewayError
 from plugbay.store import chains as rows
+from plugbay.store.chains import StoredBlock
 from plugbay.store.pages import Page
 from tests.support.conversing import (
     CALLER,
@@ -40,7 +60,7 @@ def test_a_chain_grows_by_versions_and_keeps_every_byte(run: Run, database_url: 
                     stored = await rows.blocks(tx, chain.id)
                 assert [block.body for block in stored][: len(before)] == before
                 before = [block.body for block in stored]
-                assert shapes.breaks(stored) is None
+                assert first_broken_block(stored) is None
                 assert (now.digest, now.block_count) == (stored[-1].digest, len(stored))
             assert versions == sorted(set(versions))
             assert len(set(digests)) == 3
@@ -68,7 +88,7 @@ def test_a_fork_has_the_same_bytes_up_to_where_it_was_made(run: Run, database_ur
                 block["id"] for block in (await talk.blocks(chain.id))[:2]
             ]
             empty = await chains.fork(CALLER, chain.id, through=0)
-            assert (empty.block_count, empty.digest) == (0, shapes.EMPTY)
+            assert (empty.block_count, empty.digest) == (0, EMPTY_DIGEST)
 
     run(story)
 
@@ -190,3 +210,114 @@ def test_a_chain_is_not_endless(run: Run, sqlite_url: str, monkeypatch: pytest.M
             assert (await talk.conversations.chains.get(CALLER, chain.id)).status == "idle"
 
     run(story)
+
+
+TEXT = {"type": "text", "text": "hello"}
+CALL = {"kind": "tool_call", "content": [], "tool_call_id": "c1", "name": "t", "input": {"a": 1}}
+RESULT = {"kind": "tool_result", "content": [TEXT], "tool_call_id": "c1", "is_error": False}
+
+
+def sealed(*given: dict[str, Any], after: int = 0, digest: str = EMPTY_DIGEST) -> list[StoredBlock]:
+    numbers = count(1)
+    return seal_blocks(
+        given,
+        chain_id="ch_1",
+        after=after,
+        digest=digest,
+        run_id="run_1",
+        now=1_770_000_000.0,
+        ids=lambda prefix: f"{prefix}{next(numbers)}",
+    )
+
+
+def test_a_block_comes_back_as_it_was_written() -> None:
+    [stored] = sealed(text_block("input", "été \0"))
+    assert decode_block(stored) == {
+        "kind": "input",
+        "content": [{"type": "text", "text": "été \0"}],
+        "id": "blk_1",
+        "run_id": "run_1",
+        "sequence": 1,
+        "created_at": "2026-02-02T02:40:00.000000Z",
+    }
+
+
+@requirement("vai:control-chain-digest")
+@given(texts=st.lists(st.text(max_size=20), min_size=1, max_size=6), data=st.data())
+def test_whatever_is_changed_in_a_chain_is_found(texts: list[str], data: st.DataObject) -> None:
+    stored = sealed(*(text_block("input", text) for text in texts))
+    assert first_broken_block(stored) is None
+    at = data.draw(st.integers(0, len(stored) - 1))
+    place = data.draw(st.integers(0, len(stored[at].body) - 1))
+    body = bytearray(stored[at].body)
+    body[place] ^= 1
+    touched = [*stored[:at], msgspec.structs.replace(stored[at], body=bytes(body)), *stored[at + 1 :]]
+    assert first_broken_block(touched) == at + 1
+    missing = [*stored[:at], *stored[at + 1 :]]
+    assert first_broken_block(missing) == (None if at == len(stored) - 1 else at + 1)
+
+
+def test_appending_in_two_steps_is_appending_in_one() -> None:
+    first = sealed(text_block("input", "a"))
+    more = seal_blocks(
+        [text_block("response", "b")],
+        chain_id="ch_1",
+        after=1,
+        digest=first[-1].digest,
+        run_id="run_1",
+        now=1_770_000_000.0,
+        ids=lambda prefix: f"{prefix}2",
+    )
+    both = sealed(text_block("input", "a"), text_block("response", "b"))
+    assert [*first, *more] == both
+
+
+def test_a_copy_has_the_same_bytes_and_the_same_digest() -> None:
+    stored = sealed(CALL, RESULT)
+    copied = copy_blocks(stored, "ch_2")
+    assert [block.chain_id for block in copied] == ["ch_2", "ch_2"]
+    assert [(block.body, block.digest) for block in copied] == [(block.body, block.digest) for block in stored]
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ([{"kind": "rumour", "content": [TEXT]}], "blocks[0]"),
+        ([{"content": [TEXT]}], "blocks[0]"),
+        ([{"kind": "input", "content": "hello"}], "blocks[0]"),
+        ([{"kind": "input", "content": [{"type": "smell"}]}], "blocks[0]"),
+        ([{"kind": "input", "content": ["hello"]}], "blocks[0]"),
+        ([{"kind": "input", "content": [{"type": "text", "text": 7}]}], "blocks[0]"),
+        ([{"kind": "input", "content": [{"type": "image"}]}], "blocks[0]"),
+        ([{"kind": "input", "content": [{"type": "image", "source": {"type": "path"}}]}], "blocks[0]"),
+        ([{"kind": "input"}], "blocks"),
+        ([CALL], "blocks"),
+        ([RESULT], "blocks"),
+        ([CALL, CALL, RESULT], "blocks"),
+        ([text_block("input", "x" * (MAX_BLOCK_BYTES + 1))], "blocks[0]"),
+        ([text_block("input", "x")] * (MAX_BLOCKS + 1), "blocks"),
+    ],
+)
+def test_what_is_no_block_is_refused_with_its_place(given: list[dict[str, Any]], param: str) -> None:
+    with pytest.raises(GatewayError) as refused:
+        check_blocks(given, KINDS)
+    assert (refused.value.code, refused.value.status, refused.value.param) == ("chain.invalid_blocks", 422, param)
+
+
+def test_what_a_client_says_about_ids_and_times_does_not_count() -> None:
+    brought = {"kind": "input", "content": [TEXT], "id": "blk_9", "run_id": "run_9", "created_at": "never", "x": 1}
+    assert check_blocks([brought], KINDS) == [{"kind": "input", "content": [TEXT]}]
+    assert check_blocks([CALL, RESULT], KINDS) == [CALL, RESULT]
+    image = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    assert check_blocks([{"kind": "input", "content": [image]}], KINDS)[0]["content"] == [image]
+
+
+def test_a_seed_keeps_what_it_says_of_itself() -> None:
+    seed = {"kind": "input", "content": [TEXT], "lineage": ["blk_1"], "id": "blk_1", "sequence": 4}
+    assert clean_seed_block(seed) == {"kind": "input", "content": [TEXT], "lineage": ["blk_1"]}
+
+
+def test_the_words_of_blocks() -> None:
+    both = [text_block("input", "a"), {"kind": "input", "content": [{"type": "image"}, TEXT]}]
+    assert text_of(both) == "a\nhello"
+    assert estimate_tokens(both) > 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plugbay.model.errors import Code, Failure, Origin
-from plugbay.server.domain.compactions import Squeeze
+from plugbay.server.domain.compactions import CompactionRequest
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.workers import Job, WorkRefused
 from plugbay.store import chains as chain_rows
@@ -37,8 +37,8 @@ def compactor(does: Any = shorten) -> ScriptedWorkers:
     return workers
 
 
-def squeeze(chain_id: str, **more: Any) -> Squeeze:
-    return Squeeze(chain_id, TARGET, POLICY, **more)
+def squeeze(chain_id: str, **more: Any) -> CompactionRequest:
+    return CompactionRequest(chain_id, TARGET, POLICY, **more)
 
 
 async def ended(talk: Talk, compaction: Compaction) -> Compaction:

@@ -11,8 +11,10 @@ from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.runner import Reach
 from tests.server.domain.test_orgs import code_of
+from tests.support.conversing import CALLER, conversing, stuck
 from tests.support.gateways import gateway_at
 from tests.support.loops import Run
+from tests.support.patience import until
 
 
 def test_a_gateway_starts_again_where_it_was(database_url: str, tmp_path: Path, run: Run) -> None:
@@ -67,3 +69,26 @@ def test_all_of_a_gateway_is_stopped_though_a_part_of_it_fails(sqlite_url: str, 
                 raise AssertionError("the runner was not stopped")
 
     run(main)
+
+
+def test_a_stopped_area_can_be_followed_by_another_at_once(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url, stuck()) as talk:
+            begun = await talk.begun("go")
+            await until(lambda: bool(talk.server.seen))
+        async with conversing(sqlite_url) as after:
+            chain = await after.conversations.chains.get(CALLER, begun.chain_id)
+            assert chain.status == "idle"
+            assert (await after.answered("again", chain)).status == "completed"
+
+    run(story)
+
+
+def test_new_deliveries_wake_whoever_tells_of_them(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        async with conversing(sqlite_url) as talk:
+            made = talk.conversations
+            assert made.events.on_recorded == made.dispatcher.wake
+            assert made.deliveries.on_replayed == made.dispatcher.wake
+
+    run(story)

@@ -10,7 +10,7 @@ import pytest
 from plugbay.host.ports import ResumeState
 from plugbay.model.errors import Code, Failure
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.harnesses import Errand
+from plugbay.server.domain.harnesses import HarnessRequest
 from plugbay.server.domain.principal import OPERATOR
 from plugbay.server.domain.workers import Job, WorkRefused
 from plugbay.store import checkpoints
@@ -36,8 +36,8 @@ def harness(does: Any = succeeds) -> ScriptedWorkers:
     return workers
 
 
-def errand(**more: Any) -> Errand:
-    return Errand("bind_h", TRIGGER, POLICY, **more)
+def errand(**more: Any) -> HarnessRequest:
+    return HarnessRequest("bind_h", TRIGGER, POLICY, **more)
 
 
 async def ended(talk: Talk, execution: HarnessExecution) -> HarnessExecution:
@@ -89,7 +89,7 @@ def test_without_a_chain_it_gets_one(run: Run, sqlite_url: str) -> None:
                 await create(CALLER, errand(session_id=of_operator.session_id, chain_id=fresh.chain_id))
             assert refused.value.code == "harness.other_session"
             with pytest.raises(GatewayError) as refused:
-                await create(CALLER, Errand("bind_9", TRIGGER, POLICY))
+                await create(CALLER, HarnessRequest("bind_9", TRIGGER, POLICY))
             assert refused.value.code == "harness.no_binding"
 
     run(story)

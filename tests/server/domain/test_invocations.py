@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,22 +13,43 @@ from typing import Any
 
 import pytest
 
-from plugbay.host.ports import InvocationRecord
+from plugbay.host.ports import InvocationRecord, Journey
+from plugbay.server.domain import invocations
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.invocations import BINDING_DISABLED, Work
-from plugbay.server.domain.live import ENDED, EVENT, STARTED
+from plugbay.server.domain.invocations import (
+    BINDING_DISABLED,
+    ENDED,
+    EVENT,
+    HOST_RESTARTED,
+    KEPT_JOURNEYS,
+    LOST,
+    QUEUE_DEPTH,
+    STARTED,
+    InvocationEvent,
+    InvocationEvents,
+    SqlCheckpoints,
+    Work,
+)
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.secrets import SecretScope
 from plugbay.server.domain.settings import GatewaySettings
+from plugbay.store import invocations as rows
+from plugbay.store.database import Tx
+from plugbay.store.failures import StoreUnavailable
 from plugbay.store.invocations import Wanted
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page
 from tests.examples.test_devkit import receiver
+from tests.server.domain.test_credentials import claims, refused
+from tests.store.test_invocations import ended, record
+from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at, make_org
 from tests.support.loops import Run
 from tests.support.packaged import Publisher, bind
+from tests.support.patience import until
 from tests.support.requirements import requirement
+from tests.support.tiers import exhaustive
 from tests.support.vai import export
 
 WAITS = """
@@ -202,7 +226,7 @@ def test_whoever_watches_sees_it_begin_hears_what_it_says_and_sees_it_end(
     async def main() -> None:
         async with plugged(sqlite_url, tmp_path, body) as (gateway, package, _):
             await bind(gateway, package, secrets=KEY)
-            watch = gateway.live.watch(lambda event: True)
+            watch = gateway.invocation_events.subscribe(lambda event: True)
             assert watch is not None
             begun = await gateway.invocations.begin(work())
             assert begun.status is None
@@ -297,5 +321,201 @@ def test_a_gateway_that_stops_calls_off_what_runs_and_writes_down_how_it_ended(
         async with gateway_at(sqlite_url, tmp_path) as gateway:
             found = await gateway.invocations.get(OPERATOR, begun.invocation_id)
             assert (found.status, found.status_reason) == ("cancelled", "host_shutdown")
+
+    run(main)
+
+
+ROOT = Path(__file__).parents[3]
+
+OPENED = record(1, binding_id=None)
+
+
+@requirement("vai:control-invocation-restart")
+def test_what_a_killed_gateway_left_open_is_closed_by_the_next_one_and_its_tokens_are_dead(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    clock = TurnedClock()
+
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path, clock=clock) as gateway:
+            await gateway.invocation_log.opened(OPENED)
+            token = await gateway.credentials.issue(claims(clock))
+        async with gateway_at(database_url, tmp_path, clock=clock) as gateway:
+            found = await gateway.invocations.get(OPERATOR, "inv_1")
+            assert (found.status, found.status_reason, found.error_code) == ("failed", HOST_RESTARTED, HOST_RESTARTED)
+            assert found.ended_at is not None and await refused(gateway, token) == "auth.token_revoked"
+            assert await gateway.invocation_log.recover() == 0
+
+    run(main)
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+
+from tests.server.domain.test_invocations import WAITS, KEY, plugged, work
+from tests.support.packaged import bind
+
+async def main() -> None:
+    data = Path(sys.argv[2])
+    async with plugged(sys.argv[1], data, WAITS) as (gateway, package, _):
+        issue = gateway.credentials.issue
+
+        async def told(claims):
+            token = await issue(claims)
+            (data / "token").write_text(token)
+            return token
+
+        gateway.credentials.issue = told
+        await bind(gateway, package, secrets=KEY)
+        await gateway.invocations.invoke(work(), lambda event: os.kill(os.getpid(), signal.SIGKILL))
+
+asyncio.run(main())
+"""
+
+
+@requirement("vai:control-invocation-restart")
+def test_a_gateway_that_is_killed_in_the_middle_of_an_invocation_leaves_neither_a_row_open_nor_a_token_alive(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, database_url, str(tmp_path)], cwd=ROOT, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path) as gateway:
+            (left,) = (await gateway.invocations.page(OPERATOR, Page(), Wanted({}))).items
+            assert (left.status, left.error_code) == ("failed", HOST_RESTARTED)
+            token = (tmp_path / "token").read_text()
+            assert await refused(gateway, token) == "auth.token_revoked"
+
+    run(main)
+
+
+@requirement("vai:control-invocation-record")
+def test_an_end_that_cannot_be_written_down_is_written_down_later_and_told_once(
+    sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invocations, "CLOSE_PAUSE", 0.001)
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path) as gateway:
+            watch = gateway.invocation_events.subscribe(lambda event: True)
+            assert watch is not None
+            await gateway.invocation_log.opened(OPENED)
+            close, away = rows.close, True
+
+            async def closing(tx: Tx, told: InvocationRecord) -> bool:
+                if away:
+                    raise StoreUnavailable("it is away")
+                return await close(tx, told)
+
+            monkeypatch.setattr(rows, "close", closing)
+            await gateway.invocation_log.closed(ended(OPENED))
+            assert (await gateway.invocations.get(OPERATOR, "inv_1")).status is None
+            away = False
+            await until(lambda: not gateway.invocation_log._pending)
+            assert await gateway.invocations.get(OPERATOR, "inv_1") == ended(OPENED)
+            await gateway.invocation_log.closed(ended(OPENED, "failed"))
+            assert await gateway.invocations.get(OPERATOR, "inv_1") == ended(OPENED)
+            assert [(await anext(watch)).type for _ in range(2)] == [STARTED, ENDED]
+            assert sum(gateway.meters.counters["plugin_invocations"].values()) == 1
+
+    run(main)
+
+
+def test_journeys_are_kept_for_a_month(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    clock = TurnedClock()
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, clock=clock) as gateway:
+            kept = SqlCheckpoints(gateway.database, clock)
+            await kept.save("exec_1", Journey(summary="so far"))
+            clock.turn(KEPT_JOURNEYS)
+            await gateway.retention.remove()
+            assert await kept.load("exec_1") == Journey(summary="so far")
+            clock.turn(1)
+            await gateway.retention.remove()
+            assert await kept.load("exec_1") is None
+
+    run(main)
+
+
+@exhaustive
+@requirement("vai:control-group-commit", "vai:control-invocation-restart")
+def test_a_gateway_that_is_killed_among_many_has_written_all_that_were_answered(
+    database_url: str, tmp_path: Path, run: Run
+) -> None:
+    command = [sys.executable, "-m", "tests.server.domain.acknowledging", database_url, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as gateway_process:
+        assert gateway_process.stdout is not None
+        told = [gateway_process.stdout.readline() for _ in range(200)]
+        gateway_process.send_signal(signal.SIGKILL)
+        told += gateway_process.stdout.readlines()
+    answered = dict(line.decode().split() for line in told if line.endswith(b"\n"))
+    assert len(answered) >= 200 and set(answered.values()) == {"succeeded"}
+
+    async def main() -> None:
+        async with gateway_at(database_url, tmp_path) as gateway:
+            found: list[InvocationRecord] = []
+            page: Page | None = Page(limit=200)
+            while page is not None:
+                part = await gateway.invocations.page(OPERATOR, page, Wanted({}))
+                found += part.items
+                page = None if part.after is None else Page(200, part.after)
+            statuses = {each.invocation_id: each.status for each in found}
+            assert {id: statuses.get(id) for id in answered} == answered
+            rest = [each for each in found if each.invocation_id not in answered]
+            assert {(each.status, each.error_code) for each in rest} <= {
+                ("succeeded", None),
+                ("failed", HOST_RESTARTED),
+            }
+
+    run(main)
+
+
+def test_a_watcher_hears_what_it_wants_in_order_until_nothing_happens_any_more(run: Run) -> None:
+    async def main() -> None:
+        events = InvocationEvents()
+        watch = events.subscribe(lambda event: event.type == EVENT)
+        assert watch is not None
+        for number in range(3):
+            events.publish(InvocationEvent(EVENT, record(), number))
+            events.publish(InvocationEvent(ENDED, record()))
+        heard = [await anext(watch) for _ in range(3)]
+        assert [event.data for event in heard] == [0, 1, 2]
+        waiting = asyncio.ensure_future(anext(watch, None))
+        await asyncio.sleep(0)
+        events.close()
+        assert await waiting is None
+        events.publish(InvocationEvent(EVENT, record(), "to nobody"))
+
+    run(main)
+
+
+def test_who_is_too_slow_loses_the_oldest_and_is_told_how_many(run: Run) -> None:
+    async def main() -> None:
+        events = InvocationEvents()
+        watch = events.subscribe(lambda event: True)
+        assert watch is not None
+        for number in range(QUEUE_DEPTH + 2):
+            events.publish(InvocationEvent(EVENT, record(), number))
+        assert await anext(watch) == InvocationEvent(LOST, None, 2)
+        assert (await anext(watch)).data == 2
+        watch.close()
+
+    run(main)
+
+
+def test_there_are_only_so_many_watchers_and_one_that_leaves_makes_room(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invocations, "MAX_SUBSCRIBERS", 1)
+
+    async def main() -> None:
+        events = InvocationEvents()
+        first = events.subscribe(lambda event: True)
+        assert first is not None and events.subscribe(lambda event: True) is None
+        first.close()
+        assert events.subscribe(lambda event: True) is not None
 
     run(main)

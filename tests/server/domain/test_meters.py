@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from plugbay.server.domain import meters as module
-from plugbay.server.domain.meters import BOUNDS, REST, Meters
+from plugbay.server.domain.meters import BOUNDS, MAX_SERIES, OVERFLOW, Meters
 
 
 def test_what_happens_is_counted_by_its_labels() -> None:
@@ -19,14 +18,14 @@ def test_durations_are_told_apart_at_the_bounds() -> None:
     meters = Meters()
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, 10_000.0):
         meters.observe("call_seconds", seconds)
-    spread = meters.spreads["call_seconds"][()]
+    spread = meters.histograms["call_seconds"][()]
     assert (spread.counts[0], spread.counts[1], spread.counts[-1]) == (2, 1, 1)
     assert spread.total == BOUNDS[0] * 2.01 + 10_000.0
 
 
 def test_labels_without_bounds_are_counted_as_one() -> None:
     meters = Meters()
-    for number in range(module.MAX_SERIES + 5):
+    for number in range(MAX_SERIES + 5):
         meters.count("calls", id=str(number))
-    assert len(meters.counters["calls"]) == module.MAX_SERIES + 1
-    assert meters.counters["calls"][REST] == 5
+    assert len(meters.counters["calls"]) == MAX_SERIES + 1
+    assert meters.counters["calls"][OVERFLOW] == 5

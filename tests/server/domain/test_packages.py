@@ -5,20 +5,25 @@ from __future__ import annotations
 import io
 import json
 import logging
+import shutil
 import socket
 import tarfile
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from plugbay.host.config.config import Config, NetworkConfig
 from plugbay.host.host import Host
+from plugbay.packages.archive import pack
 from plugbay.packages.connection import Connection
+from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.reference import parse
 from plugbay.packages.registry import push
 from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.packages import Releases
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.server.domain.settings import GatewaySettings
 from plugbay.store.pages import Page
@@ -26,9 +31,10 @@ from tests.packages import lying_registry
 from tests.packages.lying_registry import Answer
 from tests.packages.registry_server import serve
 from tests.support.clocks import TurnedClock
-from tests.support.gateways import gateway_at
+from tests.support.gateways import gateway_at, make_org
 from tests.support.loops import Run
-from tests.support.packaged import Publisher
+from tests.support.packaged import Publisher, bind
+from tests.support.plugins import ECHO_SH, write_plugin
 from tests.support.requirements import requirement
 from tests.support.vai import export
 
@@ -205,3 +211,122 @@ def test_who_imports_a_package_learns_nothing_of_what_listens_on_this_machine_or
         bound.bind(("127.0.0.1", 0))  # and nobody listens
         silent, absent = (f"127.0.0.1:{each.getsockname()[1]}" for each in (listener, bound))
         run(main)
+
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> Releases:
+    (tmp_path / "data").mkdir()
+    return Releases(tmp_path / "data", lambda: NOW)
+
+
+def test_a_release_is_kept_whole_and_read_only_and_says_what_its_manifest_says(
+    releases: Releases, tmp_path: Path
+) -> None:
+    publisher = Publisher(tmp_path / "data", tmp_path)
+    packed = publisher.pack()
+    with releases.unpack(packed.path, publisher.sign(packed)) as unpacked:
+        assert unpacked.verdict.status == "verified" and unpacked.verdict.key_id == publisher.key_id
+        assert unpacked.manifest["package_id"] == "acme/p" and unpacked.digest == packed.digest
+        releases.keep(unpacked)
+    with releases.unpack(packed.path) as again:
+        releases.keep(again)  # nothing happens to what is there
+    root = releases.folder(packed.digest, "acme/p")
+    assert (root / "bin" / "plugin").stat().st_mode & 0o777 == 0o555
+    found = releases.load_verified(packed.digest, "acme/p", packed.package.tree_sha256)
+    assert found.spec is not None and found.spec.id == "acme/p"
+    assert releases.load(packed.digest, "acme/p") is found
+
+
+def test_files_that_were_changed_after_they_were_verified_are_not_started(releases: Releases, tmp_path: Path) -> None:
+    publisher = Publisher(tmp_path / "data", tmp_path)
+    packed = publisher.pack()
+    with releases.unpack(packed.path) as unpacked:
+        assert unpacked.verdict.status == "missing"
+        releases.keep(unpacked)
+    program = releases.folder(packed.digest, "acme/p") / "bin" / "plugin"
+    program.chmod(0o755)
+    program.write_text(program.read_text() + "\n")
+    with pytest.raises(PackageRefused) as caught:
+        releases.load_verified(packed.digest, "acme/p", packed.package.tree_sha256)
+    assert caught.value.reason is Reason.TAMPERED
+    with pytest.raises(PackageRefused) as caught:
+        releases.load("sha256:" + "0" * 64, "acme/p")
+    assert caught.value.reason is Reason.MISSING_FILE
+
+
+def test_a_false_signature_is_refused_and_one_of_a_stranger_counts_for_nothing(
+    releases: Releases, tmp_path: Path
+) -> None:
+    publisher, stranger = Publisher(tmp_path / "data", tmp_path), Publisher(tmp_path, tmp_path, "acme")
+    packed, other = publisher.pack(), publisher.pack(version="2.0.0")
+    with releases.unpack(packed.path, stranger.sign(packed)) as unpacked:
+        assert unpacked.verdict.status == "untrusted" and unpacked.verdict.why
+    for signature in (publisher.sign(other), b"{}", publisher.sign(packed).replace(b'"1.0.0"', b'"1.0.1"')):
+        with pytest.raises(PackageRefused), releases.unpack(packed.path, signature):
+            pass
+
+
+def test_only_packages_of_this_contract_are_taken(releases: Releases, tmp_path: Path) -> None:
+    packed = pack(write_plugin(tmp_path / "src", "acme.notes", script=ECHO_SH), tmp_path)
+    with pytest.raises(PackageRefused, match="is a plugin of rune"), releases.unpack(packed.path):
+        pass
+
+
+def test_what_a_killed_upload_left_is_swept_and_releases_stay(releases: Releases, tmp_path: Path) -> None:
+    publisher = Publisher(tmp_path / "data", tmp_path)
+    packed = publisher.pack()
+    with releases.unpack(packed.path) as unpacked:
+        releases.keep(unpacked)
+    left = tmp_path / "data" / "packages" / "tmp" / "left"
+    shutil.copytree(releases.folder(packed.digest, "acme/p"), left / "acme")
+    releases.sweep()
+    assert not left.exists() and releases.load(packed.digest, "acme/p").spec is not None
+
+
+EXPORTS = [export("t"), export("u"), export("h", "hook"), export("c", "compactor"), export("x", "harness")]
+
+
+@requirement("vai:control-discovery")
+def test_exports_of_available_packages_are_listed_with_their_schemas_and_the_bindings_that_are_seen(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    clock = TurnedClock()
+
+    async def main() -> None:
+        async with gateway_at(sqlite_url, tmp_path, clock=clock) as gateway:
+            await make_org(gateway)
+            await make_org(gateway, "org_2", "proj_2")
+            publisher = Publisher(tmp_path, tmp_path)
+            package = await publisher.bring(gateway, exports=EXPORTS)
+            clock.turn(1)
+            quarantined = publisher.pack(exports=[export("q")], version="2.0.0")
+            await gateway.packages.upload(OPERATOR, quarantined.path)
+            own = Principal("key", "org_1", role="admin")
+            await publisher.bring(gateway, exports=[export("o")], version="3.0.0", caller=own)
+            binding = await bind(gateway, package)
+
+            async def listed(caller: Principal, kind: str, page: Page | None = None) -> list[str]:
+                part = await gateway.export_catalog.page(caller, kind, page or Page())
+                return [item.export.name for item in part.items]
+
+            assert await listed(own, "tool") == ["o", "u", "t"]
+            stranger = Principal("key", "org_2", role="viewer")
+            assert await listed(stranger, "tool") == ["u", "t"] and await listed(stranger, "hook") == ["h"]
+            assert [await listed(stranger, kind) for kind in ("compactor", "harness")] == [["c"], ["x"]]
+            first = await gateway.export_catalog.page(own, "tool", Page(limit=2))
+            assert [item.export.name for item in first.items] == ["o", "u"] and first.after is not None
+            rest = await gateway.export_catalog.page(own, "tool", Page(limit=2, after=first.after))
+            (item,) = rest.items
+            assert rest.after is None and item.export.name == "t"
+            assert [row.id for row in item.bindings] == [binding.id]
+            assert item.kind_table() == {"effect_class": "read_only", "input_schema": {"type": "object"}}
+            theirs = await gateway.export_catalog.page(stranger, "tool", Page())
+            assert all(item.bindings == () for item in theirs.items)
+            with pytest.raises(GatewayError) as caught:
+                await gateway.export_catalog.page(stranger, "tool", Page(), "org_1")
+            assert caught.value.status == 404
+
+    run(main)

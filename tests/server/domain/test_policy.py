@@ -12,7 +12,14 @@ from plugbay.contracts.vai.permissions import SCOPES
 from plugbay.host.invocations.context import CLASSES
 from plugbay.model.spec import Export
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.policy import Policy, document, effective, narrowest, parsed, widened
+from plugbay.server.domain.policy import (
+    Policy,
+    effective_permissions,
+    find_widened,
+    intersect_policies,
+    parse_policy,
+    validate_policy,
+)
 from tests.support.requirements import requirement
 
 
@@ -38,11 +45,11 @@ POLICIES = st.builds(
 def test_whatever_policies_say_nobody_gets_more_than_each_of_them_and_the_manifest_and_the_caller_allow(
     org: Policy, binding: Policy, caller: frozenset[str] | None
 ) -> None:
-    export, together = tool(), narrowest(org, binding)
-    got = effective(export, together, caller)
+    export, together = tool(), intersect_policies(org, binding)
+    got = effective_permissions(export, together, caller)
     for alone in (Policy(), org, binding):
-        assert set(got.gateway_api_scopes) <= set(effective(export, alone).gateway_api_scopes)
-        assert got.network == "none" or effective(export, alone).network == "egress"
+        assert set(got.gateway_api_scopes) <= set(effective_permissions(export, alone).gateway_api_scopes)
+        assert got.network == "none" or effective_permissions(export, alone).network == "egress"
     assert caller is None or set(got.gateway_api_scopes) <= caller
     for name in ("timeout_ms", "max_concurrency"):
         said = [value for value in (getattr(org, name), getattr(binding, name)) if value is not None]
@@ -66,7 +73,7 @@ def test_whatever_policies_say_nobody_gets_more_than_each_of_them_and_the_manife
 )
 def test_a_policy_that_asks_for_more_than_the_manifest_is_told_where(said: dict[str, Any], field: str) -> None:
     offline = tool("none", ())
-    assert [name for name, _ in widened(parsed(document(said)), offline)] == [field]
+    assert [name for name, _ in find_widened(parse_policy(validate_policy(said)), offline)] == [field]
 
 
 def test_a_policy_that_narrows_everything_widens_nothing() -> None:
@@ -77,8 +84,8 @@ def test_a_policy_that_narrows_everything_widens_nothing() -> None:
         "timeout_ms": 1,
         "max_concurrency": 1,
     }
-    policy = parsed(document(said))
-    assert widened(policy, tool()) == [] and effective(tool(), policy).gateway_api_scopes == ()
+    policy = parse_policy(validate_policy(said))
+    assert find_widened(policy, tool()) == [] and effective_permissions(tool(), policy).gateway_api_scopes == ()
     assert policy.for_host().timeout_ms == 1 and policy.for_host().gateway_api_scopes == ("runs:read",)
 
 
@@ -96,11 +103,11 @@ def test_a_policy_that_narrows_everything_widens_nothing() -> None:
 )
 def test_what_no_policy_says_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(GatewayError) as caught:
-        document(said)
+        validate_policy(said)
     assert (caught.value.code, caught.value.status) == ("policy.invalid", 422)
     assert caught.value.details["problems"][0]["path"].startswith(next(iter(said)))
 
 
 def test_hosts_are_compared_in_their_usual_form_and_what_is_unknown_narrows_nothing() -> None:
-    assert document({"egress_domains": ["API.Example"], "network": None}) == {"egress_domains": ["api.example"]}
-    assert parsed({"of_tomorrow": 1}) == Policy() == narrowest()
+    assert validate_policy({"egress_domains": ["API.Example"], "network": None}) == {"egress_domains": ["api.example"]}
+    assert parse_policy({"of_tomorrow": 1}) == Policy() == intersect_policies()

@@ -45,7 +45,7 @@ def test_every_kind_of_the_store_has_its_time_and_can_be_said_or_is_known() -> N
 def test_a_gateway_removes_after_its_start_what_is_too_old_and_says_so(
     database_url: str, tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AT_FIRST", 0.0)
+    monkeypatch.setattr(module, "FIRST_ROUND_AFTER", 0.0)
     caplog.set_level(logging.INFO, "plugbay.server.domain")
 
     async def main() -> None:
@@ -105,13 +105,13 @@ def test_what_is_planned_is_what_goes_in_small_transactions_and_is_audited(
                 await insert_all(tx, random.Random(1))
             clock = TurnedClock(days(400))
             once = Retention(gateway.database, DEFAULTS, Audit(gateway.database, clock), Meters(), clock, batch=4)
-            planned = await once.planned()
+            planned = await once.preview()
             monkeypatch.setattr(rows, "remove", measured)
             assert await once.prune(OPERATOR) == planned and planned["calls"].number == NUMBER
             assert max(sizes) == 4 < BATCH and planned["calls"].kept == days(30) and planned["audit"].kept is None
             (entry, *_) = (await gateway.audit.page(OPERATOR, Page(), action="records.prune")).items
             assert entry.details["removed"]["calls"] == NUMBER and "audit" not in entry.details["removed"]
-            assert not any(old.number for old in (await once.planned()).values())
+            assert not any(old.number for old in (await once.preview()).values())
 
     run(main)
 
@@ -133,8 +133,8 @@ def test_an_error_with_one_kind_keeps_no_other_and_is_told_and_tried_again(
         return await find(tx, kind, cutoffs, limit, after)
 
     monkeypatch.setattr(rows, "find", finding)
-    monkeypatch.setattr(module, "AT_FIRST", 0.0)
-    monkeypatch.setattr(module, "SOONER", 0.001)
+    monkeypatch.setattr(module, "FIRST_ROUND_AFTER", 0.0)
+    monkeypatch.setattr(module, "RETRY_AFTER", 0.001)
 
     async def main() -> None:
         nonlocal away

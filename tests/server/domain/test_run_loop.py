@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from plugbay.server.domain.run_loop import chat_request, failed
-from plugbay.server.domain.run_requests import Limits, Offered, RunRequest, Wanted
+from plugbay.model.errors import Code, Failure, Origin
+from plugbay.server.domain.chains import text_block
+from plugbay.server.domain.run_loop import (
+    FEED_DEPTH,
+    LAGGED,
+    RunFeeds,
+    chat_messages,
+    chat_request,
+    failed_ending,
+    reply_blocks,
+    system_prompt,
+    tool_function,
+)
+from plugbay.server.domain.run_requests import Limits, OfferedTool, RunOptions, RunRequest
 from plugbay.server.domain.workers import Job
-from tests.support.conversing import ScriptedWorkers, calls, conversing, result_of, says
+from plugbay.store import runs as rows
+from tests.support.conversing import CALLER, ScriptedWorkers, calls, conversing, result_of, says
 from tests.support.loops import Run
 from tests.support.openai_server import delta, events, streamed
+from tests.support.patience import until
+from tests.support.requirements import requirement
 
-TOOL = Offered(
+TOOL = OfferedTool(
     name="t",
     binding_id="bind_1",
     package_id="acme/p",
@@ -60,7 +76,7 @@ def test_pieces_of_a_reply_are_seen_as_they_come(run: Run, sqlite_url: str) -> N
     async def story() -> None:
         reply = streamed([events(delta(content="a"), delta(content="b"), delta("stop"))])
         async with conversing(sqlite_url, reply) as talk:
-            with talk.conversations.runs.feeds.watch("run_mine") as feed:
+            with talk.conversations.runs.feeds.subscribe("run_mine") as feed:
                 begun = await talk.begun("go", run_id="run_mine")
                 pieces = [piece async for piece in feed]
             assert begun.id == "run_mine"
@@ -84,17 +100,339 @@ def test_usage_of_all_turns_is_added_up(run: Run, sqlite_url: str) -> None:
 
         workers.bind("tool", "t", tool)
         async with conversing(sqlite_url, calls(("t", {})), says("ok"), workers=workers) as talk:
-            done = await talk.answered("go", wanted=Wanted(tools=["t"]))
+            done = await talk.answered("go", wanted=RunOptions(tools=["t"]))
             assert (done.input_tokens, done.output_tokens, done.turn_count, done.tool_count) == (20, 10, 2, 1)
 
     run(story)
 
 
 def test_a_failure_is_an_ending() -> None:
-    ending = failed("run.internal", "a bug")
-    assert (ending.status, ending.stop_reason, ending.error, ending.said) == (
+    ending = failed_ending("run.internal", "a bug")
+    assert (ending.status, ending.stop_reason, ending.error, ending.reply) == (
         "failed",
         "error",
         {"code": "run.internal", "message": "a bug"},
         "",
     )
+
+
+def test_whoever_watches_sees_what_happens_until_the_end(run: Run) -> None:
+    async def story() -> None:
+        feeds = RunFeeds()
+        feeds.publish("run_1", "response.delta", delta="before")
+        with feeds.subscribe("run_1") as one, feeds.subscribe("run_1") as other:
+            feeds.publish("run_1", "response.delta", delta="a")
+            feeds.publish("run_2", "response.delta", delta="another run's")
+            feeds.end("run_1")
+            feeds.publish("run_1", "response.delta", delta="after")
+            for feed in (one, other):
+                assert [piece async for piece in feed] == [{"type": "response.delta", "delta": "a"}]
+
+    run(story)
+
+
+def test_a_watcher_that_does_not_keep_up_is_left_behind(run: Run) -> None:
+    async def story() -> None:
+        feeds = RunFeeds()
+        with feeds.subscribe("run_1") as feed:
+            for number in range(FEED_DEPTH + 10):
+                feeds.publish("run_1", "response.delta", delta=str(number))
+            feeds.end("run_1")
+            seen = [piece async for piece in feed]
+        assert len(seen) == FEED_DEPTH + 1
+        assert seen[-1] == LAGGED
+
+    run(story)
+
+
+def test_who_leaves_is_told_nothing_more(run: Run) -> None:
+    async def story() -> None:
+        feeds = RunFeeds()
+        with feeds.subscribe("run_1"):
+            pass
+        feeds.publish("run_1", "response.delta", delta="a")
+        with feeds.subscribe("run_1") as feed:
+            feeds.end("run_1")
+            assert [piece async for piece in feed] == []
+
+    run(story)
+
+
+def shape(blocks: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+    return [(block["kind"], block.get("name") or _text(block)) for block in blocks]
+
+
+def _text(block: dict[str, Any]) -> str | None:
+    return block["content"][0]["text"] if block["content"] else None
+
+
+@requirement("vai:control-tool-results")
+def test_results_come_in_the_order_of_the_calls_whoever_is_faster(run: Run, database_url: str) -> None:
+    async def story() -> None:
+        workers, fast_is_done = ScriptedWorkers(), asyncio.Event()
+
+        async def slow(job: Job) -> Any:
+            await fast_is_done.wait()
+            return result_of("slow is done")
+
+        async def fast(job: Job) -> Any:
+            fast_is_done.set()
+            return result_of("fast is done")
+
+        workers.bind("tool", "slow", slow)
+        workers.bind("tool", "fast", fast)
+        asked = calls(("slow", {}), ("fast", {}), text="let me see")
+        async with conversing(database_url, asked, says("both"), workers=workers) as talk:
+            done = await talk.answered("go")
+            assert (done.status, done.tool_count, done.turn_count) == ("completed", 2, 2)
+            blocks = await talk.blocks(done.chain_id)
+            assert shape(blocks) == [
+                ("input", "go"),
+                ("response", "let me see"),
+                ("tool_call", "slow"),
+                ("tool_call", "fast"),
+                ("tool_result", "slow is done"),
+                ("tool_result", "fast is done"),
+                ("response", "both"),
+            ]
+            ids = [block["tool_call_id"] for block in blocks if "tool_call_id" in block]
+            assert ids[:2] == ids[2:] and len(set(ids)) == 2
+            assert {job.run_id for job in workers.jobs} == {done.id}
+            assert [job.execution_id for job in workers.jobs] == [
+                block["tool_execution_id"] for block in blocks if block["kind"] == "tool_result"
+            ]
+            roles = [message["role"] for message in talk.server.seen[1].body["messages"]]
+            assert roles == ["user", "assistant", "tool", "tool"]
+
+    run(story)
+
+
+@requirement("vai:control-tool-no-dangling")
+def test_no_call_is_in_the_chain_before_its_result(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        workers, go_on = ScriptedWorkers(), asyncio.Event()
+
+        async def tool(job: Job) -> Any:
+            await go_on.wait()
+            return result_of("done")
+
+        workers.bind("tool", "t", tool)
+        async with conversing(sqlite_url, calls(("t", {})), says("ok"), workers=workers) as talk:
+            begun = await talk.begun("go")
+            await until(lambda: bool(workers.jobs))
+            assert [block["kind"] for block in await talk.blocks(begun.chain_id)] == ["input"]
+            go_on.set()
+            await talk.ended(begun)
+            assert [block["kind"] for block in await talk.blocks(begun.chain_id)] == [
+                "input",
+                "tool_call",
+                "tool_result",
+                "response",
+            ]
+
+    run(story)
+
+
+def test_a_cancelled_batch_leaves_no_call_behind(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        workers = ScriptedWorkers()
+
+        async def tool(job: Job) -> Any:
+            await asyncio.Event().wait()
+
+        workers.bind("tool", "t", tool)
+        async with conversing(sqlite_url, calls(("t", {})), workers=workers) as talk:
+            begun = await talk.begun("go")
+            await until(lambda: bool(workers.jobs))
+            await talk.conversations.runs.cancel(CALLER, begun.id)
+            done = await talk.ended(begun)
+            assert done.status == "cancelled"
+            assert [block["kind"] for block in await talk.blocks(begun.chain_id)] == ["input"]
+            async with talk.database.reading() as tx:
+                tools = await rows.tools(tx, begun.id)
+            assert [(tool.status, tool.execution_outcome) for tool in tools] == [("cancelled", "unknown")]
+
+    run(story)
+
+
+@requirement("vai:control-tool-failures")
+def test_every_failure_is_a_result_that_the_model_sees(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        workers = ScriptedWorkers()
+
+        async def failing(job: Job) -> Any:
+            said = "the password is hunter22"
+            return Failure(Code.PLUGIN_ERROR, said, origin=Origin.PLUGIN, detail={"plugin_code": "jira.down"})
+
+        async def picky(job: Job) -> Any:
+            return Failure(Code.INVALID_INPUT, "the input does not fit: city is missing")
+
+        async def erring(job: Job) -> Any:
+            return result_of("no such issue", is_error=True)
+
+        for name, does in (("failing", failing), ("picky", picky), ("erring", erring), ("gone", erring)):
+            workers.bind("tool", name, does)
+        asked = calls(("failing", {}), ("picky", {}), ("erring", {}), ("gone", {}), ("unheard_of", {}))
+        async with conversing(sqlite_url, asked, says("I see"), workers=workers) as talk:
+            chain = await talk.chain()
+            begun = await talk.begun("go", chain)
+            workers.inactive.add("bind_gone")  # it was there when the run began
+            done = await talk.ended(begun)
+            assert done.status == "completed"
+            results = [block for block in await talk.blocks(chain.id) if block["kind"] == "tool_result"]
+            assert [block["is_error"] for block in results] == [True] * 5
+            texts = [_text(block) for block in results]
+            assert texts == [
+                "The tool failing failed: jira.down.",
+                "the input does not fit: city is missing",
+                "no such issue",
+                "The tool gone is not available.",
+                "There is no tool called unheard_of.",
+            ]
+
+    run(story)
+
+
+@requirement("vai:control-tool-unknown-outcome")
+def test_a_run_stops_when_nobody_knows_what_a_tool_did(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        workers = ScriptedWorkers()
+
+        async def lost(job: Job) -> Any:
+            return Failure(Code.CRASHED, "it is gone", detail={"execution_outcome": "unknown"})
+
+        workers.bind("tool", "pay", lost, effect_class="non_idempotent_write")
+        async with conversing(sqlite_url, calls(("pay", {})), says("never said"), workers=workers) as talk:
+            done = await talk.answered("pay")
+            assert (done.status, done.stop_reason) == ("failed", "error")
+            assert done.error is not None and done.error["code"] == "run.tool_outcome_unknown"
+            blocks = await talk.blocks(done.chain_id)
+            assert [block["kind"] for block in blocks] == ["input", "tool_call", "tool_result"]
+            assert blocks[-1]["is_error"] is True
+            assert len(talk.server.seen) == 1
+
+    run(story)
+
+
+@requirement("vai:control-run-limits")
+def test_a_run_stops_at_its_limits_with_nothing_dangling(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        workers = ScriptedWorkers()
+
+        async def tool(job: Job) -> Any:
+            return result_of("more")
+
+        workers.bind("tool", "t", tool)
+        endless = calls(("t", {}), ("t", {}), text="again")
+        async with conversing(sqlite_url, endless, workers=workers) as talk:
+            turns = await talk.answered("go", wanted=RunOptions(limits={"max_turns": 2}))
+            assert (turns.status, turns.stop_reason, turns.tool_count) == ("completed", "max_turns", 2)
+            tools = await talk.answered("go", wanted=RunOptions(limits={"max_tool_calls": 3}))
+            assert (tools.status, tools.stop_reason, tools.tool_count) == ("completed", "max_tool_calls", 2)
+            for done in (turns, tools):
+                kinds = [block["kind"] for block in await talk.blocks(done.chain_id)]
+                assert kinds.count("tool_call") == kinds.count("tool_result") == 2
+                assert kinds[-1] == "response"
+
+    run(story)
+
+
+def test_arguments_that_are_no_object_reach_no_tool(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        from tests.support.openai_server import delta, events, streamed
+
+        workers = ScriptedWorkers()
+
+        async def tool(job: Job) -> Any:
+            return result_of("no")
+
+        workers.bind("tool", "t", tool)
+        call = {"index": 0, "id": "c", "function": {"name": "t", "arguments": "[1, 2"}}
+        broken = streamed([events(delta(tool_calls=[call]), delta("tool_calls"))])
+        async with conversing(sqlite_url, broken, says("sorry"), workers=workers) as talk:
+            done = await talk.answered("go")
+            assert done.status == "completed"
+            assert workers.jobs == []
+
+    run(story)
+
+
+def test_a_result_that_is_too_large_is_an_error(run: Run, sqlite_url: str) -> None:
+    async def story() -> None:
+        workers = ScriptedWorkers()
+
+        async def tool(job: Job) -> Any:
+            return result_of("x" * (5 << 20))
+
+        workers.bind("tool", "t", tool)
+        async with conversing(sqlite_url, calls(("t", {})), says("too much"), workers=workers) as talk:
+            done = await talk.answered("go")
+            results = [block for block in await talk.blocks(done.chain_id) if block["kind"] == "tool_result"]
+            assert [_text(block) for block in results] == ["What t gave back is too large."]
+
+    run(story)
+
+
+CALL = {"kind": "tool_call", "content": [], "tool_call_id": "c1", "name": "t", "input": {"a": 1}}
+ASKED = {"id": "c1", "name": "t", "arguments": {"a": 1}}
+
+
+def result(content: list[dict[str, Any]], structured: Any = None) -> dict[str, Any]:
+    return {"kind": "tool_result", "content": content, "tool_call_id": "c1", "structured_output": structured}
+
+
+def test_calls_belong_to_the_response_before_them() -> None:
+    said = chat_messages(
+        [text_block("input", "go"), text_block("response", "so"), CALL, result([{"type": "text", "text": "42"}])]
+    )
+    assert said == [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "so", "tool_calls": [ASKED]},
+        {"role": "tool", "tool_call_id": "c1", "content": "42"},
+    ]
+
+
+def test_a_call_without_words_is_a_message_of_its_own() -> None:
+    said = chat_messages([text_block("input", "go"), CALL])
+    assert said[1] == {"role": "assistant", "content": None, "tool_calls": [ASKED]}
+
+
+def test_a_result_without_words_is_its_structured_output() -> None:
+    assert chat_messages([result([], {"n": 1})])[0]["content"] == '{"n":1}'
+    assert chat_messages([result([])])[0]["content"] == ""
+
+
+def test_system_blocks_are_said_beside_the_messages_and_thinking_not_at_all() -> None:
+    blocks = [text_block("system", "be kind"), text_block("thinking", "hmm"), text_block("system", "be brief")]
+    assert system_prompt(blocks) == "be kind\n\nbe brief"
+    assert chat_messages(blocks) == []
+    assert system_prompt([]) is None
+
+
+def test_images_are_attached_and_everything_else_is_named() -> None:
+    content = [
+        {"type": "text", "text": "look"},
+        {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        {"type": "image", "source": {"type": "asset", "asset_id": "a"}},
+        {"type": "audio", "source": {"type": "url", "url": "https://example.com/a.mp3"}},
+    ]
+    [message] = chat_messages([{"kind": "input", "content": content}])
+    assert message["content"] == "look\n[image]\n[audio]"
+    assert message["attachments"] == [
+        {"kind": "image", "url": "https://example.com/a.png"},
+        {"kind": "image", "mime_type": "image/png", "base64": "aGk="},
+    ]
+
+
+def test_a_reply_becomes_blocks() -> None:
+    assert reply_blocks("so", [ASKED]) == [text_block("response", "so"), CALL]
+    assert reply_blocks(None, []) == []
+
+
+def test_a_tool_without_a_schema_takes_any_object() -> None:
+    assert tool_function("t", "does t", None) == {
+        "name": "t",
+        "description": "does t",
+        "parameters": {"type": "object"},
+    }

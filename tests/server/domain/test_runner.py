@@ -13,7 +13,7 @@ from plugbay.host.discovery.folders import inspect
 from plugbay.model.spec import Access
 from plugbay.server.domain import runner as runners
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.runner import IDLE, Reach, _configured, _reaching
+from plugbay.server.domain.runner import IDLE_SECONDS, Reach, _host_config, _narrow_network
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at
 from tests.support.loops import Run
@@ -34,31 +34,31 @@ from tests.support.vai import export, write_vai_plugin
 def test_a_gateway_on_this_machine_is_the_one_private_address_that_plugins_reach(
     base_url: str | None, private: list[str]
 ) -> None:
-    assert _configured(Config(), base_url).network.allow_private == private
+    assert _host_config(Config(), base_url).network.allow_private == private
 
 
 def test_hosts_of_packages_are_joined_with_nobody() -> None:
     shared = parse('[broker]\nurl = "nats://127.0.0.1:1"\ntopics = [">"]')
-    assert _configured(shared, None).broker is None
+    assert _host_config(shared, None).broker is None
 
 
 def test_a_policy_takes_hosts_away_from_the_process_itself(tmp_path: Path) -> None:
     asked = {"network": "egress", "filesystem": "scratch"}
     found = inspect(write_vai_plugin(tmp_path, exports=[export(permissions=asked)]))
 
-    def doors(reach: Reach) -> list[tuple[str, int | None]]:
-        spec = _reaching(found, reach, "https://gateway.example").spec
+    def access(reach: Reach) -> list[tuple[str, int | None]]:
+        spec = _narrow_network(found, reach, "https://gateway.example").spec
         assert spec is not None and any(item.kind == "scratch" for item in spec.access)
         return [(item.target, item.port) for item in spec.access if item.kind == "network"]
 
-    assert doors(Reach()) == [("", None)] and doors(Reach(())) == []
-    assert doors(Reach(("api.example",))) == [("api.example", None), ("gateway.example", 443)]
+    assert access(Reach()) == [("", None)] and access(Reach(())) == []
+    assert access(Reach(("api.example",))) == [("api.example", None), ("gateway.example", 443)]
     offline = inspect(write_vai_plugin(tmp_path / "offline", exports=[export()]))
-    assert _reaching(offline, Reach(("api.example",)), None) is offline
+    assert _narrow_network(offline, Reach(("api.example",)), None) is offline
     assert (
         Access("network", "api.example", capability="network")
         in (
-            _reaching(found, Reach(("api.example",)), None).spec or found.spec  # type: ignore[union-attr]
+            _narrow_network(found, Reach(("api.example",)), None).spec or found.spec  # type: ignore[union-attr]
         ).access
     )
 
@@ -79,7 +79,7 @@ def test_versions_run_side_by_side_and_hosts_that_nobody_needs_go(
                     assert again is host and apart is not host
                 bound = frozenset({one.digest, two.digest})
                 assert await runner.reap_now(bound) == 0  # the one that is idle was just used
-                clock.turn(IDLE)
+                clock.turn(IDLE_SECONDS)
                 assert await runner.reap_now(bound) == 1 and runner.running == 2
                 assert await runner.reap_now(frozenset()) == 0  # who is used stays
             assert await runner.reap_now(bound) == 0
@@ -147,6 +147,6 @@ def test_hosts_that_were_used_at_the_same_moment_go_and_failed_starts_leave_noth
             with pytest.raises(GatewayError, match="are gone"):
                 async with runner.host(package, Reach()):
                     raise AssertionError("there is nothing to start")
-            assert not runner._berths
+            assert not runner._slots
 
     run(main)

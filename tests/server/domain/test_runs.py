@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from plugbay.server.domain.errors import GatewayError
-from plugbay.server.domain.run_requests import Wanted
-from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.run_requests import RunOptions
+from plugbay.server.domain.runs import NewRun
 from plugbay.store import events as event_rows
 from plugbay.store import runs as rows
 from plugbay.store.pages import Page
@@ -101,7 +101,7 @@ def test_a_cancelled_run_leaves_nothing_of_its_turn(run: RunLoop, sqlite_url: st
 def test_a_run_that_takes_too_long_is_timed_out(run: RunLoop, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url, stuck()) as talk:
-            done = await talk.answered("hurry", wanted=Wanted(limits={"timeout_ms": 50}))
+            done = await talk.answered("hurry", wanted=RunOptions(limits={"timeout_ms": 50}))
             assert (done.status, done.stop_reason) == ("timed_out", "timeout")
             assert await happened(talk) == ["run.failed"]
 
@@ -147,7 +147,7 @@ def test_regenerating_leaves_the_first_answer_where_it_is(run: RunLoop, sqlite_u
         async with conversing(sqlite_url, says("one"), says("two")) as talk:
             first = await talk.answered("think")
             before = await talk.conversations.chains.get(CALLER, first.chain_id)
-            again = await talk.ended(await talk.conversations.runs.regenerate(CALLER, first.id, Asked()))
+            again = await talk.ended(await talk.conversations.runs.regenerate(CALLER, first.id, NewRun()))
             assert (again.status, again.rerun_of_run_id) == ("completed", first.id)
             assert again.chain_id != first.chain_id
             assert [block["content"][0]["text"] for block in await talk.blocks(again.chain_id)] == ["think", "two"]
@@ -162,7 +162,7 @@ def test_a_run_that_has_not_ended_cannot_be_done_again(run: RunLoop, sqlite_url:
         async with conversing(sqlite_url, stuck()) as talk:
             begun = await talk.begun("wait")
             with pytest.raises(GatewayError) as refused:
-                await talk.conversations.runs.regenerate(CALLER, begun.id, Asked())
+                await talk.conversations.runs.regenerate(CALLER, begun.id, NewRun())
             assert refused.value.code == "run.not_ended"
 
     run(story)
@@ -174,11 +174,11 @@ def test_there_must_be_something_to_answer(run: RunLoop, sqlite_url: str) -> Non
             chain = await talk.chain()
             for blocks in ([], [{"kind": "system", "content": [{"type": "text", "text": "be kind"}]}]):
                 with pytest.raises(GatewayError) as refused:
-                    await talk.conversations.runs.create(CALLER, chain.id, Asked(blocks=blocks))
+                    await talk.conversations.runs.create(CALLER, chain.id, NewRun(blocks=blocks))
                 assert refused.value.code == "run.nothing_to_answer"
             assert await talk.blocks(chain.id) == [], "a refused run brings nothing"
             seeded = await talk.chain("a question")
-            done = await talk.ended(await talk.conversations.runs.create(CALLER, seeded.id, Asked()))
+            done = await talk.ended(await talk.conversations.runs.create(CALLER, seeded.id, NewRun()))
             assert done.status == "completed"
 
     run(story)
@@ -220,7 +220,7 @@ def test_a_plugin_that_may_only_write_sees_the_runs_it_made(run: RunLoop, sqlite
             chain = await talk.chain()
             plugin = delegated(["runs:write"], session_id=chain.session_id, export_kind="hook", execution_id="del_0")
             blocks = [{"kind": "input", "content": [{"type": "text", "text": "mine"}]}]
-            mine = await talk.conversations.runs.create(plugin, chain.id, Asked(blocks=blocks))
+            mine = await talk.conversations.runs.create(plugin, chain.id, NewRun(blocks=blocks))
             await talk.ended(mine)
             assert (await talk.conversations.runs.get(plugin, mine.id)).invocation_id == "inv_1"
             with pytest.raises(GatewayError) as refused:
@@ -267,7 +267,7 @@ def test_the_timeline_tells_what_happened_in_order(run: RunLoop, sqlite_url: str
 def test_the_effective_request_is_what_the_model_was_asked(run: RunLoop, sqlite_url: str) -> None:
     async def story() -> None:
         async with conversing(sqlite_url) as talk:
-            done = await talk.answered("hello", wanted=Wanted(temperature=0.1, limits={"max_tokens": 7}))
+            done = await talk.answered("hello", wanted=RunOptions(temperature=0.1, limits={"max_tokens": 7}))
             said = await talk.conversations.runs.effective_request(CALLER, done.id)
             assert (said["provider"], said["model"], said["temperature"], said["max_tokens"]) == ("local", "m", 0.1, 7)
             assert said["messages"] == [{"role": "user", "content": "hello"}]
@@ -297,11 +297,11 @@ def test_a_plugin_that_has_a_run_done_again_lends_it_no_more_than_it_has(run: Ru
             first = await talk.answered("think")
             assert first.request["scopes"] is None, "a person's run has no limits"
             plugin = delegated(["runs:write", "runs:read"], session_id=first.session_id)
-            again = await talk.conversations.runs.regenerate(plugin, first.id, Asked())
+            again = await talk.conversations.runs.regenerate(plugin, first.id, NewRun())
             assert list(again.request["scopes"]) == ["runs:read", "runs:write"]
             await talk.ended(again)
             less = delegated(["runs:read", "chains:read"], session_id=first.session_id)
-            third = await talk.conversations.runs.regenerate(less, again.id, Asked())
+            third = await talk.conversations.runs.regenerate(less, again.id, NewRun())
             assert list(third.request["scopes"]) == ["runs:read"]
             await talk.ended(third)
 

@@ -1,4 +1,1 @@
-"""The HTTP edge: requests become calls of the gateway, what it says becomes answers.
-
-Owns shapes on the wire, who may ask, and how much. Decides nothing else.
-"""
+"""The REST API: parses requests, checks permissions and rates, calls the gateway, formats answers. No domain rules."""

@@ -1,19 +1,22 @@
-"""Who asks, and whether they may: `Caller` for a handler, `needs` for a route.
+"""Authentication, authorization and rate limits: `Caller` for a handler, `needs` for a route.
 
     @router.get("/v1/sessions", **needs("sessions:read"))
     async def sessions(caller: Caller, gateway: TheGateway) -> ...
 
-What a route needs is written into its OpenAPI too (`x-plugbay-needs`), so that who may do what can be read and tested.
+The permissions of a route are also in its OpenAPI operation (`x-plugbay-needs`), so tests can check every route.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from plugbay.server.domain.errors import unauthenticated
+from plugbay.host.rate import Bucket
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.errors import too_many, unauthenticated
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import Principal
 
@@ -32,23 +35,23 @@ def gateway_of(request: Request) -> Gateway:
 
 
 async def authenticate(request: Request) -> Principal:
-    """Who asks; once for each request. Raises when nobody knows, or when they ask too often."""
+    """Authenticate the caller, once per request. Raises for unknown callers and exceeded rates."""
     known = getattr(request.state, "principal", None)
     if isinstance(known, Principal):
         return known
-    return await admitted(request, token_of(request))
+    return await admit(request, bearer_token(request))
 
 
-async def admitted(request: Request, token: str) -> Principal:
-    """Whoever has this token, as the one who makes this request; raises as `authenticate` does."""
+async def admit(request: Request, token: str) -> Principal:
+    """Make the owner of this token the caller of this request; raises as `authenticate` does."""
     principal = await gateway_of(request).authenticate(token)
     request.state.principal = principal
     request.app.state.rates.take(principal)
     return principal
 
 
-def token_of(request: Request) -> str:
-    """The token in the header of a request; raises when there is none."""
+def bearer_token(request: Request) -> str:
+    """The bearer token of a request; raises if there is none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
@@ -59,7 +62,7 @@ def token_of(request: Request) -> str:
 
 
 async def _gateway(request: Request) -> Gateway:
-    """As a dependency: FastAPI would have a plain function called in a thread, which takes longer than all of it."""
+    """Async on purpose: FastAPI runs a sync dependency in a thread, which costs more than the rest."""
     return gateway_of(request)
 
 
@@ -68,7 +71,7 @@ TheGateway = Annotated[Gateway, Depends(_gateway)]
 
 
 def needs(*all_of: str, any_of: Sequence[str] = ()) -> dict[str, Any]:
-    """What a route needs of whoever asks: all of these roles and scopes, and one of `any_of` if there are any.
+    """Permissions of a route: all of these roles and scopes, and one of `any_of` if given.
 
     A role is `viewer`, `operator` or `admin`; a route that names only roles is closed to plugins. People have scopes
     too: every viewer those to read, every operator all others.
@@ -86,3 +89,29 @@ def _check(all_of: tuple[str, ...], any_of: tuple[str, ...]) -> Callable[[Princi
             raise refusal
 
     return check
+
+
+MAX_CALLERS = 10_000
+"""Callers kept; an evicted caller starts with a full bucket."""
+
+
+class RateLimits:
+    """A bucket for each caller."""
+
+    def __init__(self, clock: Clock, per_second: float, burst: float) -> None:
+        self._clock = clock
+        self._per_second = per_second
+        self._burst = burst
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def take(self, principal: Principal) -> None:
+        """Count one request; raises when the rate is exceeded."""
+        bucket = self._buckets.get(principal.id)
+        if bucket is None:
+            bucket = self._buckets[principal.id] = Bucket(self._per_second, self._burst)
+        self._buckets.move_to_end(principal.id)
+        while len(self._buckets) > MAX_CALLERS:
+            self._buckets.popitem(last=False)
+        if not bucket.take(self._clock.monotonic()):
+            text = f"more than {self._per_second:g} requests a second"
+            raise too_many(text, retry_after=1 / self._per_second)

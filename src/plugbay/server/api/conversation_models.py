@@ -1,7 +1,4 @@
-"""What is said over HTTP about sessions, chains, runs, compactions and harnesses: requests and answers.
-
-Owns their fields and bounds. Refuses to know any rule that needs more than the request itself.
-"""
+"""Request and response models of sessions, chains, runs, compactions and harnesses: fields and bounds only."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from fastapi import Header
 from pydantic import Field, StringConstraints
 
 from plugbay.server.api.models import Answer, Body, ChosenId
-from plugbay.server.domain import run_requests as bounds
-from plugbay.server.domain.blocks import MAX_BLOCKS
+from plugbay.server.domain.chains import MAX_BLOCKS
 from plugbay.server.domain.credentials import LIMITS
+from plugbay.server.domain.run_requests import LONGEST_MS, MOST_TOKENS, MOST_TOOL_CALLS, MOST_TURNS
 
 MAX_KEYS = 64
 """Keys of metadata: labels, not a database."""
@@ -29,7 +26,7 @@ TraceParent = Annotated[str | None, Header(max_length=512, description="W3C trac
 
 
 def _one_of(*names: str) -> Any:
-    """A text of ours that is one of these: said in the document, and true by the rules of the tables."""
+    """A string field whose values the database constrains; listed in the OpenAPI document."""
     return Field(json_schema_extra={"enum": list(names)})
 
 
@@ -56,7 +53,7 @@ class SessionPatch(Body):
 
 
 class BranchIn(Body):
-    chain_id: ChosenId | None = Field(default=None, description="What to begin with; the latest chain unless given.")
+    chain_id: ChosenId | None = Field(default=None, description="The chain to copy; default: the latest.")
     metadata: Metadata = Field(default_factory=dict)
 
 
@@ -76,14 +73,14 @@ class SessionOut(Answer):
 
 
 class LimitsIn(Body):
-    max_turns: Annotated[int, Field(ge=1, le=bounds.MOST_TURNS)] | None = None
-    max_tool_calls: Annotated[int, Field(ge=0, le=bounds.MOST_TOOL_CALLS)] | None = None
-    max_tokens: Annotated[int, Field(ge=1, le=bounds.MOST_TOKENS)] | None = None
-    timeout_ms: Annotated[int, Field(ge=1, le=bounds.LONGEST_MS)] | None = None
+    max_turns: Annotated[int, Field(ge=1, le=MOST_TURNS)] | None = None
+    max_tool_calls: Annotated[int, Field(ge=0, le=MOST_TOOL_CALLS)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
+    timeout_ms: Annotated[int, Field(ge=1, le=LONGEST_MS)] | None = None
 
 
 class Defaults(Body):
-    """What holds for runs that do not say otherwise."""
+    """Defaults for runs on a chain."""
 
     model: ModelName | None = None
     tools: Tools | None = None
@@ -137,7 +134,7 @@ class BranchOut(Answer):
 class ContextOut(Answer):
     chain: ChainOut
     blocks: list[dict[str, Any]]
-    next_sequence: int | None = Field(description="What `after` must be for more blocks; null: these are the last.")
+    next_sequence: int | None = Field(description="`after` for the next page; null: no more blocks.")
 
 
 # Runs.
@@ -148,10 +145,10 @@ class Routing(Body):
 
 
 class RunIn(Body):
-    blocks: Blocks = Field(default_factory=list, description="What the model is to answer.")
+    blocks: Blocks = Field(default_factory=list, description="The input for the model.")
     model: ModelName | None = Field(default=None, description="`provider/model`.")
     routing: Routing = Field(default_factory=Routing)
-    tools: Tools | None = Field(default=None, description="Names of tools; all that are bound unless given.")
+    tools: Tools | None = Field(default=None, description="Names of tools; default: all bound tools.")
     limits: LimitsIn = Field(default_factory=LimitsIn)
     temperature: Temperature | None = None
     parent_run_id: ChosenId | None = None
@@ -290,7 +287,7 @@ class TriggerIn(Body):
 
 
 class HarnessPolicy(Body):
-    """What the gateway holds a harness to."""
+    """Limits that the gateway enforces on a harness."""
 
     max_depth: Annotated[int, Field(ge=0, le=64)] = LIMITS["max_depth"]
     max_child_runs: Annotated[int, Field(ge=0, le=100_000)] = LIMITS["max_child_runs"]
@@ -304,9 +301,9 @@ class TargetIn(Body):
 
 
 class HarnessInput(Body):
-    """The `input` of a harness that is started as an invocation: the same as of an execution, and held to the same."""
+    """The `input` of a harness started as an invocation: same fields and limits as an execution."""
 
-    mode: Literal["start"] = Field(default="start", description="One goes on with `harness-executions/ID:resume`.")
+    mode: Literal["start"] = Field(default="start", description="To resume, use `harness-executions/ID:resume`.")
     target: TargetIn = Field(default_factory=TargetIn)
     trigger: TriggerIn = Field(default_factory=TriggerIn)
     policy: HarnessPolicy = Field(default_factory=HarnessPolicy)

@@ -1,6 +1,7 @@
-"""Every error in one envelope, whoever raised it. What is not ours to tell is logged and not said.
+"""Every error becomes one JSON envelope, whichever layer raised it.
 
-Owns how errors of lower layers become answers.
+Unexpected exceptions are logged and answered with the request id only. Validation errors never quote values: a secret
+may be among them.
 """
 
 from __future__ import annotations
@@ -16,57 +17,57 @@ from starlette.responses import JSONResponse, Response
 
 from plugbay.server.api.models import ErrorEnvelope
 from plugbay.server.domain.errors import API, INVALID, NOT_FOUND, GatewayError, invalid, unavailable
-from plugbay.server.domain.request import REQUEST_ID
+from plugbay.server.domain.ids import REQUEST_ID
 from plugbay.store.failures import StoreUnavailable
 
 STATUSES = {
-    400: "The request cannot be understood.",
-    401: "Nobody knows who asks.",
-    403: "Whoever asks may not do this.",
-    404: "There is no such thing for whoever asks.",
-    405: "Not with this method.",
-    408: "It took too long to send.",
-    409: "It cannot be done as things are.",
+    400: "The request is malformed.",
+    401: "The caller is not authenticated.",
+    403: "The caller lacks a permission.",
+    404: "Not found, or not visible to the caller.",
+    405: "Method not allowed.",
+    408: "The body arrived too slowly.",
+    409: "Conflict with the current state.",
     413: "Too large.",
-    421: "Asked under a name that is not this server's.",
-    422: "Understood, but it cannot be so.",
-    429: "Too often.",
-    500: "A bug.",
-    503: "Not now.",
+    421: "Unknown host name.",
+    422: "Well-formed but invalid.",
+    429: "Rate limit exceeded.",
+    500: "Internal error.",
+    503: "Temporarily unavailable.",
 }
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorEnvelope, "description": text} for status, text in STATUSES.items()
 }
-"""What every route may answer beside its own."""
+"""Error responses that every route may return."""
 
 MAX_PROBLEMS = 20
-"""Of a body that are told at once."""
+"""Validation problems reported at once."""
 
 
-def install(app: FastAPI) -> None:
-    """Have every error answered in the envelope."""
-    app.add_exception_handler(GatewayError, _told)
-    app.add_exception_handler(StoreUnavailable, _told)
-    app.add_exception_handler(RequestValidationError, _told)
-    app.add_exception_handler(HTTPException, _told)
+def install_error_handlers(app: FastAPI) -> None:
+    """Answer every error with the envelope."""
+    app.add_exception_handler(GatewayError, _handle)
+    app.add_exception_handler(StoreUnavailable, _handle)
+    app.add_exception_handler(RequestValidationError, _handle)
+    app.add_exception_handler(HTTPException, _handle)
 
 
 def as_gateway_error(error: Exception) -> GatewayError:
-    """What is said of an error."""
+    """The error to report to the client."""
     if isinstance(error, GatewayError):
         return error
     if isinstance(error, StoreUnavailable):
         return unavailable("store.unavailable", str(error), retry_after=error.retry_after)
     if isinstance(error, RequestValidationError):
-        return _of_validation(error)
+        return _from_validation(error)
     if isinstance(error, HTTPException):
-        return _of_http(error)
+        return _from_http(error)
     return GatewayError(API, "api.internal", 500, "a bug in plugbay; the log has it under the id of the request")
 
 
-def answer(error: GatewayError, more: Mapping[str, str] | None = None) -> Response:
-    """The error as an answer, with `more` headers."""
+def error_response(error: GatewayError, more: Mapping[str, str] | None = None) -> Response:
+    """The error as a response, with `more` headers."""
     headers = {} if error.retry_after is None else {"retry-after": str(max(1, math.ceil(error.retry_after)))}
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
@@ -74,11 +75,11 @@ def answer(error: GatewayError, more: Mapping[str, str] | None = None) -> Respon
     return JSONResponse(error.to_json(REQUEST_ID.get()), error.status, headers)
 
 
-async def _told(request: Request, error: Exception) -> Response:
-    return answer(as_gateway_error(error), error.headers if isinstance(error, HTTPException) else None)
+async def _handle(request: Request, error: Exception) -> Response:
+    return error_response(as_gateway_error(error), error.headers if isinstance(error, HTTPException) else None)
 
 
-def _of_validation(error: RequestValidationError) -> GatewayError:
+def _from_validation(error: RequestValidationError) -> GatewayError:
     """All problems at once, and never the values: a secret may be among them."""
     problems = [
         {"path": ".".join(str(step) for step in each["loc"] if step != "body"), "problem": _problem(each)}
@@ -90,13 +91,13 @@ def _of_validation(error: RequestValidationError) -> GatewayError:
 
 
 def _problem(error: Mapping[str, Any]) -> str:
-    """pydantic's words, or ours that it leads in; whoever sends JSON without saying so, as curl does, is told that."""
+    """pydantic's message, or ours inside it. JSON without its content type, as curl sends it, gets a hint."""
     if tuple(error["loc"]) == ("body",) and error.get("type") == "model_attributes_type":
         return "it must be a JSON object, sent with Content-Type: application/json"
     return str(error["msg"]).removeprefix("Value error, ")
 
 
-def _of_http(error: HTTPException) -> GatewayError:
+def _from_http(error: HTTPException) -> GatewayError:
     if error.status_code == 404:
         return GatewayError(NOT_FOUND, "route.not_found", 404, "there is nothing under this path")
     if error.status_code == 405:

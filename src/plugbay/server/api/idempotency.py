@@ -1,20 +1,20 @@
-"""A request with an `Idempotency-Key` is carried out once: one mechanism for all routes that change anything.
+"""`Idempotency-Key` for all routes that change something.
 
     router = Router()
 
-    @router.post("/v1/orgs", …)          in one transaction: the change, its audit, and what was answered
+    @router.post("/v1/orgs", …)          one transaction: the change, its audit entry, and the stored answer
     async def create(…): …
 
     @router.post("/v1/plugin-invocations", …)
-    @apart                               waits for more than the database, so its change is not one transaction
+    @long_running                        waits for more than the database, so it claims the key in its own transaction
     async def invoke(…): …
 
     @router.post("/v1/keys", …)
-    @shown_once("key")                   what a repetition is not told again
+    @shown_once("key")                   this field is null in a replayed answer
     async def create_key(…): …
 
-Whose request it is, which path, and the key make one claim; another body under the same claim is a conflict. Bodies
-that are no JSON are uploads, which are the same when their contents are: no key is looked at for them.
+Caller, path and key identify a request; a different body under the same key is a conflict. Uploads (bodies that are not
+JSON) ignore the key: packages are identified by their content.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from plugbay.server.api.caller import authenticate, gateway_of
 from plugbay.server.api.errors import ERRORS
 from plugbay.server.domain.errors import GatewayError, invalid
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.repeats import KEPT_CREATES, KEPT_UPDATES, LOST, REFUSED, Answered, Outcome
+from plugbay.server.domain.idempotency import KEPT_CREATES, KEPT_UPDATES, LOST, REFUSED, Completed, Outcome
 from plugbay.store.idempotency import Repeat
 
 HEADER = "idempotency-key"
@@ -44,14 +44,14 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
-def apart(endpoint: Endpoint) -> Endpoint:
-    """The handler waits for more than the database: its claim is kept apart from what it changes."""
+def long_running(endpoint: Endpoint) -> Endpoint:
+    """Mark a handler that waits for more than the database: the claim is not in the transaction of its changes."""
     endpoint.__dict__["apart"] = True
     return endpoint
 
 
 def shown_once(*fields: str) -> Callable[[Endpoint], Endpoint]:
-    """These fields of the answer are null when it is repeated, because they are not kept."""
+    """Mark fields that are not stored: a replayed answer has null for them."""
 
     def mark(endpoint: Endpoint) -> Endpoint:
         endpoint.__dict__["shown_once"] = fields
@@ -60,8 +60,8 @@ def shown_once(*fields: str) -> Callable[[Endpoint], Endpoint]:
     return mark
 
 
-class Once(APIRoute):
-    """A route whose requests can be repeated."""
+class IdempotentRoute(APIRoute):
+    """A route that honours `Idempotency-Key`."""
 
     def get_route_handler(self) -> Handler:
         handler = super().get_route_handler()
@@ -69,24 +69,24 @@ class Once(APIRoute):
             return handler
         marks = getattr(self.endpoint, "__dict__", {})
         hidden: tuple[str, ...] = marks.get("shown_once", ())
-        carry_out = _apart if marks.get("apart") else _within
+        carry_out = _run_with_claim if marks.get("apart") else _run_in_transaction
 
         async def once(request: Request) -> Response:
             key = request.headers.get(HEADER)
             if key is None or not await _is_json(request):
                 return await handler(request)
-            claim = _Claim(await _claimed(request, key), await _digest(request), _kept(request), hidden)
+            claim = _Claim(await _claim_key(request, key), await _request_digest(request), _retention(request), hidden)
             return await carry_out(gateway_of(request), claim, handler, request)
 
         return once
 
 
 class Router(APIRouter):
-    """Routes of one area, complete: an application takes them as they are."""
+    """The routes of one area, complete: the application takes them without copying."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
-            route_class=Once,
+            route_class=IdempotentRoute,
             responses=ERRORS,
             generate_unique_id_function=lambda route: route.name,
             **options,
@@ -100,49 +100,49 @@ class _Claim(msgspec.Struct, frozen=True):
     hidden: tuple[str, ...]
 
 
-class _Refused(Exception):
-    """The handler answered with an error: what it changed is taken back."""
+class _RolledBack(Exception):
+    """The handler answered with an error: roll back its changes."""
 
     def __init__(self, response: Response) -> None:
         self.response = response
 
 
-async def _within(gateway: Gateway, claim: _Claim, handler: Handler, request: Request) -> Response:
-    """Claim, change and answer in one transaction: after a crash there is all of it or nothing."""
+async def _run_in_transaction(gateway: Gateway, claim: _Claim, handler: Handler, request: Request) -> Response:
+    """Claim, change and answer in one transaction: a crash leaves all of it or nothing."""
     try:
         async with gateway.database.transaction():
-            before = await gateway.repeats.begin(claim.key, claim.digest, claim.kept)
+            before = await gateway.idempotency.begin(claim.key, claim.digest, claim.kept)
             if before is not None:
-                return _replayed(before)
+                return _replay_response(before)
             response = await handler(request)
             if response.status_code >= 400:
-                raise _Refused(response)
-            await gateway.repeats.finish(claim.key, _answered(claim, response))
+                raise _RolledBack(response)
+            await gateway.idempotency.finish(claim.key, _completed(claim, response))
             return response
-    except _Refused as refused:
+    except _RolledBack as refused:
         return refused.response
 
 
-async def _apart(gateway: Gateway, claim: _Claim, handler: Handler, request: Request) -> Response:
+async def _run_with_claim(gateway: Gateway, claim: _Claim, handler: Handler, request: Request) -> Response:
     """Claim first, then the work. Every path settles the claim: with the answer, as lost where the outcome is
     unknown, or as free again where the request was refused or may be retried."""
-    before = await gateway.repeats.claim(claim.key, claim.digest, claim.kept)
+    before = await gateway.idempotency.claim(claim.key, claim.digest, claim.kept)
     if before is not None:
-        return _replayed(before)
+        return _replay_response(before)
     outcome: Outcome = LOST
     try:
         response = await handler(request)
-        outcome = REFUSED if response.status_code >= 400 else _answered(claim, response)
+        outcome = REFUSED if response.status_code >= 400 else _completed(claim, response)
         return response
     except GatewayError as error:
         if error.status < 500 or error.retryable:
             outcome = REFUSED
         raise
     finally:
-        await gateway.repeats.settle(claim.key, outcome)
+        await gateway.idempotency.settle(claim.key, outcome)
 
 
-def _answered(claim: _Claim, response: Response) -> Outcome:
+def _completed(claim: _Claim, response: Response) -> Outcome:
     if isinstance(response, StreamingResponse):
         return LOST
     body = bytes(response.body)
@@ -150,21 +150,21 @@ def _answered(claim: _Claim, response: Response) -> Outcome:
         shown = msgspec.json.decode(body)
         body = msgspec.json.encode({**shown, **dict.fromkeys(claim.hidden)})
     kept = {name: value for name, value in response.headers.items() if name in ("content-type", "location")}
-    return Answered(response.status_code, kept, body)
+    return Completed(response.status_code, kept, body)
 
 
-def _replayed(before: Repeat) -> Response:
+def _replay_response(before: Repeat) -> Response:
     return Response(before.body, before.status or 200, {**(before.headers or {}), REPLAYED: "true"})
 
 
 async def _is_json(request: Request) -> bool:
-    """A request without a body is as good as one with JSON."""
+    """A request without a body counts as JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json") or not await request.body()
 
 
-async def _claimed(request: Request, key: str) -> bytes:
-    """Whose request it is, and which."""
+async def _claim_key(request: Request, key: str) -> bytes:
+    """The claim key: caller, method, path and key."""
     if not key or len(key) > LONGEST_KEY or not key.isascii() or not key.isprintable():
         text = f"an Idempotency-Key has 1 to {LONGEST_KEY} printable ASCII characters"
         raise invalid("idempotency.invalid_key", text, "Idempotency-Key")
@@ -173,8 +173,8 @@ async def _claimed(request: Request, key: str) -> bytes:
     return hashlib.sha256(msgspec.json.encode(whose)).digest()
 
 
-async def _digest(request: Request) -> bytes:
-    """Of what is asked, however its keys are ordered."""
+async def _request_digest(request: Request) -> bytes:
+    """The digest of query and body, independent of key order."""
     body = await request.body()
     try:
         canonical = msgspec.json.encode(msgspec.json.decode(body), order="sorted") if body else b""
@@ -183,5 +183,5 @@ async def _digest(request: Request) -> bytes:
     return hashlib.sha256(request.url.query.encode() + b"\n" + canonical).digest()
 
 
-def _kept(request: Request) -> float:
+def _retention(request: Request) -> float:
     return KEPT_CREATES if request.method == "POST" else KEPT_UPDATES

@@ -1,8 +1,7 @@
-"""`RequestSpans`: requests that do something as spans of OpenTelemetry, for the calls of plugins to stand under.
+"""`RequestSpans`: one OpenTelemetry span per mutating request, parent of the spans of plugin calls.
 
-Owns which requests have a span and what it says: method, route and status, never a path, a query or a body. While a
-request is answered its span is the current one and stands in its `traceparent`, so whoever reads that header finds the
-trace. What only reads, such as a page that refreshes itself, has no span.
+A span carries method, route and status; never a path, a query or a body. The answer has the span in `traceparent`.
+Requests that only read have no span.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ TRACE_HEADERS = (b"traceparent", b"tracestate")
 
 
 class RequestSpans:
-    """Makes the spans of one server."""
+    """Creates the spans of one server."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     def begin(self, scope: Scope) -> RequestSpan | None:
-        """The span of this request, in the trace that it names; None: it has none."""
+        """Start the span of a request in the trace it names; None if it is not traced."""
         if scope["method"] not in MUTATING:
             return None
         facts = {"http.request.method": scope["method"], "url.scheme": scope.get("scheme", "http")}
-        parent = parent_in(_named(Headers(scope=scope)))
+        parent = parent_in(_trace_headers(Headers(scope=scope)))
         span = self._tracer.start_span(scope["method"], parent, SpanKind.SERVER, facts)
         return RequestSpan(span, scope)
 
@@ -45,13 +44,13 @@ class RequestSpan:
         self._token = contexts.attach(trace.set_span_in_context(span))
         carrier = carrier_of(span)
         self.traceparent = carrier.get("traceparent")
-        """How whoever asked can refer to this request; None when nobody keeps its trace."""
+        """The `traceparent` of the answer; None if the trace is not sampled."""
         if carrier:
             others = [pair for pair in scope["headers"] if pair[0] not in TRACE_HEADERS]
             scope["headers"] = [*others, *((key.encode(), value.encode()) for key, value in carrier.items())]
 
     def end(self, method: str, route: str, status: int) -> None:
-        """It was answered."""
+        """End the span with its response."""
         contexts.detach(self._token)
         self._span.update_name(f"{method} {route}")
         self._span.set_attributes({"http.route": route, "http.response.status_code": status})
@@ -61,8 +60,8 @@ class RequestSpan:
         self._span.end()
 
 
-def _named(headers: Headers) -> dict[str, Any]:
-    """What a request says of its trace; who names two parents has none, as W3C says."""
+def _trace_headers(headers: Headers) -> dict[str, Any]:
+    """The trace headers of a request; with two parents it has none, as W3C says."""
     parents = headers.getlist("traceparent")
     if len(parents) != 1:
         return {}

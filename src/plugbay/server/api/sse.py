@@ -1,9 +1,9 @@
-"""Answers that go on: events as they happen, in the form that browsers know (Server-Sent Events).
+"""Server-Sent Events.
 
     return event_stream(request, events())
 
-Owns the form, a sign of life while nothing happens, and a good end: when the reader goes, and when the server is about
-to stop. Refuses to know what the events are.
+Encodes events, sends heartbeats while nothing happens, and closes the source when the reader disconnects or the server
+stops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 HEARTBEAT = 15.0
-"""Seconds of silence after which a comment is sent: proxies drop what is silent for long, and we learn who is gone."""
+"""Seconds without events before a heartbeat: proxies drop idle streams, and a write detects a closed one."""
 
 MEDIA_TYPE = "text/event-stream"
 
@@ -37,11 +37,11 @@ _EVENT = {
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"description": "Events as they happen.", "content": {MEDIA_TYPE: {"itemSchema": _EVENT}}}
 }
-"""`responses` of a route that may answer with events."""
+"""`responses` of a route that may return an event stream."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event: what is told as JSON, its name, and the id by which to go on after it."""
+    """One event: data as JSON, its name, and the id to resume after."""
 
     data: Any
     event: str | None = None
@@ -53,7 +53,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class _EventStream(StreamingResponse):
-    """Closes what it tells when the reader goes, also one that goes while a piece is being sent."""
+    """Closes the source when the reader disconnects, even while a chunk is being sent."""
 
     def __init__(self, pieces: AsyncGenerator[bytes, None]) -> None:
         super().__init__(pieces, media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"})
@@ -65,13 +65,13 @@ class _EventStream(StreamingResponse):
 
 
 def event_stream(request: Request, events: AsyncIterator[Event]) -> StreamingResponse:
-    """The answer that tells these events."""
+    """The streaming response for these events."""
     closing: asyncio.Event = request.app.state.closing
-    return _EventStream(told(events, closing))
+    return _EventStream(encode_stream(events, closing))
 
 
-async def told(events: AsyncIterator[Event], closing: asyncio.Event) -> AsyncGenerator[bytes, None]:
-    """These events as bytes, until they end, the reader goes, or `closing` is set."""
+async def encode_stream(events: AsyncIterator[Event], closing: asyncio.Event) -> AsyncGenerator[bytes, None]:
+    """Encode events until they end, the reader disconnects, or `closing` is set."""
     end = asyncio.ensure_future(closing.wait())
     pending: asyncio.Task[Event | None] | None = None
     try:
@@ -86,16 +86,16 @@ async def told(events: AsyncIterator[Event], closing: asyncio.Event) -> AsyncGen
                 return
             yield event.encode()
     finally:
-        # Starlette cancels whoever tells events to a reader that has gone, and anyio does so again at every await.
+        # Starlette cancels the stream when the reader disconnects, and anyio cancels again at every await.
         with anyio.CancelScope(shield=True):
-            await _leave(events, end, pending)
+            await _close(events, end, pending)
 
 
 async def _next(events: AsyncIterator[Event]) -> Event | None:
     return await anext(events, None)
 
 
-async def _leave(events: AsyncIterator[Event], *waiting: asyncio.Future[Any] | None) -> None:
+async def _close(events: AsyncIterator[Event], *waiting: asyncio.Future[Any] | None) -> None:
     for each in waiting:
         if each is not None:
             each.cancel()

@@ -1,6 +1,5 @@
-"""The operator's dashboard: pages at `/` that show the host's plugins and what they do, and let an operator act.
+"""The operator's dashboard: HTML pages at `/` that show the host's plugins and let an operator act on them.
 
-Server-rendered; a script of our own only keeps pages fresh. Whoever looks has a session, and a session has the rights
-of the token it came from: what may be done is decided where the API decides it. Whatever a plugin says is shown as
-text and as nothing else.
+Rendered on the server; our own script only refreshes pages. A session has the rights of the token it was created with,
+checked by the same code as the API. Text from plugins is always escaped.
 """

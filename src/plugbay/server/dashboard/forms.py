@@ -1,8 +1,7 @@
-"""A JSON Schema as a form, and what was typed into it as an input.
+"""HTML forms from JSON Schemas, and inputs from submitted forms. Pure.
 
-Pure. Owns which schemas are simple enough for fields: texts, numbers, yes or no, choices; a property that is more is a
-field for JSON, and a schema that is no object with properties is one such field. Whether an input fits its schema is
-the host's to say: here is only made of it what was meant.
+Strings, numbers, booleans and enums become fields; any other property becomes a field for JSON, and a schema that is
+not an object with properties becomes one JSON field. The host validates the input against the schema.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 MAX_FIELDS = 40
-"""Of one form; whoever has more to say writes JSON."""
+"""Fields of one form; larger schemas use JSON."""
 
 MAX_CHOICES = 200
 """Of one field."""
 
 MAX_HOPS = 8
-"""From reference to reference within a schema: one that leads in a circle leads nowhere."""
+"""References followed within a schema, which may be circular."""
 
 TEXT, INTEGER, NUMBER, FLAG, CHOICE, JSON = "text", "integer", "number", "flag", "choice", "json"
 
 _KINDS = {"string": TEXT, "integer": INTEGER, "number": NUMBER, "boolean": FLAG}
 
 NAMES = "field:"
-"""How the names of fields begin in what a browser sends, so that none is taken for something else."""
+"""Prefix of field names in a submitted form, so that none collides with our own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +39,19 @@ class Field:
     label: str = ""
     description: str = ""
     value: str = ""
-    """What stands in it: the schema's default, or what was typed."""
+    """The current value: the schema's default, or the submitted text."""
     choices: tuple[str, ...] = ()
-    """As JSON, so that 1 and "1" are two."""
+    """As JSON, to tell 1 from "1"."""
     names: tuple[str, ...] = ()
-    """What the choices are called: texts without their quotes, where all are texts."""
+    """Labels of the choices: plain text if all are strings."""
     low: str = ""
     high: str = ""
     problem: str = ""
-    """Why what was typed cannot be sent."""
+    """Why the submitted text is invalid."""
 
 
 class Unclear(Exception):
-    """What was typed is no input; `fields` say where, or `problem` what is wrong with the JSON."""
+    """The submitted form is no valid input; `fields` mark the problems, or `problem` describes the JSON error."""
 
     def __init__(self, problem: str, fields: tuple[Field, ...] = ()) -> None:
         self.problem = problem
@@ -64,13 +63,13 @@ class Unclear(Exception):
 
 
 def fields_of(schema: Any) -> tuple[Field, ...] | None:
-    """The fields of a form; None where only JSON will do."""
+    """The fields of a form; None if only JSON can express the schema."""
     properties = _properties(schema)
     if properties is None or len(properties) > MAX_FIELDS:
         return None
     required = schema.get("required")
     needed = set(required) if isinstance(required, list) and all(isinstance(name, str) for name in required) else set()
-    return tuple(_field(name, _resolved(each, schema), name in needed) for name, each in properties.items())
+    return tuple(_field(name, _resolve(each, schema), name in needed) for name, each in properties.items())
 
 
 def signature(schema: Any) -> str:
@@ -82,11 +81,11 @@ def signature(schema: Any) -> str:
 
 
 def example(schema: Any) -> str:
-    """JSON to begin with: every property that has to be there, or that has a default."""
+    """Example JSON: required properties and those with a default."""
     fields = fields_of(schema)
     empty: dict[str, Any] = {TEXT: "", INTEGER: 0, NUMBER: 0, FLAG: False, JSON: {}}
     wanted = [field for field in fields or () if field.required or field.value]
-    made = {field.name: _typed(field) if field.value else empty.get(field.kind) for field in wanted}
+    made = {field.name: _parse_field(field) if field.value else empty.get(field.kind) for field in wanted}
     return json.dumps(made, ensure_ascii=False, indent=2)
 
 
@@ -99,7 +98,7 @@ def _properties(schema: Any) -> Mapping[str, Any] | None:
     return properties if isinstance(properties, Mapping) else None
 
 
-def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+def _resolve(schema: Any, root: Mapping[str, Any]) -> Any:
     """The schema of a property, without references within the document and without `or null`."""
     for _ in range(MAX_HOPS):
         if not isinstance(schema, Mapping):
@@ -116,7 +115,7 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
 
 
 def _at(root: Mapping[str, Any], reference: Any) -> Mapping[str, Any]:
-    """What a reference within the document points at; nothing where it points at nothing, or elsewhere."""
+    """The target of a reference within the document; empty if there is none."""
     found: Any = root
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return {}
@@ -145,7 +144,7 @@ def _field(name: str, schema: Any, required: bool) -> Field:
 
 
 def _kind(schema: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """What kind of field it is, and the choices there are."""
+    """The kind of field, and its choices."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(values, list):
         few = 0 < len(values) <= MAX_CHOICES
@@ -170,11 +169,11 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-# From what was typed to an input.
+# From a submitted form to an input.
 
 
 def input_of(fields: tuple[Field, ...], typed: Mapping[str, str]) -> dict[str, Any]:
-    """The input that was meant; raises `Unclear`. A field that nobody filled in is left out, if it may be."""
+    """The input from form values; raises `Unclear`. Empty optional fields are left out."""
     made: dict[str, Any] = {}
     judged = []
     for field in fields:
@@ -182,7 +181,7 @@ def input_of(fields: tuple[Field, ...], typed: Mapping[str, str]) -> dict[str, A
         field = replace(field, value=text)
         if text or (field.required and field.kind == TEXT):
             try:
-                made[field.name] = _typed(field)
+                made[field.name] = _parse_field(field)
             except ValueError as error:
                 field = replace(field, problem=str(error))
         elif field.required:
@@ -193,21 +192,21 @@ def input_of(fields: tuple[Field, ...], typed: Mapping[str, str]) -> dict[str, A
     return made
 
 
-def refilled(fields: tuple[Field, ...], typed: Mapping[str, str]) -> tuple[Field, ...]:
-    """The fields with what was typed into them, if anything was."""
+def refill(fields: tuple[Field, ...], typed: Mapping[str, str]) -> tuple[Field, ...]:
+    """The fields with the submitted values."""
     return tuple(replace(field, value=typed.get(NAMES + field.name, field.value)) for field in fields)
 
 
 def input_of_json(text: str) -> Any:
-    """The input that stands in a field for JSON; nothing is an empty object. Raises `Unclear`."""
+    """The input in a JSON field; empty text is an empty object. Raises `Unclear`."""
     try:
-        return _parsed(text) if text.strip() else {}
+        return _parse_json(text) if text.strip() else {}
     except ValueError as error:
         raise Unclear(str(error)) from None
 
 
-def _typed(field: Field) -> Any:
-    """What was typed into a field; raises `ValueError` with words for whoever typed it."""
+def _parse_field(field: Field) -> Any:
+    """The value of a field; raises `ValueError` with a message for the user."""
     text = field.value
     if field.kind == TEXT:
         return text
@@ -217,7 +216,7 @@ def _typed(field: Field) -> Any:
         raise ValueError("this is yes or no")
     if field.kind == CHOICE and text not in field.choices:
         raise ValueError("this is none of the choices")
-    return _parsed(text)
+    return _parse_json(text)
 
 
 def _number(text: str, kind: str) -> int | float:
@@ -236,7 +235,7 @@ def _number(text: str, kind: str) -> int | float:
     return number
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:

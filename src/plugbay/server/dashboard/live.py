@@ -1,7 +1,7 @@
-"""What keeps a page fresh while somebody looks at it: pieces of HTML, made by the templates that made the page.
+"""Live updates of a page: HTML fragments over Server-Sent Events, made by the templates of the page itself.
 
-A feed says what a page shows now; whatever differs from what was shown last is told. Owns the four words our script
-understands (`put`, `order`, `add`, `end`), how often is looked, and that a stream ends with its session.
+A feed returns what the page shows now; differences to the last state are sent as `put`, `order`, `add` or `end`, the
+four events that our script understands. A stream ends with its session.
 """
 
 from __future__ import annotations
@@ -15,46 +15,55 @@ from typing import Any, Protocol
 
 from plugbay.server.api.sse import Event
 from plugbay.server.dashboard import rendering
-from plugbay.server.dashboard.door import Dashboard, Visit, cookie_name
-from plugbay.server.dashboard.known import exports_of
-from plugbay.server.dashboard.records import CallRow, call_row, event_row, log_row
-from plugbay.server.dashboard.views import offers_of, rows_of, standing_of, summary, wishes_of
+from plugbay.server.dashboard.authentication import Dashboard, Visit, cookie_name
+from plugbay.server.dashboard.loader import exports_of
+from plugbay.server.dashboard.views import (
+    CallRow,
+    call_row,
+    event_row,
+    log_row,
+    offers_of,
+    rows_of,
+    standing_of,
+    summary,
+    wishes_of,
+)
 from plugbay.server.domain.errors import GatewayError, unavailable
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.plugin_logs import Line
+from plugbay.server.domain.operator_plugins import LogLine
 from plugbay.store.pages import Page
 
-LOOK_EVERY = 0.4
-"""Seconds: what a person takes for at once."""
+POLL_SECONDS = 0.4
+"""Seconds between polls: short enough to look immediate."""
 
-SHARED = 0.2
-"""Seconds for which a look serves all streams: one at a hundred plugins takes ten milliseconds."""
+SNAPSHOT_AGE = 0.2
+"""Seconds for which streams share a snapshot: one of a hundred plugins takes ten milliseconds."""
 
-CHECK_EVERY = 5.0
-"""Seconds after which a stream asks again whether its token is still good."""
+TOKEN_CHECK_SECONDS = 5.0
+"""Seconds between checks of the token of a stream."""
 
 MAX_STREAMS = 64
-"""Pages that are kept fresh at a time; a page that is not looked at lets go of its stream."""
+"""Open streams; a hidden page closes its stream."""
 
 MOST_LINES = 500
-"""Lines of a log or events that stay on a page."""
+"""Log lines or events kept on a page."""
 
-AT_ONCE = 100
-"""Of these that are told at a time; of a flood the last ones, and how many are not shown."""
+MAX_APPENDED = 100
+"""Lines sent at once; of more, only the last ones and the number skipped."""
 
 SHOWN_LINES = 200
-"""Lines of the past that a page begins with."""
+"""Past lines that a page shows first."""
 
 SHOWN_CALLS, SHOWN_OF_PLUGIN = 50, 10
-"""Calls on a page of their own, and beside everything else of a plugin."""
+"""Calls on their own page, and on the page of a plugin."""
 
-SETTLES = 4
-"""Looks at the records of calls after the last one was counted: it is written down within a second."""
+SETTLE_POLLS = 4
+"""Database polls after the last counted call: its record is written within a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A piece of a page: which template writes it, and what."""
+    """A part of a page: template and view."""
 
     template: str
     view: Any
@@ -64,21 +73,21 @@ class Region:
 
 
 Regions = dict[str, Region]
-"""By the id of an element, in the order of the page."""
+"""Regions by element id, in page order."""
 
 
 class Feed(Protocol):
-    """What a page shows."""
+    """The content of a page."""
 
     rows: str
-    """The element whose children come and go with their regions; empty where none do."""
+    """The element whose children are regions; empty if there is none."""
 
     async def regions(self) -> Regions: ...
-    def added(self) -> list[Event]: ...
+    def new_events(self) -> list[Event]: ...
 
 
 def changes(rows: str, before: Regions, after: Regions, now: float, form_key: str) -> list[Event]:
-    """What our script has to do so that a page that shows `before` shows `after`."""
+    """The events that turn a page showing `before` into one showing `after`."""
     events = [
         Event({"id": id, "into": rows, "html": region.html(now, form_key=form_key)}, "put")
         for id, region in after.items()
@@ -90,52 +99,52 @@ def changes(rows: str, before: Regions, after: Regions, now: float, form_key: st
 
 
 async def follow(visit: Visit, feed: Feed) -> AsyncGenerator[Event, None]:
-    """Everything that changes on a page, for as long as its session lasts."""
-    shown, watch = Regions(), _Watch(visit)
-    with watch.counted():
-        while await watch.goes_on():
+    """Changes of a page until its session ends."""
+    shown, watch = Regions(), _SessionWatch(visit)
+    with watch.count_stream():
+        while await watch.wait_for_poll():
             fresh = await feed.regions()
-            for event in (*changes(feed.rows, shown, fresh, visit.now, visit.session.form_key), *feed.added()):
+            for event in (*changes(feed.rows, shown, fresh, visit.now, visit.session.form_key), *feed.new_events()):
                 yield event
             shown = fresh
     yield Event({}, "end")
 
 
-def admit(dashboard: Dashboard) -> None:
-    """Raises when too many pages are kept fresh already."""
+def check_stream_limit(dashboard: Dashboard) -> None:
+    """Raises when too many streams are open."""
     if dashboard.streams >= MAX_STREAMS:
         text = f"{MAX_STREAMS} pages are kept fresh already"
-        raise unavailable("quota.too_many_watchers", text, retry_after=LOOK_EVERY)
+        raise unavailable("quota.too_many_watchers", text, retry_after=POLL_SECONDS)
 
 
-class _Watch:
-    """How long a stream goes on: its session may end, and so may the token behind it."""
+class _SessionWatch:
+    """Decides how long a stream continues: until its session or its token ends."""
 
     def __init__(self, visit: Visit) -> None:
         self._visit = visit
         self._cookie = visit.request.cookies.get(cookie_name(visit.request), "")
-        self._check_at = visit.gateway.clock.monotonic() + CHECK_EVERY
+        self._check_at = visit.gateway.clock.monotonic() + TOKEN_CHECK_SECONDS
         self._looks = 0
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
+    def count_stream(self) -> Iterator[None]:
         self._visit.dashboard.streams += 1
         try:
             yield
         finally:
             self._visit.dashboard.streams -= 1
 
-    async def goes_on(self) -> bool:
-        """Wait until it is time for another look; False when there is to be none."""
+    async def wait_for_poll(self) -> bool:
+        """Wait for the next poll; False if the stream must end."""
         if self._looks:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
         self._looks += 1
         if self._visit.dashboard.sessions.find(self._cookie) is not self._visit.session:
             return False
         now = self._visit.gateway.clock.monotonic()
         if now < self._check_at:
             return True
-        self._check_at = now + CHECK_EVERY
+        self._check_at = now + TOKEN_CHECK_SECONDS
         return await self._is_good()
 
     async def _is_good(self) -> bool:
@@ -145,7 +154,7 @@ class _Watch:
             return False
 
 
-# What pages show.
+# Feeds.
 
 
 class PluginsFeed:
@@ -157,17 +166,17 @@ class PluginsFeed:
         self._dashboard = dashboard
 
     async def regions(self) -> Regions:
-        rows = rows_of(self._dashboard.looks.plugins(SHARED))
+        rows = rows_of(self._dashboard.loader.plugins(SNAPSHOT_AGE))
         return {"summary": Region("parts/summary.html", summary(rows))} | {
             row.key: Region("parts/row.html", row) for row in rows
         }
 
-    def added(self) -> list[Event]:
+    def new_events(self) -> list[Event]:
         return []
 
 
 class RecentCalls:
-    """The newest calls of some kind; the database is asked only when there are more."""
+    """The newest calls; queries the database only after new calls."""
 
     rows = ""
 
@@ -182,9 +191,9 @@ class RecentCalls:
         self._looks = 0
         self._found: tuple[CallRow, ...] = ()
 
-    async def found(self) -> tuple[CallRow, ...]:
+    async def load(self) -> tuple[CallRow, ...]:
         counted = sum(self._gateway.meters.counters.get("calls", {}).values())
-        self._looks = SETTLES if counted != self._counted else self._looks
+        self._looks = SETTLE_POLLS if counted != self._counted else self._looks
         self._counted = counted
         if self._looks:
             self._looks -= 1
@@ -193,14 +202,14 @@ class RecentCalls:
         return self._found
 
     async def regions(self) -> Regions:
-        return {"calls": Region("parts/calls.html", (await self.found(), True))}
+        return {"calls": Region("parts/calls.html", (await self.load(), True))}
 
-    def added(self) -> list[Event]:
+    def new_events(self) -> list[Event]:
         return []
 
 
 class PluginFeed:
-    """One plugin: how it stands, what it asks for and offers, its calls, its log."""
+    """One plugin: state, capabilities, exports, calls, log."""
 
     rows = ""
 
@@ -208,31 +217,31 @@ class PluginFeed:
         self._dashboard = dashboard
         self._plugin_id = plugin_id
         self._calls = RecentCalls(dashboard.gateway, SHOWN_OF_PLUGIN, plugin_id)
-        self._lines: deque[Line] = deque(maxlen=AT_ONCE)
+        self._lines: deque[LogLine] = deque(maxlen=MAX_APPENDED)
         self._began = False
 
     async def regions(self) -> Regions:
-        gateway, known = self._dashboard.gateway, self._dashboard.looks.plugin(self._plugin_id, SHARED)
+        gateway, plugin = self._dashboard.gateway, self._dashboard.loader.plugin(self._plugin_id, SNAPSHOT_AGE)
         return {
-            "standing": Region("parts/standing.html", standing_of(known)),
-            "wishes": Region("parts/wishes.html", (self._plugin_id, wishes_of(known))),
+            "standing": Region("parts/standing.html", standing_of(plugin)),
+            "wishes": Region("parts/wishes.html", (self._plugin_id, wishes_of(plugin))),
             "offers": Region("parts/offers.html", offers_of(exports_of(gateway, self._plugin_id))),
-            "calls": Region("parts/calls.html", (await self._calls.found(), False)),
+            "calls": Region("parts/calls.html", (await self._calls.load(), False)),
         }
 
-    def added(self) -> list[Event]:
-        """All lines of the past at first: some may have come since the page was made."""
+    def new_events(self) -> list[Event]:
+        """New log lines; all recent lines at first, because some may have arrived since the page was rendered."""
         if not self._began:
             self._began = True
             self._lines.clear()
             past = self._dashboard.gateway.host_logs.tail(self._plugin_id, SHOWN_LINES)
-            return [added("log", "parts/lines.html", list(map(log_row, past)), fill=True)]
+            return [append_event("log", "parts/lines.html", list(map(log_row, past)), fill=True)]
         lines = [log_row(self._lines.popleft()) for _ in range(len(self._lines))]
-        return [added("log", "parts/lines.html", lines)] if lines else []
+        return [append_event("log", "parts/lines.html", lines)] if lines else []
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Lines of the log are collected for as long as this lasts."""
+        """Collect log lines within this context."""
         collecting = asyncio.ensure_future(self._collect())
         try:
             yield
@@ -246,7 +255,7 @@ class PluginFeed:
 
 
 class EventsFeed:
-    """What the bus carries."""
+    """Events of the bus."""
 
     rows = ""
 
@@ -258,18 +267,18 @@ class EventsFeed:
     async def regions(self) -> Regions:
         return {}
 
-    def added(self) -> list[Event]:
+    def new_events(self) -> list[Event]:
         fresh = self._gateway.host_events.recent(self._topic, self._after)
         if not fresh:
             return []
         self._after = fresh[-1].id
-        rows = [event_row(event) for event in fresh[-AT_ONCE:]]
-        return [added("events", "parts/events.html", rows, skipped=len(fresh) - len(rows), id=self._after)]
+        rows = [event_row(event) for event in fresh[-MAX_APPENDED:]]
+        return [append_event("events", "parts/events.html", rows, skipped=len(fresh) - len(rows), id=self._after)]
 
 
-def added(
+def append_event(
     into: str, template: str, rows: Sequence[Any], *, skipped: int = 0, fill: bool = False, id: str | None = None
 ) -> Event:
-    """Lines that come below those that are there, or with `fill` in their place."""
+    """Append lines, or replace them with `fill`."""
     html = rendering.fragment(template, rows=rows, skipped=skipped)
     return Event({"into": into, "html": html, "most": MOST_LINES, "fill": fill}, "add", id)

@@ -1,7 +1,6 @@
-"""Templates become answers: one environment, the headers of every page, the few files that pages load.
+"""Templates and static files: one Jinja environment, security headers of every page.
 
-Owns that everything a template writes is escaped and visible, whoever said it, and what a browser may do with a page.
-Refuses to know what is on it.
+Everything a template writes is escaped, and invisible characters are shown as escapes, whoever wrote the text.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ HEADERS = {
 _KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
-def _shown(value: Any) -> Any:
-    """What a template writes for a value: text as it can be seen, whoever said it."""
+def _finalize(value: Any) -> Any:
+    """Make text visible before a template writes it."""
     return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -46,7 +45,7 @@ def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
-        finalize=_shown,
+        finalize=_finalize,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -66,7 +65,7 @@ def _environment() -> Environment:
 
 
 class _Asset:
-    """A file that pages load; its address changes with its content, so browsers may keep it for good."""
+    """A static file; its URL contains its hash, so browsers cache it permanently."""
 
     def __init__(self, path: Path) -> None:
         self.body = path.read_bytes()
@@ -83,7 +82,7 @@ def asset_path(name: str) -> str:
 
 
 def asset(name: str) -> Response | None:
-    """One of the files that pages load; None for any other name."""
+    """A static file; None if the name is unknown."""
     found = _ASSETS.get(name)
     if found is None:
         return None

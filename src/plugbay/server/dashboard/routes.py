@@ -1,4 +1,4 @@
-"""Which page is where. No route here is in the API's document: pages are for people."""
+"""Routes of the dashboard. They are not part of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,40 +6,49 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from plugbay.server.dashboard import entry, history, pages, tenants
-from plugbay.server.dashboard.door import Endpoint, with_error_pages
+from plugbay.server.dashboard import login, pages
+from plugbay.server.dashboard.authentication import Endpoint, with_error_pages
+from plugbay.server.dashboard.pages import (
+    follow_calls,
+    follow_events,
+    show_call,
+    show_calls,
+    show_events,
+    show_org,
+    show_orgs,
+)
 
 
 def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
-    """A page, or something to be done from one, known to the meters by its path."""
-    told = with_error_pages(endpoint)
+    """A route, labelled by its path in metrics."""
+    guarded = with_error_pages(endpoint)
 
-    async def named(request: Request) -> Response:
+    async def handle(request: Request) -> Response:
         request.scope["route"] = route
-        return await told(request)
+        return await guarded(request)
 
-    route = Route(path, named, methods=[method], include_in_schema=False)
+    route = Route(path, handle, methods=[method], include_in_schema=False)
     return route
 
 
 ROUTES = (
     _route("/", pages.show_plugins),
-    _route("/login", entry.give_token, "POST"),
-    _route("/login/{code}", entry.follow_link),
-    _route("/logout", entry.log_out, "POST"),
-    _route("/static/{name}", entry.show_asset),
+    _route("/login", login.log_in_with_token, "POST"),
+    _route("/login/{code}", login.follow_link),
+    _route("/logout", login.log_out, "POST"),
+    _route("/static/{name}", login.show_asset),
     _route("/plugins/{plugin_id:path}:{operation}", pages.operate_plugin, "POST"),
     _route("/plugins/{plugin_id:path}", pages.show_plugin),
     _route("/export", pages.show_export),
     _route("/export", pages.call_export, "POST"),
-    _route("/calls", history.show_calls),
-    _route("/calls/{call_id}", history.show_call),
-    _route("/events", history.show_events),
-    _route("/orgs", tenants.show_orgs),
-    _route("/orgs/{org_id}", tenants.show_org),
+    _route("/calls", show_calls),
+    _route("/calls/{call_id}", show_call),
+    _route("/events", show_events),
+    _route("/orgs", show_orgs),
+    _route("/orgs/{org_id}", show_org),
     _route("/live/plugins", pages.follow_plugins),
     _route("/live/plugins/{plugin_id:path}", pages.follow_plugin),
-    _route("/live/calls", history.follow_calls),
-    _route("/live/events", history.follow_events),
+    _route("/live/calls", follow_calls),
+    _route("/live/events", follow_events),
 )
-"""Of two that match, the first is taken."""
+"""The first matching route wins."""

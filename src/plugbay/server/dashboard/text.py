@@ -1,7 +1,6 @@
-"""Values as a person reads them, on a page: text of strangers that cannot hide or run away, times, sizes, JSON.
+"""Formats values for pages: untrusted text, times, sizes, JSON. Pure.
 
-Pure. Owns that what is invisible or turns text around is shown as an escape, and how long a text may get. Escaping for
-HTML is the templates' part.
+Invisible and bidirectional characters are shown as escapes, and long text is cut. The templates escape HTML.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ from plugbay.model.text import printable
 from plugbay.server.domain import clock
 
 MAX_TEXT = 64 << 10
-"""Characters of any one value on a page: nobody reads more, and a browser with a megabyte in a cell is no use."""
+"""Characters of one value on a page."""
 
 MAX_JSON = 64 << 10
 """Characters of a document that is shown, spread over lines."""
 
 _INVISIBLE = (0x00AD, 0x180E, *range(0x200B, 0x200D), *range(0x2060, 0x2065), *range(0xFFF9, 0xFFFC))
 _TAGS = range(0xE0000, 0xE0080)
-"""A second ASCII that no font draws: words for a language model that no person sees."""
+"""Tag characters: an invisible copy of ASCII that can hide instructions to a language model."""
 
 _ESCAPES = {code: f"\\u{code:04x}" for code in _INVISIBLE} | {code: f"\\U{code:08x}" for code in _TAGS}
 
 
 def visible(text: str, most: int = MAX_TEXT) -> str:
-    """The text with everything in it to be seen, lines kept; cut where it is too long, and that is said."""
+    """The text with invisible characters escaped and lines kept; long text is cut with a note."""
     if len(text) <= most and text.isascii() and text.isprintable():
-        return text  # nearly all there is on a page
+        return text  # the common case
     lines = text[:most].split("\n")
     shown = "\n".join(printable(line.encode("utf-8", "backslashreplace")) for line in lines).translate(_ESCAPES)
     return shown if len(text) <= most else f"{shown}… ({len(text) - most:,} more characters)"
@@ -46,7 +45,7 @@ _UNITS = (("day", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def ago(at: float, now: float) -> str:
-    """`3 min ago`; the script on the page says it in the same words as time goes by."""
+    """`3 min ago`; the script on the page uses the same words."""
     seconds = max(0, int(now - at))
     if seconds < 5:
         return "now"
@@ -75,7 +74,7 @@ def moment(at: str) -> float | None:
 
 
 def duration(milliseconds: float) -> str:
-    """`4.2 ms`, `1.50 s`, `2 min 5 s`: three digits that say something."""
+    """`4.2 ms`, `1.50 s`, `2 min 5 s`: about three significant digits."""
     if milliseconds < 10:
         return f"{milliseconds:.1f} ms"
     if milliseconds < 1_000:

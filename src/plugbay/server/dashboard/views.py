@@ -1,31 +1,37 @@
-"""What a page shows of plugins: values made from what is known, ready to be written by a template.
+"""Values that templates show: plugins, capabilities, approvals, calls, events, log lines. Pure: no clock, no gateway.
 
-Pure: no clock, no gateway. Owns the words for states, which of them ask for an operator, and the order of a list.
-Two views are equal when the page would look the same, so nothing here depends on the time of day.
+Defines the words and tones of states and the order of lists. Two views are equal when the page would look the same, so
+no view depends on the time of day. An approval is only offered when the page shows all of it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plugbay.host.admin.approval import Look
+from plugbay.host.calls.calls import CallResult
+from plugbay.host.catalog.approvals import INSTRUCTIONS, NOUNS, PARTS
 from plugbay.host.confinement.policy import Confinement
 from plugbay.host.discovery.folders import Found
-from plugbay.model.errors import Code
+from plugbay.model.errors import Code, Failure, Outcome
 from plugbay.model.lifecycle import State
 from plugbay.model.spec import Export, Lifetime, Timeouts
 from plugbay.server.dashboard import forms
-from plugbay.server.dashboard.known import Known
-from plugbay.server.dashboard.text import as_json, count, size
+from plugbay.server.dashboard.loader import PluginSnapshot
+from plugbay.server.dashboard.text import as_json, count, moment, size, time_of_day
+from plugbay.server.domain.operator_plugins import LogLine, NumberedEvent
+from plugbay.store.calls import StoredCall
 
 BAD, WARN, GOOD, CALM, OFF = "bad", "warn", "good", "calm", "off"
-"""How a thing stands: broken, waiting for an operator, at work, nothing to do, switched off."""
+"""Tones: broken, needs the operator, active, idle, off."""
 
 PENDING, DISABLED, BLOCKED = "pending", "disabled", "blocked"
-"""States that the host has other words for: not decided, not enabled, cannot be confined as asked."""
+"""States beyond the host's: not decided, disabled, cannot be confined."""
 
 TONES = {
     State.QUARANTINED: BAD,
@@ -39,10 +45,10 @@ TONES = {
     State.STOPPED: OFF,
     DISABLED: OFF,
 }
-"""Of every state, and at the same time the order in which they are counted."""
+"""The tone of every state, in the order of the summary."""
 
 RANKS = {BAD: 0, WARN: 1, GOOD: 2, CALM: 2, OFF: 3}
-"""Problems first. What comes and goes by itself does not make rows jump."""
+"""Problems first. Transient states do not reorder rows."""
 
 LIFETIMES = {Lifetime.PER_CALL: "one process per call", Lifetime.RESIDENT: "stays"}
 
@@ -58,7 +64,7 @@ class LastFailure:
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A word with a tone, and what stands behind it."""
+    """A label with a tone and a reason."""
 
     word: str
     tone: str
@@ -85,7 +91,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something that can be done to a plugin."""
+    """An operation on a plugin."""
 
     name: str
     label: str
@@ -94,7 +100,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a plugin stands: the top of its page."""
+    """State of a plugin: the top of its page."""
 
     row: Row
     hint: str
@@ -109,19 +115,19 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A capability: asked for, and perhaps granted."""
+    """A requested capability, granted or not."""
 
     name: str
     granted: bool
     entry: str
-    """What in plugbay.toml grants it and can be taken away; empty where nothing there does."""
+    """The entry in plugbay.toml that grants it and can be revoked; empty if there is none."""
     is_new: bool
-    """Asked for since somebody decided."""
+    """Requested after the operator decided on grants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a plugin asks for."""
+    """The capabilities of a plugin."""
 
     requested: tuple[Wish, ...]
     optional: tuple[Wish, ...]
@@ -129,7 +135,7 @@ class Wishes:
 
     @property
     def open(self) -> tuple[str, ...]:
-        """What it asks for and does not have."""
+        """Requested and not granted."""
         return tuple(wish.name for wish in self.requested if not wish.granted)
 
 
@@ -148,59 +154,59 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A folder that is no plugin, although somebody meant it to be one."""
+    """A plugin folder that could not be loaded."""
 
     folder: str
     problems: tuple[str, ...]
 
 
 def key_of(plugin_id: str) -> str:
-    """The id of a plugin's row in a document, whatever characters its own has."""
+    """The element id of a plugin's row; plugin ids may contain any characters."""
     return f"plugin-{hashlib.sha256(plugin_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 # The list.
 
 
-def rows_of(known: Iterable[Known]) -> list[Row]:
+def rows_of(plugins: Iterable[PluginSnapshot]) -> list[Row]:
     """The list of plugins: problems first, then by id."""
-    return sorted(map(row_of, known), key=lambda row: (RANKS[row.state.tone], row.id))
+    return sorted(map(row_of, plugins), key=lambda row: (RANKS[row.state.tone], row.id))
 
 
-def row_of(known: Known) -> Row:
-    spec, failed = known.status.spec, known.failed
+def row_of(plugin: PluginSnapshot) -> Row:
+    spec, failed = plugin.status.spec, plugin.failed
     return Row(
         key_of(spec.id),
         spec.id,
         spec.name if spec.name != spec.id else "",
         spec.version,
         spec.contract,
-        state_of(known),
-        sandbox_of(known.status.confinement, known.status.limits),
-        known.status.busy,
-        known.calls,
-        known.failures,
+        state_of(plugin),
+        sandbox_of(plugin.status.confinement, plugin.status.limits),
+        plugin.status.busy,
+        plugin.calls,
+        plugin.failures,
         None
         if failed is None or failed.failure is None
         else LastFailure(failed.failure.code, failed.started_at, failed.call_id),
-        known.happened.at if known.happened else known.since,
+        plugin.happened.at if plugin.happened else plugin.since,
     )
 
 
-def state_of(known: Known) -> Badge:
-    """The state of a plugin as an operator has to know it, and why."""
-    refusal, blocked, state = known.refusal, known.status.confinement.refusal, str(known.status.state)
+def state_of(plugin: PluginSnapshot) -> Badge:
+    """The state of a plugin for an operator, and the reason."""
+    refusal, blocked, state = plugin.refusal, plugin.status.confinement.refusal, str(plugin.status.state)
     if refusal is not None:
         word = DISABLED if refusal.code == Code.UNAVAILABLE else PENDING
         return Badge(word, TONES[word], refusal.message.removeprefix(f"{word}: "))
     if blocked is not None:
         return Badge(BLOCKED, TONES[BLOCKED], blocked.message)
-    why = known.trouble if state in (State.QUARANTINED, State.BACKOFF) else ""
+    why = plugin.trouble if state in (State.QUARANTINED, State.BACKOFF) else ""
     return Badge(state.replace("_", " "), TONES.get(state, CALM), why)
 
 
 def sandbox_of(confinement: Confinement, limits: str) -> Badge:
-    """How a plugin is confined, in a word."""
+    """The confinement of a plugin."""
     if confinement.refusal is not None:
         return Badge("refused", BAD, confinement.refusal.message)
     if confinement.policy is None:
@@ -235,44 +241,44 @@ _OPERATIONS = (
 _START = (Operation("start", "Start", "Start it"),)
 
 
-def standing_of(known: Known) -> Standing:
+def standing_of(plugin: PluginSnapshot) -> Standing:
     """The top of a plugin's page."""
-    status, happened = known.status, known.happened
+    status, happened = plugin.status, plugin.happened
     return Standing(
-        row_of(known),
-        hint_of(known),
+        row_of(plugin),
+        hint_of(plugin),
         f"{happened.word.replace('_', ' ')}{': ' if happened.facts else ''}{happened.facts}" if happened else "",
         LIFETIMES.get(status.spec.lifetime, str(status.spec.lifetime)),
         status.pid,
         status.generation,
         status.ready,
         tuple(sorted(status.counters.items())),
-        operations_of(known),
+        operations_of(plugin),
     )
 
 
-def hint_of(known: Known) -> str:
-    """What an operator can do about a state, where the page itself does not offer it."""
-    refusal = known.refusal or known.status.confinement.refusal
+def hint_of(plugin: PluginSnapshot) -> str:
+    """A hint for the operator, if the page offers no action."""
+    refusal = plugin.refusal or plugin.status.confinement.refusal
     if refusal is not None:
-        return "" if wishes_of(known).undecided else str(refusal.detail.get("hint", ""))
-    if known.status.state == State.QUARANTINED:
+        return "" if wishes_of(plugin).undecided else str(refusal.detail.get("hint", ""))
+    if plugin.status.state == State.QUARANTINED:
         return "it failed too often; look at what it wrote, mend it, then start it"
     return ""
 
 
-def operations_of(known: Known) -> tuple[Operation, ...]:
-    """What makes sense to do; nothing where it may not run."""
-    if known.refusal is not None:
+def operations_of(plugin: PluginSnapshot) -> tuple[Operation, ...]:
+    """Operations that apply in this state; none if the plugin may not run."""
+    if plugin.refusal is not None:
         return ()
-    if known.status.state in (State.STOPPED, State.SHUTTING_DOWN):
+    if plugin.status.state in (State.STOPPED, State.SHUTTING_DOWN):
         return _START
-    return (*_START, _STOP) if known.status.state == State.QUARANTINED else _OPERATIONS
+    return (*_START, _STOP) if plugin.status.state == State.QUARANTINED else _OPERATIONS
 
 
-def wishes_of(known: Known) -> Wishes:
-    """What it asks for, what it has, and what is new."""
-    spec, granted, kept = known.status.spec, set(known.status.granted), known.kept
+def wishes_of(plugin: PluginSnapshot) -> Wishes:
+    """Requested, granted and new capabilities."""
+    spec, granted, kept = plugin.status.spec, set(plugin.status.granted), plugin.kept
 
     def wish(name: str) -> Wish:
         entry = next((each for each in (name, name.partition("=")[0]) if each in (kept or ())), "")
@@ -284,7 +290,7 @@ def wishes_of(known: Known) -> Wishes:
 
 
 def offers_of(exports: Mapping[str, Export]) -> list[Offer]:
-    """What it offers."""
+    """Exports for the page."""
     return [
         Offer(
             export.name,
@@ -299,9 +305,9 @@ def offers_of(exports: Mapping[str, Export]) -> list[Offer]:
     ]
 
 
-def facts_of(known: Known) -> list[tuple[str, str]]:
-    """Where it comes from and within which bounds it runs, as pairs of a label and a text."""
-    spec, confinement = known.status.spec, known.status.confinement
+def facts_of(plugin: PluginSnapshot) -> list[tuple[str, str]]:
+    """Origin and limits of a plugin, as pairs of label and text."""
+    spec, confinement = plugin.status.spec, plugin.status.confinement
     facts = [("folder", str(spec.root)), ("command", " ".join(spec.command)), ("timeouts", _timeouts(spec.timeouts))]
     if confinement.policy is not None:
         facts += _policy(confinement.policy.to_json())
@@ -331,3 +337,231 @@ def _policy(policy: dict[str, Any]) -> list[tuple[str, str]]:
         f"{size(limits['tmp'])} in /tmp",
     ]
     return [(label, text) for label, text in facts if text] + [("limits", " · ".join(shown))]
+
+
+MAX_DEFINITIONS = 200
+MAX_CHARACTERS = 512 << 10
+"""Characters of all definitions together: what a person can read before deciding."""
+
+MAX_DEFINITION = 48 << 10
+"""Characters of one definition; less than a page shows of one value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One definition offered by an MCP server."""
+
+    kind: str
+    name: str
+    description: str
+    whole: str
+    """The complete definition as JSON."""
+    change: str
+    """`new` or `changed` since the last approval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Exports that are not approved, and the last look at them."""
+
+    disabled: tuple[str, ...]
+    seen: bool = False
+    digest: str = ""
+    instructions: str = ""
+    definitions: tuple[Definition, ...] = ()
+    gone: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    too_much: bool = False
+
+
+def approval_of(plugin: PluginSnapshot, look: Look | None) -> Approval | None:
+    """The approval an operator has to decide on; None if there is none."""
+    status = plugin.status
+    if not status.needs_approval or (str(status.state) != PENDING and not status.disabled):
+        return None
+    if look is None:
+        return Approval(status.disabled)
+    changed = {(change.part, change.name): change.word for change in look.changes}
+    shown = tuple(_definition(part, definition, changed) for part, definition in look.definitions[:MAX_DEFINITIONS])
+    instructions = str((look.hello.get("server") or {}).get(INSTRUCTIONS) or "")
+    sizes = [len(instructions), *(len(each.whole) for each in shown)]
+    too_much = len(look.definitions) > MAX_DEFINITIONS or sum(sizes) > MAX_CHARACTERS or max(sizes) > MAX_DEFINITION
+    return Approval(
+        status.disabled,
+        True,
+        look.digest,
+        instructions[:MAX_DEFINITION],
+        () if too_much else shown,
+        tuple(str(change) for change in look.changes if change.word == "gone"),
+        tuple(map(str, look.hello.get("warnings") or ())),
+        too_much,
+    )
+
+
+def _definition(part: str, definition: dict[str, Any], changed: dict[tuple[str, str], str]) -> Definition:
+    name = str(definition.get(PARTS[part]))
+    texts = [str(definition[key]) for key in ("title", "description") if definition.get(key)]
+    return Definition(
+        NOUNS[part], name, "\n".join(texts), as_json(definition, most=MAX_DEFINITION + 1), changed.get((part, name), "")
+    )
+
+
+OUTCOME_TONES = {
+    Outcome.SUCCEEDED: GOOD,
+    Outcome.FAILED: BAD,
+    Outcome.RETRYABLE_FAILURE: WARN,
+    Outcome.CANCELLED: OFF,
+}
+OUTCOMES = tuple(OUTCOME_TONES)
+
+LEVELS = {"error": BAD, "warn": WARN}
+
+SHORT = 160
+"""Characters of an event's payload that are shown beside it; more is a click away."""
+
+MAX_PAYLOAD = 8_000
+"""Characters of an event's payload that are shown at all."""
+
+AROUND = 2.0
+"""Seconds after a call in which log lines still count as its own: pipes are read with delay."""
+
+LINES_OF_A_CALL = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """A finished call."""
+
+    id: str
+    plugin: str
+    version: str
+    contract: str
+    export: str
+    at: float
+    duration_ms: float
+    status: str
+    tone: str
+    code: str
+    origin: str
+    exit: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """An event of the bus."""
+
+    id: str
+    at: str
+    time: str
+    topic: str
+    source: str
+    short: str
+    whole: str
+    """Spread over lines, where there is more than `short`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A log line of a plugin, or a note of the host about it."""
+
+    at: str
+    time: str
+    source: str
+    tone: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureView:
+    """Why a call failed, and what to do."""
+
+    code: str
+    origin: str
+    message: str
+    hint: str
+    wrote: tuple[str, ...]
+    """The last lines of its stderr."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """The outcome of a call made from the page."""
+
+    call_id: str
+    plugin: str
+    status: str
+    tone: str
+    duration_ms: float
+    output: str
+    failure: FailureView | None
+
+
+def call_row(call: StoredCall) -> CallRow:
+    """A stored call."""
+    failure = call.failure or {}
+    left = failure.get("exit")
+    return CallRow(
+        call.id,
+        call.plugin,
+        call.version,
+        call.contract,
+        call.export,
+        call.started_at,
+        call.duration_ms,
+        call.status.replace("_", " "),
+        OUTCOME_TONES.get(call.status, CALM),
+        str(failure.get("code") or ""),
+        str(failure.get("origin") or ""),
+        "" if left is None else left if isinstance(left, str) else as_json(left, spread=False),
+    )
+
+
+def event_row(event: NumberedEvent) -> EventRow:
+    """An event with a shortened payload."""
+    data = event.data
+    short = as_json(data["payload"], spread=False)
+    whole = as_json(data["payload"], most=MAX_PAYLOAD) if len(short) > SHORT else ""
+    at = str(data["timestamp"])
+    shown = f"{short[:SHORT]}…" if whole else short
+    return EventRow(event.id, at, time_of_day(at), event.topic, str(data["source"]), shown, whole)
+
+
+def log_row(line: LogLine) -> LogRow:
+    return LogRow(line.at, time_of_day(line.at), line.source, LEVELS.get(line.level, CALM), line.text)
+
+
+def lines_of_call(lines: Iterable[LogLine], call: StoredCall) -> list[LogRow]:
+    """Log lines of a plugin during a call and shortly after. Some timestamps have seconds only."""
+    begin, end = math.floor(call.started_at), call.started_at + call.duration_ms / 1000 + AROUND
+    within = [line for line in lines if begin <= (moment(line.at) or 0.0) <= end]
+    return [log_row(line) for line in within[-LINES_OF_A_CALL:]]
+
+
+def failure_view(failure: Failure) -> FailureView:
+    """A failure, with hint and stderr separated from other details."""
+    detail: Mapping[str, Any] = failure.detail
+    wrote = detail.get("stderr_tail", ())
+    rest = {name: value for name, value in detail.items() if name not in ("hint", "stderr_tail")}
+    return FailureView(
+        failure.code,
+        failure.origin,
+        failure.message,
+        str(detail.get("hint", "")),
+        tuple(map(str, wrote)),
+        as_json(rest) if rest else "",
+    )
+
+
+def call_outcome(result: CallResult) -> CallOutcome:
+    """The outcome of a call."""
+    record, failure = result.record, result.failure
+    return CallOutcome(
+        record.call_id,
+        record.plugin,
+        record.status.replace("_", " "),
+        OUTCOME_TONES.get(record.status, CALM),
+        record.duration_ms,
+        as_json(result.value()) if failure is None else "",
+        None if failure is None else failure_view(failure),
+    )

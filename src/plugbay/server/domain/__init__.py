@@ -1,4 +1,4 @@
-"""vai's domain: who may do what, what is bound to whom, what follows from what happened.
+"""Domain rules of the control plane: tenants, packages, bindings, invocations, conversations, hooks.
 
-Owns the rules. HTTP belongs to `server.api`, SQL to `store`.
+HTTP is in `server.api`, SQL in `store`.
 """

@@ -1,8 +1,8 @@
-"""`Audit`: what was changed, by whom, on which request. Written in the transaction of the change, never changed itself.
+"""`Audit`: who changed what, on which request. Written in the transaction of the change; never modified.
 
     await audit.record(tx, caller, "binding.create", "binding", binding.id, org_id=…, project_id=…)
 
-Details name fields and ids; never values of config, and never a secret.
+Details contain field names and ids, never config values or secrets.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.ids import REQUEST_ID, Ids, new_id
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.request import REQUEST_ID
 from plugbay.store import audit as rows
 from plugbay.store.audit import Entry
 from plugbay.store.database import Database, Tx
@@ -39,7 +38,7 @@ class Audit:
         project_id: str | None = None,
         **details: Any,
     ) -> None:
-        """Write down one change, as part of it."""
+        """Record one change in its transaction."""
         entry = Entry(
             id=self._ids("aud_"),
             at=self._clock.now(),
@@ -58,7 +57,7 @@ class Audit:
     async def page(
         self, caller: Principal, page: Page, *, subject_id: str | None = None, action: str | None = None
     ) -> Part[Entry]:
-        """What was changed of what the caller can see."""
+        """Audit entries visible to the caller."""
         async with self._database.reading() as tx:
             return await rows.page(
                 tx, page, org_id=caller.org_id, project_id=caller.project_id, subject_id=subject_id, action=action

@@ -1,34 +1,44 @@
-"""`Bindings`: exports attached to orgs and projects, with config, secrets by name, policy, rollout and a status.
+"""`Bindings`: exports attached to orgs and projects, with config, secret references, policy, rollout share and status.
 
-Owns their life: made, changed, judged, chosen. What package, export and scope a binding has never changes; its version
-may, forwards and backwards, and is judged anew. Whoever disables one is told to `disabled` in the same breath, so that
-nothing of it goes on.
+Package, export and scope of a binding never change; its version may, and is validated again. Validation is pure and
+reports all problems at once, each with its own code. Some rules hold for every binding (no pasted secret, no secret of
+another tenant), the others only for active ones.
+
+Rollout: a project's bindings come before its org's. Bindings of one export at one scope share traffic by percent; the
+bucket of a key is `sha256(binding id + key) mod 100` with the id of the oldest binding at that scope, so a session
+keeps its binding while the shares behind it grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from plugbay.contracts.schemas import compile_schema
+from plugbay.host.invocations.context import LONGEST, Permissions, execution_class
 from plugbay.model.spec import Export
-from plugbay.server.domain import binding_rules as rules
-from plugbay.server.domain import policy as policies
-from plugbay.server.domain import rollout
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.binding_rules import Finding, Surroundings, Verdict
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, conflict, denied, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.packages import Packages
-from plugbay.server.domain.policy import Policy
+from plugbay.server.domain.policy import (
+    Policy,
+    effective_permissions,
+    find_widened,
+    intersect_policies,
+    parse_policy,
+    validate_policy,
+)
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.rollout import Share
-from plugbay.server.domain.secrets import Secrets
+from plugbay.server.domain.secrets import SecretRef, Secrets, parse_reference
 from plugbay.store import bindings as rows
 from plugbay.store import orgs as org_rows
 from plugbay.store import packages as package_rows
@@ -39,7 +49,223 @@ from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page, Part
 from plugbay.store.remembered import Remembered
 
-ROOM = 16 << 20
+FULL_TRAFFIC = 100
+"""Percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The traffic share of one binding."""
+
+    binding_id: str
+    percent: int
+
+
+def bucket(binding_id: str, key: str) -> int:
+    """The bucket of a key, 0 to 99."""
+    return int.from_bytes(hashlib.sha256(f"{binding_id}{key}".encode("utf-8", "surrogatepass")).digest()) % FULL_TRAFFIC
+
+
+def pick_share(shares: Sequence[Share], key: str) -> str | None:
+    """The binding for a key among those of one scope, oldest first; None if no share covers it."""
+    if not shares:
+        return None
+    place, reached = bucket(shares[0].binding_id, key), 0
+    for share in shares:
+        reached += share.percent
+        if place < reached:
+            return share.binding_id
+    return None
+
+
+def select_share(of_project: Sequence[Share], of_org: Sequence[Share], key: str) -> str | None:
+    """The binding that serves a key: the project's, or else the org's."""
+    return pick_share(of_project, key) or pick_share(of_org, key)
+
+
+def excess_percent(shares: Iterable[Share]) -> int:
+    """Percent above 100 of these shares together; 0 if they fit."""
+    return max(0, sum(share.percent for share in shares) - FULL_TRAFFIC)
+
+
+def stable_key(*ids: str | None) -> str:
+    """The rollout key: the first id that is set, such as session, chain or run."""
+    return next((id for id in ids if id), "")
+
+
+MAX_ERRORS = 12
+"""Schema errors reported for one config."""
+
+FIRST_PARTY = "plugbay"
+"""The publisher of built-in packages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One error or warning."""
+
+    code: str
+    path: str
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"code": self.code, "path": self.path, "message": self.message}
+
+
+@dataclass(frozen=True, slots=True)
+class BindingContext:
+    """The facts that a binding is validated against."""
+
+    package: PackageRow | None
+    export: Export | None
+    org_policy: Policy = field(default_factory=Policy)
+    missing: frozenset[str] = frozenset()
+    """Slots whose secret does not exist."""
+    others: tuple[Share, ...] = ()
+    """Active bindings of the same export at the same scope."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of a validation."""
+
+    errors: tuple[Finding, ...]
+    warnings: tuple[Finding, ...] = ()
+    permissions: Permissions = field(default_factory=Permissions)
+
+    @property
+    def valid(self) -> bool:
+        return not self.errors
+
+
+def check_invariants(binding: BindingRow, context: BindingContext) -> list[Finding]:
+    """Errors that no binding may have, whatever its status."""
+    found = list(_reference_errors(binding))
+    if context.package is None:
+        text = f"there is no {binding.package_id} {binding.package_version} here"
+        return [Finding("binding.package_not_found", "package_version", text), *found]
+    if context.export is None:
+        text = f"{binding.package_id} {binding.package_version} has no export {binding.export_id!r}"
+        return [Finding("binding.unknown_export", "export_id", text), *found]
+    found += _slot_errors(binding, context.export)
+    found += [
+        Finding("binding.policy_widens", f"policy.{name}", f"a policy can only narrow: {why}")
+        for name, why in find_widened(parse_policy(binding.policy), context.export)
+    ]
+    return found
+
+
+def judge_binding(binding: BindingRow, context: BindingContext) -> Verdict:
+    """Validate a binding that is to be active; returns all errors, warnings and its effective permissions."""
+    errors = check_invariants(binding, context)
+    package, export = context.package, context.export
+    if package is None or export is None:
+        return Verdict(tuple(errors))
+    errors += _package_errors(package, export)
+    errors += _config_errors(export.facts.get("config_schema"), binding.config)
+    errors += _secret_errors(binding, export, context.missing)
+    errors += _rollout_errors(binding, context.others)
+    policy = intersect_policies(context.org_policy, parse_policy(binding.policy))
+    permissions = effective_permissions(export, policy)
+    return Verdict(tuple(errors), tuple(_warnings(package, export, policy, permissions)), permissions)
+
+
+def least_execution_class(package: PackageRow) -> str:
+    """The least isolation for a package, by trust in its publisher."""
+    if package.signature_status != "verified":
+        return "isolated"
+    return "inline" if package.package_id.partition("/")[0] == FIRST_PARTY else "worker"
+
+
+def secret_references(binding: BindingRow) -> dict[str, SecretRef]:
+    """The secret references of a binding by slot; invalid ones are left out."""
+    found = {slot: parse_reference(text) for slot, text in binding.secrets.items()}
+    return {slot: ref for slot, ref in found.items() if ref is not None}
+
+
+# The rules.
+
+
+def _reference_errors(binding: BindingRow) -> Iterator[Finding]:
+    """Never quotes an invalid reference: it may be the secret itself."""
+    for slot, text in binding.secrets.items():
+        ref, path = parse_reference(text), f"secrets.{slot}"
+        if ref is None:
+            why = "a slot is bound to a reference, secret://<org or project>/<name>; never paste the secret itself"
+            yield Finding("binding.raw_secret", path, why)
+        elif ref.scope not in (binding.org_id, binding.project_id):
+            why = f"a binding of this scope uses secrets of {binding.project_id or binding.org_id}, not of {ref.scope}"
+            yield Finding("binding.secret_scope_denied", path, why)
+
+
+def _slot_errors(binding: BindingRow, export: Export) -> list[Finding]:
+    slots = _slots(export)
+    text = f"{export.name} has no such slot; it has {', '.join(slots) or 'none'}"
+    return [
+        Finding("binding.undeclared_slot", f"secrets.{slot}", text) for slot in binding.secrets if slot not in slots
+    ]
+
+
+def _package_errors(package: PackageRow, export: Export) -> list[Finding]:
+    found = []
+    if package.status != "available":
+        text = f"{package.package_id} {package.version} is quarantined: its signature is {package.signature_status}"
+        found.append(Finding("binding.package_quarantined", "package_version", text))
+    unsupported = export.facts.get("unsupported")
+    if unsupported:
+        found.append(Finding("binding.unsupported_platform", "package_version", unsupported))
+    return found
+
+
+def _config_errors(schema: Any, config: Mapping[str, Any]) -> list[Finding]:
+    if schema is None:
+        text = "the export has no such setting"
+        return [Finding("binding.invalid_config", f"config.{key}", text) for key in islice(config, MAX_ERRORS)]
+    validator = compile_schema(schema)
+    if validator.is_valid(dict(config)):
+        return []
+    return [
+        Finding("binding.invalid_config", ".".join(["config", *map(str, error.instance_path)]), error.message)
+        for error in islice(validator.iter_errors(dict(config)), MAX_ERRORS)
+    ]
+
+
+def _secret_errors(binding: BindingRow, export: Export, missing: Iterable[str]) -> list[Finding]:
+    unbound = [slot for slot in _slots(export) if slot not in binding.secrets]
+    found = [Finding("binding.unbound_slot", f"secrets.{slot}", "nothing is bound to this slot") for slot in unbound]
+    text = "there is no such secret"
+    return found + [Finding("binding.secret_not_found", f"secrets.{slot}", text) for slot in sorted(missing)]
+
+
+def _rollout_errors(binding: BindingRow, others: Iterable[Share]) -> list[Finding]:
+    more = excess_percent([*others, Share(binding.id, binding.traffic_percent)])
+    if not more:
+        return []
+    text = f"with the other active bindings of this export at this scope that is {more} percent too much"
+    return [Finding("binding.rollout_exceeded", "rollout.traffic_percent", text)]
+
+
+def _warnings(package: PackageRow, export: Export, policy: Policy, permissions: Permissions) -> Iterator[Finding]:
+    asked = effective_permissions(export, Policy())
+    lost = [scope for scope in asked.gateway_api_scopes if scope not in permissions.gateway_api_scopes]
+    if lost:
+        text = f"it asks for {', '.join(lost)} and does not get it"
+        yield Finding("binding.scope_not_granted", "policy.gateway_api_scopes", text)
+    if asked.network != permissions.network:
+        yield Finding("binding.network_not_granted", "policy.network", "it asks for the network and does not get it")
+    declared, least = export.facts.get("execution_class") or "isolated", least_execution_class(package)
+    if execution_class(declared, least) != declared:
+        text = f"it wants to run {declared}; its publisher is trusted with {least}"
+        yield Finding("binding.class_raised", "policy.execution_class", text)
+    if policy.timeout_ms is None and export.facts.get("timeout_ms", 0) >= LONGEST:
+        yield Finding("binding.timeout_clamped", "policy.timeout_ms", f"an invocation has {LONGEST} ms at most")
+
+
+def _slots(export: Export) -> list[str]:
+    return list((export.facts.get("permissions") or {}).get("secret_slots", ()))
+
+
+CACHE_BYTES = 16 << 20
 """Bytes of bindings with their packages, as JSON, that are remembered, and once more of lists of bindings: thousands of
 usual size. One may have a mebibyte of config, so it is not their number that counts."""
 
@@ -48,7 +274,7 @@ ACTIVE, DISABLED, DRAFT = "active", "disabled", "draft"
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a new binding is to be."""
+    """A new binding."""
 
     package_id: str
     package_version: str
@@ -59,12 +285,12 @@ class Draft:
     secrets: dict[str, str] = field(default_factory=dict)
     policy: dict[str, Any] = field(default_factory=dict)
     status: str = ACTIVE
-    traffic_percent: int = rollout.WHOLE
+    traffic_percent: int = FULL_TRAFFIC
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """A binding, what it is bound to, and what is taken away from that: by its org, by itself, for want of trust."""
+class ResolvedBinding:
+    """A binding with its package, its export and its effective policy."""
 
     row: BindingRow
     package: PackageRow
@@ -92,18 +318,20 @@ class Bindings:
         self._audit = audit
         self._clock = clock
         self._ids = ids
-        self.disabled: list[Callable[[str], object]] = []
-        """Told the id of each binding that is active no more, once that is so."""
-        self._bound = Remembered[str, Bound](database, ROOM, lambda bound: _size(bound.row, bound.package))
+        self.on_disabled: list[Callable[[str], object]] = []
+        """Called with the id of each binding that stopped being active, after the commit."""
+        self._bound = Remembered[str, ResolvedBinding](
+            database, CACHE_BYTES, lambda bound: _json_size(bound.row, bound.package)
+        )
         self._active = Remembered[tuple[str, str | None], list[BindingRow]](
-            database, ROOM, lambda active: _size(*active)
+            database, CACHE_BYTES, lambda active: _json_size(*active)
         )
 
     # Changing.
 
     async def create(self, caller: Principal, draft: Draft) -> BindingRow:
-        """A new binding; one that is to be active must be valid."""
-        now, policy = self._clock.now(), policies.document(draft.policy)
+        """Create a binding; an active one must be valid."""
+        now, policy = self._clock.now(), validate_policy(draft.policy)
         async with self._database.transaction() as tx:
             await self._require(tx, caller, draft.org_id, draft.project_id)
             package = await self._packages.usable_by(tx, draft.org_id, draft.package_id, draft.package_version)
@@ -126,18 +354,18 @@ class Bindings:
                 created_at=now,
                 updated_at=now,
             )
-            await self._admit(tx, row, package, export)
+            await self._require_valid(tx, row, package, export)
             await rows.add(tx, row)
-            await self._note(tx, caller, "binding.create", row, status=row.status)
+            await self._record_audit(tx, caller, "binding.create", row, status=row.status)
         return row
 
     async def change(self, caller: Principal, id: str, changes: Mapping[str, Any]) -> BindingRow:
         """Change some of config, secrets, policy, status, traffic_percent and package_version."""
         changed = dict(changes)
         if "policy" in changed:
-            changed["policy"] = policies.document(changed["policy"])
+            changed["policy"] = validate_policy(changed["policy"])
         async with self._database.transaction() as tx:
-            before = _seen(caller, id, await rows.get(tx, id))
+            before = _visible(caller, id, await rows.get(tx, id))
             await self._require(tx, caller, before.org_id, before.project_id)
             row = replace(before, **changed, revision=before.revision + 1, updated_at=self._clock.now())
             package = await self._packages.usable_by(tx, row.org_id, row.package_id, row.package_version)
@@ -147,17 +375,17 @@ class Bindings:
             if export is not None and export.kind != before.export_kind:
                 text = f"in {row.package_version} {row.export_id} is a {export.kind}, not a {before.export_kind}"
                 raise unprocessable("binding.kind_changed", text, "package_version")
-            await self._admit(tx, row, package, export)
+            await self._require_valid(tx, row, package, export)
             if not await rows.replace(tx, row):
                 raise conflict("binding.changed_meanwhile", "somebody else has changed this binding", retryable=True)
-            await self._note(tx, caller, "binding.update", row, fields=sorted(changed))
+            await self._record_audit(tx, caller, "binding.update", row, fields=sorted(changed))
             if before.status == ACTIVE and row.status != ACTIVE:
                 await token_rows.revoke_of_binding(tx, id, self._clock.now())
-                self._database.after_commit(lambda: self._tell_disabled(id))
+                self._database.after_commit(lambda: self._notify_disabled(id))
         return row
 
     async def upsert(self, caller: Principal, draft: Draft) -> BindingRow:
-        """The binding of this export at exactly this scope as the draft says, made or changed."""
+        """Create or update the binding of this export at exactly this scope."""
         async with self._database.transaction() as tx:
             await self._require(tx, caller, draft.org_id, draft.project_id)
             wanted = {"package_id": draft.package_id, "export_id": draft.export_id}
@@ -168,31 +396,35 @@ class Bindings:
             names = ("package_version", "config", "secrets", "policy", "status")
             return await self.change(caller, same[-1].id, {name: getattr(draft, name) for name in names})
 
-    def _tell_disabled(self, id: str) -> None:
-        for told in self.disabled:
-            told(id)
+    def _notify_disabled(self, id: str) -> None:
+        for notify in self.on_disabled:
+            notify(id)
 
-    async def _admit(self, tx: Tx, row: BindingRow, package: PackageRow | None, export: Export | None) -> None:
-        around = await self._around(tx, row, package, export)
-        errors = rules.judge(row, around).errors if row.status == ACTIVE else tuple(rules.always(row, around))
+    async def _require_valid(self, tx: Tx, row: BindingRow, package: PackageRow | None, export: Export | None) -> None:
+        context = await self._context_of(tx, row, package, export)
+        errors = judge_binding(row, context).errors if row.status == ACTIVE else tuple(check_invariants(row, context))
         if errors:
-            raise _refused(errors)
+            raise _validation_error(errors)
 
-    async def _around(self, tx: Tx, row: BindingRow, package: PackageRow | None, export: Export | None) -> Surroundings:
-        """What a binding is judged by, as it is in this transaction."""
+    async def _context_of(
+        self, tx: Tx, row: BindingRow, package: PackageRow | None, export: Export | None
+    ) -> BindingContext:
+        """The validation context of a binding, as of this transaction."""
         org = await org_rows.get(tx, row.org_id)
         assert org is not None
-        wanted = {slot: ref for slot, ref in rules.references(row).items() if ref.scope in (row.org_id, row.project_id)}
+        wanted = {
+            slot: ref for slot, ref in secret_references(row).items() if ref.scope in (row.org_id, row.project_id)
+        }
         missing = await self._secrets.missing(tx, row.org_id, wanted)
         active = await rows.active(tx, row.org_id, export_id=row.export_id)
-        others = [other for other in active if other.id != row.id and _same_place(other, row)]
+        others = [other for other in active if other.id != row.id and _same_scope(other, row)]
         shares = tuple(Share(other.id, other.traffic_percent) for other in others)
-        return Surroundings(package, export, policies.parsed(org.policy), frozenset(missing), shares)
+        return BindingContext(package, export, parse_policy(org.policy), frozenset(missing), shares)
 
     async def _export(self, package: PackageRow | None, export_id: str) -> Export | None:
         if package is None:
             return None
-        found = await self._packages.found(package)
+        found = await self._packages.load(package)
         assert found.spec is not None
         return next((export for export in found.spec.exports if export.name == export_id), None)
 
@@ -202,7 +434,7 @@ class Bindings:
         if caller.project_id is not None and project_id is None:
             raise denied("auth.role_denied", "a key of one project binds nothing for its org", required=["org key"])
 
-    async def _note(self, tx: Tx, caller: Principal, action: str, row: BindingRow, **details: Any) -> None:
+    async def _record_audit(self, tx: Tx, caller: Principal, action: str, row: BindingRow, **details: Any) -> None:
         facts = {"export_id": row.export_id, "package_id": row.package_id, "package_version": row.package_version}
         await self._audit.record(
             tx, caller, action, "binding", row.id, org_id=row.org_id, project_id=row.project_id, **facts, **details
@@ -213,33 +445,33 @@ class Bindings:
     async def get(self, caller: Principal, id: str) -> BindingRow:
         """One binding; raises `not_found`."""
         async with self._database.reading() as tx:
-            return _seen(caller, id, await rows.get(tx, id))
+            return _visible(caller, id, await rows.get(tx, id))
 
     async def page(
         self, caller: Principal, page: Page, *, org_id: str | None = None, **wanted: str | None
     ) -> Part[BindingRow]:
-        """What the caller can see, narrowed by the fields of `store.bindings.FILTERS`."""
-        said = {name: value for name, value in wanted.items() if value is not None}
+        """Bindings visible to the caller, filtered by `store.bindings.FILTERS`."""
+        filters = {name: value for name, value in wanted.items() if value is not None}
         async with self._database.reading() as tx:
             if org_id is not None:
                 await self._orgs.existing(tx, caller, org_id)
-            return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, said)
+            return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, filters)
 
     async def validate(self, caller: Principal, id: str) -> Verdict:
-        """Whether a binding could run as it is now; changes nothing."""
+        """Validate a binding as it is; changes nothing."""
         async with self._database.reading() as tx:
-            row = _seen(caller, id, await rows.get(tx, id))
+            row = _visible(caller, id, await rows.get(tx, id))
             package = await package_rows.get(tx, row.package_row)
             export = await self._export(package, row.export_id)
-            return rules.judge(row, await self._around(tx, row, package, export))
+            return judge_binding(row, await self._context_of(tx, row, package, export))
 
     # Choosing.
 
-    async def bound(self, id: str) -> Bound | None:
-        """The binding with this id, whatever its status, and what it is bound to."""
+    async def bound(self, id: str) -> ResolvedBinding | None:
+        """The binding with this id, whatever its status; None if there is none."""
         return await self._bound.get(id, partial(self._read, id))
 
-    async def _read(self, id: str) -> Bound | None:
+    async def _read(self, id: str) -> ResolvedBinding | None:
         async with self._database.reading() as tx:
             row = await rows.get(tx, id)
             if row is None:
@@ -247,10 +479,12 @@ class Bindings:
             package = await package_rows.get(tx, row.package_row)
             org = await org_rows.get(tx, row.org_id)
         export = await self._export(package, row.export_id)
-        assert org is not None and package is not None and export is not None  # it was bound, and packages never change
-        least = Policy(execution_class=rules.floor(package))
-        policy = policies.narrowest(policies.parsed(org.policy), policies.parsed(row.policy), least)
-        return Bound(row, package, export, policy)
+        assert (
+            org is not None and package is not None and export is not None
+        )  # checked at creation, and packages never change
+        least = Policy(execution_class=least_execution_class(package))
+        policy = intersect_policies(parse_policy(org.policy), parse_policy(row.policy), least)
+        return ResolvedBinding(row, package, export, policy)
 
     async def select(
         self, org_id: str, project_id: str | None, export: str, key: str, kind: str | None = None
@@ -260,7 +494,7 @@ class Bindings:
         `acme/devkit/jira_search` and `jira_search` are both names of one; of several packages that offer the short
         one, the oldest binding's counts.
         """
-        return _serving(await self._active_of(org_id, kind), project_id, export, key)
+        return _select_row(await self._active_of(org_id, kind), project_id, export, key)
 
     async def _active_of(self, org_id: str, kind: str | None) -> list[BindingRow]:
         async def read() -> list[BindingRow]:
@@ -270,21 +504,21 @@ class Bindings:
         return await self._active.get((org_id, kind), read) or []
 
     async def digests_in_use(self) -> frozenset[str]:
-        """The releases that some active binding names, by their digests."""
+        """Digests of releases used by active bindings."""
         async with self._database.reading() as tx:
             return await rows.digests_in_use(tx)
 
-    async def serving(self, org_id: str, project_id: str | None, kind: str, key: str) -> list[Bound]:
-        """One active binding for each export of a kind that an org or a project has, as this key sees them."""
+    async def serving(self, org_id: str, project_id: str | None, kind: str, key: str) -> list[ResolvedBinding]:
+        """One active binding per export of a kind, selected for this key."""
         active = await self._active_of(org_id, kind)
         names = {f"{row.package_id}/{row.export_id}" for row in active if row.project_id in (None, project_id)}
-        chosen = [_serving(active, project_id, name, key) for name in sorted(names)]
+        chosen = [_select_row(active, project_id, name, key) for name in sorted(names)]
         found = [await self.bound(row.id) for row in chosen if row is not None]
         return [bound for bound in found if bound is not None]
 
 
-def _serving(active: Iterable[BindingRow], project_id: str | None, export: str, key: str) -> BindingRow | None:
-    """The one of these, the oldest first, that serves an export for a key."""
+def _select_row(active: Iterable[BindingRow], project_id: str | None, export: str, key: str) -> BindingRow | None:
+    """Select the binding of an export for a key; `active` is sorted oldest first."""
     package_id, _, export_id = export.rpartition("/")
     found = [row for row in active if row.export_id == export_id and package_id in ("", row.package_id)]
     places = [row for row in found if row.project_id in (None, project_id)]
@@ -294,25 +528,25 @@ def _serving(active: Iterable[BindingRow], project_id: str | None, export: str, 
     same = [row for row in places if row.package_id == first.package_id]
     of_project = [Share(row.id, row.traffic_percent) for row in same if row.project_id is not None]
     of_org = [Share(row.id, row.traffic_percent) for row in same if row.project_id is None]
-    chosen = rollout.selected(of_project, of_org, key)
+    chosen = select_share(of_project, of_org, key)
     return next((row for row in same if row.id == chosen), None)
 
 
-def _seen(caller: Principal, id: str, found: BindingRow | None) -> BindingRow:
+def _visible(caller: Principal, id: str, found: BindingRow | None) -> BindingRow:
     if found is None or not caller.sees(found.org_id, found.project_id):
         raise not_found("binding", id)
     return found
 
 
-def _size(*kept: BindingRow | PackageRow) -> int:
-    """Bytes; of nothing, too, something has to be kept."""
+def _json_size(*kept: BindingRow | PackageRow) -> int:
+    """Bytes as JSON; at least 1, because a cached miss takes space too."""
     return 1 + len(msgspec.json.encode(kept))
 
 
-def _same_place(one: BindingRow, other: BindingRow) -> bool:
+def _same_scope(one: BindingRow, other: BindingRow) -> bool:
     return one.package_id == other.package_id and one.project_id == other.project_id
 
 
-def _refused(errors: tuple[Finding, ...] | list[Finding]) -> GatewayError:
+def _validation_error(errors: tuple[Finding, ...] | list[Finding]) -> GatewayError:
     first = errors[0]
     return unprocessable(first.code, first.message, first.path, errors=[error.to_json() for error in errors])

@@ -1,7 +1,7 @@
-"""`CallHistory`: every call of the host's plugins, counted at once and written down soon after.
+"""`CallHistory`: counts every call of the host's plugins at once and writes its record soon after.
 
-A call never waits for the database: finished ones are collected and written many at a time, and when the database
-cannot keep up, the oldest of those that wait are lost and counted. A stop writes what is left.
+A call never waits for the database: records are written in batches. When the database cannot keep up, the oldest
+waiting records are dropped and counted. `flush` at stop writes the rest.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import itertools
 from collections import deque
 
 from plugbay.host.ports import CallRecord
+from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.errors import not_found
 from plugbay.server.domain.meters import Meters
-from plugbay.server.domain.tasks import Tasks
 from plugbay.store import calls as rows
 from plugbay.store.calls import StoredCall
 from plugbay.store.database import Database
@@ -21,23 +21,23 @@ from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page, Part
 
 KEPT = 100_000
-"""Records; older ones are forgotten."""
+"""Records kept; older ones are deleted."""
 
 MAX_WAITING = 20_000
-"""Records that wait to be written: a few seconds of as many calls as one host makes."""
+"""Records waiting to be written: a few seconds at the maximum rate of a host."""
 
 BATCH = 500
-"""Records written together: one commit for them takes about as long as one for a single record."""
+"""Records per commit."""
 
 PAUSE = 0.2
-"""Seconds in which calls are collected, and in which a crash would lose their records."""
+"""Seconds to collect calls for a batch; a crash loses these records."""
 
 TRIM_EVERY = 5_000
-"""Records after which the oldest are looked for."""
+"""New records between two trims."""
 
 
 class CallHistory:
-    """Where a host's calls go."""
+    """The call log of a host."""
 
     def __init__(self, database: Database, meters: Meters, kept: int = KEPT, pause: float = PAUSE) -> None:
         self._database = database
@@ -46,16 +46,16 @@ class CallHistory:
         self._pause = pause
         self._waiting: deque[CallRecord] = deque(maxlen=MAX_WAITING)
         self._writing: list[list[CallRecord]] = []
-        """Batches that are on their way into the database: several, when somebody asks for a flush meanwhile."""
+        """Batches being written: several if `flush` is called concurrently."""
         self._arrived = asyncio.Event()
         self._untrimmed = TRIM_EVERY
         self.lost = 0
-        """Records that are nowhere: too many waited."""
+        """Records dropped because too many waited."""
         self.last_failures: dict[str, CallRecord] = {}
-        """Of each plugin the last call that failed since the start; as many as there are plugins."""
+        """The last failed call of each plugin since the start."""
 
     def finished(self, record: CallRecord) -> None:
-        """One more call is over."""
+        """Count a finished call and queue its record."""
         plugin = record.plugin or "none"
         export = record.export if record.plugin else "none"
         code = record.failure.code if record.failure else "none"
@@ -69,7 +69,7 @@ class CallHistory:
         self._arrived.set()
 
     def begin(self, tasks: Tasks) -> None:
-        """Write down what comes, in the background."""
+        """Start writing records in the background."""
         tasks.start("calls", self._write)
 
     async def page(
@@ -82,12 +82,12 @@ class CallHistory:
         since: float | None = None,
         until: float | None = None,
     ) -> Part[StoredCall]:
-        """What is written down, newest first."""
+        """Stored records, newest first."""
         async with self._database.reading() as tx:
             return await rows.page(tx, page, plugin=plugin, export=export, status=status, since=since, until=until)
 
     async def get(self, call_id: str) -> StoredCall:
-        """One call, written down or not yet; raises `not_found`."""
+        """One call, stored or still waiting; raises `not_found`."""
         for record in itertools.chain(
             *self._writing, self._waiting
         ):  # before the database: it is here until it is there
@@ -100,7 +100,7 @@ class CallHistory:
         return found
 
     async def flush(self) -> None:
-        """Write what waits; raises `StoreUnavailable`, and then it still waits."""
+        """Write waiting records; raises `StoreUnavailable` and keeps them."""
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             self._writing.append(batch)

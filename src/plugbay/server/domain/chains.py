@@ -1,21 +1,21 @@
-"""`Chains`: the course of a conversation, block after block, never changed.
+"""`Chains`: append-only lists of blocks, with forks that start with the same bytes.
 
-Owns how blocks come into a chain and how a chain comes from another: a fork begins with the same bytes. A chain grows
-only here, one version at a time, and while nobody else is at it.
+A block is stored as canonical JSON with a digest over the chain so far, so any change is detectable. Clients may bring
+only certain kinds and fields. A chain grows only here, one version at a time, while its row is locked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from plugbay.host.invocations import compaction_result
 from plugbay.host.invocations.compaction_result import KINDS
-from plugbay.server.domain import blocks as shapes
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.blocks import Block
-from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.clock import Clock, stamp
 from plugbay.server.domain.errors import GatewayError, conflict, not_found, unprocessable
 from plugbay.server.domain.ids import Ids, new_id
 from plugbay.server.domain.principal import Principal
@@ -28,10 +28,174 @@ from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page, Part
 from plugbay.store.sessions import Session
 
+Block = dict[str, Any]
+
+EMPTY_DIGEST = "0" * 64
+"""The digest of a chain without blocks."""
+
+MAX_BLOCKS = 2_000
+"""Blocks per request: enough to import a chain."""
+
+MAX_BLOCK_BYTES = 4 << 20
+"""Bytes of one block as JSON: enough for an image."""
+
+CONTENT_TYPES = frozenset("text image audio video document".split())
+SOURCE_TYPES = frozenset("base64 url asset".split())
+
+_TOOL_FIELDS = {
+    "tool_call": ("tool_call_id", "name", "input"),
+    "tool_result": ("tool_call_id", "tool_execution_id", "is_error", "structured_output"),
+}
+"""Additional fields by kind."""
+
+_COMMON_FIELDS = ("kind", "content")
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+def text_block(kind: str, text: str) -> Block:
+    """A block with one text."""
+    return {"kind": kind, "content": [{"type": "text", "text": text}]}
+
+
+def text_of(blocks: Iterable[Mapping[str, Any]]) -> str:
+    """The text of these blocks."""
+    items = (item for block in blocks for item in block.get("content", ()))
+    return "\n".join(item["text"] for item in items if item.get("type") == "text" and isinstance(item.get("text"), str))
+
+
+# Blocks from clients.
+
+
+def check_blocks(blocks: Sequence[Mapping[str, Any]], kinds: frozenset[str], param: str = "blocks") -> list[Block]:
+    """Validate blocks from a client and drop fields it may not set."""
+    if len(blocks) > MAX_BLOCKS:
+        raise _invalid_blocks(param, f"there may be {MAX_BLOCKS:,} blocks at once")
+    clean = [_content_fields(block) for block in blocks]
+    for at, block in enumerate(clean):
+        why = _block_problem(block, kinds)
+        if why is not None:
+            raise _invalid_blocks(f"{param}[{at}]", why)
+    found = compaction_result.breaches({"seed_blocks": clean}, {}, clean, ()) if clean else []
+    if found:
+        raise _invalid_blocks(param, found[0].replace("seed_blocks", param))
+    return clean
+
+
+def _content_fields(block: Mapping[str, Any]) -> Block:
+    """Only the fields a client may set: no ids, times or run."""
+    names = (*_COMMON_FIELDS, *_TOOL_FIELDS.get(str(block.get("kind")), ()))
+    return {name: block[name] for name in names if name in block}
+
+
+def _block_problem(block: Block, kinds: frozenset[str]) -> str | None:
+    kind = block.get("kind")
+    if kind not in kinds:
+        return f"the kind must be one of {', '.join(sorted(kinds))}"
+    if len(_ENCODER.encode(block)) > MAX_BLOCK_BYTES:
+        return f"a block has at most {MAX_BLOCK_BYTES:,} bytes"
+    content = block.get("content", [])
+    if not isinstance(content, list):
+        return "content must be a list"
+    return next((why for item in content if (why := _content_problem(item)) is not None), None)
+
+
+def _content_problem(item: Any) -> str | None:
+    kind = item.get("type") if isinstance(item, dict) else None
+    if not isinstance(kind, str) or kind not in CONTENT_TYPES:
+        return f"content must have a type of {', '.join(sorted(CONTENT_TYPES))}"
+    if kind == "text":
+        return None if isinstance(item.get("text"), str) else "content of type text must have a text"
+    source = item.get("source")
+    of = source.get("type") if isinstance(source, dict) else None
+    if not isinstance(of, str) or of not in SOURCE_TYPES:
+        return f"content of type {kind} must have a source of type {', '.join(sorted(SOURCE_TYPES))}"
+    return None
+
+
+def _invalid_blocks(param: str, why: str) -> GatewayError:
+    return unprocessable("chain.invalid_blocks", why, param)
+
+
+# Stored blocks.
+
+
+def seal_blocks(
+    blocks: Sequence[Mapping[str, Any]],
+    *,
+    chain_id: str,
+    after: int,
+    digest: str,
+    run_id: str | None,
+    now: float,
+    ids: Ids,
+) -> list[StoredBlock]:
+    """Blocks as stored after the block with sequence `after` and this digest."""
+    kept: list[StoredBlock] = []
+    for sequence, block in enumerate(blocks, after + 1):
+        id = ids("blk_")
+        whole = {**block, "id": id, "run_id": run_id, "sequence": sequence, "created_at": stamp(now)}
+        body = _ENCODER.encode(whole)
+        digest = next_digest(digest, body)
+        kept.append(
+            StoredBlock(
+                chain_id=chain_id,
+                sequence=sequence,
+                id=id,
+                kind=block["kind"],
+                run_id=run_id,
+                body=body,
+                digest=digest,
+                created_at=now,
+            )
+        )
+    return kept
+
+
+def copy_blocks(blocks: Iterable[StoredBlock], chain_id: str) -> list[StoredBlock]:
+    """The same bytes in another chain, so both have the same digest so far."""
+    return [msgspec.structs.replace(block, chain_id=chain_id) for block in blocks]
+
+
+def next_digest(digest: str, body: bytes) -> str:
+    """The digest of a chain after one more block."""
+    return hashlib.sha256(digest.encode() + body).hexdigest()
+
+
+def first_broken_block(blocks: Sequence[StoredBlock]) -> int | None:
+    """The sequence of the first modified or misplaced block; None if all are intact."""
+    digest = EMPTY_DIGEST
+    for sequence, block in enumerate(blocks, 1):
+        digest = next_digest(digest, block.body)
+        if block.sequence != sequence or block.digest != digest:
+            return sequence
+    return None
+
+
+def decode_block(stored: StoredBlock) -> Block:
+    """Decode a stored block."""
+    block: Block = msgspec.json.decode(stored.body)
+    return block
+
+
+def project_block(block: Mapping[str, Any]) -> Block:
+    """A block for compactors: content without position."""
+    return _content_fields(block)
+
+
+def estimate_tokens(blocks: Sequence[Mapping[str, Any]]) -> int:
+    """Estimated tokens of these blocks."""
+    return compaction_result.token_estimate([_content_fields(block) for block in blocks])
+
+
+def clean_seed_block(block: Mapping[str, Any]) -> Block:
+    """A seed block without the fields that the chain sets itself."""
+    return {name: value for name, value in block.items() if name not in ("id", "run_id", "sequence", "created_at")}
+
+
 IDLE, RUNNING, CLOSED = "idle", "running", "closed"
 
 MAX_CHAIN = 100_000
-"""Blocks of a chain: far beyond what any model reads, and still one answer's worth of work to copy."""
+"""Blocks of a chain: more than any model reads, and still quick to copy."""
 
 
 class Chains:
@@ -53,8 +217,8 @@ class Chains:
         defaults: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Chain:
-        """A chain with these blocks."""
-        seed = shapes.checked(blocks, KINDS)
+        """Create a chain with these blocks."""
+        seed = check_blocks(blocks, KINDS)
         async with self._database.transaction() as tx:
             session = await self._sessions.existing(tx, caller, session_id)
             chain = await self.begin(tx, session, seed, defaults=defaults or {}, metadata=metadata or {})
@@ -77,24 +241,24 @@ class Chains:
     async def context(
         self, caller: Principal, id: str, *, after: int = 0, limit: int | None = None
     ) -> tuple[Chain, list[Block]]:
-        """A chain, and its blocks behind a sequence: what the next run begins with."""
+        """A chain and its blocks after a sequence: the input of its next run."""
         async with self._database.reading() as tx:
             chain = await self.existing(tx, caller, id)
             stored = await rows.blocks(tx, id, after=after, limit=limit)
-        return chain, [shapes.opened(block) for block in stored]
+        return chain, [decode_block(block) for block in stored]
 
     async def change(self, caller: Principal, id: str, *, status: str | None = None, **values: Any) -> Chain:
-        """Other defaults, other metadata; closing it. What is not given stays, and so do the blocks."""
+        """Update defaults, metadata or status. Missing values and the blocks stay."""
         async with self._database.transaction() as tx:
             chain = await self.existing(tx, caller, id, lock=True)
             if status == CLOSED and chain.status == RUNNING:
                 raise attach_conflict(id)
             if chain.status == CLOSED and status != IDLE and (values or status is None):
-                raise closed(id)
-            said = values if status is None or chain.status == RUNNING else {**values, "status": status}
+                raise chain_closed(id)
+            changes = values if status is None or chain.status == RUNNING else {**values, "status": status}
             now = self._clock.now()
-            await rows.change(tx, id, **said, chain_version=chain.chain_version + 1, updated_at=now)
-            await self._record(tx, caller, "chain.update", chain, fields=sorted(said))
+            await rows.change(tx, id, **changes, chain_version=chain.chain_version + 1, updated_at=now)
+            await self._record(tx, caller, "chain.update", chain, fields=sorted(changes))
             return await self.existing(tx, caller, id)
 
     async def fork(
@@ -106,7 +270,7 @@ class Chains:
         run_id: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Chain:
-        """Another chain with the same bytes: up to a sequence, up to the end of a run, or all of them."""
+        """Fork a chain: up to a sequence, up to the end of a run, or all of it."""
         async with self._database.transaction() as tx:
             chain = await self.existing(tx, caller, id)
             if run_id is not None:
@@ -118,7 +282,7 @@ class Chains:
     async def branch(
         self, caller: Principal, session_id: str, *, chain_id: str | None = None, metadata: dict[str, Any] | None = None
     ) -> tuple[Session, Chain]:
-        """Another session that begins with the bytes of a chain: of the one that is named, or else the latest."""
+        """Create a session that starts with the bytes of the named chain, or of the latest."""
         async with self._database.transaction() as tx:
             session = await self._sessions.existing(tx, caller, session_id)
             source_id = chain_id or session.latest_chain_id
@@ -140,10 +304,10 @@ class Chains:
             raise unprocessable("chain.no_such_run", f"{run_id} is no run of {chain.id}", "run_id")
         return await rows.last_of_run(tx, chain.id, run_id) or run.input_through
 
-    # For those in the middle of a transaction.
+    # Within a transaction.
 
     async def existing(self, tx: Tx, caller: Principal, id: str, *, lock: bool = False) -> Chain:
-        """The chain; raises `not_found` for one that is not there for the caller."""
+        """The chain; raises `not_found` if the caller may not see it."""
         chain = await rows.find(tx, id, lock=lock)
         if chain is None or not caller.sees(chain.org_id, chain.project_id):
             raise not_found("chain", id)
@@ -162,10 +326,10 @@ class Chains:
         parent: str | None = None,
         compaction_id: str | None = None,
     ) -> Chain:
-        """A new chain of a session, the latest from now on."""
+        """Create a chain as the latest of a session."""
         now = self._clock.now()
         id = self._ids("ch_")
-        stored = shapes.sealed(blocks, chain_id=id, after=0, digest=shapes.EMPTY, run_id=None, now=now, ids=self._ids)
+        stored = seal_blocks(blocks, chain_id=id, after=0, digest=EMPTY_DIGEST, run_id=None, now=now, ids=self._ids)
         chain = Chain(
             id=id,
             org_id=session.org_id,
@@ -174,8 +338,8 @@ class Chains:
             status=IDLE,
             chain_version=1,
             block_count=len(stored),
-            token_estimate=shapes.estimate(blocks),
-            digest=stored[-1].digest if stored else shapes.EMPTY,
+            token_estimate=estimate_tokens(blocks),
+            digest=stored[-1].digest if stored else EMPTY_DIGEST,
             parent_chain_id=parent,
             forked_from_run_id=None,
             created_by_compaction_id=compaction_id,
@@ -197,11 +361,11 @@ class Chains:
         session_id: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Chain:
-        """A new chain with the first blocks of another one, in its session or in a new one."""
+        """Copy the first blocks of a chain into a new one, in the same or another session."""
         if through is not None and through > chain.block_count:
             raise unprocessable("chain.no_such_block", f"{chain.id} has {chain.block_count} blocks", "sequence")
         stored = await rows.blocks(tx, chain.id, through=through)
-        if _dangling(stored):
+        if _cuts_a_call(stored):
             raise unprocessable("chain.cuts_a_call", "a fork keeps every tool call with its result", "sequence")
         now = self._clock.now()
         made = msgspec.structs.replace(
@@ -211,8 +375,8 @@ class Chains:
             status=IDLE,
             chain_version=1,
             block_count=len(stored),
-            token_estimate=shapes.estimate([shapes.opened(block) for block in stored]),
-            digest=stored[-1].digest if stored else shapes.EMPTY,
+            token_estimate=estimate_tokens([decode_block(block) for block in stored]),
+            digest=stored[-1].digest if stored else EMPTY_DIGEST,
             parent_chain_id=chain.id,
             forked_from_run_id=run_id,
             created_by_compaction_id=None,
@@ -220,15 +384,15 @@ class Chains:
             created_at=now,
             updated_at=now,
         )
-        await self._insert(tx, made, shapes.copied(stored, made.id))
+        await self._insert(tx, made, copy_blocks(stored, made.id))
         return made
 
     async def append(self, tx: Tx, chain: Chain, blocks: Sequence[Block], run_id: str | None, **values: Any) -> Chain:
-        """The chain with these blocks behind the others, one version on. `chain` must be as it is now, and locked."""
+        """Append blocks and increase the version. `chain` must be current and locked."""
         if chain.block_count + len(blocks) > MAX_CHAIN:
             raise unprocessable("chain.full", f"a chain has at most {MAX_CHAIN:,} blocks; compact it, or fork it")
         now = self._clock.now()
-        stored = shapes.sealed(
+        stored = seal_blocks(
             blocks,
             chain_id=chain.id,
             after=chain.block_count,
@@ -240,7 +404,7 @@ class Chains:
         changed = {
             "chain_version": chain.chain_version + 1,
             "block_count": chain.block_count + len(stored),
-            "token_estimate": chain.token_estimate + shapes.estimate(blocks),
+            "token_estimate": chain.token_estimate + estimate_tokens(blocks),
             "digest": stored[-1].digest if stored else chain.digest,
             "updated_at": now,
             **values,
@@ -266,14 +430,14 @@ def attach_conflict(chain_id: str) -> GatewayError:
     return conflict("chain.attach_conflict", text, retryable=True)
 
 
-def closed(chain_id: str) -> GatewayError:
+def chain_closed(chain_id: str) -> GatewayError:
     return conflict("chain.closed", f"{chain_id} is closed; fork it, or open it again")
 
 
-def _dangling(stored: Sequence[StoredBlock]) -> bool:
-    """Whether these blocks end between a call and its result."""
+def _cuts_a_call(stored: Sequence[StoredBlock]) -> bool:
+    """Whether a tool call has no result in these blocks."""
     ids: dict[str, set[Any]] = {"tool_call": set(), "tool_result": set()}
     for block in stored:
         if block.kind in ids:
-            ids[block.kind].add(shapes.opened(block)["tool_call_id"])
+            ids[block.kind].add(decode_block(block)["tool_call_id"])
     return ids["tool_call"] != ids["tool_result"]

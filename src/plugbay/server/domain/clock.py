@@ -1,6 +1,6 @@
-"""`Clock`: what time it is, for everybody who decides by it. And moments as they are written on the wire.
+"""`Clock`: wall clock and monotonic clock, and RFC 3339 timestamps.
 
-Deadlines and backoff go by `monotonic`, which nobody can turn; what is written down goes by `now`.
+Deadlines and backoff use `monotonic`; records use `now`.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two clocks."""
+    """Wall clock and monotonic clock."""
 
     def now(self) -> float:
         """Seconds since the epoch, UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only ever grow."""
+        """Monotonic seconds."""
         ...
 
 
 class SystemClock:
-    """The machine's."""
+    """The clocks of the machine."""
 
     def now(self) -> float:
-        return round(time.time(), 6)  # as databases keep it, so what is read back is equal
+        return round(time.time(), 6)  # the precision of the database, so values read back are equal
 
     def monotonic(self) -> float:
         return time.monotonic()
 
 
 def stamp(at: float) -> str:
-    """A moment as RFC 3339 in UTC, to the microsecond: `2026-03-12T20:00:00.000000Z`."""
+    """RFC 3339 in UTC with microseconds: `2026-03-12T20:00:00.000000Z`."""
     return datetime.fromtimestamp(round(at, 6), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def maybe_stamp(at: float | None) -> str | None:
-    """The same for a moment that may not have come yet."""
+    """The same for an optional time."""
     return None if at is None else stamp(at)
 
 
 def moment(text: str) -> float:
-    """The moment that an RFC 3339 text names; raises `ValueError`. Without an offset it is UTC."""
+    """Parse RFC 3339; raises `ValueError`. Without an offset it is UTC."""
     found = datetime.fromisoformat(text)
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

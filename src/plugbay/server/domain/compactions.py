@@ -1,8 +1,8 @@
-"""`Compactions`: a shorter chain in the place of a long one, which stays as it is.
+"""`Compactions`: derive a shorter chain from a long one, which stays unchanged.
 
-Owns that one compaction makes one chain at most, that the source is byte by byte what it was when the seed was made
-from it, and that the new chain, the end of the compaction and its event become true at once. The host judges the seed.
-A compactor changes nothing, so what a killed gateway left is simply begun again.
+A compaction creates at most one chain. The new chain, the end of the compaction and its event are committed together,
+and only if the source still has the digest the seed was made from. The host validates the seed. Compactors have no side
+effects, so a compaction interrupted by a killed gateway is started again, at most `MAX_STARTS` times.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from plugbay.model.errors import Failure, Outcome
-from plugbay.server.domain import blocks as shapes
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.blocks import Block
-from plugbay.server.domain.causes import cause_of, spend
-from plugbay.server.domain.chains import Chains
+from plugbay.server.domain.background import INTERNAL, BackgroundJobs, retry_until_stored
+from plugbay.server.domain.chains import (
+    Block,
+    Chains,
+    clean_seed_block,
+    decode_block,
+    first_broken_block,
+    project_block,
+)
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.dispatcher import error_code
-from plugbay.server.domain.durable import durably
-from plugbay.server.domain.errands import INTERNAL, Errands
+from plugbay.server.domain.deliveries import CHAIN_COMPACTED, Events, NewEvent
 from plugbay.server.domain.errors import conflict, denied, not_found, unprocessable
-from plugbay.server.domain.events import CHAIN_COMPACTED, Events, Happening
-from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.ids import Ids, new_id, new_trace_id
 from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.provenance import charge_budget, find_provenance
 from plugbay.server.domain.sessions import Sessions, tenant
-from plugbay.server.domain.trace import new_trace
-from plugbay.server.domain.workers import Budgets, Job, Workers, WorkRefused
+from plugbay.server.domain.workers import Budgets, Job, Workers, WorkRefused, error_code
 from plugbay.store import chains as chain_rows
 from plugbay.store import compactions as rows
 from plugbay.store import sessions as session_rows
@@ -36,15 +38,15 @@ from plugbay.store.compactions import Compaction
 from plugbay.store.database import Database, Tx
 from plugbay.store.pages import Page, Part
 
-MAX_BEGUN = 3
-"""Times a compaction is begun, counting those that a killed gateway cut off."""
+MAX_STARTS = 3
+"""Starts of one compaction, including those interrupted by a killed gateway."""
 
 INVALID_SEED = "compactor.invalid_seed"
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """What came of a compactor's work."""
+class CompactionResult:
+    """The result of a compactor."""
 
     status: str
     result: dict[str, Any] | None = None
@@ -53,8 +55,8 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Squeeze:
-    """What a client wants."""
+class CompactionRequest:
+    """A client's request."""
 
     chain_id: str
     target: dict[str, Any]
@@ -90,40 +92,40 @@ class Compactions:
         self._audit = audit
         self._clock = clock
         self._ids = ids
-        self._errands: Errands[Proposal] = Errands(_cut_off)
+        self._jobs: BackgroundJobs[CompactionResult] = BackgroundJobs(_cancelled_result)
 
     async def start(self) -> None:
-        """Go on with what was not finished; not for ever."""
+        """Restart unfinished compactions, at most `MAX_STARTS` times."""
         async with self._database.reading() as tx:
             left = await rows.unended(tx)
         for compaction in left:
-            if compaction.attempts < MAX_BEGUN:
+            if compaction.attempts < MAX_STARTS:
                 self._launch(compaction)
             else:
                 text = "the gateway was restarted too often while this was at work"
-                await self._finish(compaction, _failed("compaction.host_restarted", text))
+                await self._finish(compaction, _failed_result("compaction.host_restarted", text))
 
     async def stop(self) -> None:
-        """Cut off what is at work, and see it closed."""
-        await self._errands.stop()
+        """Cancel running compactions and record their ends."""
+        await self._jobs.stop()
 
     # For clients.
 
-    async def create(self, caller: Principal, squeeze: Squeeze) -> Compaction:
-        """A compaction, begun once it is written down. The same id again is the same compaction."""
+    async def create(self, caller: Principal, wanted: CompactionRequest) -> Compaction:
+        """Create a compaction and start it after the commit. The same id returns the same compaction."""
         async with self._database.transaction() as tx:
-            chain = await self._chains.existing(tx, caller, squeeze.chain_id)
-            known = None if squeeze.compaction_id is None else await rows.find(tx, squeeze.compaction_id)
+            chain = await self._chains.existing(tx, caller, wanted.chain_id)
+            known = None if wanted.compaction_id is None else await rows.find(tx, wanted.compaction_id)
             if known is not None:
-                return _same(known, chain)
+                return _require_same_chain(known, chain)
             if chain.block_count == 0:
                 raise unprocessable("compaction.empty_chain", f"{chain.id} has no blocks", "chain_id")
-            binding_id = await self._compactor(tx, chain, squeeze.binding_id)
-            pinned = await self._pinned(tx, chain, squeeze.pinned)
-            cause = await cause_of(tx, caller)
-            await spend(tx, self._budgets, caller, cause, "compaction", cause.depth)
+            binding_id = await self._compactor(tx, chain, wanted.binding_id)
+            pinned = await self._pinned(tx, chain, wanted.pinned)
+            cause = await find_provenance(tx, caller)
+            await charge_budget(tx, self._budgets, caller, cause, "compaction", cause.depth)
             compaction = Compaction(
-                id=squeeze.compaction_id or self._ids("cmp_"),
+                id=wanted.compaction_id or self._ids("cmp_"),
                 org_id=chain.org_id,
                 project_id=chain.project_id,
                 session_id=chain.session_id,
@@ -131,8 +133,8 @@ class Compactions:
                 new_chain_id=None,
                 binding_id=binding_id,
                 status="queued",
-                target=squeeze.target,
-                policy=squeeze.policy,
+                target=wanted.target,
+                policy=wanted.policy,
                 pinned_items=pinned,
                 source_digest=chain.digest,
                 source_blocks=chain.block_count,
@@ -143,7 +145,7 @@ class Compactions:
                 invocation_id=caller.invocation_id,
                 attempts=0,
                 cause_depth=cause.events,
-                trace_id=cause.trace_id or squeeze.trace_id or new_trace(),
+                trace_id=cause.trace_id or wanted.trace_id or new_trace_id(),
                 created_at=self._clock.now(),
                 started_at=None,
                 completed_at=None,
@@ -175,15 +177,15 @@ class Compactions:
             raise denied("auth.scope_denied", text, required=["compactions:read"])
         return found
 
-    async def page(self, caller: Principal, part: Page, **said: str | None) -> Part[Compaction]:
+    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Compaction]:
         async with self._database.reading() as tx:
             only = await self._sessions.lineage(tx, caller)
             if _only_own(caller):
-                said["invocation_id"] = caller.invocation_id
-            return await rows.page(tx, part, tenant(caller), only=only, **said)
+                filters["invocation_id"] = caller.invocation_id
+            return await rows.page(tx, part, tenant(caller), only=only, **filters)
 
     async def _compactor(self, tx: Tx, chain: Chain, wanted: str | None) -> str:
-        """The binding that does it: as the client says, or the only one that serves here."""
+        """The compactor's binding: the named one, or the only active one."""
         if wanted is not None:
             bound = await self._workers.bound(tx, "compactor", chain.org_id, chain.project_id, wanted)
             if bound is None:
@@ -204,26 +206,26 @@ class Compactions:
         missing = next((id for id in ids if id not in found), None)
         if missing is not None:
             raise unprocessable("compaction.no_such_block", f"{chain.id} has no block {missing!r}", "pinned_items")
-        return [shapes.projected(shapes.opened(found[id])) for id in ids]
+        return [project_block(decode_block(found[id])) for id in ids]
 
-    # At work.
+    # Running.
 
     def _launch(self, compaction: Compaction) -> None:
-        self._errands.launch(
-            compaction.id, lambda: self._perform(compaction), lambda proposal: self._finish(compaction, proposal)
+        self._jobs.launch(
+            compaction.id, lambda: self._perform(compaction), lambda outcome: self._finish(compaction, outcome)
         )
 
-    async def _perform(self, compaction: Compaction) -> Proposal:
+    async def _perform(self, compaction: Compaction) -> CompactionResult:
         async def begin() -> tuple[bool, list[StoredBlock]]:
             async with self._database.transaction() as tx:
                 begun = await rows.begin(tx, compaction.id, self._clock.now())
                 return begun, await chain_rows.blocks(tx, compaction.chain_id, through=compaction.source_blocks)
 
-        begun, stored = await durably(begin)
+        begun, stored = await retry_until_stored(begin)
         if not begun:
-            return _failed("compaction.ended", "it has ended already")
+            return _failed_result("compaction.ended", "it has ended already")
         projection = {
-            "blocks": [shapes.projected(shapes.opened(block)) for block in stored],
+            "blocks": [project_block(decode_block(block)) for block in stored],
             "pinned_items": compaction.pinned_items,
         }
         request = {
@@ -235,18 +237,18 @@ class Compactions:
         try:
             result = await self._workers.do(_job(compaction, request))
         except WorkRefused as refused:
-            return _failed(refused.code, refused.message)
+            return _failed_result(refused.code, refused.message)
         invocation_id = None if result.record is None else result.record.invocation_id
         if result.failure is not None:
-            return Proposal(result.status, error=_error(result.failure), invocation_id=invocation_id)
-        return Proposal(Outcome.SUCCEEDED, result.value(), invocation_id=invocation_id)
+            return CompactionResult(result.status, error=_error(result.failure), invocation_id=invocation_id)
+        return CompactionResult(Outcome.SUCCEEDED, result.value(), invocation_id=invocation_id)
 
-    async def _finish(self, compaction: Compaction, proposal: Proposal) -> None:
-        """The new chain, the end and the event, all at once."""
+    async def _finish(self, compaction: Compaction, outcome: CompactionResult) -> None:
+        """Commit the new chain, the end and the event together."""
         now = self._clock.now()
         async with self._database.transaction() as tx:
-            ended: dict[str, Any] = {"status": proposal.status, "error": proposal.error, "completed_at": now}
-            if proposal.result is None:
+            ended: dict[str, Any] = {"status": outcome.status, "error": outcome.error, "completed_at": now}
+            if outcome.result is None:
                 await rows.end(tx, compaction.id, **ended)
                 return
             source = await chain_rows.find(tx, compaction.chain_id, lock=True)
@@ -255,21 +257,21 @@ class Compactions:
             if current.status not in rows.UNENDED:
                 return
             stored = await chain_rows.blocks(tx, source.id, through=compaction.source_blocks)
-            if not stored or stored[-1].digest != compaction.source_digest or shapes.breaks(stored) is not None:
-                broken = _failed("compaction.source_changed", f"{source.id} is not what it was")
+            if not stored or stored[-1].digest != compaction.source_digest or first_broken_block(stored) is not None:
+                broken = _failed_result("compaction.source_changed", f"{source.id} is not what it was")
                 await rows.end(tx, compaction.id, status=broken.status, error=broken.error, completed_at=now)
                 return
-            made = await self._new_chain(tx, compaction, source, proposal.result)
-            summary = proposal.result.get("summary")
+            made = await self._new_chain(tx, compaction, source, outcome.result)
+            summary = outcome.result.get("summary")
             await rows.end(
                 tx,
                 compaction.id,
                 **ended,
                 new_chain_id=made.id,
                 summary=summary,
-                diagnostics=proposal.result.get("diagnostics"),
+                diagnostics=outcome.result.get("diagnostics"),
             )
-            await self._events.record(tx, _happening(compaction, made, summary))
+            await self._events.record(tx, _compacted_event(compaction, made, summary))
 
     async def _new_chain(self, tx: Tx, compaction: Compaction, source: Chain, result: dict[str, Any]) -> Chain:
         session = await session_rows.find(tx, source.session_id)
@@ -277,7 +279,7 @@ class Compactions:
         return await self._chains.begin(
             tx,
             session,
-            [shapes.seeded(block) for block in result["seed_blocks"]],
+            [clean_seed_block(block) for block in result["seed_blocks"]],
             defaults=source.defaults,
             metadata=source.metadata,
             parent=source.id,
@@ -300,9 +302,9 @@ def _job(compaction: Compaction, request: dict[str, Any]) -> Job:
     )
 
 
-def _happening(compaction: Compaction, made: Chain, summary: Any) -> Happening:
+def _compacted_event(compaction: Compaction, made: Chain, summary: Any) -> NewEvent:
     text = summary.get("text") if isinstance(summary, dict) else None
-    return Happening(
+    return NewEvent(
         type=CHAIN_COMPACTED,
         subject_kind="chain",
         subject_id=compaction.chain_id,
@@ -323,7 +325,7 @@ def _happening(compaction: Compaction, made: Chain, summary: Any) -> Happening:
     )
 
 
-def _same(known: Compaction, chain: Chain) -> Compaction:
+def _require_same_chain(known: Compaction, chain: Chain) -> Compaction:
     if known.chain_id != chain.id:
         raise conflict("compaction.id_conflict", f"{known.id} is the compaction of another chain", "compaction_id")
     return known
@@ -335,16 +337,16 @@ def _error(failure: Failure) -> dict[str, Any]:
     return {"code": code, "message": failure.message, **breaches}
 
 
-def _failed(code: str, message: str) -> Proposal:
-    return Proposal(Outcome.FAILED, error={"code": code, "message": message})
+def _failed_result(code: str, message: str) -> CompactionResult:
+    return CompactionResult(Outcome.FAILED, error={"code": code, "message": message})
 
 
-def _cut_off(reason: str) -> Proposal:
+def _cancelled_result(reason: str) -> CompactionResult:
     if reason == INTERNAL:
-        return _failed("compaction.internal", "a bug in plugbay; its log has more")
-    return Proposal(Outcome.CANCELLED, error={"code": "compaction.cancelled", "message": reason})
+        return _failed_result("compaction.internal", "a bug in plugbay; its log has more")
+    return CompactionResult(Outcome.CANCELLED, error={"code": "compaction.cancelled", "message": reason})
 
 
 def _only_own(caller: Principal) -> bool:
-    """Whether a caller may see the compactions it made and no others."""
+    """Whether a caller sees only the compactions it created."""
     return caller.kind == "delegated" and "compactions:read" not in caller.scopes

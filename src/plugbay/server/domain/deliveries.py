@@ -1,24 +1,159 @@
-"""`Deliveries`: what is to be told to whom, for those who look at it and those who want it told again.
+"""`Events`, `Deliveries` and `Dispatcher`: record events and deliver them to hooks, at least once.
 
-Owns who sees a delivery and when it may be replayed. How it is told is the dispatcher's.
+An event and its deliveries are written in the transaction that makes the event true. The dispatcher leases a delivery
+before it calls the hook, and only the lease holder writes the result: an acknowledged delivery is never repeated and at
+most one success is recorded. A killed gateway loses its leases after `LEASE` seconds; that attempt counts as
+interrupted, not as a failure of the hook. Rows use the wall clock; when it is set back, waiting rows move with it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import random
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from plugbay.server.domain import backoff
+from plugbay.host.calls.invocation_result import InvocationResult
+from plugbay.model.errors import Failure, Outcome
 from plugbay.server.domain.audit import Audit
-from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.background import retry_until_stored
+from plugbay.server.domain.clock import Clock, stamp
 from plugbay.server.domain.errors import conflict, not_found
+from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.principal import Principal
+from plugbay.server.domain.provenance import MAX_EVENT_DEPTH
 from plugbay.server.domain.sessions import tenant
+from plugbay.server.domain.workers import BoundExport, Job, Workers, WorkRefused, error_code
 from plugbay.store import deliveries as rows
 from plugbay.store import events as event_rows
 from plugbay.store.database import Database, Tx
 from plugbay.store.deliveries import Attempt, Delivery
 from plugbay.store.events import Event
+from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page, Part
+
+RUN_COMPLETED, RUN_FAILED, RUN_CANCELLED = "run.completed", "run.failed", "run.cancelled"
+CHAIN_COMPACTED = "chain.compacted"
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to record."""
+
+    type: str
+    subject_kind: str
+    subject_id: str
+    cause_id: str
+    """The run or compaction that causes it, once."""
+    org_id: str
+    project_id: str | None
+    session_id: str
+    chain_id: str
+    run_id: str | None
+    summary: dict[str, Any]
+    trace_id: str
+    cause_depth: int
+    """Length of the chain of events including this one."""
+
+
+class Events:
+    """All events."""
+
+    def __init__(self, database: Database, workers: Workers, clock: Clock, ids: Ids = new_id) -> None:
+        self._database = database
+        self._workers = workers
+        self._clock = clock
+        self._ids = ids
+        self.on_recorded: Callable[[], object] = lambda: None
+        """Called after the commit when deliveries were created."""
+
+    async def record(self, tx: Tx, new: NewEvent) -> None:
+        """Record an event and its deliveries in the transaction of its cause; idempotent."""
+        now = self._clock.now()
+        event = Event(
+            id=self._ids("evt_"),
+            org_id=new.org_id,
+            project_id=new.project_id,
+            type=new.type,
+            subject_kind=new.subject_kind,
+            subject_id=new.subject_id,
+            cause_id=new.cause_id,
+            session_id=new.session_id,
+            chain_id=new.chain_id,
+            run_id=new.run_id,
+            summary=new.summary,
+            trace_id=new.trace_id,
+            cause_depth=new.cause_depth,
+            occurred_at=now,
+        )
+        if not await event_rows.insert(tx, event):
+            return
+        hooks = await self._workers.serving(tx, "hook", event.org_id, event.project_id, new.session_id, event.type)
+        for hook in hooks:
+            await rows.insert(tx, self._delivery(event, hook, now))
+        if hooks:
+            self._database.after_commit(self.on_recorded)
+
+    def _delivery(self, event: Event, hook: BoundExport, now: float) -> Delivery:
+        too_deep = event.cause_depth > MAX_EVENT_DEPTH
+        return Delivery(
+            id=self._ids("del_"),
+            event_id=event.id,
+            binding_id=hook.binding_id,
+            org_id=event.org_id,
+            project_id=event.project_id,
+            status=rows.DROPPED if too_deep else rows.PENDING,
+            reason="causation_depth" if too_deep else None,
+            attempts=0,
+            attempt_limit=MAX_ATTEMPTS,
+            due_at=now,
+            lease_owner=None,
+            lease_until=None,
+            error_code=None,
+            invocation_id=None,
+            created_at=now,
+            completed_at=now if too_deep else None,
+        )
+
+    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Event]:
+        async with self._database.reading() as tx:
+            return await event_rows.page(tx, part, tenant(caller), **filters)
+
+
+def hook_input(event: Event) -> dict[str, Any]:
+    """The input of a hook for an event."""
+    return {
+        "type": event.type,
+        "occurred_at": stamp(event.occurred_at),
+        "subject": {"kind": event.subject_kind, "id": event.subject_id},
+        "summary": event.summary,
+    }
+
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 300.0
+"""Seconds before the second attempt, doubled for each further one, up to five minutes."""
+
+MAX_ATTEMPTS = 8
+"""Attempts per delivery: about two minutes, longer if the hook asks for a pause."""
+
+MAX_INTERRUPTIONS = 20
+"""Attempts that end with their server, because it was killed or stopped before the hook answered. They do not count as
+failures; but an event whose telling ends the server each time must not be told for ever."""
+
+JITTER = 0.5
+"""The random share of a pause, so that deliveries that failed together are not retried together."""
+
+
+def retry_pause(attempts: int, chance: float, requested: float | None = None) -> float:
+    """Seconds until the next attempt after `attempts` of them. `chance` is 0 to 1, `requested` the hook's own wish."""
+    doubled = min(FIRST_PAUSE * 2.0 ** min(attempts - 1, 32), LONGEST_PAUSE)
+    waited = doubled * (1.0 - JITTER + JITTER * chance)
+    return waited if requested is None else min(max(waited, requested), LONGEST_PAUSE)
+
 
 DISABLED = "binding_disabled"
 
@@ -30,33 +165,33 @@ class Deliveries:
         self._database = database
         self._audit = audit
         self._clock = clock
-        self.replayed: Callable[[], object] = lambda: None
-        """Called when something is due again."""
+        self.on_replayed: Callable[[], object] = lambda: None
+        """Called after the commit of a replay."""
 
     async def get(self, caller: Principal, id: str) -> tuple[Delivery, Event, list[Attempt]]:
-        """A delivery, what it tells of, and every attempt at it."""
+        """A delivery with its event and all attempts."""
         async with self._database.reading() as tx:
             delivery = await self._existing(tx, caller, id)
             event = await event_rows.find(tx, delivery.event_id)
             assert event is not None
             return delivery, event, await rows.attempts(tx, id)
 
-    async def page(self, caller: Principal, part: Page, **said: str | None) -> Part[Delivery]:
+    async def page(self, caller: Principal, part: Page, **filters: str | None) -> Part[Delivery]:
         async with self._database.reading() as tx:
-            return await rows.page(tx, part, tenant(caller), **said)
+            return await rows.page(tx, part, tenant(caller), **filters)
 
     async def replay(self, caller: Principal, id: str) -> Delivery:
-        """Have it tried again, as often as at first; not what was delivered, and not what is still being tried."""
+        """Retry a failed delivery with a full number of attempts; not a delivered or pending one."""
         async with self._database.transaction() as tx:
             found = await self._existing(tx, caller, id)
-            if not await rows.replay(tx, id, self._clock.now(), backoff.ATTEMPTS):
+            if not await rows.replay(tx, id, self._clock.now(), MAX_ATTEMPTS):
                 if found.status == rows.DELIVERED:
                     raise conflict("delivery.delivered", f"{id} was delivered, and is never delivered again")
                 raise conflict("delivery.not_ended", f"{id} is still being tried", retryable=True)
             await self._audit.record(
                 tx, caller, "delivery.replay", "delivery", id, org_id=found.org_id, project_id=found.project_id
             )
-            self._database.after_commit(self.replayed)
+            self._database.after_commit(self.on_replayed)
             return await self._existing(tx, caller, id)
 
     async def _existing(self, tx: Tx, caller: Principal, id: str) -> Delivery:
@@ -64,3 +199,264 @@ class Deliveries:
         if delivery is None or not caller.sees(delivery.org_id, delivery.project_id):
             raise not_found("delivery", id)
         return delivery
+
+
+LOG = logging.getLogger("plugbay.server.domain")
+
+LEASE = 30.0
+"""Seconds after which a lease that is not renewed expires: a killed gateway delays its deliveries by this."""
+
+MAX_PARALLEL = 16
+"""Deliveries in progress at the same time."""
+
+LONGEST_WAIT = 5.0
+"""Seconds between queries when nothing is due: others may write to the table too."""
+
+CLOCK_TOLERANCE = 1.0
+"""Seconds the wall clock may lose against the monotonic clock; more counts as set back."""
+
+SHORTEST_WAIT = 0.01
+"""Minimum wait in seconds."""
+
+STORE_PAUSE = 1.0
+"""Seconds before the next attempt when the database is unavailable."""
+
+
+class Dispatcher:
+    """Delivers events to hooks. `run` it in the background; `wake` it for new deliveries."""
+
+    def __init__(
+        self,
+        database: Database,
+        workers: Workers,
+        clock: Clock,
+        meters: Meters | None = None,
+        *,
+        lease: float = LEASE,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._database = database
+        self._workers = workers
+        self._clock = clock
+        self._meters = meters or Meters()
+        self._lease = lease
+        self._chance = chance
+        self._owner = new_id("gw_")
+        self._awake = asyncio.Event()
+        self._in_flight: dict[str, asyncio.Task[None]] = {}
+        self._disabled: dict[str, float] = {}
+        self._ahead: float | None = None
+        """Wall clock minus monotonic clock at the last check; None before the first."""
+
+    def wake(self) -> None:
+        """Check for due deliveries now."""
+        self._awake.set()
+
+    def drop_binding(self, binding_id: str) -> None:
+        """A binding was disabled: drop its pending deliveries now.
+
+        What comes after this is for a binding that was made active again, and stays.
+        """
+        self._disabled[binding_id] = self._clock.now()
+        self.wake()
+
+    @property
+    def in_flight(self) -> int:
+        """Number of deliveries in progress."""
+        return len(self._in_flight)
+
+    async def run(self) -> None:
+        """Deliver what is due until cancelled. Deliveries in progress are then abandoned and retried later."""
+        renewing = asyncio.get_running_loop().create_task(self._renew_leases())
+        try:
+            while True:
+                self._awake.clear()
+                await self._sleep(await self._try_begin())
+        finally:
+            renewing.cancel()
+            for task in (told := list(self._in_flight.values())):
+                task.cancel()
+            await asyncio.gather(renewing, *told, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Release our leases, so the next gateway need not wait for them to expire."""
+        try:
+            async with self._database.transaction() as tx:
+                await rows.release(tx, self._owner, self._clock.now())
+        except StoreUnavailable as error:
+            LOG.warning("deliveries are held until their leases run out: %s", error)
+
+    async def _sleep(self, seconds: float) -> None:
+        # Not `wait_for`: before Python 3.12 it can swallow a cancellation.
+        try:
+            async with asyncio.timeout(seconds):
+                await self._awake.wait()
+        except TimeoutError:
+            return
+
+    async def _try_begin(self) -> float:
+        """Start due deliveries; returns the seconds to wait."""
+        try:
+            return await self._begin()
+        except StoreUnavailable as error:
+            LOG.warning("deliveries wait: %s", error)
+            return STORE_PAUSE
+
+    async def _drop(self) -> None:
+        while self._disabled:
+            binding_id, since = next(iter(self._disabled.items()))
+            async with self._database.transaction() as tx:
+                await rows.drop(tx, binding_id, DISABLED, since, self._clock.now())
+            if self._disabled[binding_id] == since:
+                del self._disabled[binding_id]
+
+    async def _begin(self) -> float:
+        await self._drop()
+        await self._follow_clock()
+        free = MAX_PARALLEL - len(self._in_flight)
+        if free <= 0:
+            return LONGEST_WAIT
+        now, held = self._clock.now(), frozenset(self._in_flight)
+        # No row is due later, or leased for longer, than this: such a row has a wrong clock and counts as due.
+        latest, longest = now + LONGEST_PAUSE, now + self._lease
+        async with self._database.reading() as tx:
+            due = await rows.next_due(tx, now, latest, longest, held)
+        if due is None or due > now:
+            return LONGEST_WAIT if due is None else min(max(due - now, SHORTEST_WAIT), LONGEST_WAIT)
+        async with self._database.transaction() as tx:
+            interrupted = await rows.interrupt_lost(tx, now, longest, MAX_INTERRUPTIONS, held)
+            claimed = await rows.claim(tx, self._owner, now, now + self._lease, latest, free)
+        if interrupted:
+            LOG.warning("%d deliveries were interrupted when their gateway ended; they are told again", interrupted)
+        for delivery in claimed:
+            self._start_attempt(delivery)
+        return SHORTEST_WAIT if claimed else LONGEST_WAIT
+
+    async def _follow_clock(self) -> None:
+        """When the wall clock was set back, move waiting deliveries with it, so they wait no longer than planned.
+
+        The monotonic clock tells by how much. Before the first check of a gateway, the newest timestamp in the table
+        does: it cannot be later than now.
+        """
+        now = self._clock.now()
+        ahead = now - self._clock.monotonic()
+        lost = await self._set_back_before_start(now) if self._ahead is None else self._ahead - ahead
+        if lost > CLOCK_TOLERANCE:
+            async with self._database.transaction() as tx:
+                await rows.set_back(tx, lost, now)
+            LOG.warning("the clock was set back by %.0f s; deliveries that wait are due as much earlier", lost)
+        self._ahead = ahead
+
+    async def _set_back_before_start(self, now: float) -> float:
+        async with self._database.reading() as tx:
+            newest = await rows.newest(tx)
+        return 0.0 if newest is None else newest - now
+
+    def _start_attempt(self, delivery: Delivery) -> None:
+        task = asyncio.get_running_loop().create_task(self._deliver(delivery))
+        self._in_flight[delivery.id] = task
+        task.add_done_callback(lambda _: self._forget(delivery.id))
+
+    def _forget(self, id: str) -> None:
+        self._in_flight.pop(id, None)
+        self.wake()
+
+    async def _renew_leases(self) -> None:
+        """Renew the leases of deliveries in progress."""
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            held = frozenset(self._in_flight)
+            if not held:
+                continue
+            try:
+                async with self._database.transaction() as tx:
+                    await rows.renew(tx, self._owner, held, self._clock.now() + self._lease)
+            except StoreUnavailable as error:
+                LOG.warning("leases of deliveries cannot be renewed: %s", error)
+
+    # One delivery.
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        """One attempt: call the hook and record the result."""
+        try:
+            async with self._database.reading() as tx:
+                event = await event_rows.find(tx, delivery.event_id)
+            assert event is not None
+            values, attempt = await self._attempt(delivery, event)
+            # However long the database is unavailable: the lease is renewed meanwhile, so no hook is called twice.
+            await retry_until_stored(lambda: self._conclude(delivery, values, attempt))
+        except StoreUnavailable as error:
+            LOG.warning("%s: it cannot be told now; it is when its lease has run out: %s", delivery.id, error)
+        except Exception:
+            LOG.exception("%s: a bug in plugbay; it is told again when its lease runs out", delivery.id)
+
+    async def _attempt(self, delivery: Delivery, event: Event) -> tuple[dict[str, Any], dict[str, Any]]:
+        """New values of the delivery, and of this attempt."""
+        try:
+            result = await self._workers.do(_job(delivery, event))
+        except WorkRefused as refused:
+            return self._not_started(delivery, refused)
+        return self._after_result(delivery, result)
+
+    def _not_started(self, delivery: Delivery, refused: WorkRefused) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The hook was not called: its binding is inactive, or a temporary problem occurred."""
+        now = self._clock.now()
+        code = DISABLED if refused.inactive else refused.code
+        attempt = {"outcome": Outcome.CANCELLED, "error_code": code, "ended_at": now}
+        known: dict[str, Any] = {"error_code": code}
+        if refused.inactive:
+            return {**known, "status": rows.DROPPED, "reason": DISABLED, "completed_at": now}, attempt
+        return self._retry_or_give_up(delivery, known, None), attempt
+
+    def _after_result(self, delivery: Delivery, result: InvocationResult) -> tuple[dict[str, Any], dict[str, Any]]:
+        now, failure = self._clock.now(), result.failure
+        code = None if failure is None else error_code(failure)
+        invocation_id = None if result.record is None else result.record.invocation_id
+        attempt = {"outcome": result.status, "error_code": code, "invocation_id": invocation_id, "ended_at": now}
+        known: dict[str, Any] = {"error_code": code, "invocation_id": invocation_id}
+        if failure is None:
+            return {**known, "status": rows.DELIVERED, "completed_at": now}, attempt
+        if failure.outcome == Outcome.FAILED and not _is_transient(result, failure):
+            return {**known, "status": rows.FAILED, "reason": "refused", "completed_at": now}, attempt
+        requested = None if failure.retry_after_ms is None else failure.retry_after_ms / 1000
+        return self._retry_or_give_up(delivery, known, requested), attempt
+
+    def _retry_or_give_up(self, delivery: Delivery, known: dict[str, Any], requested: float | None) -> dict[str, Any]:
+        """Retry after a pause, or give up after the last attempt."""
+        now = self._clock.now()
+        if delivery.attempts >= delivery.attempt_limit:
+            return {**known, "status": rows.DEAD_LETTER, "reason": "attempts_exhausted", "completed_at": now}
+        since_replay = MAX_ATTEMPTS - (delivery.attempt_limit - delivery.attempts)
+        pause = retry_pause(since_replay, self._chance(), requested)
+        return {**known, "status": rows.PENDING, "due_at": now + pause}
+
+    async def _conclude(self, delivery: Delivery, values: dict[str, Any], attempt: dict[str, Any]) -> None:
+        async with self._database.transaction() as tx:
+            kept = await rows.conclude(tx, delivery, attempt, **values)
+        self._meters.count("deliveries", outcome=values["status"] if kept else "lease_lost")
+        if not kept:
+            LOG.warning("%s: attempt %d came back after its lease; it does not count", delivery.id, delivery.attempts)
+
+
+def _job(delivery: Delivery, event: Event) -> Job:
+    return Job(
+        binding_id=delivery.binding_id,
+        kind="hook",
+        input=hook_input(event),
+        org_id=delivery.org_id,
+        project_id=delivery.project_id,
+        execution_id=delivery.id,
+        trace_id=event.trace_id,
+        session_id=event.session_id,
+        chain_id=event.chain_id,
+        run_id=event.run_id,
+        attempt=delivery.attempts,
+    )
+
+
+def _is_transient(result: InvocationResult, failure: Failure) -> bool:
+    """Whether the failure may be temporary, because it came from the host and not from the hook.
+
+    A hook that answers `failed` is not called again; neither is one whose answer violates its contract.
+    """
+    return result.record is None or failure.origin != "plugin"

@@ -1,7 +1,7 @@
-"""`GatewayError`: why a request is not granted, in the words of the contract's envelope.
+"""`GatewayError`: why a request is refused, as the error envelope of the contract.
 
-Owns which kind of error has which status. Clients branch on `code`, `family.reason`, and on nothing else; people read
-`message`. Neither may hold a secret, a token or another tenant's name.
+Defines which kind of error has which HTTP status. Clients branch on `code` (`family.reason`) only. Neither code nor
+message may contain a secret, a token, or another tenant's name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ API, OVERLOADED = "api_error", "overloaded_error"
 
 
 class GatewayError(PlugbayError):
-    """A request that cannot be granted."""
+    """A refused request."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class GatewayError(PlugbayError):
         super().__init__(f"{code}: {message}")
 
     def to_json(self, request_id: str | None = None) -> dict[str, Any]:
-        """The envelope."""
+        """The error envelope."""
         return {
             "error": {
                 "type": self.type,
@@ -57,47 +57,47 @@ class GatewayError(PlugbayError):
 
 
 def not_found(kind: str, id: str) -> GatewayError:
-    """There is no such thing for this caller: the same words whether it is another's or nobody's."""
+    """Not found for this caller: the same message whether it belongs to another tenant or does not exist."""
     return GatewayError(NOT_FOUND, f"{kind}.not_found", 404, f"there is no {kind.replace('_', ' ')} {id!r}")
 
 
 def invalid(code: str, message: str, param: str | None = None, **details: Any) -> GatewayError:
-    """The request cannot be understood."""
+    """The request is malformed."""
     return GatewayError(INVALID, code, 400, message, param=param, details=details)
 
 
 def unprocessable(code: str, message: str, param: str | None = None, **details: Any) -> GatewayError:
-    """The request is understood, and what it says about a manifest or a binding cannot be so."""
+    """The request is well-formed but semantically invalid."""
     return GatewayError(INVALID, code, 422, message, param=param, details=details)
 
 
 def too_large(code: str, message: str, **details: Any) -> GatewayError:
-    """More bytes than anybody needs."""
+    """The request is too large."""
     return GatewayError(INVALID, code, 413, message, details=details)
 
 
 def conflict(
     code: str, message: str, param: str | None = None, *, retryable: bool = False, **details: Any
 ) -> GatewayError:
-    """It cannot be done as things are now."""
+    """The request conflicts with the current state."""
     return GatewayError(CONFLICT, code, 409, message, param=param, details=details, retryable=retryable)
 
 
 def denied(code: str, message: str, **details: Any) -> GatewayError:
-    """The caller is known, and may not do this."""
+    """The caller lacks a permission."""
     return GatewayError(PERMISSION, code, 403, message, details=details)
 
 
 def unauthenticated(code: str, message: str, **details: Any) -> GatewayError:
-    """Nobody knows who the caller is."""
+    """The caller is not authenticated."""
     return GatewayError(AUTHENTICATION, code, 401, message, details=details)
 
 
 def too_many(message: str, *, retry_after: float, code: str = "quota.rate_limited", **details: Any) -> GatewayError:
-    """The caller asks too often."""
+    """The caller exceeds its rate."""
     return GatewayError(RATE_LIMIT, code, 429, message, details=details, retryable=True, retry_after=retry_after)
 
 
 def unavailable(code: str, message: str, *, retry_after: float | None = None, **details: Any) -> GatewayError:
-    """Not now; later, perhaps."""
+    """A temporary failure; the client may retry."""
     return GatewayError(OVERLOADED, code, 503, message, details=details, retryable=True, retry_after=retry_after)

@@ -1,58 +1,106 @@
-"""`Gateway`: every area of the control plane, made from what it needs, started and stopped in one order.
+"""`Gateway`: creates, starts and stops every area of the control plane.
 
     gateway = Gateway(database, host, GatewaySettings(data))
     await gateway.start()
 
-Owns the order and nothing else; what an area does is in the module of its name. An area is an attribute. One that has
-work of its own when the gateway starts or stops has `start()` and `stop()`, and stands in `_areas`: started from the
-first to the last, after the tables are there, and stopped from the last to the first. Work in the background is given
-to `tasks` and is over before any area is stopped.
+Areas with their own start and stop are in `_areas`: started in order after migration, stopped in reverse. Background
+work runs in `tasks` and ends before any area stops. `Conversations` groups sessions, chains, runs, compactions,
+harnesses and hooks: what a killed gateway left open is closed before new work starts.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Protocol
 
+from plugbay.host.admin.operating import is_running
 from plugbay.host.host import Host
-from plugbay.host.records import TOKEN_PREFIX
+from plugbay.host.invocations.records import TOKEN_PREFIX
+from plugbay.host.services.llm.registry import LlmRegistry
 from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.background import Tasks
 from plugbay.server.domain.bindings import Bindings
-from plugbay.server.domain.bound_workers import BoundWorkers
 from plugbay.server.domain.call_history import CallHistory
+from plugbay.server.domain.chains import Chains
 from plugbay.server.domain.clock import Clock, SystemClock
-from plugbay.server.domain.conversations import Conversations
-from plugbay.server.domain.credentials import Credentials
-from plugbay.server.domain.discovery import Discovery
-from plugbay.server.domain.host_events import HostEvents
-from plugbay.server.domain.hosted import Hosted
-from plugbay.server.domain.invocation_log import SqlCheckpoints, SqlInvocationLog
-from plugbay.server.domain.invocations import Invocations
-from plugbay.server.domain.keyring import load as load_keyring
-from plugbay.server.domain.keys import Keys, operator_token
-from plugbay.server.domain.live import Live
+from plugbay.server.domain.compactions import Compactions
+from plugbay.server.domain.credentials import Credentials, Keys, operator_token
+from plugbay.server.domain.deliveries import LEASE, Deliveries, Dispatcher, Events
+from plugbay.server.domain.harnesses import Harnesses
+from plugbay.server.domain.idempotency import IdempotentRequests
+from plugbay.server.domain.invocations import InvocationEvents, Invocations, SqlCheckpoints, SqlInvocationLog
 from plugbay.server.domain.marketplace import Marketplace
 from plugbay.server.domain.meters import Meters
+from plugbay.server.domain.operator_plugins import HostEvents, OperatorPlugins, PluginLogs
 from plugbay.server.domain.orgs import Orgs
-from plugbay.server.domain.packages import Packages, PackageSettings
-from plugbay.server.domain.plugin_logs import PluginLogs
+from plugbay.server.domain.packages import ExportCatalog, Packages, PackageSettings, Releases
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.releases import Releases
-from plugbay.server.domain.repeats import Repeats
 from plugbay.server.domain.retention import Retention
+from plugbay.server.domain.run_loop import RunFeeds, RunServices, RunTools
 from plugbay.server.domain.runner import Runner, RunnerSettings
+from plugbay.server.domain.runs import Runs
 from plugbay.server.domain.secrets import Secrets
+from plugbay.server.domain.secrets import load_keyring as load_keyring
+from plugbay.server.domain.sessions import Sessions
 from plugbay.server.domain.settings import CONFIG_JOURNAL, GatewaySettings, protected
-from plugbay.server.domain.tasks import Tasks
+from plugbay.server.domain.workers import BoundWorkers, Budgets, Workers
 from plugbay.store.database import Database
 from plugbay.store.failures import StoreUnavailable
 
 
+class Conversations:
+    """Sessions, chains, runs, compactions, harnesses and hooks as one area."""
+
+    def __init__(
+        self,
+        database: Database,
+        llm: Callable[[], LlmRegistry],
+        workers: Workers,
+        budgets: Budgets,
+        orgs: Orgs,
+        audit: Audit,
+        tasks: Tasks,
+        meters: Meters,
+        clock: Clock,
+        *,
+        lease: float = LEASE,
+    ) -> None:
+        self._tasks = tasks
+        self.dispatcher = Dispatcher(database, workers, clock, meters, lease=lease)
+        self.events = Events(database, workers, clock)
+        self.events.on_recorded = self.dispatcher.wake
+        self.deliveries = Deliveries(database, audit, clock)
+        self.deliveries.on_replayed = self.dispatcher.wake
+        self.sessions = Sessions(database, orgs, audit, clock)
+        self.chains = Chains(database, self.sessions, audit, clock)
+        feeds = RunFeeds()
+        services = RunServices(database, llm, self.chains, RunTools(database, workers, feeds, clock), feeds, clock)
+        self.runs = Runs(services, self.sessions, workers, budgets, self.events, audit)
+        self.compactions = Compactions(
+            database, self.chains, self.sessions, workers, budgets, self.events, audit, clock
+        )
+        self.harnesses = Harnesses(database, self.chains, self.sessions, workers, audit, clock)
+
+    async def start(self) -> None:
+        """Close or resume what the last gateway left, then start deliveries."""
+        await self.runs.start()
+        await self.harnesses.start()
+        await self.compactions.start()
+        self._tasks.start("deliveries", self.dispatcher.run)
+
+    async def stop(self) -> None:
+        """Cancel all work and record its ends; grace periods of plugins run in parallel."""
+        await asyncio.gather(self.harnesses.stop(), self.compactions.stop(), self.runs.stop())
+        await self.dispatcher.stop()
+
+
 class Area(Protocol):
-    """A part of the gateway with work of its own."""
+    """A part of the gateway with its own start and stop."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -69,8 +117,8 @@ class Gateway:
         clock: Clock | None = None,
         calls: CallHistory | None = None,
     ) -> None:
-        """`host` has the plugins of the operator's folders; whoever made it starts and stops it, and had `calls` be its
-        call log if they are to be kept.
+        """`host` has the plugins of the operator's folders; the creator starts and stops it, and passed it `calls` as
+        its call log if calls are recorded.
         """
         self.database = database
         self.host = host
@@ -81,22 +129,24 @@ class Gateway:
         self.meters = self.calls.meters
         self._areas: list[Area] = []
         self.made_operator_token: str | None = None
-        """The operator's token, when it was made at this start: the one time it is told."""
+        """The operator token if it was created at this start; it is shown only then."""
 
-        # Who uses it.
+        # Tenants, keys and records.
         self.audit = Audit(database, clock)
         self.orgs = Orgs(database, self.audit, clock)
         self.keys = Keys(database, self.orgs, self.audit, clock)
-        self.repeats = Repeats(database, clock)
+        self.idempotency = IdempotentRequests(database, clock)
         self.retention = Retention(database, settings.retention, self.audit, self.meters, clock)
 
-        # The plugins in the host's own folders.
-        self.hosted = Hosted(host, database, self.audit, settings.config_file, settings.data / CONFIG_JOURNAL)
+        # The operator's plugins.
+        self.operator_plugins = OperatorPlugins(
+            host, database, self.audit, settings.config_file, settings.data / CONFIG_JOURNAL
+        )
         self.host_logs = PluginLogs(host.journal, settings.log_dir)
         self.host_events = HostEvents(host)
 
         # Packages, bindings, invocations, credentials, secrets, the marketplace.
-        self.live = Live()
+        self.invocation_events = InvocationEvents()
         self.releases = Releases(settings.data, lambda: datetime.fromtimestamp(clock.now(), UTC))
         rules = PackageSettings(
             settings.require_signature, settings.plain_http, frozenset(host.config.network.allow_private)
@@ -105,10 +155,10 @@ class Gateway:
         keyring = load_keyring(settings.data, os.environ)
         self.secrets = Secrets(database, self.orgs, self.audit, keyring, clock)
         self.bindings = Bindings(database, self.orgs, self.packages, self.secrets, self.audit, clock)
-        self.discovery = Discovery(database, self.orgs, self.packages)
+        self.export_catalog = ExportCatalog(database, self.orgs, self.packages)
         self.credentials = Credentials(database, clock)
         self.checkpoints = SqlCheckpoints(database, clock)
-        self.invocation_log = SqlInvocationLog(database, self.live, self.meters, clock)
+        self.invocation_log = SqlInvocationLog(database, self.invocation_events, self.meters, clock)
         self.runner = Runner(
             self.packages,
             RunnerSettings(
@@ -131,7 +181,7 @@ class Gateway:
             self.secrets,
             self.runner,
             self.invocation_log,
-            self.live,
+            self.invocation_events,
             self.tasks,
             clock,
         )
@@ -155,16 +205,16 @@ class Gateway:
         self.sessions, self.chains, self.runs = conversations.sessions, conversations.chains, conversations.runs
         self.compactions, self.harnesses = conversations.compactions, conversations.harnesses
         self.events, self.deliveries = conversations.events, conversations.deliveries
-        self.bindings.disabled.append(conversations.dispatcher.disabled)
+        self.bindings.on_disabled.append(conversations.dispatcher.drop_binding)
         self._areas.append(conversations)
 
     async def start(self) -> None:
-        """Take up what the last start left behind, then begin."""
+        """Recover what the last gateway left behind, then start all areas."""
         token, made = operator_token(self.settings.data)
         self.keys.trust(token)
         self.made_operator_token = token if made else None
-        await self.repeats.recover()
-        self.tasks.start("keeping of answers", self.repeats.catch_up)
+        await self.idempotency.recover()
+        self.tasks.start("keeping of answers", self.idempotency.catch_up)
         self.calls.begin(self.tasks)
         self.tasks.start("host events", self.host_events.run)
         self.tasks.start("removal of old records", self.retention.run)
@@ -172,7 +222,7 @@ class Gateway:
             await area.start()
 
     async def stop(self) -> None:
-        """End everything that `start` began, whatever happens. The database and the host are others' to close."""
+        """Stop everything that `start` started, even after errors. The caller closes database and host."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._flush)
             for area in self._areas:
@@ -180,12 +230,12 @@ class Gateway:
             await self.tasks.stop()
 
     async def _flush(self) -> None:
-        await self.repeats.pay_all()
+        await self.idempotency.write_deferred()
         with contextlib.suppress(StoreUnavailable):
             await self.calls.flush()
 
     async def checks(self) -> dict[str, str]:
-        """What requests need to be answered well: `ok` for each, or why it is not."""
+        """Readiness checks: `ok` for each, or the problem."""
         try:
             await self.database.ping()
             database = "ok"
@@ -193,10 +243,10 @@ class Gateway:
             database = str(error)
         crashed = [name for name, times in self.tasks.crashes.items() if times and name not in self.tasks.names]
         work = f"not running: {', '.join(crashed)}" if crashed else "ok"
-        return {"database": database, "background": work, "host": "ok" if self.host.is_running else "not running"}
+        return {"database": database, "background": work, "host": "ok" if is_running(self.host) else "not running"}
 
     async def authenticate(self, token: str) -> Principal:
-        """Who has this token; raises when nobody has, or not any more."""
+        """The owner of this token; raises if it is unknown, revoked or expired."""
         if token.startswith(TOKEN_PREFIX):
             return await self.credentials.principal(token)
         return await self.keys.principal(token)

@@ -1,21 +1,32 @@
-"""Ids: a prefix that says what it is, and 80 random bits. Opaque to everybody, and never with `/` or `:` in them."""
+"""Ids, trace ids with W3C `traceparent`, and the id of the current request.
+
+An id is a prefix and 80 random bits, never with `/` or `:`. A trace id is `tr_` and 32 hex digits.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable
+from contextvars import ContextVar
+
+from plugbay.host.invocations.context import TRACE_PREFIX, trace_digits
+
+REQUEST_ID: ContextVar[str | None] = ContextVar("plugbay_request_id", default=None)
+"""The id of the request that the current task answers; None for background work."""
+
 
 RANDOM_BYTES = 10
-"""Of each id: nobody guesses another tenant's."""
+"""Random bytes of an id: not guessable."""
 
 LONGEST = 64
-"""Characters of an id that others may choose; the columns that hold ids are as wide."""
+"""Characters of an id chosen by a client; the column width."""
 
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST - 1}}}", re.ASCII)
 
 Ids = Callable[[str], str]
-"""Makes an id with a prefix; passed in where a test wants to know them beforehand."""
+"""Creates an id with a prefix; tests pass their own."""
 
 
 def new_id(prefix: str) -> str:
@@ -24,5 +35,35 @@ def new_id(prefix: str) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether a text can be an id at all."""
+    """Whether a text is a valid id."""
     return _ID.fullmatch(text) is not None
+
+
+TRACE_BYTES = 16
+
+_PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
+
+
+def parse_traceparent(header: str | None) -> str | None:
+    """The trace id in a `traceparent`; None if it is invalid."""
+    found = _PARENT.fullmatch(header or "")
+    if found is None:
+        return None
+    version, trace, span, _, more = found.groups()
+    if version == "ff" or (version == "00" and more) or set(trace) == {"0"} or set(span) == {"0"}:
+        return None
+    return f"{TRACE_PREFIX}{trace}"
+
+
+def new_trace_id() -> str:
+    """A new trace id."""
+    return TRACE_PREFIX + os.urandom(TRACE_BYTES).hex()
+
+
+def format_traceparent(trace_id: str, invocation_id: str) -> str | None:
+    """The `traceparent` of an invocation; None if its trace id is not one of ours."""
+    digits = trace_digits(trace_id)
+    if digits is None:
+        return None
+    span = hashlib.sha256(invocation_id.encode()).hexdigest()[:16]
+    return f"00-{digits}-{span}-01"

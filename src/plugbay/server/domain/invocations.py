@@ -1,50 +1,256 @@
-"""`Invocations`: work of bound exports, from who asks for what to the last record of it.
+"""`Invocations`: work of bound exports, from selecting the binding to the final record; and live events of them.
 
     result = await gateway.invocations.invoke(Work(org_id="org_1", export="jira_search", input={"query": "tea"}))
 
-Owns what is decided at the start and holds until the end: which binding serves, with which package, config, secrets and
-policy; later changes are for later invocations. A binding that is disabled calls off what runs under it. How plugins
-are started is the `Runner`'s, and how an attempt goes the host's.
+Binding, package, config, secrets and policy are fixed when an invocation starts; later changes affect later ones.
+Disabling a binding cancels its running invocations. `SqlInvocationLog` writes a row before anything starts and closes
+it once; closes that the database could not take are retried, and rows left open by a killed gateway are closed at the
+next start. Closing a row revokes the tokens of the invocation. `Runner` starts the plugins.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
-from plugbay.host.calls.calls import InvocationResult
-from plugbay.host.invocations.attempt import USER
+import msgspec
+
+from plugbay.host.calls.invocation_result import InvocationResult
 from plugbay.host.invocations.context import NO_ACCESS, ExportBinding
-from plugbay.host.ports import InvocationRecord
+from plugbay.host.invocations.invocation import USER
+from plugbay.host.ports import InvocationRecord, Journey
 from plugbay.model.errors import Code, Failure
-from plugbay.server.domain import rollout
-from plugbay.server.domain.bindings import ACTIVE, Bindings, Bound
+from plugbay.server.domain.background import Tasks, settle
+from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding, stable_key
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.errands import settle
 from plugbay.server.domain.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
-from plugbay.server.domain.invocation_log import SqlInvocationLog
-from plugbay.server.domain.live import EVENT, Live, LiveEvent
+from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.principal import Principal
 from plugbay.server.domain.runner import Reach, Runner
 from plugbay.server.domain.secrets import Secrets
-from plugbay.server.domain.tasks import Tasks
+from plugbay.store import checkpoints as journey_rows
 from plugbay.store import invocations as rows
+from plugbay.store import tokens as token_rows
 from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Database
+from plugbay.store.failures import StoreUnavailable
 from plugbay.store.invocations import Wanted
 from plugbay.store.pages import Page, Part
+
+STARTED, EVENT, ENDED, LOST = "started", "event", "ended", "lost"
+
+QUEUE_DEPTH = 256
+"""Events queued per subscriber."""
+
+MAX_SUBSCRIBERS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationEvent:
+    """A live event of an invocation."""
+
+    type: str
+    """`started`, `event` (from the plugin), `ended`, or `lost` (events dropped for a slow subscriber)."""
+    record: InvocationRecord | None
+    """The current record of the invocation."""
+    data: Any = field(default=None)
+    """The plugin's event, redacted; or the number of lost events."""
+
+
+class Subscription:
+    """The events of one subscriber, as an async iterator; a slow one loses the oldest and gets `lost`."""
+
+    def __init__(self, events: InvocationEvents, wanted: Callable[[InvocationEvent], bool]) -> None:
+        self._events = events
+        self.wanted = wanted
+        self._waiting: deque[InvocationEvent] = deque()
+        self._lost = 0
+        self._more = asyncio.Event()
+        self._over = False
+
+    def put(self, event: InvocationEvent) -> None:
+        if len(self._waiting) >= QUEUE_DEPTH:
+            self._waiting.popleft()
+            self._lost += 1
+        self._waiting.append(event)
+        self._more.set()
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._over = True
+        self._more.set()
+        self._events.unsubscribe(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> InvocationEvent:
+        while not self._waiting:
+            if self._over:
+                raise StopAsyncIteration
+            self._more.clear()
+            await self._more.wait()
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            return InvocationEvent(LOST, None, lost)
+        return self._waiting.popleft()
+
+
+class InvocationEvents:
+    """Publishes live events to subscribers; stores nothing."""
+
+    def __init__(self) -> None:
+        self._subscriptions: set[Subscription] = set()
+
+    def subscribe(self, wanted: Callable[[InvocationEvent], bool]) -> Subscription | None:
+        """Subscribe from now on; None if there are too many subscribers. The subscriber closes it."""
+        if len(self._subscriptions) >= MAX_SUBSCRIBERS:
+            return None
+        subscription = Subscription(self, wanted)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)
+
+    def publish(self, event: InvocationEvent) -> None:
+        """Queue an event for every subscriber that wants it."""
+        for subscription in self._subscriptions:
+            if subscription.wanted(event):
+                subscription.put(event)
+
+    def close(self) -> None:
+        """End all subscriptions."""
+        for subscription in list(self._subscriptions):
+            subscription.close()
+
+
+LOG = logging.getLogger("plugbay.server.domain")
+
+HOST_RESTARTED = "host_restarted"
+"""Reason and error code of invocations that were open when a gateway was killed."""
+
+NOT_RECORDED = "unavailable"
+"""Error code of an invocation that was not started because its record could not be written."""
+
+CLOSE_ATTEMPTS = 3
+"""Attempts to close a row before the caller gets its answer; later ones run in the background."""
+
+CLOSE_PAUSE = 0.5
+"""Seconds between attempts."""
+
+KEPT_JOURNEYS = 30 * 24 * 3600.0
+"""Seconds for which checkpoints are kept after their last update."""
+
+
+class SqlInvocationLog:
+    """The invocation log of one gateway."""
+
+    def __init__(self, database: Database, events: InvocationEvents, meters: Meters, clock: Clock) -> None:
+        self._database = database
+        self._events = events
+        self._meters = meters
+        self._clock = clock
+        self._pending: dict[str, InvocationRecord] = {}
+        self._more = asyncio.Event()
+
+    async def opened(self, record: InvocationRecord) -> None:
+        """Record the start; raises if that is not possible."""
+        try:
+            async with self._database.transaction() as tx:
+                await rows.open(tx, record)
+        except StoreUnavailable:
+            # The commit may have succeeded. The invocation does not start, so close the row if it exists.
+            self._close_later(
+                msgspec.structs.replace(record, status="failed", ended_at=record.started_at, error_code=NOT_RECORDED)
+            )
+            raise
+        self._events.publish(InvocationEvent(STARTED, record))
+
+    async def closed(self, record: InvocationRecord) -> None:
+        """Record the end."""
+        for attempt in range(CLOSE_ATTEMPTS):
+            if await self._close(record):
+                return
+            if attempt + 1 < CLOSE_ATTEMPTS:
+                await asyncio.sleep(CLOSE_PAUSE)
+        self._close_later(record)
+
+    def _close_later(self, record: InvocationRecord) -> None:
+        self._pending[record.invocation_id] = record
+        self._more.set()
+
+    async def recover(self) -> int:
+        """Close rows that a killed gateway left open and revoke all tokens; returns their number."""
+        now = self._clock.now()
+        async with self._database.transaction() as tx:
+            left = await rows.close_all(tx, now, "failed", HOST_RESTARTED, HOST_RESTARTED)
+            await token_rows.revoke_all(tx, now)
+        if left:
+            LOG.warning("%d invocations were open when the last gateway ended; they count as failed", len(left))
+        return len(left)
+
+    async def catch_up(self) -> None:
+        """Close rows that could not be closed before, until cancelled."""
+        while True:
+            await self._more.wait()
+            if await self.close_rest():
+                self._more.clear()
+            else:
+                await asyncio.sleep(CLOSE_PAUSE)
+
+    async def close_rest(self) -> bool:
+        """Close pending rows once; False if some are left."""
+        for id, record in list(self._pending.items()):
+            if await self._close(record):
+                del self._pending[id]
+        return not self._pending
+
+    async def _close(self, record: InvocationRecord) -> bool:
+        """Close one row; False if the database is unavailable."""
+        now = self._clock.now()
+        try:
+            async with self._database.transaction() as tx:
+                first = await rows.close(tx, record)
+                await token_rows.revoke_of_invocation(tx, record.invocation_id, now)
+        except StoreUnavailable as error:
+            LOG.warning("the end of %s cannot be written down yet: %s", record.invocation_id, error)
+            return False
+        if first:
+            self._meters.count("plugin_invocations", kind=record.export_kind, status=str(record.status))
+            self._events.publish(InvocationEvent(ENDED, record))
+        return True
+
+
+class SqlCheckpoints:
+    """Checkpoints of harnesses, in the database."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def save(self, execution_id: str, journey: Journey) -> None:
+        async with self._database.transaction() as tx:
+            await journey_rows.save(tx, execution_id, journey, self._clock.now())
+
+    async def load(self, execution_id: str) -> Journey | None:
+        async with self._database.reading() as tx:
+            return await journey_rows.load(tx, execution_id)
+
 
 BINDING_DISABLED = "binding_disabled"
 
 Opened = Callable[[InvocationRecord], None]
-"""Told of each attempt once its record is open."""
+"""Called for each attempt once its record is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What somebody wants done, and by whom: by one binding, or by whichever serves an export."""
+    """An invocation to run, by one binding or by the binding that serves an export."""
 
     org_id: str
     input: Any
@@ -66,20 +272,20 @@ class Work:
 
     @property
     def key(self) -> str:
-        """What a rollout sticks to."""
-        return rollout.stable_key(self.session_id, self.chain_id, self.run_id, self.execution_id, self.trace_id)
+        """The key that selects a rollout share."""
+        return stable_key(self.session_id, self.chain_id, self.run_id, self.execution_id, self.trace_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What an invocation is done with, as it was when it began."""
+    """Binding, package, config, secrets and policy of an invocation, fixed at its start."""
 
-    bound: Bound
+    bound: ResolvedBinding
     binding: ExportBinding
 
     @property
     def reach(self) -> Reach:
-        """How far the plugin may get."""
+        """The network reach of the plugin."""
         policy = self.bound.policy
         if policy.network == NO_ACCESS:
             return Reach(())
@@ -87,37 +293,37 @@ class Snapshot:
         return Reach(None if domains is None else tuple(sorted(domains)))
 
 
-class Flight:
-    """One piece of work while it goes on."""
+class RunningInvocation:
+    """An invocation in progress."""
 
-    __slots__ = ("_runner", "_told", "binding_id", "reason", "record")
+    __slots__ = ("_on_opened", "_runner", "binding_id", "reason", "record")
 
-    def __init__(self, runner: Runner, binding_id: str, told: Opened | None = None) -> None:
-        """`told` hears of each attempt that begins."""
+    def __init__(self, runner: Runner, binding_id: str, on_opened: Opened | None = None) -> None:
+        """`on_opened` is called for each attempt."""
         self._runner = runner
-        self._told = told
+        self._on_opened = on_opened
         self.binding_id = binding_id
         self.record: InvocationRecord | None = None
         """Its current attempt."""
         self.reason = ""
 
     def opened(self, record: InvocationRecord) -> None:
-        """An attempt begins."""
+        """An attempt started."""
         self.record = record
         if self.reason:
             self._runner.cancel(record.invocation_id, self.reason)
-        if self._told is not None:
-            self._told(record)
+        if self._on_opened is not None:
+            self._on_opened(record)
 
     def cancel(self, reason: str) -> None:
-        """Call it off, now or as soon as there is something to call off."""
+        """Cancel, now or as soon as an attempt is open."""
         self.reason = self.reason or reason
         if self.record is not None:
             self._runner.cancel(self.record.invocation_id, reason)
 
 
 class Invocations:
-    """All work of all bindings."""
+    """All invocations of all bindings."""
 
     def __init__(
         self,
@@ -126,7 +332,7 @@ class Invocations:
         secrets: Secrets,
         runner: Runner,
         log: SqlInvocationLog,
-        live: Live,
+        events: InvocationEvents,
         tasks: Tasks,
         clock: Clock,
     ) -> None:
@@ -135,55 +341,55 @@ class Invocations:
         self._secrets = secrets
         self._runner = runner
         self._log = log
-        self._live = live
+        self._events = events
         self._tasks = tasks
         self._clock = clock
-        self._flights: set[Flight] = set()
-        self._apart: set[asyncio.Task[Any]] = set()
-        bindings.disabled.append(self._binding_disabled)
+        self._running: set[RunningInvocation] = set()
+        self._detached: set[asyncio.Task[Any]] = set()
+        bindings.on_disabled.append(self._binding_disabled)
 
     async def start(self) -> None:
-        """Close what a killed gateway left, then begin."""
+        """Close rows of a killed gateway, then start background work."""
         await self._log.recover()
         self._tasks.start("closing of invocations", self._log.catch_up)
         self._tasks.start("stopping of idle plugins", lambda: self._runner.reap(self._bindings.digests_in_use))
 
     async def stop(self) -> None:
-        """Call off what runs, let it end in good order, and write down how it ended."""
+        """Cancel running invocations, wait for them, and record their ends."""
         await self._runner.stop()
-        for task in list(self._apart):
+        for task in list(self._detached):
             await asyncio.wait({task})
         await self._log.close_rest()
-        self._live.close()
+        self._events.close()
 
-    # Doing.
+    # Running.
 
     async def invoke(
         self, work: Work, on_progress: Callable[[Any], None] | None = None, opened: Opened | None = None
     ) -> InvocationResult:
-        """Have work done, and say how it ended; raises `GatewayError` when it cannot even be begun.
+        """Run an invocation; raises `GatewayError` if it cannot be started.
 
         Cancelled, it calls the work off and ends when that has ended: its token is dead then, and its process gone.
         """
         binding_id = await self.binding_of(work)
-        flight = Flight(self._runner, binding_id, opened)
-        self._flights.add(flight)
+        running = RunningInvocation(self._runner, binding_id, opened)
+        self._running.add(running)
         try:
-            # Only now: whoever disables the binding from here on finds the flight and calls it off.
+            # Only now: a binding disabled from here on finds this invocation in `_running` and cancels it.
             snapshot = await self._snapshot(work, binding_id)
-            return await self._done(work, snapshot, flight, on_progress)
+            return await self._run(work, snapshot, running, on_progress)
         finally:
-            self._flights.discard(flight)
+            self._running.discard(running)
 
     async def begin(self, work: Work) -> InvocationRecord:
-        """Have work done that nobody waits for; its first record."""
+        """Run an invocation in the background; returns its first record."""
         began: asyncio.Future[InvocationRecord] = asyncio.get_running_loop().create_future()
-        task = asyncio.get_running_loop().create_task(self._unwatched(work, began))
-        self._apart.add(task)
-        task.add_done_callback(self._apart.discard)
+        task = asyncio.get_running_loop().create_task(self._run_detached(work, began))
+        self._detached.add(task)
+        task.add_done_callback(self._detached.discard)
         return await asyncio.shield(began)
 
-    async def _unwatched(self, work: Work, began: asyncio.Future[InvocationRecord]) -> None:
+    async def _run_detached(self, work: Work, began: asyncio.Future[InvocationRecord]) -> None:
         try:
             result = await self.invoke(work, opened=lambda record: settle(began, record))
         except Exception as error:
@@ -192,22 +398,22 @@ class Invocations:
             began.set_exception(error)
             return
         if not began.done():
-            began.set_exception(refusal(result))
+            began.set_exception(refusal_error(result))
 
     async def cancel(self, caller: Principal, id: str, reason: str = USER) -> InvocationRecord:
-        """Call one invocation off; one that has ended stays as it is."""
+        """Cancel an invocation; an ended one stays unchanged."""
         record = await self.get(caller, id)
         if record.status is None:
             self._runner.cancel(id, reason)
         return record
 
     def _binding_disabled(self, binding_id: str) -> None:
-        for flight in list(self._flights):
-            if flight.binding_id == binding_id:
-                flight.cancel(BINDING_DISABLED)
+        for running in list(self._running):
+            if running.binding_id == binding_id:
+                running.cancel(BINDING_DISABLED)
 
     async def binding_of(self, work: Work) -> str:
-        """The binding that does it: the one that is named, or the one that serves the export; raises `not_found`."""
+        """The named binding, or the one that serves the export; raises `not_found`."""
         if work.binding_id is not None:
             return work.binding_id
         export = work.export or ""
@@ -223,12 +429,12 @@ class Invocations:
         row = bound.row
         if row.status != ACTIVE:
             raise conflict("binding.not_active", f"the binding {binding_id} is {row.status}")
-        secrets = await self._secrets_of(row) if row.secrets else {}
+        secrets = await self._read_secrets(row) if row.secrets else {}
         binding = ExportBinding(row.id, row.config, secrets, bound.policy.for_host(), row.org_id, row.project_id)
         return Snapshot(bound, binding)
 
-    async def _secrets_of(self, row: BindingRow) -> dict[str, str]:
-        """Never remembered: they are in memory no longer than whoever needs them."""
+    async def _read_secrets(self, row: BindingRow) -> dict[str, str]:
+        """Not cached: secrets stay in memory only while they are needed."""
         async with self._database.reading() as tx:
             values = await self._secrets.values(tx, row.org_id, row.secrets)
         gone = sorted(set(row.secrets) - set(values))
@@ -237,11 +443,11 @@ class Invocations:
             raise conflict("binding.secret_not_found", text, slots=gone)
         return values
 
-    async def _done(
-        self, work: Work, snapshot: Snapshot, flight: Flight, on_progress: Callable[[Any], None] | None
+    async def _run(
+        self, work: Work, snapshot: Snapshot, running: RunningInvocation, on_progress: Callable[[Any], None] | None
     ) -> InvocationResult:
-        def heard(event: Any) -> None:
-            self._live.tell(LiveEvent(EVENT, flight.record, event))
+        def publish(event: Any) -> None:
+            self._events.publish(InvocationEvent(EVENT, running.record, event))
             if on_progress is not None:
                 on_progress(event)
 
@@ -250,7 +456,7 @@ class Invocations:
                 snapshot.bound.export.name,
                 work.input,
                 timeout=work.timeout,
-                on_progress=heard,
+                on_progress=publish,
                 org_id=work.org_id,
                 project_id=work.project_id,
                 session_id=work.session_id,
@@ -261,11 +467,11 @@ class Invocations:
                 attempt=work.attempt,
                 scopes=None if work.scopes is None else tuple(sorted(work.scopes)),
                 binding=snapshot.binding,
-                opened=flight.opened,
+                opened=running.opened,
                 stays=True,
             )
 
-    # Looking.
+    # Reading.
 
     async def get(self, caller: Principal, id: str) -> InvocationRecord:
         """One invocation as it is now; raises `not_found`."""
@@ -278,15 +484,15 @@ class Invocations:
     async def page(
         self, caller: Principal, page: Page, wanted: Wanted, org_id: str | None = None
     ) -> Part[InvocationRecord]:
-        """What the caller can see, the newest first."""
+        """Invocations visible to the caller, newest first."""
         if org_id is not None and not caller.sees(org_id):
             raise not_found("org", org_id)
         async with self._database.reading() as tx:
             return await rows.select_part(tx, org_id or caller.org_id, caller.project_id, page, wanted)
 
 
-def refusal(result: InvocationResult) -> GatewayError:
-    """Why there is no record of what was asked for: it was refused before there was one."""
+def refusal_error(result: InvocationResult) -> GatewayError:
+    """The error for an invocation that was refused before it had a record."""
     failure = result.failure or Failure(Code.INTERNAL, "nothing was done")
     if failure.code == Code.INVALID_INPUT:
         text = failure.message

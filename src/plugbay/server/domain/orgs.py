@@ -1,17 +1,14 @@
-"""`Orgs`: tenants and their projects.
-
-Owns who may make and see them. What is granted inside of an org is other areas' business; its `policy` is kept here.
-"""
+"""`Orgs`: tenants and their projects: who may create and see them. An org's policy limits all its bindings."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from plugbay.server.domain import policy as policies
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import conflict, denied, not_found
 from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.policy import validate_policy
 from plugbay.server.domain.principal import Principal
 from plugbay.store import orgs as rows
 from plugbay.store.database import Database, Tx
@@ -29,11 +26,11 @@ class Orgs:
         self._ids = ids
 
     async def create(self, caller: Principal, name: str, policy: dict[str, Any], id: str | None = None) -> Org:
-        """A new org; only the operator of all of them makes one."""
+        """Create an org; only for the operator of all orgs."""
         if caller.org_id is not None:
             raise denied("auth.role_denied", "only the operator of all orgs makes orgs", required=["operator of all"])
         now = self._clock.now()
-        org = Org(id or self._ids("org_"), name, policies.document(policy), now, now)
+        org = Org(id or self._ids("org_"), name, validate_policy(policy), now, now)
         async with self._database.transaction() as tx:
             if not await rows.insert(tx, org):
                 raise conflict("org.exists", f"there is an org {org.id!r} already", "id")
@@ -49,9 +46,9 @@ class Orgs:
             return await rows.page(tx, page, id=caller.org_id)
 
     async def change(self, caller: Principal, id: str, **values: Any) -> Org:
-        """Another name, another policy; what is not given stays."""
+        """Update name or policy."""
         if "policy" in values:
-            values["policy"] = policies.document(values["policy"])
+            values["policy"] = validate_policy(values["policy"])
         async with self._database.transaction() as tx:
             await self.existing(tx, caller, id)
             if caller.project_id is not None:
@@ -64,7 +61,7 @@ class Orgs:
         return changed
 
     async def existing(self, tx: Tx, caller: Principal, id: str) -> Org:
-        """The org, for whoever is in the middle of a transaction; raises `not_found`."""
+        """The org, within a transaction; raises `not_found`."""
         found = await rows.get(tx, id)
         if found is None or not caller.sees(id):
             raise not_found("org", id)
@@ -104,14 +101,14 @@ class Orgs:
         return changed
 
     async def existing_project(self, tx: Tx, caller: Principal, org_id: str, id: str) -> Project:
-        """The project, for whoever is in the middle of a transaction; raises `not_found`."""
+        """The project, within a transaction; raises `not_found`."""
         found = await rows.get_project(tx, id)
         if found is None or found.org_id != org_id or not caller.sees(org_id, id):
             raise not_found("project", id)
         return found
 
     async def scope(self, tx: Tx, caller: Principal, org_id: str, project_id: str | None) -> None:
-        """Raises `not_found` unless this org, and this project of it, are there for the caller."""
+        """Raises `not_found` unless the caller sees this org and project."""
         if project_id is None:
             await self.existing(tx, caller, org_id)
         else:

@@ -1,9 +1,11 @@
-"""`Packages`: releases of plugins that the gateway knows, each a row that never changes once it is there.
+"""`Packages`: releases as immutable rows; `Releases`: their files on disk; `ExportCatalog`: the exports they offer.
 
-Owns who may bring packages, whose they are, and which of them may be used: one whose signature counts is available, any
-other is kept and quarantined, unless the operator asks for no signatures. How files are unpacked, verified and kept is
-`releases`'. A registry is asked at public addresses, and at those that the operator allows (`[network] allow_private`).
-Why one failed is in the log: callers get the same answer whatever is at an address, and no word of what it said.
+A release whose signature is trusted is available; any other is quarantined, unless the operator requires no signatures.
+An archive is unpacked and verified in a staging folder, published in one step into a folder named by its digest, and
+its hash is checked again before a process starts. `Releases` blocks on disk, so it runs in threads.
+
+Registries are contacted at public addresses and those in `[network] allow_private`. The reason of a failed pull is only
+in the log: callers get the same answer whatever answers at an address.
 """
 
 from __future__ import annotations
@@ -11,29 +13,154 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import Awaitable
-from contextlib import ExitStack
+import tomllib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from plugbay.host.discovery.folders import Found
+from plugbay.host.discovery.folders import Found, inspect
 from plugbay.model.errors import ConfigInvalid, ManifestInvalid
+from plugbay.model.spec import Export
 from plugbay.packages.connection import Connection
 from plugbay.packages.errors import PackageRefused, Reason
+from plugbay.packages.folder import SIGNATURE_NAME
+from plugbay.packages.installer import verify
+from plugbay.packages.package import Opened, open_archive, read_folder
 from plugbay.packages.reference import Reference
 from plugbay.packages.reference import parse as parse_reference
 from plugbay.packages.registry import pull
+from plugbay.packages.rules import DEFAULT_LIMITS, Limits
+from plugbay.packages.store import Store
+from plugbay.packages.trust import TrustStore
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.errors import GatewayError, conflict, not_found, too_large, unavailable, unprocessable
 from plugbay.server.domain.ids import Ids, new_id
+from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.releases import Arrived, Releases
+from plugbay.store import bindings as binding_rows
+from plugbay.store import packages as package_rows
 from plugbay.store import packages as rows
+from plugbay.store.bindings import BindingRow
 from plugbay.store.database import Database, Tx
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page, Part
+
+PACKAGES_FOLDER = "packages"
+"""Below the data directory."""
+
+TRUST_FILE = "trust.json"
+
+UNTRUSTED = frozenset({Reason.KEY_UNKNOWN, Reason.KEY_EXPIRED, Reason.KEY_REVOKED, Reason.KEY_OF_OTHER_PUBLISHER})
+"""Reasons why a valid signature is not trusted."""
+
+CONTRACT = "vai"
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureVerdict:
+    """The trust in a signature."""
+
+    status: str
+    """`verified`, `untrusted` or `missing`; an invalid signature is refused."""
+    key_id: str | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackedPackage:
+    """An archive unpacked in a staging folder and verified."""
+
+    opened: Opened
+    manifest: dict[str, Any]
+    verdict: SignatureVerdict
+
+    @property
+    def digest(self) -> str:
+        return self.opened.digest
+
+
+class Releases:
+    """The package files of one gateway."""
+
+    def __init__(self, data: Path, clock: Callable[[], datetime], limits: Limits = DEFAULT_LIMITS) -> None:
+        self._store = Store(data / PACKAGES_FOLDER)
+        self.trust = TrustStore(data / TRUST_FILE)
+        self.clock = clock
+        self.limits = limits
+        self._known: dict[str, Found] = {}
+
+    def sweep(self) -> None:
+        """Remove leftovers of killed uploads."""
+        with self._store.locked():
+            self._store.sweep_leftovers()
+
+    @contextmanager
+    def unpack(self, archive: Path, signature: bytes | None = None) -> Iterator[UnpackedPackage]:
+        """Unpack and verify an archive in a staging folder, removed afterwards. `signature` is a detached one."""
+        with self._store.staging() as folder:
+            opened = open_archive(archive, folder, self.limits)
+            spec = opened.package.spec
+            if spec.contract != CONTRACT:
+                text = f"{spec.id} is a plugin of {spec.contract}; packages here are of {CONTRACT}"
+                raise PackageRefused(Reason.INVALID_MANIFEST, text)
+            given = signature if signature is not None else opened.signature
+            verdict = self._verify(opened, given)
+            if given is not None:
+                (opened.package.root / SIGNATURE_NAME).write_bytes(given)
+            text = (opened.package.root / opened.package.manifest).read_text("utf-8")
+            yield UnpackedPackage(opened, tomllib.loads(text), verdict)
+
+    def keep(self, unpacked_package: UnpackedPackage) -> None:
+        """Publish an unpacked release; idempotent."""
+        package = unpacked_package.opened.package
+        with self._store.locked():
+            self._store.publish(package.root, unpacked_package.digest, package.id)
+
+    def _verify(self, opened: Opened, signature: bytes | None) -> SignatureVerdict:
+        """Raises `PackageRefused` for an invalid signature."""
+        if signature is None:
+            return SignatureVerdict("missing", why="it has no signature")
+        try:
+            return SignatureVerdict("verified", verify(opened.package, signature, self.trust, self.clock()).key.key_id)
+        except PackageRefused as refused:
+            if refused.reason not in UNTRUSTED:
+                raise
+            return SignatureVerdict("untrusted", why=refused.message)
+
+    def folder(self, digest: str, package_id: str) -> Path:
+        """Where the files of a release are."""
+        return self._store.package_folder(digest, package_id)
+
+    def cached(self, digest: str) -> Found | None:
+        """The manifest of a release, if it was read before."""
+        return self._known.get(digest)
+
+    def load(self, digest: str, package_id: str) -> Found:
+        """The manifest of a release, read once. Raises `PackageRefused` if its files are missing."""
+        known = self.cached(digest)
+        if known is None:
+            root = self.folder(digest, package_id)
+            known = inspect(root)
+            if known.spec is None:
+                raise PackageRefused(Reason.MISSING_FILE, f"the files of {package_id} are gone from {root}")
+            self._known[digest] = known
+        return known
+
+    def load_verified(self, digest: str, package_id: str, tree_sha256: str) -> Found:
+        """The manifest of a release after verifying all files; raises `PackageRefused`."""
+        root = self.folder(digest, package_id)
+        try:
+            package = read_folder(root, to_pack=False)
+        except OSError as error:
+            raise PackageRefused(Reason.MISSING_FILE, f"the files of {package_id} are gone from {root}") from error
+        if package.tree_sha256 != tree_sha256:
+            raise PackageRefused(Reason.TAMPERED, f"the files of {package_id} are not those that were verified")
+        return self.load(digest, package_id)
+
 
 AVAILABLE, QUARANTINED = "available", "quarantined"
 VERIFIED = "verified"
@@ -41,24 +168,24 @@ VERIFIED = "verified"
 T = TypeVar("T")
 
 UPLOAD = "upload"
-"""The source of what came with the request itself."""
+"""The source of an uploaded package."""
 
 LOG = logging.getLogger("plugbay.server.domain")
 
 _UNREACHED = frozenset({Reason.REGISTRY_FAILED, Reason.INSECURE_TRANSPORT})
-"""Reasons that would tell a caller what answers at an address: a registry, something else, or nothing."""
+"""Reasons that would reveal what answers at an address."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackageSettings:
-    """How strict the gateway is."""
+    """Settings of packages."""
 
     require_signature: bool = True
-    """Only a package that a trusted key has signed can be used."""
+    """Only signed packages of trusted keys are usable."""
     plain_http: bool = False
-    """A registry on this machine is asked without TLS."""
+    """Use HTTP for registries on this machine."""
     opened: frozenset[str] = frozenset()
-    """`address:port` of registries that are asked although their address is not public."""
+    """`address:port` of registries allowed at private addresses."""
 
 
 class Packages:
@@ -81,21 +208,21 @@ class Packages:
         self._ids = ids
 
     async def start(self) -> None:
-        """Remove what uploads that were killed have left."""
+        """Remove leftovers of killed uploads."""
         await asyncio.to_thread(self._releases.sweep)
 
     async def stop(self) -> None:
-        """Nothing goes on here."""
+        """Nothing to stop."""
 
     async def pull(self, caller: Principal, source: str) -> tuple[PackageRow, bool]:
-        """Fetch a package from its registry, by its digest, and keep it; and whether it was not there before."""
-        reference = _pinned(source)
+        """Pull a package by digest and store it; returns its row and whether it is new."""
+        reference = _parse_pinned(source)
         with tempfile.TemporaryDirectory(prefix="plugbay-pull-") as folder:
-            pulling = asyncio.to_thread(self._pulled, reference, Path(folder))
-            archive, signature = await _refusals(_from_registry(reference, pulling))
+            pulling = asyncio.to_thread(self._pull_archive, reference, Path(folder))
+            archive, signature = await _translate_refusals(_hide_registry_details(reference, pulling))
             return await self.upload(caller, archive, signature, source=str(reference))
 
-    def _pulled(self, reference: Reference, folder: Path) -> tuple[Path, bytes | None]:
+    def _pull_archive(self, reference: Reference, folder: Path) -> tuple[Path, bytes | None]:
         plain = self._settings.plain_http and reference.is_local
         with Connection(reference, plain_http=plain, opened=self._settings.opened) as connection:
             pulled = pull(connection, reference, folder, self._releases.limits)
@@ -110,49 +237,49 @@ class Packages:
         source: str = UPLOAD,
         shared: bool = False,
     ) -> tuple[PackageRow, bool]:
-        """Keep a package; and whether it was not there before. Raises when it is none, or not what it says it is.
+        """Store a package; returns its row and whether it is new. Raises if it is invalid.
 
-        It is the caller's org's, or everybody's if an operator of all orgs brings it or it is to be `shared`.
+        It belongs to the caller's org, or is shared if `shared` is set or the operator of all orgs adds it.
         """
         unpacked = ExitStack()
         try:
-            arriving = self._releases.arriving(archive, signature)
-            arrived = await _refusals(asyncio.to_thread(unpacked.enter_context, arriving))
-            # Its place first: a row whose files are not there would be a promise that nobody keeps.
-            await _refusals(asyncio.to_thread(self._releases.keep, arrived))
-            return await self._record(caller, arrived, source, None if shared else caller.org_id)
+            unpacking = self._releases.unpack(archive, signature)
+            unpacked_package = await _translate_refusals(asyncio.to_thread(unpacked.enter_context, unpacking))
+            # Files first: a row must never refer to missing files.
+            await _translate_refusals(asyncio.to_thread(self._releases.keep, unpacked_package))
+            return await self._record(caller, unpacked_package, source, None if shared else caller.org_id)
         finally:
             await asyncio.to_thread(unpacked.close)
 
     async def _record(
-        self, caller: Principal, arrived: Arrived, source: str, owner: str | None
+        self, caller: Principal, unpacked_package: UnpackedPackage, source: str, owner: str | None
     ) -> tuple[PackageRow, bool]:
-        package, posture = arrived.opened.package, arrived.posture
+        package, verdict = unpacked_package.opened.package, unpacked_package.verdict
         row = PackageRow(
             id=self._ids("pkg_"),
             org_id=owner,
             package_id=package.id,
             version=package.version,
-            digest=arrived.digest,
+            digest=unpacked_package.digest,
             tree_sha256=package.tree_sha256,
-            manifest=arrived.manifest,
-            signature_status=posture.status,
-            key_id=posture.key_id,
-            status=self._status(posture.status),
+            manifest=unpacked_package.manifest,
+            signature_status=verdict.status,
+            key_id=verdict.key_id,
+            status=self._status(verdict.status),
             source=source,
             created_at=self._clock.now(),
         )
         async with self._database.transaction() as tx:
             new = await rows.insert(tx, row)
             if not new:
-                row = await self._known(tx, row)
+                row = await self._existing_row(tx, row)
             if new:
                 facts = {"package_id": row.package_id, "version": row.version, "signature": row.signature_status}
                 await self._audit.record(tx, caller, "package.create", "package", row.id, org_id=row.org_id, **facts)
         return row, new
 
-    async def _known(self, tx: Tx, row: PackageRow) -> PackageRow:
-        """The row that was there before, if it is the same release; it may have a better signature now."""
+    async def _existing_row(self, tx: Tx, row: PackageRow) -> PackageRow:
+        """The existing row of the same release, with a better signature if there is one now."""
         before = await rows.find(tx, row.org_id, row.package_id, row.version)
         assert before is not None
         if before.digest != row.digest:
@@ -167,7 +294,7 @@ class Packages:
     def _status(self, signature: str) -> str:
         return AVAILABLE if signature == VERIFIED or not self._settings.require_signature else QUARANTINED
 
-    # Looking.
+    # Reading.
 
     async def get(self, caller: Principal, id: str) -> PackageRow:
         """One package; raises `not_found`."""
@@ -186,36 +313,36 @@ class Packages:
         version: str | None = None,
         status: str | None = None,
     ) -> Part[PackageRow]:
-        """What the caller can see, narrowed as it wishes."""
+        """Packages visible to the caller, filtered."""
         async with self._database.reading() as tx:
             return await rows.select_part(
                 tx, caller.org_id, page, package_id=package_id, version=version, status=status
             )
 
     async def usable_by(self, tx: Tx, org_id: str, package_id: str, version: str) -> PackageRow | None:
-        """The release that an org means: its own, or else everybody's."""
+        """The release for an org: its own, or else the shared one."""
         own = await rows.find(tx, org_id, package_id, version)
         return own or await rows.find(tx, None, package_id, version)
 
-    async def found(self, row: PackageRow) -> Found:
-        """What the manifest of a package says, with its schemas."""
-        known = self._releases.known(row.digest)
+    async def load(self, row: PackageRow) -> Found:
+        """The manifest of a package with its schemas."""
+        known = self._releases.cached(row.digest)
         if known is not None:
             return known
-        return await _refusals(asyncio.to_thread(self._releases.found, row.digest, row.package_id))
+        return await _translate_refusals(asyncio.to_thread(self._releases.load, row.digest, row.package_id))
 
-    async def intact(self, row: PackageRow) -> Found:
-        """The same, its files held against what was verified."""
-        work = asyncio.to_thread(self._releases.intact, row.digest, row.package_id, row.tree_sha256)
-        return await _refusals(work)
+    async def load_verified(self, row: PackageRow) -> Found:
+        """The manifest of a release, after its files were verified again."""
+        work = asyncio.to_thread(self._releases.load_verified, row.digest, row.package_id, row.tree_sha256)
+        return await _translate_refusals(work)
 
 
 def _sees(caller: Principal, row: PackageRow) -> bool:
     return row.org_id is None or caller.sees(row.org_id)
 
 
-def _pinned(source: str) -> Reference:
-    """A tag is somebody's word for a package; only a digest is the package."""
+def _parse_pinned(source: str) -> Reference:
+    """Require a digest: a tag can move."""
     try:
         reference = parse_reference(source)
     except PackageRefused as refused:
@@ -226,8 +353,8 @@ def _pinned(source: str) -> Reference:
     return reference
 
 
-async def _from_registry(reference: Reference, work: Awaitable[T]) -> T:
-    """The work, with one refusal for every way in which a registry is not there."""
+async def _hide_registry_details(reference: Reference, work: Awaitable[T]) -> T:
+    """Replace every registry failure by one that reveals nothing about the address."""
     try:
         return await work
     except PackageRefused as refused:
@@ -238,12 +365,12 @@ async def _from_registry(reference: Reference, work: Awaitable[T]) -> T:
         raise PackageRefused(Reason.REGISTRY_FAILED, f"{text}; its log has the reason") from None
 
 
-async def _refusals(work: Awaitable[T]) -> T:
-    """What the package layer refuses, in the words of the gateway."""
+async def _translate_refusals(work: Awaitable[T]) -> T:
+    """Translate errors of the package layer."""
     try:
         return await work
     except PackageRefused as refused:
-        raise _told(refused) from None
+        raise _as_gateway_error(refused) from None
     except ManifestInvalid as invalid:
         problems = [problem.to_json() for problem in invalid.problems]
         first = invalid.problems[0]
@@ -252,7 +379,7 @@ async def _refusals(work: Awaitable[T]) -> T:
         raise unavailable("package.trust_unreadable", "the list of trusted keys cannot be read") from None
 
 
-def _told(refused: PackageRefused) -> GatewayError:
+def _as_gateway_error(refused: PackageRefused) -> GatewayError:
     code = f"package.{refused.reason}"
     if refused.reason is Reason.TOO_LARGE:
         return too_large(code, refused.message)
@@ -261,3 +388,58 @@ def _told(refused: PackageRefused) -> GatewayError:
     return unprocessable(
         code, refused.message, **({"file": refused.detail["file"]} if "file" in refused.detail else {})
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedExport:
+    """One export of one release, with the bindings visible to the caller."""
+
+    package: PackageRow
+    export: Export
+    bindings: tuple[BindingRow, ...]
+
+    @property
+    def place(self) -> tuple[float, str]:
+        """The sort key."""
+        return self.package.created_at, f"{self.package.id}.{self.export.name}"
+
+    def kind_table(self) -> dict[str, Any]:
+        """The manifest table of its kind, with schema files inlined."""
+        entries = self.package.manifest.get("exports", [])
+        table = next((entry.get(self.export.kind) for entry in entries if entry.get("id") == self.export.name), None)
+        schemas = {"input_schema": self.export.input_schema, "output_schema": self.export.output_schema}
+        return {name: schemas.get(name, value) for name, value in (table or {}).items()}
+
+
+class ExportCatalog:
+    """Lists exports of packages."""
+
+    def __init__(self, database: Database, orgs: Orgs, packages: Packages) -> None:
+        self._database = database
+        self._orgs = orgs
+        self._packages = packages
+
+    async def page(
+        self, caller: Principal, kind: str, page: Page, org_id: str | None = None, project_id: str | None = None
+    ) -> Part[ListedExport]:
+        """Exports of a kind, newest packages first."""
+        org, project = org_id or caller.org_id, project_id or caller.project_id
+        async with self._database.reading() as tx:
+            if org is not None:
+                await self._orgs.scope(tx, caller, org, project)
+            packages = await package_rows.usable(tx, org)
+            bound = await binding_rows.of_packages(tx, [row.id for row in packages], org, project)
+        found = [item for row in packages for item in await self._exports(row, kind, bound)]
+        found = sorted(found, key=lambda item: item.place, reverse=True)
+        rest = [item for item in found if page.after is None or item.place < page.after]
+        shown = tuple(rest[: page.limit])
+        return Part(shown, shown[-1].place if len(rest) > page.limit else None)
+
+    async def _exports(self, row: PackageRow, kind: str, bound: list[BindingRow]) -> list[ListedExport]:
+        found = await self._packages.load(row)
+        assert found.spec is not None
+        return [
+            ListedExport(row, export, tuple(b for b in bound if b.package_row == row.id and b.export_id == export.name))
+            for export in found.spec.exports
+            if export.kind == kind
+        ]

@@ -1,7 +1,7 @@
-"""What orgs and bindings narrow: their `policy`, as it is written and as it holds for one invocation.
+"""Policies of orgs and bindings. Pure.
 
-Pure. A manifest requests; the policy of the org and that of the binding each take away from it and never add anything.
-What asks for more than the manifest does is a mistake that is told, not a wish that is cut down in silence.
+A manifest requests permissions; org policy and binding policy each narrow them and never add any. A policy that asks
+for more than the manifest is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Scope = Annotated[str, Field(max_length=64), AfterValidator(_scope)]
 
 
 class PolicyDocument(BaseModel):
-    """A policy as it is written; what is not named narrows nothing."""
+    """A policy document; missing fields restrict nothing."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -55,7 +55,7 @@ class PolicyDocument(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is taken away; None: nothing."""
+    """Restrictions; None: unrestricted."""
 
     timeout_ms: int | None = None
     network: str | None = None
@@ -65,13 +65,13 @@ class Policy:
     max_concurrency: int | None = None
 
     def for_host(self) -> HostPolicy:
-        """What the engine of the host has to know of it; the rest is how the plugin is confined."""
+        """The part the host enforces; the sandbox enforces the rest."""
         scopes = None if self.gateway_api_scopes is None else tuple(sorted(self.gateway_api_scopes))
         return HostPolicy(self.timeout_ms, self.network, scopes, self.execution_class, self.max_concurrency)
 
 
-def document(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A policy as it is kept, without what it does not name; raises `policy.invalid` with every problem."""
+def validate_policy(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate a policy document for storing; raises `policy.invalid` with all problems."""
     try:
         found = PolicyDocument.model_validate(dict(value))
     except ValidationError as error:
@@ -85,8 +85,8 @@ def document(value: Mapping[str, Any]) -> dict[str, Any]:
     return found.model_dump(exclude_none=True)
 
 
-def parsed(value: Mapping[str, Any]) -> Policy:
-    """A policy that was kept. What is in it that this version does not know narrows nothing."""
+def parse_policy(value: Mapping[str, Any]) -> Policy:
+    """A stored policy. Unknown fields are ignored."""
     known = {name: value[name] for name in PolicyDocument.model_fields if value.get(name) is not None}
     for name in ("egress_domains", "gateway_api_scopes"):
         if name in known:
@@ -94,20 +94,20 @@ def parsed(value: Mapping[str, Any]) -> Policy:
     return Policy(**known)
 
 
-def narrowest(*policies: Policy) -> Policy:
-    """All of them at once."""
+def intersect_policies(*policies: Policy) -> Policy:
+    """The intersection of policies."""
     return Policy(
-        timeout_ms=_least(policy.timeout_ms for policy in policies),
-        network=NO_ACCESS if any(policy.network == NO_ACCESS for policy in policies) else _first(policies),
-        egress_domains=_common(policy.egress_domains for policy in policies),
-        gateway_api_scopes=_common(policy.gateway_api_scopes for policy in policies),
-        execution_class=_most_apart(policy.execution_class for policy in policies),
-        max_concurrency=_least(policy.max_concurrency for policy in policies),
+        timeout_ms=_smallest(policy.timeout_ms for policy in policies),
+        network=NO_ACCESS if any(policy.network == NO_ACCESS for policy in policies) else _first_network(policies),
+        egress_domains=_intersection(policy.egress_domains for policy in policies),
+        gateway_api_scopes=_intersection(policy.gateway_api_scopes for policy in policies),
+        execution_class=_strictest_class(policy.execution_class for policy in policies),
+        max_concurrency=_smallest(policy.max_concurrency for policy in policies),
     )
 
 
-def widened(policy: Policy, export: Export) -> list[tuple[str, str]]:
-    """Where a binding's policy asks for more than the manifest of its export: the field, and why."""
+def find_widened(policy: Policy, export: Export) -> list[tuple[str, str]]:
+    """Fields in which a binding's policy exceeds the manifest, with reasons."""
     asked, found = requested(export), []
     if policy.network not in (None, NO_ACCESS) and asked.network == NO_ACCESS:
         found.append(("network", "the manifest asks for no network"))
@@ -125,8 +125,8 @@ def widened(policy: Policy, export: Export) -> list[tuple[str, str]]:
     return found
 
 
-def effective(export: Export, policy: Policy, scopes: Iterable[str] | None = None) -> Permissions:
-    """What an invocation may do under a policy, asked for by somebody with these scopes (None: with all)."""
+def effective_permissions(export: Export, policy: Policy, scopes: Iterable[str] | None = None) -> Permissions:
+    """The permissions of an invocation under a policy, for a caller with these scopes (None: all)."""
     asked = requested(export)
     online = asked.network != NO_ACCESS and policy.network != NO_ACCESS
     may = set(asked.gateway_api_scopes) if online else set()
@@ -140,19 +140,19 @@ def effective(export: Export, policy: Policy, scopes: Iterable[str] | None = Non
     )
 
 
-def _least(values: Iterable[int | None]) -> int | None:
+def _smallest(values: Iterable[int | None]) -> int | None:
     return min((value for value in values if value is not None), default=None)
 
 
-def _first(policies: Iterable[Policy]) -> str | None:
+def _first_network(policies: Iterable[Policy]) -> str | None:
     return next((policy.network for policy in policies if policy.network is not None), None)
 
 
-def _common(sets: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
+def _intersection(sets: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
     given = [each for each in sets if each is not None]
     return frozenset.intersection(*given) if given else None
 
 
-def _most_apart(classes: Iterable[str | None]) -> str | None:
+def _strictest_class(classes: Iterable[str | None]) -> str | None:
     given = [each for each in classes if each is not None]
     return execution_class(*given) if given else None

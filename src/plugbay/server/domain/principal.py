@@ -1,6 +1,6 @@
-"""`Principal`: who asks. An operator of all orgs, a key of one, or a plugin with what its invocation was given.
+"""`Principal`: the caller: the operator of all orgs, a key of one org, or a plugin with a delegated token.
 
-Decides with values what a principal may see and do. Another tenant's ids are not found, so that they do not leak.
+Decides what a caller may see and do. Ids of other tenants are answered as not found, so their existence does not leak.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ Kind = Literal["operator", "key", "delegated"]
 Role = Literal["viewer", "operator", "admin"]
 
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
-"""From the least to the most: each may do what those before it may."""
+"""Ascending: each role includes those before it."""
 
 
 HOST = "host"
-"""What is needed for the plugins in the host's own folders: they are nobody's but the operator's of all orgs."""
+"""Permission for the operator's plugins: only the operator of all orgs has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks, and as what."""
+    """The caller of a request."""
 
     kind: Kind
     org_id: str | None = None
@@ -32,20 +32,20 @@ class Principal:
     project_id: str | None = None
     """None: all projects of the org."""
     role: Role | None = None
-    """Of people; a plugin has scopes instead."""
+    """The role of a person; a plugin has scopes instead."""
     scopes: frozenset[str] = frozenset()
     key_id: str | None = None
     invocation_id: str | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)
-    """What a delegated token stands for beside this: its lineage and its budget."""
+    """Claims of a delegated token: lineage and budget."""
 
     @property
     def id(self) -> str:
-        """Who it is in the audit log and in limits."""
+        """The caller's id in audit log and rate limits."""
         return self.key_id or self.invocation_id or self.kind
 
     def sees(self, org_id: str | None, project_id: str | None = None) -> bool:
-        """Whether something of this org and project is there for the caller. What is nobody's is the operator's."""
+        """Whether the caller may see objects of this org and project. Objects without an org are the operator's."""
         if self.org_id is None:
             return self.kind == "operator"
         if org_id != self.org_id:
@@ -53,16 +53,16 @@ class Principal:
         return self.project_id is None or project_id is None or project_id == self.project_id
 
     def must_see(self, kind: str, id: str, org_id: str | None, project_id: str | None = None) -> None:
-        """Raises `not_found` for what is not there for the caller."""
+        """Raises `not_found` if the caller may not see it."""
         if not self.sees(org_id, project_id):
             raise not_found(kind, id)
 
     def has_role(self, role: Role) -> bool:
-        """Whether a person may do what this role may."""
+        """Whether the caller has at least this role."""
         return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
 
     def lacks(self, needs: Iterable[str], any_of: Iterable[str] = ()) -> GatewayError | None:
-        """Why the caller may not do what needs all of these roles and scopes, and one of `any_of` if there are any."""
+        """The error if the caller lacks one of `needs`, or all of `any_of`; None if it is allowed."""
         wanted, choice = tuple(needs), tuple(any_of)
         for need in wanted:
             if not self._has(need):
@@ -72,7 +72,7 @@ class Principal:
         return None
 
     def _has(self, need: str) -> bool:
-        """A role, or a scope: of people who reads may read, and who operates may write."""
+        """Whether the caller has a role or scope: viewers have all read scopes, operators all others."""
         if need == HOST:
             return self.kind == "operator"
         if need in ROLES:
@@ -91,4 +91,4 @@ class Principal:
 
 
 OPERATOR = Principal("operator", role="admin")
-"""Whoever has the token that was made when the gateway first started."""
+"""The owner of the operator token."""

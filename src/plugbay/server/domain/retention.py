@@ -1,8 +1,7 @@
-"""`Retention`: what is too old to be kept goes, a little at a time, so that a database stops growing some day.
+"""`Retention`: removes records that are older than their retention time.
 
-Owns how long each kind of record is kept, and how gently the old ones are removed: few in a transaction, never at work
-for more than half of the time, and an error is told and tried again. What is over, and what goes together, is
-`store.retention`'s: nothing that has not ended goes, however old it is.
+Small transactions, never busy more than half of the time; errors are logged, counted and retried. `store.retention`
+defines which records belong together; nothing that has not ended is removed, however old.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from plugbay.host.config.sections import RetentionConfig
 from plugbay.server.domain.audit import Audit
 from plugbay.server.domain.clock import Clock
 from plugbay.server.domain.credentials import KEPT_EXPIRED
-from plugbay.server.domain.invocation_log import KEPT_JOURNEYS
+from plugbay.server.domain.invocations import KEPT_JOURNEYS
 from plugbay.server.domain.meters import Meters
 from plugbay.server.domain.principal import Principal
 from plugbay.store import retention as rows
@@ -26,13 +25,13 @@ from plugbay.store.retention import Cutoffs, Key
 
 LOG = logging.getLogger("plugbay.server.domain")
 
-EVERY = 600.0
+ROUND_EVERY = 600.0
 """Seconds between two rounds: one that finds nothing asks ten indexes, and one that finds much is soon over."""
 
-AT_FIRST = 60.0
+FIRST_ROUND_AFTER = 60.0
 """Seconds from a start to the first round: a start has enough to do with what is new."""
 
-SOONER = 30.0
+RETRY_AFTER = 30.0
 """Seconds until the next round when something went wrong with one: most often the database is away."""
 
 BATCH = 200
@@ -44,7 +43,7 @@ REMOVED, FAILED = "records_removed", "record_removals_failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Old:
+class RetentionCount:
     """One kind of record: how long it is kept (None: for ever), and how many are too old, or were."""
 
     kept: float | None
@@ -52,7 +51,7 @@ class Old:
 
 
 class Retention:
-    """Removes what is too old. `run` it in the background."""
+    """Removes old records. `run` it in the background."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class Retention:
         self._kept: dict[str, float | None] = {
             **settings.model_dump(),
             "spending": settings.invocations,
-            "answers": 0.0,  # they say themselves until when
+            "answers": 0.0,  # each answer has its own expiry
             "tokens": KEPT_EXPIRED,
             "journeys": KEPT_JOURNEYS,
         }
@@ -81,32 +80,32 @@ class Retention:
             meters.count(FAILED, 0, kind=kind)
 
     async def run(self) -> None:
-        """Remove what is too old, soon and then every while, until it is cancelled."""
-        await asyncio.sleep(AT_FIRST)
+        """Remove old records periodically until cancelled."""
+        await asyncio.sleep(FIRST_ROUND_AFTER)
         while True:
             try:
                 await self.remove()
-            except Exception:  # it was told and counted where it happened
-                await asyncio.sleep(SOONER)
+            except Exception:  # logged and counted already
+                await asyncio.sleep(RETRY_AFTER)
             else:
-                await asyncio.sleep(EVERY)
+                await asyncio.sleep(ROUND_EVERY)
 
-    async def prune(self, caller: Principal) -> dict[str, Old]:
-        """Remove it at once, because somebody asks for it; what was removed."""
+    async def prune(self, caller: Principal) -> dict[str, RetentionCount]:
+        """Remove old records now, on request; returns the counts."""
         removed = await self.remove()
         numbers = {kind: old.number for kind, old in removed.items() if old.number}
         async with self._database.transaction() as tx:
             await self._audit.record(tx, caller, "records.prune", "records", "all", removed=numbers)
         return removed
 
-    async def planned(self) -> dict[str, Old]:
-        """What would be removed now."""
+    async def preview(self) -> dict[str, RetentionCount]:
+        """Count what `remove` would delete now."""
         cutoffs = self._cutoffs()
         async with self._database.reading() as tx:
-            return {kind: Old(self._kept[kind], await rows.count(tx, kind, cutoffs)) for kind in rows.KINDS}
+            return {kind: RetentionCount(self._kept[kind], await rows.count(tx, kind, cutoffs)) for kind in rows.KINDS}
 
-    async def remove(self) -> dict[str, Old]:
-        """One round over all kinds; what was removed. Raises what went wrong with one, after all others."""
+    async def remove(self) -> dict[str, RetentionCount]:
+        """One round over all kinds; returns the counts. Raises the first error after all kinds were tried."""
         removed: Counter[str] = Counter()
         wrong: list[Exception] = []
         async with self._round:
@@ -121,7 +120,7 @@ class Retention:
             LOG.info("what was too old is removed", extra={"removed": dict(+removed)})
         if wrong:
             raise wrong[0]
-        return {kind: Old(self._kept[kind], removed[kind]) for kind in rows.KINDS}
+        return {kind: RetentionCount(self._kept[kind], removed[kind]) for kind in rows.KINDS}
 
     def _failed(self, kind: str, error: Exception) -> None:
         self._meters.count(FAILED, kind=kind)
@@ -133,7 +132,7 @@ class Retention:
         return {kind: None if kept is None else now - kept for kind, kept in self._kept.items()}
 
     async def _remove(self, kind: str, cutoffs: Cutoffs, removed: Counter[str]) -> None:
-        """All of one kind, and count them as they go."""
+        """Remove all old records of one kind and count them."""
         after: Key | None = None
         while cutoffs[kind] is not None:
             began = self._clock.monotonic()
@@ -146,4 +145,4 @@ class Retention:
             removed[kind] += number
             self._meters.count(REMOVED, number, kind=kind)
             after = found[-1]
-            await asyncio.sleep(self._clock.monotonic() - began)  # as much time for others as it took
+            await asyncio.sleep(self._clock.monotonic() - began)  # at most half of the time

@@ -1,43 +1,397 @@
-"""`RunLoop`: one run from its first turn to its last word.
+"""`RunLoop`: the turns of one run: ask the model, run its tools, append both to the chain, repeat.
 
-Owns the turns: ask the model, have its tools answer, put both into the chain in one step, ask again. A call comes into
-the chain together with its result or not at all. How a run is started, stopped and closed is `runs`' business.
+A tool call enters the chain together with its result or not at all. Each call is recorded before the tool starts and
+has exactly one result, in the order of the calls; a failure is a result with a safe message. `RunFeeds` streams
+progress to subscribers and stores nothing; a slow subscriber is cut off and never blocks the run. `runs` starts and
+ends runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from plugbay.host.services.llm.chat import Assembly, ChatReply, ChatRequest, Usage
 from plugbay.host.services.llm.registry import LlmRegistry
-from plugbay.model.errors import CallFailed
-from plugbay.server.domain import prompts
-from plugbay.server.domain.blocks import Block, opened, text_of
-from plugbay.server.domain.chains import Chains
+from plugbay.model.errors import CallFailed, Code, Failure, Outcome
+from plugbay.server.domain.background import retry_until_stored
+from plugbay.server.domain.chains import MAX_BLOCK_BYTES, Block, Chains, decode_block, text_of
 from plugbay.server.domain.clock import Clock
-from plugbay.server.domain.durable import durably
 from plugbay.server.domain.ids import Ids, new_id
-from plugbay.server.domain.run_feed import Feeds
-from plugbay.server.domain.run_requests import RunRequest
-from plugbay.server.domain.tools import Call, Toolbox
+from plugbay.server.domain.run_requests import OfferedTool, RunRequest
+from plugbay.server.domain.workers import Job, Workers, WorkRefused, error_code
 from plugbay.store import chains as chain_rows
 from plugbay.store import runs as rows
 from plugbay.store.database import Database
-from plugbay.store.runs import Run
+from plugbay.store.runs import Run, ToolExecution
+
+Message = dict[str, Any]
+
+_CHAT_ROLES = {"input": "user", "response": "assistant"}
+
+
+def system_prompt(blocks: Iterable[Mapping[str, Any]]) -> str | None:
+    """The text of the system blocks."""
+    texts = [content_text(block.get("content", ())) for block in blocks if block["kind"] == "system"]
+    return "\n\n".join(filter(None, texts)) or None
+
+
+def chat_messages(blocks: Iterable[Mapping[str, Any]]) -> list[Message]:
+    """The other blocks as chat messages. Tool calls belong to the response before them, if there is one."""
+    found: list[Message] = []
+    for block in blocks:
+        kind = block["kind"]
+        if kind in _CHAT_ROLES:
+            found.append(_text_message(_CHAT_ROLES[kind], block))
+        elif kind == "tool_call":
+            _add_tool_call(found, block)
+        elif kind == "tool_result":
+            found.append({"role": "tool", "tool_call_id": block["tool_call_id"], "content": _result_text(block)})
+    return found
+
+
+def _text_message(role: str, block: Mapping[str, Any]) -> Message:
+    content = block.get("content", ())
+    message: Message = {"role": role, "content": content_text(content)}
+    images = [image for item in content if (image := _image_attachment(item)) is not None]
+    return {**message, "attachments": images} if images else message
+
+
+def _add_tool_call(found: list[Message], block: Mapping[str, Any]) -> None:
+    if not found or found[-1]["role"] != "assistant":
+        found.append({"role": "assistant", "content": None})
+    call = {"id": block["tool_call_id"], "name": block["name"], "arguments": block.get("input", {})}
+    found[-1].setdefault("tool_calls", []).append(call)
+
+
+def _result_text(block: Mapping[str, Any]) -> str:
+    """The text of a tool result, or else its structured output."""
+    text = content_text(block.get("content", ()))
+    structured = block.get("structured_output")
+    return text if text or structured is None else msgspec.json.encode(structured).decode()
+
+
+def content_text(content: Sequence[Mapping[str, Any]] | tuple[()]) -> str:
+    """The text of some content, with placeholders for other media."""
+    return "\n".join(word for item in content if (word := _item_text(item)))
+
+
+def _item_text(item: Mapping[str, Any]) -> str:
+    if item.get("type") == "text":
+        return str(item.get("text", ""))
+    return "" if _image_attachment(item) is not None else f"[{item.get('type')}]"
+
+
+def _image_attachment(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """An image for a provider; None for other media and for assets only we can read."""
+    source = item.get("source")
+    if item.get("type") != "image" or not isinstance(source, Mapping):
+        return None
+    if source.get("type") == "url" and isinstance(source.get("url"), str):
+        return {"kind": "image", "url": source["url"]}
+    if source.get("type") == "base64" and isinstance(source.get("data"), str):
+        return {"kind": "image", "mime_type": source.get("media_type"), "base64": source["data"]}
+    return None
+
+
+def tool_function(name: str, description: str, schema: Any) -> dict[str, Any]:
+    """A tool as a function definition for a model."""
+    return {"name": name, "description": description, "parameters": schema or {"type": "object"}}
+
+
+def reply_blocks(text: str | None, calls: Iterable[Mapping[str, Any]]) -> list[Block]:
+    """A model's reply as blocks: its text, then its tool calls."""
+    response = [{"kind": "response", "content": [{"type": "text", "text": text}]}] if text else []
+    asked = [
+        {
+            "kind": "tool_call",
+            "content": [],
+            "tool_call_id": call["id"],
+            "name": call["name"],
+            "input": call["arguments"],
+        }
+        for call in calls
+    ]
+    return [*response, *asked]
+
+
+MAX_PARALLEL_TOOLS = 8
+"""Tools of one turn that run in parallel."""
+
+UNKNOWN_OUTCOME = "unknown"
+"""The outcome of an execution whose effects are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call of the model. The id is ours: models reuse their ids in each reply."""
+
+    id: str
+    name: str
+    arguments: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """The result of a tool call."""
+
+    result: dict[str, Any]
+    status: str = Outcome.SUCCEEDED
+    error_code: str | None = None
+    execution_outcome: str = "known"
+    attempts: int = 0
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.execution_outcome == UNKNOWN_OUTCOME
+
+
+class RunTools:
+    """Runs the tools of all runs."""
+
+    def __init__(self, database: Database, workers: Workers, feeds: RunFeeds, clock: Clock, ids: Ids = new_id) -> None:
+        self._database = database
+        self._workers = workers
+        self._feeds = feeds
+        self._clock = clock
+        self._ids = ids
+
+    async def answers(
+        self, run: Run, request: RunRequest, turn: int, calls: Sequence[ToolCall], seconds: float
+    ) -> tuple[list[Block], bool]:
+        """The results of these calls as blocks, in order; and whether any outcome is unknown."""
+        tools = {tool.name: tool for tool in request.tools}
+        executions = [self._execution(run, turn, at, call, tools.get(call.name)) for at, call in enumerate(calls)]
+        await retry_until_stored(lambda: self._begin(executions))
+        turns = asyncio.Semaphore(MAX_PARALLEL_TOOLS)
+
+        async def one(execution: ToolExecution, call: ToolCall) -> ToolOutcome:
+            async with turns:
+                answer = await self._answer(run, request, execution, call, tools.get(call.name), seconds)
+            await retry_until_stored(lambda: self._write(run, execution, answer))
+            return answer
+
+        # Wait for all of them, even if one raises.
+        ended = await asyncio.gather(*map(one, executions, calls), return_exceptions=True)
+        answers = [_raise_or_return(each) for each in ended]
+        blocks = [
+            _result_block(call, execution, answer)
+            for call, execution, answer in zip(calls, executions, answers, strict=True)
+        ]
+        return blocks, any(answer.is_unknown for answer in answers)
+
+    async def _begin(self, executions: Sequence[ToolExecution]) -> None:
+        async with self._database.transaction() as tx:
+            await rows.begin_tools(tx, *executions)
+
+    def _execution(self, run: Run, turn: int, position: int, call: ToolCall, tool: OfferedTool | None) -> ToolExecution:
+        return ToolExecution(
+            id=self._ids("toolx_"),
+            run_id=run.id,
+            turn=turn,
+            position=position,
+            tool_call_id=call.id,
+            name=call.name,
+            binding_id=None if tool is None else tool.binding_id,
+            status=None,
+            execution_outcome=None,
+            error_code=None,
+            attempts=0,
+            input=msgspec.json.encode(call.arguments),
+            result=None,
+            started_at=self._clock.now(),
+            ended_at=None,
+        )
+
+    async def _answer(
+        self,
+        run: Run,
+        request: RunRequest,
+        execution: ToolExecution,
+        call: ToolCall,
+        tool: OfferedTool | None,
+        seconds: float,
+    ) -> ToolOutcome:
+        if tool is None:
+            return _refused_call("tool.not_found", f"There is no tool called {call.name}.")
+        if not isinstance(call.arguments, Mapping):
+            return _refused_call("tool.invalid_input", "The arguments are no JSON object.")
+        self._feeds.publish(
+            run.id, "tool.started", tool_execution_id=execution.id, tool_call_id=call.id, name=call.name
+        )
+        job = Job(
+            binding_id=tool.binding_id,
+            kind="tool",
+            input=call.arguments,
+            org_id=run.org_id,
+            project_id=run.project_id,
+            execution_id=execution.id,
+            trace_id=run.trace_id,
+            session_id=run.session_id,
+            chain_id=run.chain_id,
+            run_id=run.id,
+            timeout=seconds,
+            scopes=None if request.scopes is None else frozenset(request.scopes),
+            on_progress=lambda event: self._feeds.publish(
+                run.id, "tool.progress", tool_execution_id=execution.id, event=event
+            ),
+        )
+        try:
+            result = await self._workers.do(job)
+        except WorkRefused as refused:
+            return _refused_call(refused.code, f"The tool {call.name} is not available.")
+        if result.failure is not None:
+            return _failed_call(call.name, result.failure, result.status, len(result.records))
+        value = result.value()
+        if len(msgspec.json.encode(value)) > MAX_BLOCK_BYTES:
+            return _refused_call(
+                "tool.output_too_large", f"What {call.name} gave back is too large.", len(result.records)
+            )
+        return ToolOutcome(value, attempts=len(result.records))
+
+    async def _write(self, run: Run, execution: ToolExecution, answer: ToolOutcome) -> None:
+        now = self._clock.now()
+        async with self._database.transaction() as tx:
+            await rows.end_tool(
+                tx,
+                execution.id,
+                status=answer.status,
+                execution_outcome=answer.execution_outcome,
+                error_code=answer.error_code,
+                attempts=answer.attempts,
+                result=msgspec.json.encode(answer.result),
+                ended_at=now,
+            )
+            data = {
+                "tool_execution_id": execution.id,
+                "tool_call_id": execution.tool_call_id,
+                "name": execution.name,
+                "status": answer.status,
+                "error_code": answer.error_code,
+                "attempts": answer.attempts,
+            }
+            await rows.note(tx, run.id, "tool.finished", data, now)
+        self._feeds.publish(run.id, "tool.finished", **data)
+
+
+def _raise_or_return(ended: ToolOutcome | BaseException) -> ToolOutcome:
+    if isinstance(ended, BaseException):
+        raise ended
+    return ended
+
+
+def _refused_call(code: str, text: str, attempts: int = 0) -> ToolOutcome:
+    return ToolOutcome(_error_result(text), Outcome.FAILED, code, attempts=attempts)
+
+
+def _failed_call(name: str, failure: Failure, status: str, attempts: int) -> ToolOutcome:
+    """A failure with a safe message: a plugin's own text is untrusted. Input errors of the host help the model."""
+    code = error_code(failure)
+    text = failure.message if failure.code == Code.INVALID_INPUT else f"The tool {name} failed: {code}."
+    outcome = failure.detail.get("execution_outcome", "known")
+    return ToolOutcome(
+        _error_result(text), status, code, UNKNOWN_OUTCOME if outcome == UNKNOWN_OUTCOME else "known", attempts
+    )
+
+
+def _error_result(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}], "structured_output": None, "is_error": True}
+
+
+def _result_block(call: ToolCall, execution: ToolExecution, answer: ToolOutcome) -> Block:
+    return {
+        "kind": "tool_result",
+        "content": answer.result.get("content", []),
+        "tool_call_id": call.id,
+        "tool_execution_id": execution.id,
+        "is_error": bool(answer.result.get("is_error")),
+        "structured_output": answer.result.get("structured_output"),
+    }
+
+
+FEED_DEPTH = 1024
+"""Events a subscriber may lag behind: a long reply while its connection stalls for seconds."""
+
+FeedEvent = dict[str, Any]
+
+LAGGED: FeedEvent = {"type": "feed.lagged"}
+"""The last event for a slow subscriber; the timeline has the rest."""
+
+
+class RunFeed:
+    """The events of one run for one subscriber; ends with the run."""
+
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[FeedEvent | None] = asyncio.Queue(FEED_DEPTH + 2)
+        self._over = False
+
+    def put(self, event: FeedEvent) -> None:
+        if self._over:
+            return
+        if self._events.qsize() >= FEED_DEPTH:
+            self.end(LAGGED)
+        else:
+            self._events.put_nowait(event)
+
+    def end(self, last: FeedEvent | None = None) -> None:
+        """End the feed."""
+        if self._over:
+            return
+        self._over = True
+        if last is not None:
+            self._events.put_nowait(last)
+        self._events.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[FeedEvent]:
+        while (event := await self._events.get()) is not None:
+            yield event
+
+
+class RunFeeds:
+    """Feeds of all runs."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[str, list[RunFeed]] = {}
+
+    @contextmanager
+    def subscribe(self, run_id: str) -> Iterator[RunFeed]:
+        """Subscribe to a run from now on."""
+        feed = RunFeed()
+        self._subscribers.setdefault(run_id, []).append(feed)
+        try:
+            yield feed
+        finally:
+            feeds = self._subscribers.get(run_id, [])
+            if feed in feeds:
+                feeds.remove(feed)
+            if not feeds:
+                self._subscribers.pop(run_id, None)
+
+    def publish(self, run_id: str, type: str, /, **data: Any) -> None:
+        """Send an event to the subscribers of a run."""
+        for feed in self._subscribers.get(run_id, ()):
+            feed.put({"type": type, **data})
+
+    def end(self, run_id: str) -> None:
+        """End all feeds of a run."""
+        for feed in self._subscribers.pop(run_id, ()):
+            feed.end()
+
 
 END_TURN, MAX_TURNS, MAX_TOOL_CALLS, MAX_TOKENS = "end_turn", "max_turns", "max_tool_calls", "max_tokens"
 
-MARGIN = 1.0
-"""Seconds that a model has longer than its run: when both take too long, it is the run that is said to."""
+MODEL_MARGIN = 1.0
+"""Seconds that a model call may outlast its run, so that the run is reported as timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run ends, and what of its last turn stays."""
+    """The end of a run, with the blocks of its last turn."""
 
     status: str
     stop_reason: str
@@ -47,28 +401,28 @@ class Ending:
     turns: int = 0
 
     @property
-    def said(self) -> str:
-        """The last words of the model."""
+    def reply(self) -> str:
+        """The last text of the model."""
         return text_of(self.blocks)
 
 
 class EndedElsewhere(Exception):
-    """The run has an end that is not ours: another gateway had the database while we could not reach it."""
+    """The run was ended by another gateway while we could not reach the database."""
 
 
-def failed(code: str, message: str) -> Ending:
+def failed_ending(code: str, message: str) -> Ending:
     return Ending("failed", "error", {"code": code, "message": message})
 
 
 @dataclass(frozen=True, slots=True)
-class Gear:
-    """What runs are driven with."""
+class RunServices:
+    """Services that runs need."""
 
     database: Database
     llm: Callable[[], LlmRegistry]
     chains: Chains
-    toolbox: Toolbox
-    feeds: Feeds
+    toolbox: RunTools
+    feeds: RunFeeds
     clock: Clock
     ids: Ids = new_id
 
@@ -76,8 +430,8 @@ class Gear:
 class RunLoop:
     """The turns of one run."""
 
-    def __init__(self, gear: Gear, run: Run) -> None:
-        self._gear = gear
+    def __init__(self, services: RunServices, run: Run) -> None:
+        self._services = services
         self._run = run
         self._request = RunRequest.from_json(run.request)
         self._ends = asyncio.get_running_loop().time() + self._request.limits.timeout_ms / 1000
@@ -85,35 +439,37 @@ class RunLoop:
         self._tool_count = 0
 
     async def drive(self) -> Ending:
-        """All turns. Raises nothing but what cancels it."""
+        """Run all turns. Raises only cancellation."""
         try:
             async with asyncio.timeout_at(self._ends):
                 return await self._turns()
         except TimeoutError:
             return Ending("timed_out", "timeout", {"code": "run.timeout", "message": "the run took too long"})
         except EndedElsewhere:
-            return failed("run.ended", "somebody else has put an end to it")
+            return failed_ending("run.ended", "somebody else has put an end to it")
         except CallFailed as error:
-            return failed(f"model.{error.failure.code}", error.failure.message)
+            return failed_ending(f"model.{error.failure.code}", error.failure.message)
 
     async def _turns(self) -> Ending:
-        async with self._gear.database.reading() as tx:
-            self._blocks = [opened(block) for block in await chain_rows.blocks(tx, self._run.chain_id)]
+        async with self._services.database.reading() as tx:
+            self._blocks = [decode_block(block) for block in await chain_rows.blocks(tx, self._run.chain_id)]
         turn = 0
         while True:
             turn += 1
             reply = await self._ask()
-            calls = [Call(self._gear.ids("call_"), call["name"], call["arguments"]) for call in reply.tool_calls]
-            stop = self._stops(reply, turn, len(calls))
+            calls = [
+                ToolCall(self._services.ids("call_"), call["name"], call["arguments"]) for call in reply.tool_calls
+            ]
+            stop = self._stop_reason(reply, turn, len(calls))
             if stop is not None:
-                blocks = prompts.replied(reply.text, ())
+                blocks = reply_blocks(reply.text, ())
                 return Ending("completed", stop, blocks=blocks, usage=reply.usage, turns=1)
             unknown = await self._use_tools(turn, reply, calls)
             if unknown:
-                return failed("run.tool_outcome_unknown", "nobody knows what a tool did before it was lost")
+                return failed_ending("run.tool_outcome_unknown", "nobody knows what a tool did before it was lost")
 
-    def _stops(self, reply: ChatReply, turn: int, calls: int) -> str | None:
-        """Why there is no turn after this one; None: there is, once the tools have answered."""
+    def _stop_reason(self, reply: ChatReply, turn: int, calls: int) -> str | None:
+        """Why the run stops after this reply; None: continue after the tools."""
         limits = self._request.limits
         if calls == 0:
             return MAX_TOKENS if reply.finish_reason == "length" else END_TURN
@@ -124,21 +480,21 @@ class RunLoop:
     # The model.
 
     async def _ask(self) -> ChatReply:
-        """One reply; whoever watches sees it come."""
+        """Ask the model once; subscribers see the reply as it streams."""
         assembly = Assembly()
         request = self.chat_request()
-        longer = self._left() + MARGIN
-        async with aclosing(self._gear.llm().stream(self._request.provider, request, longer)) as chunks:
+        longer = self._left() + MODEL_MARGIN
+        async with aclosing(self._services.llm().stream(self._request.provider, request, longer)) as chunks:
             async for chunk in chunks:
                 failure = assembly.add(chunk)
                 if failure is not None:
                     raise CallFailed(failure)
                 if chunk["type"] == "text_delta":
-                    self._gear.feeds.tell(self._run.id, "response.delta", delta=chunk["delta"])
+                    self._services.feeds.publish(self._run.id, "response.delta", delta=chunk["delta"])
         return assembly.finish()
 
     def chat_request(self) -> ChatRequest:
-        """What the model is asked now."""
+        """The next model request."""
         return chat_request(self._request, self._blocks)
 
     def _left(self) -> float:
@@ -146,38 +502,38 @@ class RunLoop:
 
     # The tools.
 
-    async def _use_tools(self, turn: int, reply: ChatReply, calls: list[Call]) -> bool:
-        """Have the tools answer, and put the turn into the chain; whether of one nobody knows what it did."""
-        results, unknown = await self._gear.toolbox.answers(self._run, self._request, turn, calls, self._left())
+    async def _use_tools(self, turn: int, reply: ChatReply, calls: list[ToolCall]) -> bool:
+        """Run the tools and append the turn to the chain; returns whether any outcome is unknown."""
+        results, unknown = await self._services.toolbox.answers(self._run, self._request, turn, calls, self._left())
         asked = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
-        blocks = [*prompts.replied(reply.text, asked), *results]
-        await durably(lambda: self._append(turn, reply.usage, blocks, len(calls)))
+        blocks = [*reply_blocks(reply.text, asked), *results]
+        await retry_until_stored(lambda: self._append(turn, reply.usage, blocks, len(calls)))
         self._blocks += blocks
         self._tool_count += len(calls)
-        self._gear.feeds.tell(self._run.id, "blocks.appended", blocks=blocks)
+        self._services.feeds.publish(self._run.id, "blocks.appended", blocks=blocks)
         return unknown
 
     async def _append(self, turn: int, usage: Usage, blocks: list[Block], tools: int) -> None:
-        run, now = self._run, self._gear.clock.now()
-        async with self._gear.database.transaction() as tx:
+        run, now = self._run, self._services.clock.now()
+        async with self._services.database.transaction() as tx:
             chain = await chain_rows.find(tx, run.chain_id, lock=True)
             now_known = await rows.find(tx, run.id, lock=True)
             assert chain is not None and now_known is not None
             if now_known.status not in rows.UNENDED:
                 raise EndedElsewhere(run.id)
-            await self._gear.chains.append(tx, chain, blocks, run.id)
+            await self._services.chains.append(tx, chain, blocks, run.id)
             await rows.add_usage(tx, run.id, usage.prompt_tokens, usage.completion_tokens, turns=1, tools=tools)
             await rows.note(tx, run.id, "turn.completed", {"turn": turn, "usage": usage.to_json(), "tools": tools}, now)
 
 
 def chat_request(request: RunRequest, blocks: list[Block]) -> ChatRequest:
-    """What a model is asked about these blocks."""
-    tools = [prompts.function(tool.name, tool.description, tool.input_schema) for tool in request.tools]
+    """The model request for these blocks."""
+    tools = [tool_function(tool.name, tool.description, tool.input_schema) for tool in request.tools]
     return ChatRequest(
         request.model,
-        prompts.messages(blocks),
+        chat_messages(blocks),
         max_tokens=request.limits.max_tokens,
         temperature=request.temperature,
-        system_prompt=prompts.system_prompt(blocks),
+        system_prompt=system_prompt(blocks),
         tools=tools,
     )

@@ -1,7 +1,4 @@
-"""What a run is asked to do, as it was understood: the model, the tools, the limits.
-
-Pure: decides with values what can be run, and says why something cannot. Whose tools there are comes from the caller.
-"""
+"""The resolved request of a run: model, tools, limits. Pure: the caller passes the bound tools in."""
 
 from __future__ import annotations
 
@@ -14,28 +11,28 @@ from typing import Any
 import msgspec
 
 from plugbay.server.domain.errors import unprocessable
-from plugbay.server.domain.workers import Bound
+from plugbay.server.domain.workers import BoundExport
 
 MAX_TURNS, MAX_TOOL_CALLS = 16, 64
-"""Replies of the model, and calls of tools, where the request does not say: enough for work of many steps."""
+"""Default limits of model replies and tool calls."""
 
 MOST_TURNS, MOST_TOOL_CALLS = 128, 1024
-"""What a request can ask for."""
+"""Maximum values in a request."""
 
 TIMEOUT_MS = 600_000
 LONGEST_MS = 3_600_000
-"""Milliseconds for a whole run: ten minutes, and at most as long as an invocation may take."""
+"""Milliseconds of a run: default, and maximum."""
 
 MAX_TOKENS = 4096
 MOST_TOKENS = 1 << 20
-"""Of one reply."""
+"""Tokens of one reply: default, and maximum."""
 
 MAX_NAME = 64
-"""Characters of a tool's name, as providers have it."""
+"""Characters of a tool name, as providers allow."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What stops a run."""
+    """Limits of a run."""
 
     max_turns: int = MAX_TURNS
     max_tool_calls: int = MAX_TOOL_CALLS
@@ -43,8 +40,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int = TIMEOUT_MS
 
 
-class Offered(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool under the name the model calls it by."""
+class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool with the name the model uses."""
 
     name: str
     binding_id: str
@@ -56,15 +53,15 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it, as it is kept with the run."""
+    """The resolved request, stored with the run."""
 
     provider: str
     model: str
-    tools: tuple[Offered, ...] = ()
+    tools: tuple[OfferedTool, ...] = ()
     limits: Limits = Limits()
     temperature: float = 0.7
     scopes: tuple[str, ...] | None = None
-    """What whoever asked may do; None: everything."""
+    """Scopes of the caller; None: all."""
 
     def to_json(self) -> dict[str, Any]:
         kept: dict[str, Any] = msgspec.to_builtins(self)
@@ -76,8 +73,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a client says."""
+class RunOptions:
+    """Options in a client's request."""
 
     model: str | None = None
     tools: Sequence[str] | None = None
@@ -86,30 +83,30 @@ class Wanted:
     temperature: float | None = None
 
 
-def understood(
-    wanted: Wanted,
+def resolve_request(
+    wanted: RunOptions,
     defaults: Mapping[str, Any],
     providers: Sequence[str],
-    bound: Sequence[Bound],
+    bound: Sequence[BoundExport],
     scopes: Sequence[str] | None,
 ) -> RunRequest:
-    """The request with what the chain says where the client says nothing; raises what cannot be."""
-    provider, model = chosen_model(wanted.model or defaults.get("model"), providers)
+    """Merge the client's options with the chain's defaults; raises for invalid ones."""
+    provider, model = resolve_model(wanted.model or defaults.get("model"), providers)
     names = wanted.tools if wanted.tools is not None else defaults.get("tools")
     limits = {**(defaults.get("limits") or {}), **(wanted.limits or {})}
     temperature = wanted.temperature if wanted.temperature is not None else defaults.get("temperature")
     return RunRequest(
         provider=provider,
         model=model,
-        tools=offered(bound if names is None else named(names, bound)),
+        tools=offer_tools(bound if names is None else select_tools(names, bound)),
         limits=msgspec.convert(limits, Limits),
         temperature=0.7 if temperature is None else temperature,
         scopes=None if scopes is None else tuple(scopes),
     )
 
 
-def chosen_model(name: Any, providers: Sequence[str]) -> tuple[str, str]:
-    """The provider and its model in `provider/model`; where there is one provider only, its model is enough."""
+def resolve_model(name: Any, providers: Sequence[str]) -> tuple[str, str]:
+    """Split `provider/model`; with a single provider, the model alone is enough."""
     if not isinstance(name, str) or not name:
         raise unprocessable("run.model_missing", "neither the request nor the chain says which model", "model")
     provider, slash, model = name.partition("/")
@@ -121,33 +118,33 @@ def chosen_model(name: Any, providers: Sequence[str]) -> tuple[str, str]:
     raise unprocessable("run.model_unknown", f"{name!r} names no provider; there are: {known}", "model")
 
 
-def named(names: Sequence[str], bound: Sequence[Bound]) -> list[Bound]:
+def select_tools(names: Sequence[str], bound: Sequence[BoundExport]) -> list[BoundExport]:
     """The tools with these names, each once."""
-    found: dict[str, Bound] = {}
+    found: dict[str, BoundExport] = {}
     for name in names:
-        matches = [tool for tool in bound if name in _names(tool)]
+        matches = [tool for tool in bound if name in _tool_names(tool)]
         if not matches:
             raise unprocessable("run.tool_unknown", f"no tool {name!r} is bound here", "tools", tool=name)
         if len(matches) > 1:
             text = f"{name!r} is the name of several tools; say which package"
-            raise unprocessable("run.tool_ambiguous", text, "tools", candidates=[_full(tool) for tool in matches])
+            raise unprocessable("run.tool_ambiguous", text, "tools", candidates=[_full_name(tool) for tool in matches])
         found[matches[0].binding_id] = matches[0]
     return list(found.values())
 
 
-def _names(tool: Bound) -> tuple[str, ...]:
-    return tool.binding_id, tool.export_id, _full(tool)
+def _tool_names(tool: BoundExport) -> tuple[str, ...]:
+    return tool.binding_id, tool.export_id, _full_name(tool)
 
 
-def _full(tool: Bound) -> str:
+def _full_name(tool: BoundExport) -> str:
     return f"{tool.package_id}/{tool.export_id}"
 
 
-def offered(tools: Sequence[Bound]) -> tuple[Offered, ...]:
-    """Tools as a model is offered them: by their own names, and where two have the same, with their package's."""
+def offer_tools(tools: Sequence[BoundExport]) -> tuple[OfferedTool, ...]:
+    """Tools for a model, by export name; ambiguous names get the package as prefix."""
     count = Counter(tool.export_id for tool in tools)
     return tuple(
-        Offered(
+        OfferedTool(
             name=tool.export_id if count[tool.export_id] == 1 else _long_name(tool),
             binding_id=tool.binding_id,
             package_id=tool.package_id,
@@ -160,6 +157,6 @@ def offered(tools: Sequence[Bound]) -> tuple[Offered, ...]:
     )
 
 
-def _long_name(tool: Bound) -> str:
-    """The package stands before the export, in letters that providers allow; the end of it tells tools apart."""
+def _long_name(tool: BoundExport) -> str:
+    """Package and export joined with characters that providers allow; cut at the front."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", f"{tool.package_id}__{tool.export_id}")[-MAX_NAME:]

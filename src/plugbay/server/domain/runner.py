@@ -1,11 +1,10 @@
-"""`Runner`: starts the plugins of packages, each release in a host of its own, several versions side by side.
+"""`Runner`: one host per release and network reach, so several versions run side by side.
 
     async with runner.host(package, reach) as host:
         await host.invoke(...)
 
-Owns which hosts there are: made when they are first needed, from files that are held against their hash then, and
-stopped when nobody needs them. What a binding takes away of the network is a matter of how a process is confined, so a
-release has one host for each reach it is used with. Refuses to know bindings, and what is invoked.
+Hosts are created on first use from files whose hash was checked, and stopped when idle. The network reach of a binding
+is enforced by the sandbox of a process, so each reach needs its own host.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from urllib.parse import urlsplit
 from plugbay.host.config.config import Config, NetworkConfig
 from plugbay.host.discovery.folders import Found
 from plugbay.host.host import Host
-from plugbay.host.invocations.resources import Gateway as WayBack
+from plugbay.host.invocations.means import Gateway as GatewayAccess
 from plugbay.host.ports import Checkpoints, InvocationLog, TokenIssuer
 from plugbay.model.addresses import clean_host, is_address
 from plugbay.model.protected import Entry
@@ -34,14 +33,14 @@ from plugbay.store.packages import PackageRow
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-IDLE = 600.0
-"""Seconds without an invocation after which a host goes; its plugins' own processes go sooner."""
+IDLE_SECONDS = 600.0
+"""Seconds without an invocation before a host is stopped; its plugin processes stop sooner."""
 
 MAX_HOSTS = 64
-"""Hosts at the same time; the one that was used longest ago goes first, if it is idle."""
+"""Hosts at the same time; the least recently used idle host is stopped first."""
 
-LOOK = 30.0
-"""Seconds between two looks at who is idle."""
+REAP_EVERY = 30.0
+"""Seconds between checks for idle hosts."""
 
 NETWORK = "network"
 PORTS = {"http": 80, "https": 443}
@@ -50,13 +49,13 @@ LOOPBACK = "127.0.0.1"
 
 
 class Reach(NamedTuple):
-    """How far into the network a plugin may get: all of it, some hosts, or nowhere (no hosts)."""
+    """Network hosts a plugin may reach: None is all, empty is none."""
 
     domains: tuple[str, ...] | None = None
 
 
 class Key(NamedTuple):
-    """What a host is for."""
+    """The key of a host."""
 
     digest: str
     reach: Reach
@@ -64,21 +63,21 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
-    """What hosts of packages are made with."""
+    """Settings of package hosts."""
 
     state_dir: Path
     log_dir: Path | None = None
     base_url: str | None = None
-    """Where plugins find the gateway."""
+    """The URL of the gateway for plugins."""
     unconfined: bool = False
-    """For tests alone: nobody is confined."""
+    """For tests only: no sandbox."""
     protected: Callable[[], tuple[Entry, ...]] = tuple
-    """What is out of reach for every plugin of a package, beside its other releases."""
+    """Paths that no plugin of a package can reach, besides its other releases."""
 
 
 @dataclass(slots=True)
-class _Berth:
-    """One host, and who uses it."""
+class _HostSlot:
+    """One host and its number of users."""
 
     host: Host | None = None
     users: int = 0
@@ -108,73 +107,73 @@ class Runner:
         self._checkpoints = checkpoints
         self._tokens = tokens
         self._clock = clock
-        self._berths: dict[Key, _Berth] = {}
+        self._slots: dict[Key, _HostSlot] = {}
         self._stopping = False
 
     @property
     def running(self) -> int:
-        """How many hosts there are."""
-        return sum(berth.host is not None for berth in self._berths.values())
+        """Number of hosts."""
+        return sum(slot.host is not None for slot in self._slots.values())
 
     @asynccontextmanager
     async def host(self, package: PackageRow, reach: Reach) -> AsyncIterator[Host]:
-        """The host of a release, started if it is not there; it stays for as long as it is used."""
+        """The host of a release, started if needed; it runs at least as long as it is used."""
         if self._stopping:
             raise unavailable("gateway.stopping", "the gateway is about to stop")
         key = Key(package.digest, reach)
-        berth = self._berths.setdefault(key, _Berth())
-        berth.users += 1
+        slot = self._slots.setdefault(key, _HostSlot())
+        slot.users += 1
         try:
-            async with berth.making:
-                if berth.host is None:
-                    berth.host = await self._started(package, reach)
-                host = berth.host
+            async with slot.making:
+                if slot.host is None:
+                    slot.host = await self._start_host(package, reach)
+                host = slot.host
             yield host
         finally:
-            berth.users -= 1
-            berth.used_at = self._clock.monotonic()
-            if berth.host is None and not berth.users:
-                self._berths.pop(key, None)  # it could not be started
+            slot.users -= 1
+            slot.used_at = self._clock.monotonic()
+            if slot.host is None and not slot.users:
+                self._slots.pop(key, None)  # it could not be started
 
     def cancel(self, invocation_id: str, reason: str) -> bool:
-        """Call one invocation off; False when it is not running, or was called off already."""
-        hosts = [berth.host for berth in self._berths.values() if berth.host is not None]
+        """Cancel an invocation; False if it is not running or was cancelled before."""
+        hosts = [slot.host for slot in self._slots.values() if slot.host is not None]
         return any(host.invocations.cancel(invocation_id, reason) for host in hosts)
 
     async def reap(self, needed: Callable[[], Awaitable[frozenset[str]]]) -> None:
-        """Stop hosts that nobody needs; goes on until it is cancelled. `needed` tells which releases are bound."""
+        """Stop unneeded hosts until cancelled. `needed` returns the digests in use."""
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(REAP_EVERY)
             await self.reap_now(await needed())
 
     async def reap_now(self, needed: frozenset[str]) -> int:
-        """Stop hosts that are idle and have been so for long, are too many, or of releases not `needed`; how many."""
+        """Stop idle hosts that timed out, exceed the maximum, or are not `needed`; returns their number."""
         now = self._clock.monotonic()
-        idle = [(berth.used_at, key) for key, berth in self._berths.items() if not berth.users]
-        idle.sort(key=lambda each: each[0])  # not by keys: a reach of some hosts and one of all cannot be compared
+        idle = [(slot.used_at, key) for key, slot in self._slots.items() if not slot.users]
+        idle.sort(key=lambda each: each[0])  # by time only: reaches are not comparable
         surplus = max(0, self.running - MAX_HOSTS)
         gone = [
             key
             for at, (used_at, key) in enumerate(idle)
-            if at < surplus or now - used_at >= IDLE or key.digest not in needed
+            if at < surplus or now - used_at >= IDLE_SECONDS or key.digest not in needed
         ]
-        await self._stop([self._berths.pop(key) for key in gone])
+        await self._stop([self._slots.pop(key) for key in gone])
         return len(gone)
 
     async def stop(self) -> None:
-        """Stop all of them; what they do is called off, and no other is started."""
+        """Stop all hosts and start no others."""
         self._stopping = True
-        berths, self._berths = list(self._berths.values()), {}
-        await self._stop(berths)
+        slots, self._slots = list(self._slots.values()), {}
+        await self._stop(slots)
 
-    async def _stop(self, berths: list[_Berth]) -> None:
-        await asyncio.gather(*(_stopped(berth) for berth in berths), return_exceptions=True)
+    async def _stop(self, slots: list[_HostSlot]) -> None:
+        await asyncio.gather(*(_stop_slot(slot) for slot in slots), return_exceptions=True)
 
-    async def _started(self, package: PackageRow, reach: Reach) -> Host:
-        found = await self._packages.intact(package)
+    async def _start_host(self, package: PackageRow, reach: Reach) -> Host:
+        found = await self._packages.load_verified(package)
         host = Host(
-            [_reaching(found, reach, self._settings.base_url)],
-            _configured(self._config, self._settings.base_url),
+            [_narrow_network(found, reach, self._settings.base_url)],
+            _host_config(self._config, self._settings.base_url),
             grant_all=True,
             eager=False,
             unconfined=self._settings.unconfined,
@@ -186,24 +185,24 @@ class Runner:
             protected=self._settings.protected(),
         )
         if self._settings.base_url is not None:
-            host.invocations.gateway = WayBack(self._settings.base_url, self._tokens)
+            host.invocations.gateway = GatewayAccess(self._settings.base_url, self._tokens)
         await host.start()
         return host
 
 
-async def _stopped(berth: _Berth) -> None:
-    """Stop a host, also one that is just being started."""
-    async with berth.making:
-        if berth.host is not None:
-            await berth.host.stop()
+async def _stop_slot(slot: _HostSlot) -> None:
+    """Stop a host, even while it is starting."""
+    async with slot.making:
+        if slot.host is not None:
+            await slot.host.stop()
 
 
-def _configured(config: Config, base_url: str | None) -> Config:
-    """The operator's words about plugins, without the services of the host's own; and the way back to the gateway."""
-    door = None if base_url is None else _door(base_url)
+def _host_config(config: Config, base_url: str | None) -> Config:
+    """The operator's config for package hosts: without the host's own services, and with access to the gateway."""
+    endpoint = None if base_url is None else _gateway_endpoint(base_url)
     private = [*config.network.allow_private]
-    if door is not None and is_address(door[0]):
-        private.append(f"[{door[0]}]:{door[1]}" if ":" in door[0] else f"{door[0]}:{door[1]}")
+    if endpoint is not None and is_address(endpoint[0]):
+        private.append(f"[{endpoint[0]}]:{endpoint[1]}" if ":" in endpoint[0] else f"{endpoint[0]}:{endpoint[1]}")
     update: dict[str, Any] = {
         "network": NetworkConfig(allow_private=private),
         "memory": None,
@@ -213,28 +212,28 @@ def _configured(config: Config, base_url: str | None) -> Config:
     return config.model_copy(update=update)
 
 
-def _reaching(found: Found, reach: Reach, base_url: str | None) -> Found:
-    """The plugin, its way into the network as narrow as this."""
+def _narrow_network(found: Found, reach: Reach, base_url: str | None) -> Found:
+    """The plugin with its network access narrowed to this reach."""
     assert found.spec is not None
     spec = found.spec
     if reach.domains is None or not any(item.kind == NETWORK for item in spec.access):
         return found
     others = tuple(item for item in spec.access if item.kind != NETWORK)
-    return replace(found, spec=replace(spec, access=(*others, *_doors(spec, reach.domains, base_url))))
+    return replace(found, spec=replace(spec, access=(*others, *_network_access(spec, reach.domains, base_url))))
 
 
-def _doors(spec: PluginSpec, domains: tuple[str, ...], base_url: str | None) -> list[Access]:
-    """The hosts, and the gateway for a plugin that may ask it anything."""
+def _network_access(spec: PluginSpec, domains: tuple[str, ...], base_url: str | None) -> list[Access]:
+    """Network access to these hosts, and to the gateway."""
     capability = next(item.capability for item in spec.access if item.kind == NETWORK)
-    doors = [Access(NETWORK, domain, capability=capability) for domain in domains]
-    door = None if base_url is None or not domains else _door(base_url)
-    if door is not None:
-        doors.append(Access(NETWORK, door[0], door[1], capability))
-    return doors
+    access = [Access(NETWORK, domain, capability=capability) for domain in domains]
+    endpoint = None if base_url is None or not domains else _gateway_endpoint(base_url)
+    if endpoint is not None:
+        access.append(Access(NETWORK, endpoint[0], endpoint[1], capability))
+    return access
 
 
-def _door(base_url: str) -> tuple[str, int] | None:
-    """Where a URL leads: host and port."""
+def _gateway_endpoint(base_url: str) -> tuple[str, int] | None:
+    """Host and port of a URL."""
     parts = urlsplit(base_url)
     host = clean_host(parts.hostname or "")
     if host is None:

@@ -1,7 +1,7 @@
-"""`Sessions`: what belongs together, over all its chains.
+"""`Sessions`: groups of chains, and who may see them.
 
-Owns who can see one. A plugin with a token sees the session it was called for and what was branched from it, and
-nothing else: called for none, it sees none.
+A plugin with a delegated token sees the session it was called for and sessions branched from it; without a session it
+sees none.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from plugbay.store.rows import Tenant
 from plugbay.store.sessions import Session
 
 MAX_LINEAGE = 10_000
-"""Sessions that were branched from one another: a plugin that has made so many sees no others."""
+"""Sessions in one lineage; a plugin sees no more."""
 
 
 def tenant(caller: Principal) -> Tenant:
-    """Whose records a caller's lists are made of."""
+    """The tenant filter for a caller's lists."""
     return Tenant(caller.org_id, caller.project_id)
 
 
@@ -48,7 +48,7 @@ class Sessions:
         external_session_id: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Session:
-        """A session without a chain."""
+        """Create a session without a chain."""
         async with self._database.transaction() as tx:
             if caller.kind == "delegated":
                 raise unprocessable("session.not_in_lineage", "a plugin branches its own session and makes no other")
@@ -60,7 +60,7 @@ class Sessions:
     async def _home(
         self, tx: Tx, caller: Principal, org_id: str | None, project_id: str | None
     ) -> tuple[str, str | None]:
-        """Where something new belongs: as the caller says, or where the caller belongs."""
+        """Org and project of a new session: as given, or the caller's."""
         org, project = org_id or caller.org_id, project_id or caller.project_id
         if org is None:
             raise invalid("session.org_missing", "an operator of all orgs says for which one", "org_id")
@@ -107,7 +107,7 @@ class Sessions:
             return await rows.page(tx, part, tenant(caller), only=only, external_session_id=external_session_id)
 
     async def change(self, caller: Principal, id: str, **values: Any) -> Session:
-        """Other metadata, another external id; what is not given stays."""
+        """Update metadata or external id."""
         async with self._database.transaction() as tx:
             session = await self.existing(tx, caller, id)
             await rows.change(tx, id, **values, updated_at=self._clock.now())
@@ -123,10 +123,10 @@ class Sessions:
             )
             return await self.existing(tx, caller, id)
 
-    # For those in the middle of a transaction.
+    # Within a transaction.
 
     async def existing(self, tx: Tx, caller: Principal, id: str) -> Session:
-        """The session; raises `not_found` for one that is not there for the caller."""
+        """The session; raises `not_found` if the caller may not see it."""
         session = await rows.find(tx, id)
         if session is None or not caller.sees(session.org_id, session.project_id):
             raise not_found("session", id)
@@ -135,7 +135,7 @@ class Sessions:
         return session
 
     async def reaches(self, tx: Tx, caller: Principal, id: str) -> bool:
-        """Whether what a caller was called for leads to this session: it, or one that was branched from it."""
+        """Whether a plugin's own session is this one or an ancestor of it."""
         if caller.kind != "delegated":
             return True
         root, current = caller.claims.get("session_id"), id
@@ -149,7 +149,7 @@ class Sessions:
         return False
 
     async def lineage(self, tx: Tx, caller: Principal) -> frozenset[str] | None:
-        """The sessions that a caller is kept to; None: to none in particular."""
+        """The sessions a plugin is limited to; None: no limit."""
         if caller.kind != "delegated":
             return None
         root = caller.claims.get("session_id")

@@ -1,4 +1,4 @@
-"""`GatewaySettings`: where a gateway keeps its things, and its limits. Values only; the command line fills them."""
+"""`GatewaySettings`: paths and limits of a gateway. Values only; the command line fills them."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from plugbay.model.protected import SETTINGS, Entry
 DATABASE_FILE = "plugbay.db"
 
 CONFIG_JOURNAL = "plugbay.toml.new"
-"""In the data folder: the next text of plugbay.toml while it is being written."""
+"""In the data folder: the new plugbay.toml while it is being written."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """What a gateway is started with."""
+    """Settings of a gateway."""
 
     data: Path
-    """Its own directory, which no other gateway uses."""
+    """The data directory; not shared with another gateway."""
     base_url: str = "http://127.0.0.1:8787"
-    """Where plugins find its API."""
+    """The URL of the API for plugins."""
     requests_per_second: float = 100.0
     request_burst: float = 200.0
     """Of each caller."""
     require_signature: bool = True
-    """Only packages that a trusted key has signed can be used; others are kept in quarantine."""
+    """Only signed packages of trusted keys are usable; others are quarantined."""
     plain_http: bool = False
-    """A registry on this machine is asked without TLS."""
+    """Use HTTP for registries on this machine."""
     unconfined: bool = False
-    """Plugins of packages run without a sandbox: for machines that have none."""
+    """Run plugins of packages without a sandbox, on machines that have none."""
     config_file: Path | None = None
-    """plugbay.toml, where grants to the host's plugins are kept."""
+    """plugbay.toml, which stores grants to the operator's plugins."""
     log_dir: Path | None = None
-    """Where the host's plugins have what they write to stderr."""
+    """Folder of the stderr files of the operator's plugins."""
     calls_kept: int = 100_000
-    """Records of calls of the host's plugins; older ones are forgotten."""
+    """Call records kept; older ones are deleted."""
     retention: RetentionConfig = field(default_factory=RetentionConfig)
-    """How long records are kept of what is over."""
+    """Retention times of records."""
 
     @property
     def database_url(self) -> str:
-        """Of the embedded database."""
+        """URL of the embedded database."""
         return f"sqlite+aiosqlite:///{self.data.absolute() / DATABASE_FILE}"
 
 
 def protected(settings: GatewaySettings, database_file: Path | None) -> tuple[Entry, ...]:
-    """What of a gateway no plugin reaches: its data, with keys and packages in it, its database, and plugbay.toml."""
+    """Paths that no plugin can reach: the data folder with keys and packages, the database, and plugbay.toml."""
     entries = [Entry(str(settings.data.absolute()), "the server's data folder")]
     entries += [] if database_file is None else database(database_file, "the server's database")
     if settings.config_file is not None:

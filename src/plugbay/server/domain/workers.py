@@ -1,6 +1,6 @@
-"""What conversations need of plugins, as a small protocol: who is bound where, and having one of them do its work.
+"""`Workers`: how conversations find and run bound exports; `BoundWorkers` implements it with bindings and invocations.
 
-Owns no rule. Bindings, rollout, credentials and processes are behind it; conversations know a binding by its id.
+Conversations depend on the protocol only and know a binding by its id; tests replace it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ from typing import Any, Literal, Protocol
 
 from plugbay.host.calls.calls import InvocationResult
 from plugbay.host.ports import InvocationRecord
+from plugbay.model.errors import Failure
+from plugbay.server.domain.bindings import ACTIVE, Bindings, ResolvedBinding
+from plugbay.server.domain.errors import GatewayError
+from plugbay.server.domain.invocations import Invocations, Work
 from plugbay.server.domain.principal import Principal
 from plugbay.store.database import Tx
+from plugbay.store.failures import StoreUnavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """One export as it is bound now."""
+class BoundExport:
+    """One bound export."""
 
     binding_id: str
     package_id: str
@@ -31,7 +36,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a plugin is to do, and on whose behalf."""
+    """Work for a plugin."""
 
     binding_id: str
     kind: str
@@ -46,14 +51,14 @@ class Job:
     attempt: int = 1
     timeout: float | None = None
     scopes: frozenset[str] | None = None
-    """What whoever asked may do itself; None: everything."""
+    """Scopes of the caller; None: all."""
     on_progress: Callable[[Any], None] | None = field(default=None, repr=False)
     opened: Callable[[InvocationRecord], None] | None = field(default=None, repr=False)
-    """Told of each attempt once its record is open."""
+    """Called for each attempt once its record is open."""
 
 
 class WorkRefused(Exception):
-    """A job was not even begun. `inactive`: its binding is not active any more, or not there; else it may be later."""
+    """A job was not started. `inactive`: its binding is not active; otherwise it may work later."""
 
     def __init__(self, code: str, message: str, *, inactive: bool = False) -> None:
         self.code = code
@@ -63,26 +68,98 @@ class WorkRefused(Exception):
 
 
 class Workers(Protocol):
-    """Plugins that are bound."""
+    """Finds and runs bound exports."""
 
     async def serving(
         self, tx: Tx, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
-    ) -> Sequence[Bound]:
-        """The exports of a kind that serve a project for a key such as a session; hooks: those that want an event."""
+    ) -> Sequence[BoundExport]:
+        """The bound exports of a kind, selected for a key such as a session; for hooks: those subscribed to `event`."""
         ...
 
-    async def bound(self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str) -> Bound | None:
-        """An active binding of this kind at this scope; None: there is no such one."""
+    async def bound(
+        self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str
+    ) -> BoundExport | None:
+        """An active binding of this kind at this scope; None if there is none."""
         ...
 
     async def do(self, job: Job) -> InvocationResult:
-        """Have it done; raises `WorkRefused`. Cancelled, it ends when nothing of the job works any more."""
+        """Run a job; raises `WorkRefused`. When cancelled, returns only after the job has ended."""
         ...
 
 
 class Budgets(Protocol):
-    """What a plugin with a token may still do."""
+    """Budgets of plugins with delegated tokens."""
 
     async def spend(self, principal: Principal, what: Literal["child_run", "compaction"], *, depth: int = 1) -> None:
-        """Use one of what its policy allows; raises `policy.limit_exceeded`. Others than plugins have no limit."""
+        """Spend one unit of the budget; raises `policy.limit_exceeded`. People have no limits."""
         ...
+
+
+def error_code(failure: Failure) -> str:
+    """The plugin's own error code if it gave one, else the host's."""
+    return str(failure.detail.get("plugin_code") or failure.code)
+
+
+GONE = frozenset({"binding.not_found", "binding.not_active"})
+"""Codes of `invocations` that mean the binding is inactive."""
+
+
+class BoundWorkers:
+    """`Workers` over the bindings of one gateway."""
+
+    def __init__(self, bindings: Bindings, invocations: Invocations) -> None:
+        self._bindings = bindings
+        self._invocations = invocations
+
+    async def serving(
+        self, tx: Tx, kind: str, org_id: str, project_id: str | None, key: str, event: str | None = None
+    ) -> Sequence[BoundExport]:
+        found = await self._bindings.serving(org_id, project_id, kind, key)
+        wanted = [each for each in found if event is None or event in each.export.facts.get("subscribes_to", ())]
+        return [_bound(each) for each in wanted]
+
+    async def bound(
+        self, tx: Tx, kind: str, org_id: str, project_id: str | None, binding_id: str
+    ) -> BoundExport | None:
+        found = await self._bindings.bound(binding_id)
+        if found is None or found.row.org_id != org_id or found.row.project_id not in (None, project_id):
+            return None
+        if found.row.status != ACTIVE or found.row.export_kind != kind:
+            return None
+        return _bound(found)
+
+    async def do(self, job: Job) -> InvocationResult:
+        work = Work(
+            org_id=job.org_id,
+            input=job.input,
+            project_id=job.project_id,
+            binding_id=job.binding_id,
+            kind=job.kind,
+            session_id=job.session_id,
+            chain_id=job.chain_id,
+            run_id=job.run_id,
+            trace_id=job.trace_id,
+            execution_id=job.execution_id,
+            attempt=job.attempt,
+            timeout=job.timeout,
+            scopes=job.scopes,
+        )
+        try:
+            return await self._invocations.invoke(work, job.on_progress, job.opened)
+        except StoreUnavailable as error:
+            raise WorkRefused("store.unavailable", str(error)) from None
+        except GatewayError as error:
+            raise WorkRefused(error.code, error.message, inactive=error.code in GONE) from None
+
+
+def _bound(found: ResolvedBinding) -> BoundExport:
+    export = found.export
+    return BoundExport(
+        binding_id=found.row.id,
+        package_id=found.row.package_id,
+        export_id=found.row.export_id,
+        kind=export.kind,
+        description=export.description,
+        input_schema=export.input_schema,
+        facts=export.facts,
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plugbay.server.domain.run_requests import Wanted
-from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.run_requests import RunOptions
+from plugbay.server.domain.runs import NewRun
 from tests.support.conversing import CALLER, gateway_with_model, settled
 from tests.support.gateways import client_of, make_key
 from tests.support.loops import Run
@@ -31,7 +31,7 @@ def test_what_a_hook_refused_is_seen_and_replayed(run: Run, sqlite_url: str, tmp
             session = await gateway.sessions.create(CALLER)
             chain = await gateway.chains.create(CALLER, session.id)
             block = {"kind": "input", "content": [{"type": "text", "text": "go"}]}
-            done = await gateway.runs.create(CALLER, chain.id, Asked([block], Wanted(model="m")))
+            done = await gateway.runs.create(CALLER, chain.id, NewRun([block], RunOptions(model="m")))
             async with client_of(gateway, key) as client:
 
                 async def look() -> Any:

@@ -13,8 +13,7 @@ import httpx2
 import pytest
 
 from plugbay.server import app as app_module
-from plugbay.server.api.routes import invocations as module
-from plugbay.server.api.routes.invocations import OutcomeOut
+from plugbay.server.api.routes.invocations import INVOKE, OutcomeOut, invoke_fast
 from plugbay.server.domain.gateway import Gateway
 from plugbay.store import database
 from plugbay.store.sqlite import Connection
@@ -93,7 +92,7 @@ def test_an_invocation_is_watched_until_it_is_called_off(sqlite_url: str, tmp_pa
             assert begun.status_code == 202 and begun.json()["status"] is None
             path = f"/v1/plugin-invocations/{begun.json()['attempts'][0]}"
             watching = asyncio.ensure_future(client.get(f"{path}/events"))
-            await until(lambda: bool(gateway.live._watchers))
+            await until(lambda: bool(gateway.invocation_events._subscriptions))
             assert (await client.post(f"{path}:cancel")).status_code == 202
             told = (await watching).text
             events = [line.removeprefix("event: ") for line in told.splitlines() if line.startswith("event: ")]
@@ -121,9 +120,9 @@ def test_a_tenant_watches_its_own_invocations_and_nobody_elses(sqlite_url: str, 
             async with client_of(gateway, keys[0]) as own, client_of(gateway, keys[1]) as other:
                 path = "/v1/plugin-invocations:events"
                 watching = [asyncio.ensure_future(each.get(path)) for each in (own, other)]
-                await until(lambda: len(gateway.live._watchers) == 2)
+                await until(lambda: len(gateway.invocation_events._subscriptions) == 2)
                 await client.post("/v1/plugin-invocations", json={"export": "t", "scope": SCOPE})
-                gateway.live.close()
+                gateway.invocation_events.close()
                 mine, theirs = [(await each).text for each in watching]
             assert [mine.count(f"event: {name}\n") for name in ("started", "event", "ended")] == [1, 1, 1]
             assert '"message":"working"' in mine and "inv_" not in theirs
@@ -199,19 +198,19 @@ def test_ids_that_are_unknown_or_another_tenants_are_not_found_whatever_is_invok
             tenant = await make_key(gateway, "org_1", "operator", "proj_1")
             async with client_of(gateway, tenant) as client:
                 for who, (name, id) in product((operator, client), [*foreign.items(), *unknown.items()]):
-                    found = await refused(who, module.INVOKE, {**body, name: id})
+                    found = await refused(who, INVOKE, {**body, name: id})
                     assert found == (404, f"{name.removesuffix('_id')}.not_found")
-                done = await client.post(module.INVOKE, json={**body, "run_id": own["run_id"]})
+                done = await client.post(INVOKE, json={**body, "run_id": own["run_id"]})
                 assert done.status_code == 200, done.text
                 record = done.json()["invocation"]
                 assert {name: record[name] for name in own} == own, "a run has its chain and its session"
                 mixed = {**body, "chain_id": own["chain_id"], "session_id": beside["session_id"]}
-                assert await refused(client, module.INVOKE, mixed) == (400, "chain.other_session")
+                assert await refused(client, INVOKE, mixed) == (400, "chain.other_session")
                 if export_id in ("c", "x"):
                     part = {"c": "source", "x": "target"}[export_id]
                     said = {**INPUTS[export_id].get(part, {}), "chain_id": foreign["chain_id"]}
                     inside = {**body, "input": {**INPUTS[export_id], part: said}}
-                    assert await refused(client, module.INVOKE, inside) == (404, "chain.not_found")
+                    assert await refused(client, INVOKE, inside) == (404, "chain.not_found")
 
     run(main)
 
@@ -266,7 +265,7 @@ def test_a_harness_that_is_invoked_is_an_execution_like_any_other(sqlite_url: st
         async with gateway_with_model(sqlite_url, tmp_path / "data") as gateway, client_of(gateway) as client:
             package = await Publisher(tmp_path / "data", tmp_path).bring(gateway, body, [export("x", "harness")])
             binding = (await bind(gateway, package, "x")).id
-            done = await client.post(module.INVOKE, json={"binding_id": binding, "execution_id": "exec_mine"})
+            done = await client.post(INVOKE, json={"binding_id": binding, "execution_id": "exec_mine"})
             assert (done.status_code, done.json()["status"]) == (200, "succeeded"), done.text
             assert done.json()["result"]["summary"] == {"text": "done"}
             record = done.json()["invocation"]
@@ -274,14 +273,14 @@ def test_a_harness_that_is_invoked_is_an_execution_like_any_other(sqlite_url: st
             assert execution["status"] == "succeeded" and execution["session_id"] == record["session_id"]
             assert execution["policy"] == {"max_depth": 4, "max_child_runs": 12, "allow_compaction": True}
             assert execution["checkpoint"]["data"]["policy"] == execution["policy"], "it is told its limits"
-            again = await client.post(module.INVOKE, json={"export": "x", "scope": SCOPE, "execution_id": "exec_mine"})
+            again = await client.post(INVOKE, json={"export": "x", "scope": SCOPE, "execution_id": "exec_mine"})
             assert (again.status_code, again.json()["error"]["code"]) == (409, "harness.exists")
             wrongs: list[dict[str, Any]] = [{"mode": "resume"}, {"policy": {"max_child_runs": "all"}}, {"limits": {}}]
             for wrong in wrongs:
-                answer = await client.post(module.INVOKE, json={"binding_id": binding, "input": wrong})
+                answer = await client.post(INVOKE, json={"binding_id": binding, "input": wrong})
                 assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invocation.invalid_input")
             waits = {"trigger": {"input": [{"type": "text", "text": "wait"}]}}
-            begun = await client.post(module.INVOKE, json={"binding_id": binding, "input": waits, "wait": False})
+            begun = await client.post(INVOKE, json={"binding_id": binding, "input": waits, "wait": False})
             assert (begun.status_code, begun.json()["status"]) == (202, None)
             id = begun.json()["invocation"]["execution_id"]
             assert (await client.post(f"/v1/harness-executions/{id}:cancel")).status_code == 200
@@ -290,7 +289,7 @@ def test_a_harness_that_is_invoked_is_an_execution_like_any_other(sqlite_url: st
             )
             assert ended.json()["status"] == "cancelled"
             waiting = asyncio.ensure_future(
-                client.post(module.INVOKE, json={"binding_id": binding, "input": waits, "execution_id": "exec_2"})
+                client.post(INVOKE, json={"binding_id": binding, "input": waits, "execution_id": "exec_2"})
             )
             look = "/v1/plugin-invocations?execution_id=exec_2"
             await settled(lambda: client.get(look), lambda now: bool(now.json()["items"]))
@@ -321,30 +320,30 @@ def test_a_key_is_of_use_again_when_the_database_is_back(
             binding = await bind(gateway, await Publisher(tmp_path / "data", tmp_path).bring(gateway, body))
             headers, asked = {"idempotency-key": "once"}, {"binding_id": binding.id}
             with away(database_url):
-                refused = await client.post(module.INVOKE, json=asked, headers=headers)
+                refused = await client.post(INVOKE, json=asked, headers=headers)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store.unavailable")
-            await settled(lambda: client.get(module.INVOKE), lambda now: now.status_code == 200)
+            await settled(lambda: client.get(INVOKE), lambda now: now.status_code == 200)
 
-            first = asyncio.ensure_future(client.post(module.INVOKE, json=asked, headers=headers))
+            first = asyncio.ensure_future(client.post(INVOKE, json=asked, headers=headers))
             await until((tmp_path / "times").exists)
-            again = await client.post(module.INVOKE, json=asked, headers=headers)
+            again = await client.post(INVOKE, json=asked, headers=headers)
             assert (again.status_code, again.json()["error"]["code"]) == (409, "idempotency.in_progress")
             with away(database_url):
                 (tmp_path / "go").touch()
                 done = await first
             assert (done.status_code, done.json()["status"]) == (200, "succeeded"), "its work was done"
             replayed = await settled(
-                lambda: client.post(module.INVOKE, json=asked, headers=headers), lambda now: now.status_code != 503
+                lambda: client.post(INVOKE, json=asked, headers=headers), lambda now: now.status_code != 503
             )
             assert replayed.json() == done.json() and replayed.headers["idempotency-replayed"] == "true"
             assert (tmp_path / "times").read_text() == "x", "it was carried out once"
-            path = f"{module.INVOKE}/{done.json()['invocation']['invocation_id']}"
+            path = f"{INVOKE}/{done.json()['invocation']['invocation_id']}"
             await settled(lambda: client.get(path), lambda now: now.json()["status"] == "succeeded")
 
     run(main)
 
 
-# The straight way.
+# The fast path.
 
 JSON = {"content-type": "application/json"}
 UNUSUAL: list[tuple[str, dict[str, str], bytes]] = [
@@ -383,17 +382,17 @@ def test_what_is_unusual_is_answered_as_fastapi_would(
             binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
             content, known = body.replace(b"%b", binding.id.encode()), {"x-request-id": "r", **headers}
             async with client_of(gateway) as client:
-                answer = await client.post(module.INVOKE, content=content, headers=known)
-            monkeypatch.setattr(app_module, "STRAIGHT", {})
+                answer = await client.post(INVOKE, content=content, headers=known)
+            monkeypatch.setattr(app_module, "FAST_PATHS", {})
             async with client_of(gateway) as client:
-                other = await client.post(module.INVOKE, content=content, headers=known)
+                other = await client.post(INVOKE, content=content, headers=known)
             assert without_ids(answer) == without_ids(other) and answer.status_code >= 400
 
     run(main)
 
 
 @pytest.mark.parametrize("how", ["", "fail"])
-def test_what_is_usual_takes_the_straight_way_to_the_same_answer(
+def test_the_fast_path_gives_the_same_answer(
     sqlite_url: str, tmp_path: Path, how: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -402,23 +401,23 @@ def test_what_is_usual_takes_the_straight_way_to_the_same_answer(
             binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
             sent = {"binding_id": binding.id, "input": {"how": how, "é": ["\N{SNOWMAN}", 2**53, 1.5, None]}}
             answers = [await answered(gateway, sent)]
-            monkeypatch.setattr(app_module, "STRAIGHT", {})
+            monkeypatch.setattr(app_module, "FAST_PATHS", {})
             answers.append(await answered(gateway, sent))
             assert without_ids(answers[0]) == without_ids(answers[1]) and answers[0].status_code == 200
             for answer in answers:
                 shape = OutcomeOut.model_validate(answer.json())
                 assert shape.model_dump(mode="json") == answer.json(), "it is what the document says"
             counted = gateway.meters.counters["http_requests"]
-            assert {dict(labels)["route"] for labels in counted} == {module.INVOKE}
+            assert {dict(labels)["route"] for labels in counted} == {INVOKE}
 
     async def answered(gateway: Gateway, sent: dict[str, Any]) -> httpx2.Response:
         async with client_of(gateway) as client:
-            return await client.post(module.INVOKE, json=sent)
+            return await client.post(INVOKE, json=sent)
 
     run(main)
 
 
-def test_only_the_straight_way_is_without_fastapi(
+def test_only_the_fast_path_bypasses_fastapi(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -426,17 +425,17 @@ def test_only_the_straight_way_is_without_fastapi(
             await make_org(gateway)
             binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY))
             ways: list[bool] = []
-            straight = module.straight
+            fast_path = invoke_fast
 
             async def watched(request: Any, value: Any) -> Any:
-                response = await straight(request, value)
+                response = await fast_path(request, value)
                 ways.append(response is not None)
                 return response
 
-            monkeypatch.setattr(app_module, "STRAIGHT", {("POST", module.INVOKE): watched})
+            monkeypatch.setattr(app_module, "FAST_PATHS", {("POST", INVOKE): watched})
             async with client_of(gateway) as client:
                 for headers in ({}, {"idempotency-key": "once"}):
-                    done = await client.post(module.INVOKE, json={"binding_id": binding.id}, headers=headers)
+                    done = await client.post(INVOKE, json={"binding_id": binding.id}, headers=headers)
                     assert done.status_code == 200
             assert ways == [True, False]
 
@@ -461,12 +460,12 @@ def test_a_hundred_at_once_are_all_answered_as_they_ended_and_written_together(
             await make_org(gateway)
             exports = [export("t", execution_class="worker", max_concurrency=64)]
             binding = await bind(gateway, await Publisher(tmp_path, tmp_path).bring(gateway, BODY, exports))
-            await client.post(module.INVOKE, json={"binding_id": binding.id})  # its worker is there
+            await client.post(INVOKE, json={"binding_id": binding.id})  # its worker is there
             commits.clear()
 
             async def asked(number: int) -> tuple[str, str]:
                 how = "fail" if number == 50 else str(number)
-                done = await client.post(module.INVOKE, json={"binding_id": binding.id, "input": {"how": how}})
+                done = await client.post(INVOKE, json={"binding_id": binding.id, "input": {"how": how}})
                 outcome = done.json()
                 if how != "fail":
                     assert outcome["result"]["structured_output"]["said"] == {"how": how}
@@ -476,7 +475,7 @@ def test_a_hundred_at_once_are_all_answered_as_they_ended_and_written_together(
             assert sorted(answered.values()) == ["failed", *["succeeded"] * 99]
             assert len(commits) < 200, "each has a row that is opened and closed: two commits, if it were alone"
             for id, status in answered.items():
-                assert (await client.get(f"{module.INVOKE}/{id}")).json()["status"] == status
+                assert (await client.get(f"{INVOKE}/{id}")).json()["status"] == status
 
     run(main)
 
@@ -491,7 +490,7 @@ def test_what_is_taken_away_counts_for_the_very_next_request(database_url: str, 
             (made,) = (await operator.get("/v1/api-keys")).json()["items"]
 
             async def asked(client: httpx2.AsyncClient) -> tuple[int, str]:
-                done = await client.post(module.INVOKE, json={"binding_id": binding.id})
+                done = await client.post(INVOKE, json={"binding_id": binding.id})
                 answer = done.json()
                 return done.status_code, answer["error"]["code"] if "error" in answer else answer["status"]
 

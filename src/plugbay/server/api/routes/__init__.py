@@ -1,1 +1,1 @@
-"""What can be asked, one module per area, each with a `router`."""
+"""REST routes, one module per area, each with a `router`."""

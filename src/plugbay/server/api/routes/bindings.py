@@ -1,4 +1,4 @@
-"""Bindings: made, changed, judged, listed, read."""
+"""Routes of bindings: create, update, validate, list, read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from pydantic import Field, StringConstraints
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, PathId
-from plugbay.server.api.paging import Paging, listing
-from plugbay.server.domain.binding_rules import Verdict
-from plugbay.server.domain.bindings import Draft
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, listing
+from plugbay.server.domain.bindings import Draft, Verdict
 from plugbay.server.domain.clock import stamp
 from plugbay.store.bindings import BindingRow
 
@@ -101,7 +99,7 @@ class VerdictOut(Answer):
 
 @router.post("/v1/plugin-bindings", status_code=201, **needs("operator"))
 async def create_binding(body: BindingIn, caller: Caller, gateway: TheGateway) -> BindingOut:
-    """Attach an export to an org or a project. A binding that is to be active must be valid."""
+    """Attach an export to an org or a project. An active binding must be valid."""
     draft = Draft(
         body.package_id,
         body.package_version,
@@ -130,7 +128,7 @@ async def list_bindings(
     kind: Kind | None = None,
     status: Status | None = None,
 ) -> Listing[BindingOut]:
-    """The bindings that the caller can see."""
+    """Bindings visible to the caller."""
     part = await gateway.bindings.page(
         caller,
         page,
@@ -152,22 +150,22 @@ async def get_binding(binding_id: PathId, caller: Caller, gateway: TheGateway) -
 
 @router.patch("/v1/plugin-bindings/{binding_id}", **needs("operator"))
 async def change_binding(binding_id: PathId, body: BindingPatch, caller: Caller, gateway: TheGateway) -> BindingOut:
-    """Change config, secrets, policy, rollout, status, or the version: forwards or backwards."""
-    said = {name: getattr(body, name) for name in body.model_fields_set if getattr(body, name) is not None}
-    rollout = said.pop("rollout", None)
+    """Change config, secrets, policy, rollout, status or version; the version may go back."""
+    changes = {name: getattr(body, name) for name in body.model_fields_set if getattr(body, name) is not None}
+    rollout = changes.pop("rollout", None)
     if rollout is not None:
-        said["traffic_percent"] = rollout.traffic_percent
-    return binding_out(await gateway.bindings.change(caller, binding_id, said))
+        changes["traffic_percent"] = rollout.traffic_percent
+    return binding_out(await gateway.bindings.change(caller, binding_id, changes))
 
 
 @router.post("/v1/plugin-bindings/{binding_id}:validate", **needs("viewer"))
 async def validate_binding(binding_id: PathId, caller: Caller, gateway: TheGateway) -> VerdictOut:
-    """Whether a binding could run as it is now. Changes nothing; an invalid one is a fine answer."""
-    return _verdict(await gateway.bindings.validate(caller, binding_id))
+    """Validate a binding without changing it. The answer is 200 for an invalid one too."""
+    return _verdict_out(await gateway.bindings.validate(caller, binding_id))
 
 
 def binding_out(row: BindingRow) -> BindingOut:
-    """A binding as it is answered."""
+    """A binding as a response."""
     return BindingOut.model_validate(
         {
             "binding_id": row.id,
@@ -188,7 +186,7 @@ def binding_out(row: BindingRow) -> BindingOut:
     )
 
 
-def _verdict(verdict: Verdict) -> VerdictOut:
+def _verdict_out(verdict: Verdict) -> VerdictOut:
     return VerdictOut(
         valid=verdict.valid,
         errors=[FindingOut.model_validate(finding) for finding in verdict.errors],

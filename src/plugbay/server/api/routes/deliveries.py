@@ -1,4 +1,4 @@
-"""Events, and who was told of them: reading both, and having something told again. Not for plugins."""
+"""Routes of events and hook deliveries: list, read, replay. Closed to plugins."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pydantic import Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Listing, PathId
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.models import Answer, Listing, Paging, PathId, listing
 from plugbay.server.domain.clock import maybe_stamp, stamp
 from plugbay.store.deliveries import Attempt, Delivery
 from plugbay.store.events import Event
@@ -81,9 +80,9 @@ async def list_events(
     chain_id: Annotated[str | None, Query(max_length=64)] = None,
     run_id: Annotated[str | None, Query(max_length=64)] = None,
 ) -> Listing[EventOut]:
-    """What happened that hooks can be told of."""
-    said = {"type": type, "session_id": session_id, "chain_id": chain_id, "run_id": run_id}
-    return listing(await gateway.events.page(caller, page, **said), _event)
+    """Events that hooks can subscribe to."""
+    filters = {"type": type, "session_id": session_id, "chain_id": chain_id, "run_id": run_id}
+    return listing(await gateway.events.page(caller, page, **filters), _event_out)
 
 
 @router.get("/v1/hook-deliveries", **needs("viewer"))
@@ -95,26 +94,28 @@ async def list_deliveries(
     binding_id: Annotated[str | None, Query(max_length=64)] = None,
     event_id: Annotated[str | None, Query(max_length=64)] = None,
 ) -> Listing[DeliveryOut]:
-    said = {"status": status, "binding_id": binding_id, "event_id": event_id}
-    return listing(await gateway.deliveries.page(caller, page, **said), _shown)
+    filters = {"status": status, "binding_id": binding_id, "event_id": event_id}
+    return listing(await gateway.deliveries.page(caller, page, **filters), _delivery_out)
 
 
 @router.get("/v1/hook-deliveries/{delivery_id}", **needs("viewer"))
 async def get_delivery(delivery_id: PathId, caller: Caller, gateway: TheGateway) -> DeliveryDetail:
-    """A delivery, what it tells of, and every attempt at it."""
+    """A delivery with its event and all attempts."""
     delivery, event, attempts = await gateway.deliveries.get(caller, delivery_id)
     return DeliveryDetail(
-        **_shown(delivery).model_dump(), event=_event(event), history=[_attempt(each) for each in attempts]
+        **_delivery_out(delivery).model_dump(),
+        event=_event_out(event),
+        history=[_attempt_out(each) for each in attempts],
     )
 
 
 @router.post("/v1/hook-deliveries/{delivery_id}:replay", status_code=202, **needs("operator"))
 async def replay_delivery(delivery_id: PathId, caller: Caller, gateway: TheGateway) -> DeliveryOut:
-    """Have it told again, under the same id; not what was delivered."""
-    return _shown(await gateway.deliveries.replay(caller, delivery_id))
+    """Deliver again under the same id; not allowed for a delivered one."""
+    return _delivery_out(await gateway.deliveries.replay(caller, delivery_id))
 
 
-def _event(event: Event) -> EventOut:
+def _event_out(event: Event) -> EventOut:
     return EventOut(
         id=event.id,
         org_id=event.org_id,
@@ -131,7 +132,7 @@ def _event(event: Event) -> EventOut:
     )
 
 
-def _attempt(attempt: Attempt) -> AttemptOut:
+def _attempt_out(attempt: Attempt) -> AttemptOut:
     return AttemptOut(
         attempt=attempt.attempt,
         outcome=attempt.outcome,
@@ -142,7 +143,7 @@ def _attempt(attempt: Attempt) -> AttemptOut:
     )
 
 
-def _shown(delivery: Delivery) -> DeliveryOut:
+def _delivery_out(delivery: Delivery) -> DeliveryOut:
     return DeliveryOut(
         id=delivery.id,
         event_id=delivery.event_id,

@@ -1,4 +1,4 @@
-"""Executions of harnesses: starting, reading, cancelling them, and having them go on. Not for plugins."""
+"""Routes of harness executions: create, list, read, cancel, resume. Closed to plugins."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from pydantic import ValidationError
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.conversation_models import ExecutionIn, ExecutionOut, HarnessInput, TraceParent
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Listing, PathId
-from plugbay.server.api.paging import Paging, listing
-from plugbay.server.domain import trace
+from plugbay.server.api.models import Listing, Paging, PathId, listing
 from plugbay.server.domain.clock import maybe_stamp, stamp
 from plugbay.server.domain.errors import unprocessable
-from plugbay.server.domain.harnesses import Errand
+from plugbay.server.domain.harnesses import HarnessRequest
+from plugbay.server.domain.ids import parse_traceparent
 from plugbay.server.domain.invocations import Work
 from plugbay.store.harnesses import HarnessExecution
 
@@ -26,8 +25,8 @@ router = Router(tags=["harnesses"])
 async def create_harness_execution(
     body: ExecutionIn, caller: Caller, gateway: TheGateway, traceparent: TraceParent = None
 ) -> ExecutionOut:
-    """Have a harness work on a chain; on a new one where none is named. Poll it until it has ended."""
-    errand = Errand(
+    """Run a harness on a chain, or on a new one. Poll until it has ended."""
+    request = HarnessRequest(
         binding_id=body.binding_id,
         trigger=body.trigger.model_dump(),
         policy=body.policy.model_dump(),
@@ -35,9 +34,9 @@ async def create_harness_execution(
         chain_id=body.chain_id,
         org_id=body.org_id,
         project_id=body.project_id,
-        trace_id=trace.from_parent(traceparent),
+        trace_id=parse_traceparent(traceparent),
     )
-    return _shown(await gateway.harnesses.create(caller, errand))
+    return _execution_out(await gateway.harnesses.create(caller, request))
 
 
 @router.get("/v1/harness-executions", **needs("viewer"))
@@ -49,52 +48,52 @@ async def list_harness_executions(
     session_id: Annotated[str | None, Query(max_length=64)] = None,
     status: Annotated[str | None, Query(max_length=32)] = None,
 ) -> Listing[ExecutionOut]:
-    """Without their checkpoints, which one has where it is read alone."""
-    said = {"binding_id": binding_id, "session_id": session_id, "status": status}
-    return listing(await gateway.harnesses.page(caller, page, **said), _shown)
+    """Executions without checkpoints; read one to get its checkpoint."""
+    filters = {"binding_id": binding_id, "session_id": session_id, "status": status}
+    return listing(await gateway.harnesses.page(caller, page, **filters), _execution_out)
 
 
 @router.get("/v1/harness-executions/{execution_id}", **needs("viewer"))
 async def get_harness_execution(execution_id: PathId, caller: Caller, gateway: TheGateway) -> ExecutionOut:
-    return _shown(*await gateway.harnesses.get(caller, execution_id))
+    return _execution_out(*await gateway.harnesses.get(caller, execution_id))
 
 
 @router.post("/v1/harness-executions/{execution_id}:cancel", **needs("operator"))
 async def cancel_harness_execution(execution_id: PathId, caller: Caller, gateway: TheGateway) -> ExecutionOut:
-    """Have it end; one that has ended stays as it is."""
-    return _shown(await gateway.harnesses.cancel(caller, execution_id))
+    """Cancel an execution; an ended one stays unchanged."""
+    return _execution_out(await gateway.harnesses.cancel(caller, execution_id))
 
 
 @router.post("/v1/harness-executions/{execution_id}:resume", status_code=202, **needs("operator"))
 async def resume_harness_execution(execution_id: PathId, caller: Caller, gateway: TheGateway) -> ExecutionOut:
-    """Have it go on from its last checkpoint."""
-    return _shown(await gateway.harnesses.resume(caller, execution_id))
+    """Resume from the last checkpoint."""
+    return _execution_out(await gateway.harnesses.resume(caller, execution_id))
 
 
-def errand_of(work: Work) -> Errand:
-    """What a harness is to do that is started as an invocation; raises when its input cannot be so."""
+def harness_request(work: Work) -> HarnessRequest:
+    """The harness request in an invocation of a harness; raises for an invalid input."""
     try:
-        said = HarnessInput.model_validate(work.input)
+        given = HarnessInput.model_validate(work.input)
     except ValidationError as error:
         problems = [{"path": ".".join(map(str, each["loc"])), "problem": each["msg"]} for each in error.errors()]
         text = f"input.{problems[0]['path']}: {problems[0]['problem']}"
         raise unprocessable("invocation.invalid_input", text, "input", problems=problems) from None
-    return Errand(
+    return HarnessRequest(
         binding_id=str(work.binding_id),
-        trigger=said.trigger.model_dump(),
-        policy=said.policy.model_dump(),
+        trigger=given.trigger.model_dump(),
+        policy=given.policy.model_dump(),
         session_id=work.session_id,
         chain_id=work.chain_id,
         run_id=work.run_id,
         org_id=work.org_id,
         project_id=work.project_id,
         trace_id=work.trace_id,
-        execution_id=work.execution_id or said.target.execution_id,
+        execution_id=work.execution_id or given.target.execution_id,
         timeout=work.timeout,
     )
 
 
-def _shown(execution: HarnessExecution, checkpoint: dict[str, Any] | None = None) -> ExecutionOut:
+def _execution_out(execution: HarnessExecution, checkpoint: dict[str, Any] | None = None) -> ExecutionOut:
     return ExecutionOut(
         id=execution.id,
         org_id=execution.org_id,

@@ -1,6 +1,6 @@
-"""The plugins in the host's own folders: what they are and do, and what their operator has them do.
+"""Routes of the operator's plugins: list, operate, grant, approve, call; their logs, events and calls; pruning.
 
-Under `/api/v1`, which is plugbay's own; `/v1` is vai's. Ids of plugins may have slashes in them.
+Under `/api/v1`, which belongs to plugbay; `/v1` follows vai. Plugin ids may contain slashes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from plugbay.host.calls.streaming import CallStream
 from plugbay.host.events.subjects import subject_problem
 from plugbay.model.errors import CallFailed
 from plugbay.server.api.caller import Caller, TheGateway, needs
-from plugbay.server.api.idempotency import Router, apart
-from plugbay.server.api.models import Answer, Body, Listing
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.idempotency import Router, long_running
+from plugbay.server.api.models import Answer, Body, Listing, Paging, listing
 from plugbay.server.api.sse import STREAM, Event, event_stream
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.plugin_logs import MAX_TAIL
+from plugbay.server.domain.operator_plugins import MAX_TAIL
 from plugbay.server.domain.principal import HOST
 from plugbay.store.calls import StoredCall
 
@@ -42,14 +41,14 @@ class PluginOut(Answer):
     contract: str
     lifetime: str
     state: str
-    refused: str | None = Field(description="Why it may not run: disabled, or nobody has granted what it asks for.")
+    refused: str | None = Field(description="Why it may not run: disabled, or its capabilities are not granted.")
     pid: int | None
     generation: int
     busy: int
     ready: int
     requested: list[str]
     granted: list[str]
-    disabled: list[str] = Field(description="What of its exports is not approved.")
+    disabled: list[str] = Field(description="Exports that are not approved.")
     sandbox: dict[str, Any]
     limits: str
     counters: dict[str, int]
@@ -90,19 +89,19 @@ class GrantIn(Body):
 
 
 class ApproveIn(Body):
-    digest: str = Field(pattern="^sha256:[0-9a-f]{64}$", description="Of what was looked at, as the answer said it.")
+    digest: str = Field(pattern="^sha256:[0-9a-f]{64}$", description="The digest in the answer of `look`.")
 
 
 class LookOut(Answer):
     id: str
-    digest: str = Field(description="Names everything that is here; an approval is of exactly that.")
+    digest: str = Field(description="Identifies all definitions; an approval covers exactly these.")
     era: str | None
     protocol_version: str | None
     info: dict[str, Any] | None
     definitions: dict[str, list[dict[str, Any]]]
     warnings: list[str]
     approved_before: bool
-    changes: list[dict[str, Any]] = Field(description="Against what was approved before.")
+    changes: list[dict[str, Any]] = Field(description="Changes since the last approval.")
 
 
 class CallIn(Body):
@@ -119,7 +118,7 @@ class PluginRef(Answer):
 
 
 class CallOut(Answer):
-    """As `plugbay call --json` has it."""
+    """The same shape as `plugbay call --json`."""
 
     status: str
     output: Any
@@ -139,19 +138,19 @@ class CallRecordOut(Answer):
     failure: dict[str, Any] | None
 
 
-# What there is.
+# Reading.
 
 
 @router.get("/api/v1/plugins", **needs(HOST))
 async def list_host_plugins(gateway: TheGateway) -> Plugins:
     """Every plugin of the host's folders, as `plugbay ps` shows them."""
-    return Plugins.model_validate({"plugins": gateway.hosted.plugins()})
+    return Plugins.model_validate({"plugins": gateway.operator_plugins.plugins()})
 
 
 @router.get("/api/v1/exports", **needs(HOST))
 async def list_host_exports(gateway: TheGateway) -> Exports:
     """Every export of these plugins by its full name."""
-    return Exports.model_validate({"exports": gateway.hosted.exports()})
+    return Exports.model_validate({"exports": gateway.operator_plugins.exports()})
 
 
 @router.get("/api/v1/plugins/{plugin_id:path}/logs", **needs(HOST), responses=STREAM, response_model=Lines)
@@ -159,16 +158,16 @@ async def get_host_plugin_logs(
     request: Request,
     plugin_id: PluginId,
     gateway: TheGateway,
-    tail: Annotated[int, Query(ge=0, le=MAX_TAIL, description="Lines of the past.")] = 100,
-    follow: Annotated[bool, Query(description="Go on with what comes, as events.")] = False,
+    tail: Annotated[int, Query(ge=0, le=MAX_TAIL, description="Number of past lines.")] = 100,
+    follow: Annotated[bool, Query(description="Stream new lines as events.")] = False,
 ) -> Any:
-    """What a plugin wrote, and what happened to it."""
-    gateway.hosted.plugin(plugin_id)
+    """Log lines of a plugin, and the host's notes about it."""
+    gateway.operator_plugins.plugin(plugin_id)
     lines = [LineOut.model_validate(line) for line in gateway.host_logs.tail(plugin_id, tail)]
-    return event_stream(request, _lines(gateway, plugin_id, lines)) if follow else Lines(lines=lines)
+    return event_stream(request, _log_events(gateway, plugin_id, lines)) if follow else Lines(lines=lines)
 
 
-async def _lines(gateway: Gateway, plugin_id: str, past: list[LineOut]) -> AsyncIterator[Event]:
+async def _log_events(gateway: Gateway, plugin_id: str, past: list[LineOut]) -> AsyncIterator[Event]:
     for line in past:
         yield Event(line.model_dump(), "line")
     async for fresh in gateway.host_logs.follow(plugin_id):
@@ -178,89 +177,89 @@ async def _lines(gateway: Gateway, plugin_id: str, past: list[LineOut]) -> Async
 @router.get("/api/v1/plugins/{plugin_id:path}", **needs(HOST))
 async def get_host_plugin(plugin_id: PluginId, gateway: TheGateway) -> OnePluginOut:
     """One plugin, and what it exports."""
-    return OnePluginOut.model_validate(gateway.hosted.plugin(plugin_id))
+    return OnePluginOut.model_validate(gateway.operator_plugins.plugin(plugin_id))
 
 
-# What is done to them.
+# Operations.
 
 
 @router.post("/api/v1/plugins/{plugin_id:path}:start", **needs(HOST))
-@apart
+@long_running
 async def start_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> OnePluginOut:
-    """Start a plugin that was stopped, or that was given up."""
-    return OnePluginOut.model_validate(await gateway.hosted.operate(caller, plugin_id, "start"))
+    """Start a stopped or quarantined plugin."""
+    return OnePluginOut.model_validate(await gateway.operator_plugins.operate(caller, plugin_id, "start"))
 
 
 @router.post("/api/v1/plugins/{plugin_id:path}:stop", **needs(HOST))
-@apart
+@long_running
 async def stop_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> OnePluginOut:
-    """End its processes; calls to it fail until it is started."""
-    return OnePluginOut.model_validate(await gateway.hosted.operate(caller, plugin_id, "stop"))
+    """Stop its processes; calls fail until it is started."""
+    return OnePluginOut.model_validate(await gateway.operator_plugins.operate(caller, plugin_id, "stop"))
 
 
 @router.post("/api/v1/plugins/{plugin_id:path}:restart", **needs(HOST))
-@apart
+@long_running
 async def restart_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> OnePluginOut:
-    """End its processes at once, and start afresh."""
-    return OnePluginOut.model_validate(await gateway.hosted.operate(caller, plugin_id, "restart"))
+    """Stop its processes at once and start again."""
+    return OnePluginOut.model_validate(await gateway.operator_plugins.operate(caller, plugin_id, "restart"))
 
 
 @router.post("/api/v1/plugins/{plugin_id:path}:reload", **needs(HOST))
-@apart
+@long_running
 async def reload_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> OnePluginOut:
-    """Let the calls that run come to their end, then start afresh."""
-    return OnePluginOut.model_validate(await gateway.hosted.operate(caller, plugin_id, "reload"))
+    """Let running calls finish, then start again."""
+    return OnePluginOut.model_validate(await gateway.operator_plugins.operate(caller, plugin_id, "reload"))
 
 
 @router.post("/api/v1/plugins/{plugin_id:path}:grant", **needs(HOST))
-@apart
+@long_running
 async def grant_host_plugin(plugin_id: PluginId, body: GrantIn, caller: Caller, gateway: TheGateway) -> OnePluginOut:
-    """Let it have what it asks for; kept in plugbay.toml."""
-    return OnePluginOut.model_validate(await gateway.hosted.grant(caller, plugin_id, body.capabilities))
+    """Grant requested capabilities; stored in plugbay.toml."""
+    return OnePluginOut.model_validate(await gateway.operator_plugins.grant(caller, plugin_id, body.capabilities))
 
 
 @router.post("/api/v1/plugins/{plugin_id:path}:revoke", **needs(HOST))
-@apart
+@long_running
 async def revoke_host_plugin(plugin_id: PluginId, body: GrantIn, caller: Caller, gateway: TheGateway) -> OnePluginOut:
-    """Take away what plugbay.toml grants it."""
-    return OnePluginOut.model_validate(await gateway.hosted.revoke(caller, plugin_id, body.capabilities))
+    """Revoke capabilities granted in plugbay.toml."""
+    return OnePluginOut.model_validate(await gateway.operator_plugins.revoke(caller, plugin_id, body.capabilities))
 
 
 @router.post("/api/v1/plugins/{plugin_id:path}:look", **needs(HOST))
-@apart
+@long_running
 async def look_at_host_plugin(plugin_id: PluginId, caller: Caller, gateway: TheGateway) -> LookOut:
-    """Start an MCP server once, and see what it offers and what of that was not approved."""
-    return LookOut.model_validate((await gateway.hosted.look(caller, plugin_id)).to_json())
+    """Start an MCP server once and return its exports and what is not approved."""
+    return LookOut.model_validate((await gateway.operator_plugins.look(caller, plugin_id)).to_json())
 
 
 @router.post("/api/v1/plugins/{plugin_id:path}:approve", **needs(HOST))
-@apart
+@long_running
 async def approve_host_plugin(
     plugin_id: PluginId, body: ApproveIn, caller: Caller, gateway: TheGateway
 ) -> OnePluginOut:
-    """Let an MCP server offer exactly what was last seen of it, and start it."""
-    return OnePluginOut.model_validate(await gateway.hosted.approve(caller, plugin_id, body.digest))
+    """Approve exactly what the last look returned, and start the server."""
+    return OnePluginOut.model_validate(await gateway.operator_plugins.approve(caller, plugin_id, body.digest))
 
 
-# What they do.
+# Calls and events.
 
 
 @router.post("/api/v1/calls", **needs(HOST), responses=STREAM, response_model=CallOut)
-@apart
+@long_running
 async def call_host_export(
     request: Request,
     body: CallIn,
     gateway: TheGateway,
     stream: Annotated[bool, Query(description="Answer with events: `progress`, then `result`.")] = False,
 ) -> Any:
-    """Call an export. How it ended is in the answer; a failure of the plugin is an answer too."""
+    """Call an export. The answer contains the outcome, also when the plugin failed."""
     if stream:
-        return event_stream(request, _pieces(gateway, body))
+        return event_stream(request, _call_events(gateway, body))
     timeout = None if body.timeout_ms is None else body.timeout_ms / 1000
-    return _called(await gateway.host.attempt(body.export, body.input, timeout=timeout, context=body.context))
+    return _call_out(await gateway.host.attempt(body.export, body.input, timeout=timeout, context=body.context))
 
 
-async def _pieces(gateway: Gateway, body: CallIn) -> AsyncIterator[Event]:
+async def _call_events(gateway: Gateway, body: CallIn) -> AsyncIterator[Event]:
     timeout = None if body.timeout_ms is None else body.timeout_ms / 1000
     ended: list[CallResult] = []
 
@@ -279,7 +278,7 @@ async def _pieces(gateway: Gateway, body: CallIn) -> AsyncIterator[Event]:
             if not ended:
                 yield Event({"status": error.failure.outcome, "failure": error.failure.to_json()}, "result")
         if ended:
-            yield Event(_called(ended[0]).model_dump(), "result")
+            yield Event(_call_out(ended[0]).model_dump(), "result")
 
 
 @router.get("/api/v1/calls", **needs(HOST))
@@ -292,7 +291,7 @@ async def list_host_calls(
     since: Annotated[AwareDatetime | None, Query()] = None,
     until: Annotated[AwareDatetime | None, Query()] = None,
 ) -> Listing[CallRecordOut]:
-    """Calls that are over, newest first; written down within a second."""
+    """Finished calls, newest first; recorded within a second."""
     part = await gateway.calls.page(
         page,
         plugin=plugin,
@@ -301,7 +300,7 @@ async def list_host_calls(
         since=None if since is None else since.timestamp(),
         until=None if until is None else until.timestamp(),
     )
-    return listing(part, _record)
+    return listing(part, _call_record_out)
 
 
 @router.get("/api/v1/events", **needs(HOST), responses=STREAM, response_class=Response)
@@ -311,7 +310,7 @@ async def follow_host_events(
     topic: Annotated[str, Query(max_length=500, description="A pattern of topics.")] = ">",
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> Response:
-    """What the host's bus carries, as events; with `Last-Event-ID` it goes on from there."""
+    """Events of the host's bus; `Last-Event-ID` resumes after that event."""
     if topic != ">" and subject_problem(topic.replace("*", "x").removesuffix(".>")) is not None:
         raise invalid("request.invalid_topic", f"{topic!r} is no pattern of topics", "topic")
 
@@ -322,7 +321,7 @@ async def follow_host_events(
     return event_stream(request, events())
 
 
-def _called(result: CallResult) -> CallOut:
+def _call_out(result: CallResult) -> CallOut:
     record, failure = result.record, result.failure
     return CallOut(
         status=record.status,
@@ -334,7 +333,7 @@ def _called(result: CallResult) -> CallOut:
     )
 
 
-def _record(call: StoredCall) -> CallRecordOut:
+def _call_record_out(call: StoredCall) -> CallRecordOut:
     return CallRecordOut(
         call_id=call.id,
         plugin=PluginRef(id=call.plugin or None, version=call.version or None, contract=call.contract or None),
@@ -344,3 +343,28 @@ def _record(call: StoredCall) -> CallRecordOut:
         status=call.status,
         failure=call.failure,
     )
+
+
+records_router = Router(tags=["records"])
+
+
+class PruneIn(Body):
+    dry_run: bool = Field(default=False, description="Only report what would be removed.")
+
+
+class OldOut(Answer):
+    kept: float | None = Field(description="Seconds a finished record is kept; null: for ever.")
+    number: int = Field(description="Number of records removed, or to be removed.")
+
+
+class PruneOut(Answer):
+    dry_run: bool
+    records: dict[str, OldOut]
+
+
+@records_router.post("/api/v1/records:prune", **needs(HOST))
+@long_running  # many small transactions, so that others do not wait long
+async def prune_records(body: PruneIn, caller: Caller, gateway: TheGateway) -> PruneOut:
+    """Remove old records now, as configured in `[retention]` of plugbay.toml."""
+    old = await (gateway.retention.preview() if body.dry_run else gateway.retention.prune(caller))
+    return PruneOut.model_validate({"dry_run": body.dry_run, "records": old})

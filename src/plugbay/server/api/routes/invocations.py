@@ -1,4 +1,4 @@
-"""Invocations: begun, watched, called off, listed, read."""
+"""Routes of invocations: create, watch, cancel, list, read."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ from plugbay.host.invocations.context import LONGEST
 from plugbay.host.ports import InvocationRecord
 from plugbay.model.errors import Code, Failure
 from plugbay.server.api.caller import Caller, TheGateway, authenticate, gateway_of, needs
-from plugbay.server.api.idempotency import HEADER, Router, apart
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, PathId
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.idempotency import HEADER, Router, long_running
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, PathId, listing
 from plugbay.server.api.routes.bindings import Kind, Scope
-from plugbay.server.api.routes.harnesses import errand_of
+from plugbay.server.api.routes.harnesses import harness_request
 from plugbay.server.api.sse import STREAM, Event, event_stream
-from plugbay.server.domain import trace
 from plugbay.server.domain.errors import conflict, invalid, not_found, unavailable
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.harnesses import Watched
-from plugbay.server.domain.invocations import Work, refusal
-from plugbay.server.domain.live import ENDED, LiveEvent, Watch
+from plugbay.server.domain.harnesses import ExecutionWatch
+from plugbay.server.domain.ids import format_traceparent, new_trace_id, parse_traceparent
+from plugbay.server.domain.invocations import ENDED, InvocationEvent, Subscription, Work, refusal_error
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.runs import Place
+from plugbay.server.domain.runs import ConversationIds
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.invocations import Wanted
 from plugbay.store.pages import Page
@@ -41,7 +39,7 @@ INVOKE = "/v1/plugin-invocations"
 MAY_INVOKE = "operator"
 
 LONGEST_PARENT = 512
-"""Characters of a `traceparent`; those of today have 55."""
+"""Characters of a `traceparent`; today's have 55."""
 
 Status = Literal["succeeded", "failed", "cancelled", "retryable_failure"]
 Filter = Annotated[str | None, Query(max_length=200)]
@@ -51,19 +49,19 @@ Export = Annotated[
 
 
 class InvocationIn(Body):
-    """By one binding, or by whichever serves an export for a scope."""
+    """By one binding, or by the binding that serves an export for a scope."""
 
     binding_id: ChosenId | None = None
     export: Export | None = Field(default=None, description="`search`, or `acme/devkit/search`.")
     kind: Kind | None = None
-    scope: Scope | None = Field(default=None, description="With `export`: for whom.")
+    scope: Scope | None = Field(default=None, description="Org and project, with `export`.")
     input: dict[str, Any] = Field(default_factory=dict)
     session_id: ChosenId | None = None
     chain_id: ChosenId | None = None
     run_id: ChosenId | None = None
-    execution_id: ChosenId | None = Field(default=None, description="Of the work, the same over all attempts.")
+    execution_id: ChosenId | None = Field(default=None, description="Id of the work, shared by all attempts.")
     timeout_ms: Annotated[int, Field(ge=1, le=LONGEST)] | None = None
-    wait: bool = Field(default=True, description="False: answer once it has begun.")
+    wait: bool = Field(default=True, description="False: answer once it has started.")
 
     @model_validator(mode="after")
     def _either(self) -> InvocationIn:
@@ -95,8 +93,8 @@ class InvocationOut(Answer):
     status: Status | None = Field(description="Null while it runs.")
     status_reason: str | None
     error_code: str | None
-    permissions: dict[str, Any] = Field(description="What it may do: manifest, org, binding and caller together.")
-    narrowed: bool = Field(description="Whether the manifest asks for more.")
+    permissions: dict[str, Any] = Field(description="Effective permissions of manifest, org, binding and caller.")
+    narrowed: bool = Field(description="Whether the manifest requests more.")
     request_bytes: int
     event_count: int
 
@@ -120,68 +118,68 @@ class OutcomeOut(Answer):
 @router.post(
     INVOKE,
     response_model=OutcomeOut,
-    responses={202: {"model": OutcomeOut, "description": "It has begun, and nobody waits for it."}},
+    responses={202: {"model": OutcomeOut, "description": "Started in the background."}},
     **needs(MAY_INVOKE),
 )
-@apart
+@long_running
 async def invoke(
     body: InvocationIn,
     caller: Caller,
     gateway: TheGateway,
     traceparent: Annotated[str | None, Header(max_length=LONGEST_PARENT, description="W3C trace context.")] = None,
 ) -> Response:
-    """Have a bound export do its work. What the plugin makes of it is in the answer, failures too."""
-    trace_id = trace.from_parent(traceparent) or trace.new_trace()
+    """Invoke a bound export. The answer contains the outcome, also when the plugin failed."""
+    trace_id = parse_traceparent(traceparent) or new_trace_id()
     try:
-        work, kind = await _work(body, caller, gateway, trace_id)
+        work, kind = await _request_of(body, caller, gateway, trace_id)
         if kind != "harness":
-            return await _invoked(body, gateway, work)
-    except StoreUnavailable as error:  # what cannot be written down is not begun: the request was refused
+            return await _run_invocation(body, gateway, work)
+    except StoreUnavailable as error:  # not recorded, so not started: the request was refused
         raise unavailable("store.unavailable", str(error), retry_after=error.retry_after) from None
     return await _harness(body, caller, gateway, work)
 
 
-async def _invoked(body: InvocationIn, gateway: Gateway, work: Work) -> Response:
+async def _run_invocation(body: InvocationIn, gateway: Gateway, work: Work) -> Response:
     if not body.wait:
         begun = await gateway.invocations.begin(work)
-        return _answer(begun, 202, attempts=[begun.invocation_id])
-    return _outcome(await gateway.invocations.invoke(work))
+        return _outcome_response(begun, 202, attempts=[begun.invocation_id])
+    return _result_response(await gateway.invocations.invoke(work))
 
 
-def _outcome(result: InvocationResult) -> Response:
+def _result_response(result: InvocationResult) -> Response:
     if result.record is None:
-        raise refusal(result)
+        raise refusal_error(result)
     ids = [each.invocation_id for each in result.records]
-    return _answer(result.record, 200, result=result.value(), failure=_failure(result.failure), attempts=ids)
+    return _outcome_response(result.record, 200, result=result.value(), failure=_failure(result.failure), attempts=ids)
 
 
 async def _harness(body: InvocationIn, caller: Principal, gateway: Gateway, work: Work) -> Response:
-    """A harness is an execution however it is started: with a session, limits and a record that can be resumed."""
-    watched = Watched()
-    execution = await gateway.harnesses.create(caller, errand_of(work), watched)
+    """Run a harness as an execution, so it has a session, limits and a record that can be resumed."""
+    watch = ExecutionWatch()
+    execution = await gateway.harnesses.create(caller, harness_request(work), watch)
     if not body.wait:
-        either: set[asyncio.Future[Any]] = {watched.began, watched.ended}
+        either: set[asyncio.Future[Any]] = {watch.began, watch.ended}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if watched.began.done():
-            begun = watched.began.result()
-            return _answer(begun, 202, attempts=[begun.invocation_id])
-    came = await watched.ended
-    if came.refused is not None:
-        raise conflict(came.refused.code, came.refused.message)
-    if came.invoked is not None:
-        return _outcome(came.invoked)
+        if watch.began.done():
+            begun = watch.began.result()
+            return _outcome_response(begun, 202, attempts=[begun.invocation_id])
+    outcome = await watch.ended
+    if outcome.refused is not None:
+        raise conflict(outcome.refused.code, outcome.refused.message)
+    if outcome.invoked is not None:
+        return _result_response(outcome.invoked)
     of_execution = Wanted({"execution_id": execution.id})
     attempts = (await gateway.invocations.page(caller, Page(), of_execution, work.org_id)).items
     if not attempts:
         raise conflict("harness.cancelled", f"{execution.id} was cancelled before it began")
     failure = Failure(Code.CANCELLED, "it was cancelled")
-    return _answer(
+    return _outcome_response(
         attempts[0], 200, failure=_failure(failure), attempts=[each.invocation_id for each in attempts][::-1]
     )
 
 
-async def straight(request: Request, value: Any) -> Response | None:
-    """The same without FastAPI, which is asked where it would find fault, or a key to remember the answer by."""
+async def invoke_fast(request: Request, value: Any) -> Response | None:
+    """The same without FastAPI; None for invalid bodies and idempotency keys, which the route handles."""
     traceparent = request.headers.get("traceparent")
     if HEADER in request.headers or len(traceparent or "") > LONGEST_PARENT:
         return None
@@ -196,8 +194,8 @@ async def straight(request: Request, value: Any) -> Response | None:
     return await invoke(body, caller, gateway_of(request), traceparent)
 
 
-async def _work(body: InvocationIn, caller: Principal, gateway: Gateway, trace_id: str) -> tuple[Work, str]:
-    """What is wanted, and the kind of export that does it."""
+async def _request_of(body: InvocationIn, caller: Principal, gateway: Gateway, trace_id: str) -> tuple[Work, str]:
+    """The request, and the kind of the export that serves it."""
     org_id, project_id = await _scope(body, caller, gateway)
     work = Work(
         org_id=org_id,
@@ -218,22 +216,22 @@ async def _work(body: InvocationIn, caller: Principal, gateway: Gateway, trace_i
     if bound is None:
         raise not_found("binding", binding_id)
     kind = bound.export.kind
-    named = _named(body, kind)
-    place = named if named == Place() else await gateway.runs.place(caller, org_id, project_id, named)
+    named = _conversation_ids(body, kind)
+    place = named if named == ConversationIds() else await gateway.runs.place(caller, org_id, project_id, named)
     return replace(work, binding_id=binding_id, **place._asdict()), kind
 
 
-def _named(body: InvocationIn, kind: str) -> Place:
-    """Where the work belongs, as the request says; a harness and a compactor are told so in their input as well."""
+def _conversation_ids(body: InvocationIn, kind: str) -> ConversationIds:
+    """Session, chain and run named by the request; harness and compactor inputs name them too."""
     part = body.input.get({"harness": "target", "compactor": "source"}.get(kind, ""))
-    said = part if isinstance(part, dict) else {}
-    inside = [said.get(name) for name in ("session_id", "chain_id")]
+    named = part if isinstance(part, dict) else {}
+    inside = [named.get(name) for name in ("session_id", "chain_id")]
     session_id, chain_id = [each if isinstance(each, str) else None for each in inside]
-    return Place(body.session_id or session_id, body.chain_id or chain_id, body.run_id)
+    return ConversationIds(body.session_id or session_id, body.chain_id or chain_id, body.run_id)
 
 
 async def _scope(body: InvocationIn, caller: Principal, gateway: Gateway) -> tuple[str, str | None]:
-    """For whom it is done: as the binding says, or the body, or the caller's key."""
+    """Org and project of the invocation: from the binding, the body, or the caller's key."""
     if body.binding_id is not None:
         bound = await gateway.bindings.bound(body.binding_id)
         if bound is None or not caller.sees(bound.row.org_id, bound.row.project_id):
@@ -249,12 +247,12 @@ async def _scope(body: InvocationIn, caller: Principal, gateway: Gateway) -> tup
     return caller.org_id, caller.project_id
 
 
-def _answer(record: InvocationRecord, status: int, **outcome: Any) -> Response:
-    """An `OutcomeOut`, written as what it is: to make one and take it apart again takes longer than the rest."""
-    said = trace.parent(record.trace_id, record.invocation_id)
-    headers = {} if said is None else {"traceparent": said}
-    told = {"invocation": record, "status": record.status, "result": None, "failure": None, **outcome}
-    return Response(msgspec.json.encode(told), status, headers, "application/json")
+def _outcome_response(record: InvocationRecord, status: int, **outcome: Any) -> Response:
+    """An `OutcomeOut`, encoded directly: building the model takes longer than the rest."""
+    traceparent = format_traceparent(record.trace_id, record.invocation_id)
+    headers = {} if traceparent is None else {"traceparent": traceparent}
+    answer = {"invocation": record, "status": record.status, "result": None, "failure": None, **outcome}
+    return Response(msgspec.json.encode(answer), status, headers, "application/json")
 
 
 def _failure(failure: Failure | None) -> dict[str, Any] | None:
@@ -269,7 +267,7 @@ def _failure(failure: Failure | None) -> dict[str, Any] | None:
     }
 
 
-async def _wanted(
+async def _list_filter(
     status: Literal["running", "succeeded", "failed", "cancelled", "retryable_failure"] | None = None,
     export_id: Filter = None,
     export_kind: Kind | None = None,
@@ -282,11 +280,11 @@ async def _wanted(
     run_id: Filter = None,
     trace_id: Filter = None,
     execution_id: Filter = None,
-    since: Annotated[AwareDatetime | None, Query(description="Begun at this moment or later.")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Begun before this moment.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Started at this time or later.")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="Started before this time.")] = None,
 ) -> Wanted:
-    """What a list is narrowed by."""
-    said = {
+    """The filters of a list."""
+    filters = {
         "export_id": export_id,
         "export_kind": export_kind,
         "binding_id": binding_id,
@@ -300,7 +298,7 @@ async def _wanted(
         "execution_id": execution_id,
     }
     times = [None if moment is None else moment.timestamp() for moment in (since, until)]
-    return Wanted({name: value for name, value in said.items() if value is not None}, status, *times)
+    return Wanted({name: value for name, value in filters.items() if value is not None}, status, *times)
 
 
 @router.get("/v1/plugin-invocations", **needs("viewer"))
@@ -308,72 +306,74 @@ async def list_invocations(
     caller: Caller,
     gateway: TheGateway,
     page: Paging,
-    wanted: Annotated[Wanted, Depends(_wanted)],
+    wanted: Annotated[Wanted, Depends(_list_filter)],
     org_id: Filter = None,
 ) -> Listing[InvocationOut]:
-    """Invocations that the caller can see, the newest first."""
-    return listing(await gateway.invocations.page(caller, page, wanted, org_id), _shown)
+    """Invocations visible to the caller, newest first."""
+    return listing(await gateway.invocations.page(caller, page, wanted, org_id), _invocation_out)
 
 
 @router.get("/v1/plugin-invocations:events", responses=STREAM, response_class=Response, **needs("viewer"))
 async def watch_all(request: Request, caller: Caller, gateway: TheGateway) -> Response:
-    """What happens from now on in all invocations that the caller can see: `started`, `event`, `ended`, `lost`."""
-    watch = _watched(gateway, lambda event: _sees(caller, event.record))
-    return event_stream(request, _events(watch, None))
+    """Live events of all invocations visible to the caller: `started`, `event`, `ended`, `lost`."""
+    subscription = _subscribe(gateway, lambda event: _is_visible(caller, event.record))
+    return event_stream(request, _events(subscription, None))
 
 
 @router.get("/v1/plugin-invocations/{invocation_id}", **needs("viewer"))
 async def get_invocation(invocation_id: PathId, caller: Caller, gateway: TheGateway) -> InvocationOut:
-    return _shown(await gateway.invocations.get(caller, invocation_id))
+    return _invocation_out(await gateway.invocations.get(caller, invocation_id))
 
 
 @router.get(
     "/v1/plugin-invocations/{invocation_id}/events", responses=STREAM, response_class=Response, **needs("viewer")
 )
 async def watch_invocation(request: Request, invocation_id: PathId, caller: Caller, gateway: TheGateway) -> Response:
-    """One invocation: as it is now, then what it says, until it has `ended`."""
-    watch = _watched(gateway, lambda event: event.record is not None and event.record.invocation_id == invocation_id)
+    """One invocation: its record, then its events until `ended`."""
+    subscription = _subscribe(
+        gateway, lambda event: event.record is not None and event.record.invocation_id == invocation_id
+    )
     try:
         record = await gateway.invocations.get(caller, invocation_id)
     except BaseException:
-        watch.close()
+        subscription.close()
         raise
-    return event_stream(request, _events(watch, record))
+    return event_stream(request, _events(subscription, record))
 
 
 @router.post("/v1/plugin-invocations/{invocation_id}:cancel", status_code=202, **needs("operator"))
 async def cancel_invocation(invocation_id: PathId, caller: Caller, gateway: TheGateway) -> InvocationOut:
-    """Call it off. The plugin has its grace; one that has ended stays as it is."""
-    return _shown(await gateway.invocations.cancel(caller, invocation_id))
+    """Cancel an invocation. The plugin has a grace period; an ended one stays unchanged."""
+    return _invocation_out(await gateway.invocations.cancel(caller, invocation_id))
 
 
-def _watched(gateway: Gateway, wanted: Callable[[LiveEvent], bool]) -> Watch:
-    watch = gateway.live.watch(wanted)
-    if watch is None:
-        raise unavailable("quota.too_many_watchers", "too many watch already", retry_after=5.0)
-    return watch
+def _subscribe(gateway: Gateway, wanted: Callable[[InvocationEvent], bool]) -> Subscription:
+    subscription = gateway.invocation_events.subscribe(wanted)
+    if subscription is None:
+        raise unavailable("quota.too_many_watchers", "too many subscription already", retry_after=5.0)
+    return subscription
 
 
-def _sees(caller: Principal, record: InvocationRecord | None) -> bool:
+def _is_visible(caller: Principal, record: InvocationRecord | None) -> bool:
     return record is None or caller.sees(record.org_id, record.project_id)
 
 
-async def _events(watch: Watch, record: InvocationRecord | None) -> AsyncGenerator[Event, None]:
-    """What a watch tells; of one invocation its record first, and nothing after its end."""
+async def _events(subscription: Subscription, record: InvocationRecord | None) -> AsyncGenerator[Event, None]:
+    """Events of a subscription; for one invocation its record first, and nothing after its end."""
     try:
         if record is not None:
             ended = record.status is not None
             yield Event({"invocation": record.to_json(), "data": None}, ENDED if ended else "invocation")
             if ended:
                 return
-        async for event in watch:
+        async for event in subscription:
             about = None if event.record is None else event.record.to_json()
             yield Event({"invocation": about, "data": event.data}, event.type)
             if record is not None and event.type == ENDED:
                 return
     finally:
-        watch.close()
+        subscription.close()
 
 
-def _shown(record: InvocationRecord) -> InvocationOut:
+def _invocation_out(record: InvocationRecord) -> InvocationOut:
     return InvocationOut.model_validate(record.to_json())

@@ -1,4 +1,4 @@
-"""The marketplace: cards, and installing what a card offers."""
+"""Routes of the marketplace: list cards, read one, install one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
-from plugbay.server.api.idempotency import Router, apart
+from plugbay.server.api.idempotency import Router, long_running
 from plugbay.server.api.models import Answer, Body, Listing, PathId
 from plugbay.server.api.routes.bindings import BindingOut, Reference, Scope, Slot, binding_out
 from plugbay.server.api.routes.packages import PackageOut, package_out
@@ -83,7 +83,7 @@ class InstalledOut(Answer):
 
 @router.get("/v1/plugin-marketplace", **needs("viewer"))
 async def list_cards(caller: Caller, gateway: TheGateway) -> Listing[CardOut]:
-    """Every card; there are few, so they come in one part."""
+    """All cards, on one page."""
     cards = [CardOut.model_validate(card) for card in await gateway.marketplace.cards()]
     return Listing(items=cards, next_cursor=None)
 
@@ -94,9 +94,9 @@ async def get_card(card_id: PathId, caller: Caller, gateway: TheGateway) -> Card
 
 
 @router.post("/v1/plugin-marketplace/{card_id}:install", **needs("operator"))
-@apart
+@long_running
 async def install_card(card_id: PathId, body: InstallIn, caller: Caller, gateway: TheGateway) -> InstalledOut:
-    """Make, or bring up to date, the package and an active binding of what a card offers. Runs nothing."""
+    """Create or update the package and an active binding of a card. Starts no plugin."""
     package, binding = await gateway.marketplace.install(
         caller, card_id, body.scope.org_id, body.scope.project_id, body.config, dict(body.secrets)
     )

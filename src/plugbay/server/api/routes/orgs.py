@@ -1,4 +1,4 @@
-"""Orgs, their projects, and the log of what was changed."""
+"""Routes of orgs, their projects, and the audit log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pydantic import Field
 
 from plugbay.server.api.caller import Caller, TheGateway, needs
 from plugbay.server.api.idempotency import Router
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, PathId
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Name, Paging, PathId, listing
 from plugbay.server.domain.clock import stamp
 from plugbay.store.audit import Entry
 from plugbay.store.orgs import Org, Project
@@ -20,8 +19,8 @@ router = Router(tags=["orgs"])
 
 class OrgIn(Body):
     name: Name
-    id: ChosenId | None = Field(default=None, description="Chosen by the server unless given.")
-    policy: dict[str, Any] = Field(default_factory=dict, description="What no binding can be granted more than.")
+    id: ChosenId | None = Field(default=None, description="Default: generated.")
+    policy: dict[str, Any] = Field(default_factory=dict, description="Upper limit for all bindings of the org.")
 
 
 class OrgPatch(Body):
@@ -39,7 +38,7 @@ class OrgOut(Answer):
 
 class ProjectIn(Body):
     name: Name
-    id: ChosenId | None = Field(default=None, description="Chosen by the server unless given.")
+    id: ChosenId | None = Field(default=None, description="Default: generated.")
 
 
 class ProjectPatch(Body):
@@ -70,48 +69,48 @@ class AuditOut(Answer):
 
 @router.post("/v1/orgs", status_code=201, **needs("admin"))
 async def create_org(body: OrgIn, caller: Caller, gateway: TheGateway) -> OrgOut:
-    """Make an org. For the operator of all orgs alone."""
-    return _org(await gateway.orgs.create(caller, body.name, body.policy, body.id))
+    """Create an org. Only for the operator of all orgs."""
+    return _org_out(await gateway.orgs.create(caller, body.name, body.policy, body.id))
 
 
 @router.get("/v1/orgs", **needs("viewer"))
 async def list_orgs(caller: Caller, gateway: TheGateway, page: Paging) -> Listing[OrgOut]:
-    """The orgs that the caller can see."""
-    return listing(await gateway.orgs.page(caller, page), _org)
+    """Orgs visible to the caller."""
+    return listing(await gateway.orgs.page(caller, page), _org_out)
 
 
 @router.get("/v1/orgs/{org_id}", **needs("viewer"))
 async def get_org(org_id: PathId, caller: Caller, gateway: TheGateway) -> OrgOut:
-    return _org(await gateway.orgs.get(caller, org_id))
+    return _org_out(await gateway.orgs.get(caller, org_id))
 
 
 @router.patch("/v1/orgs/{org_id}", **needs("admin"))
 async def update_org(org_id: PathId, body: OrgPatch, caller: Caller, gateway: TheGateway) -> OrgOut:
-    """Change what is given; what is not given, or null, stays."""
-    return _org(await gateway.orgs.change(caller, org_id, **body.model_dump(exclude_none=True)))
+    """Change the given fields; missing fields and null stay unchanged."""
+    return _org_out(await gateway.orgs.change(caller, org_id, **body.model_dump(exclude_none=True)))
 
 
 @router.post("/v1/orgs/{org_id}/projects", status_code=201, **needs("admin"))
 async def create_project(org_id: PathId, body: ProjectIn, caller: Caller, gateway: TheGateway) -> ProjectOut:
-    return _project(await gateway.orgs.create_project(caller, org_id, body.name, body.id))
+    return _project_out(await gateway.orgs.create_project(caller, org_id, body.name, body.id))
 
 
 @router.get("/v1/orgs/{org_id}/projects", **needs("viewer"))
 async def list_projects(org_id: PathId, caller: Caller, gateway: TheGateway, page: Paging) -> Listing[ProjectOut]:
-    """The projects of an org that the caller can see."""
-    return listing(await gateway.orgs.projects(caller, org_id, page), _project)
+    """Projects of an org, visible to the caller."""
+    return listing(await gateway.orgs.projects(caller, org_id, page), _project_out)
 
 
 @router.get("/v1/orgs/{org_id}/projects/{project_id}", **needs("viewer"))
 async def get_project(org_id: PathId, project_id: PathId, caller: Caller, gateway: TheGateway) -> ProjectOut:
-    return _project(await gateway.orgs.project(caller, org_id, project_id))
+    return _project_out(await gateway.orgs.project(caller, org_id, project_id))
 
 
 @router.patch("/v1/orgs/{org_id}/projects/{project_id}", **needs("admin"))
 async def update_project(
     org_id: PathId, project_id: PathId, body: ProjectPatch, caller: Caller, gateway: TheGateway
 ) -> ProjectOut:
-    return _project(await gateway.orgs.change_project(caller, org_id, project_id, body.name))
+    return _project_out(await gateway.orgs.change_project(caller, org_id, project_id, body.name))
 
 
 @router.get("/v1/audit", **needs("admin"))
@@ -122,11 +121,11 @@ async def list_audit(
     subject_id: Annotated[str | None, Query(max_length=200)] = None,
     action: Annotated[str | None, Query(max_length=64)] = None,
 ) -> Listing[AuditOut]:
-    """What was changed, by whom, on which request; newest first."""
-    return listing(await gateway.audit.page(caller, page, subject_id=subject_id, action=action), _entry)
+    """The audit log: action, actor and request; newest first."""
+    return listing(await gateway.audit.page(caller, page, subject_id=subject_id, action=action), _audit_out)
 
 
-def _org(org: Org) -> OrgOut:
+def _org_out(org: Org) -> OrgOut:
     return OrgOut(
         id=org.id,
         name=org.name,
@@ -136,7 +135,7 @@ def _org(org: Org) -> OrgOut:
     )
 
 
-def _project(project: Project) -> ProjectOut:
+def _project_out(project: Project) -> ProjectOut:
     return ProjectOut(
         id=project.id,
         org_id=project.org_id,
@@ -146,7 +145,7 @@ def _project(project: Project) -> ProjectOut:
     )
 
 
-def _entry(entry: Entry) -> AuditOut:
+def _audit_out(entry: Entry) -> AuditOut:
     return AuditOut(
         id=entry.id,
         at=stamp(entry.at),

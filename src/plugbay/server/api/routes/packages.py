@@ -1,4 +1,4 @@
-"""Packages: brought as an archive or by their digest in a registry, listed, read."""
+"""Routes of packages (upload, pull, list, read) and of the exports they offer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ from plugbay.packages.documents import MAX_BYTES
 from plugbay.packages.registry import ARCHIVE_TYPE
 from plugbay.packages.rules import DEFAULT_LIMITS
 from plugbay.server.api.caller import Caller, TheGateway, needs
-from plugbay.server.api.idempotency import Router, apart
-from plugbay.server.api.models import Answer, Body, Listing, PathId
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.idempotency import Router, long_running
+from plugbay.server.api.models import Answer, Body, Listing, Paging, PathId, listing
+from plugbay.server.api.routes.bindings import Kind, ScopeOut, Status
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid, too_large
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.packages import ListedExport
+from plugbay.server.domain.principal import Principal
+from plugbay.store.bindings import BindingRow
 from plugbay.store.packages import PackageRow
+from plugbay.store.pages import Page
 
 router = Router(tags=["packages"])
 
@@ -45,7 +50,7 @@ class SignatureOut(Answer):
 
 class PackageOut(Answer):
     id: str
-    org_id: str | None = Field(description="Whose it is; null: everybody may use it.")
+    org_id: str | None = Field(description="The owning org; null: shared by all orgs.")
     package_id: str
     version: str
     digest: str
@@ -56,8 +61,8 @@ class PackageOut(Answer):
     created_at: str
 
 
-def _documented() -> dict[str, Any]:
-    """Who may, and the two kinds of bodies."""
+def _upload_openapi() -> dict[str, Any]:
+    """Permissions and the two kinds of bodies, for OpenAPI."""
     route = needs("admin")
     archive = {"schema": {"type": "string", "format": "binary"}}
     route["openapi_extra"] |= {
@@ -83,18 +88,18 @@ def _documented() -> dict[str, Any]:
     status_code=201,
     response_model=PackageOut,
     responses={200: {"model": PackageOut, "description": "It was here already."}},
-    **_documented(),
+    **_upload_openapi(),
 )
-@apart
+@long_running
 async def upload_package(request: Request, caller: Caller, gateway: TheGateway) -> Response:
-    """Bring a package: the archive itself, or where a registry has it."""
+    """Add a package: upload the archive, or name its source in a registry."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         row, new = await gateway.packages.pull(caller, _source(await request.body()))
     elif kind in GZIPS:
         signature = _signature(request.headers.get(SIGNATURE_HEADER))
         with tempfile.TemporaryDirectory(prefix="plugbay-upload-") as folder:
-            archive = await _received(request, Path(folder))
+            archive = await _save_body(request, Path(folder))
             row, new = await gateway.packages.upload(caller, archive, signature)
     else:
         text = "send a package as application/gzip, or where it is as application/json"
@@ -123,8 +128,8 @@ def _signature(header: str | None) -> bytes | None:
     return data
 
 
-async def _received(request: Request, folder: Path) -> Path:
-    """The body as a file; never more of it than a package may have."""
+async def _save_body(request: Request, folder: Path) -> Path:
+    """Write the body to a file, up to the maximum size of a package."""
     path, size = folder / "package.tar.gz", 0
     with await asyncio.to_thread(path.open, "xb") as file:
         async for piece in request.stream():
@@ -145,7 +150,7 @@ async def list_packages(
     version: Version | None = None,
     status: Literal["available", "quarantined"] | None = None,
 ) -> Listing[PackageOut]:
-    """Packages of the caller's org, and those that everybody may use."""
+    """Packages of the caller's org, and shared ones."""
     part = await gateway.packages.page(caller, page, package_id=package_id, version=version, status=status)
     return listing(part, package_out)
 
@@ -156,7 +161,7 @@ async def get_package(package: PathId, caller: Caller, gateway: TheGateway) -> P
 
 
 def package_out(row: PackageRow) -> PackageOut:
-    """A package as it is answered."""
+    """A package as a response."""
     return PackageOut(
         id=row.id,
         org_id=row.org_id,
@@ -169,3 +174,99 @@ def package_out(row: PackageRow) -> PackageOut:
         source=row.source,
         created_at=stamp(row.created_at),
     )
+
+
+exports_router = Router(tags=["exports"])
+
+Filter = Annotated[str | None, Query(max_length=64)]
+
+
+class BoundOut(Answer):
+    binding_id: str
+    scope: ScopeOut
+    status: Status
+
+
+class ExportOut(Answer):
+    package: str = Field(description="The id of the package's row.")
+    package_id: str
+    package_version: str
+    export_id: str
+    kind: Kind
+    display_name: str
+    description: str
+    execution_class: str
+    default_timeout_ms: int
+    max_concurrency: int
+    permissions: dict[str, Any]
+    config_schema: dict[str, Any] | None
+    harness: dict[str, Any] | None = None
+    tool: dict[str, Any] | None = None
+    hook: dict[str, Any] | None = None
+    compactor: dict[str, Any] | None = None
+    bindings: list[BoundOut]
+
+
+@exports_router.get("/v1/plugin-harnesses", **needs("viewer"))
+async def list_harnesses(
+    caller: Caller, gateway: TheGateway, page: Paging, org_id: Filter = None, project_id: Filter = None
+) -> Listing[ExportOut]:
+    """Harness exports of available packages."""
+    return await _exports(caller, gateway, page, "harness", org_id, project_id)
+
+
+@exports_router.get("/v1/plugin-tools", **needs("viewer"))
+async def list_tools(
+    caller: Caller, gateway: TheGateway, page: Paging, org_id: Filter = None, project_id: Filter = None
+) -> Listing[ExportOut]:
+    """Tool exports of available packages."""
+    return await _exports(caller, gateway, page, "tool", org_id, project_id)
+
+
+@exports_router.get("/v1/plugin-hooks", **needs("viewer"))
+async def list_hooks(
+    caller: Caller, gateway: TheGateway, page: Paging, org_id: Filter = None, project_id: Filter = None
+) -> Listing[ExportOut]:
+    """Hook exports of available packages."""
+    return await _exports(caller, gateway, page, "hook", org_id, project_id)
+
+
+@exports_router.get("/v1/plugin-compactors", **needs("viewer"))
+async def list_compactors(
+    caller: Caller, gateway: TheGateway, page: Paging, org_id: Filter = None, project_id: Filter = None
+) -> Listing[ExportOut]:
+    """Compactor exports of available packages."""
+    return await _exports(caller, gateway, page, "compactor", org_id, project_id)
+
+
+async def _exports(
+    caller: Principal, gateway: Gateway, page: Page, kind: str, org_id: str | None, project_id: str | None
+) -> Listing[ExportOut]:
+    return listing(await gateway.export_catalog.page(caller, kind, page, org_id, project_id), _export_out)
+
+
+def _export_out(item: ListedExport) -> ExportOut:
+    facts = item.export.facts
+    return ExportOut.model_validate(
+        {
+            "package": item.package.id,
+            "package_id": item.package.package_id,
+            "package_version": item.package.version,
+            "export_id": item.export.name,
+            "kind": item.export.kind,
+            "display_name": facts["display_name"],
+            "description": item.export.description,
+            "execution_class": facts["execution_class"],
+            "default_timeout_ms": facts["timeout_ms"],
+            "max_concurrency": facts["max_concurrency"],
+            "permissions": facts["permissions"],
+            "config_schema": facts["config_schema"],
+            item.export.kind: item.kind_table(),
+            "bindings": [_binding(row) for row in item.bindings],
+        }
+    )
+
+
+def _binding(row: BindingRow) -> dict[str, Any]:
+    scope = {"org_id": row.org_id, "project_id": row.project_id}
+    return {"binding_id": row.id, "scope": scope, "status": row.status}

@@ -1,4 +1,4 @@
-"""Runs: starting, watching, reading, cancelling them, and doing them again."""
+"""Routes of runs: create, stream, list, read, cancel, regenerate."""
 
 from __future__ import annotations
 
@@ -22,24 +22,22 @@ from plugbay.server.api.conversation_models import (
     Usage,
     Wrong,
 )
-from plugbay.server.api.idempotency import Router, apart
-from plugbay.server.api.models import Listing, PathId
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.idempotency import Router, long_running
+from plugbay.server.api.models import Listing, Paging, PathId, listing
 from plugbay.server.api.sse import STREAM, Event, event_stream
-from plugbay.server.domain import trace
 from plugbay.server.domain.clock import maybe_stamp, stamp
 from plugbay.server.domain.errors import invalid
 from plugbay.server.domain.gateway import Gateway
-from plugbay.server.domain.ids import new_id
+from plugbay.server.domain.ids import new_id, parse_traceparent
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.run_requests import Wanted
-from plugbay.server.domain.runs import Asked
+from plugbay.server.domain.run_requests import RunOptions
+from plugbay.server.domain.runs import NewRun
 from plugbay.store.runs import Run, ToolExecution
 
 router = Router(tags=["runs"])
 
 OWN = {"any_of": ("runs:read", "runs:write")}
-"""Who may only write has to see what becomes of its own."""
+"""A caller that may only write still reads its own runs."""
 
 Status = Literal["queued", "running", "completed", "cancelled", "failed", "timed_out"]
 
@@ -48,14 +46,14 @@ Status = Literal["queued", "running", "completed", "cancelled", "failed", "timed
 async def create_run(
     chain_id: PathId, body: RunIn, caller: Caller, gateway: TheGateway, traceparent: TraceParent = None
 ) -> RunOut:
-    """Have a model answer; poll the run, or watch it with `runs:stream`."""
-    return _shown(await gateway.runs.create(caller, chain_id, _asked(body, traceparent)))
+    """Start a run; poll it, or use `runs:stream`."""
+    return _run_out(await gateway.runs.create(caller, chain_id, _new_run(body, traceparent)))
 
 
 @router.post(
     "/v1/chains/{chain_id}/runs:stream", response_class=StreamingResponse, responses=STREAM, **needs("runs:write")
 )
-@apart
+@long_running
 async def stream_run(
     request: Request,
     chain_id: PathId,
@@ -64,19 +62,19 @@ async def stream_run(
     gateway: TheGateway,
     traceparent: TraceParent = None,
 ) -> StreamingResponse:
-    """The same, and what happens in it as server-sent events. It goes on when nobody watches any more."""
+    """Create a run and stream its events. The run continues if the client disconnects."""
     run_id = new_id("run_")
-    feed = gateway.runs.feeds.watch(run_id)
+    feed = gateway.runs.feeds.subscribe(run_id)
     pieces = feed.__enter__()
     try:
-        run = await gateway.runs.create(caller, chain_id, _asked(body, traceparent, run_id))
+        run = await gateway.runs.create(caller, chain_id, _new_run(body, traceparent, run_id))
     except BaseException:
         feed.__exit__(None, None, None)
         raise
 
     async def events() -> AsyncIterator[Event]:
         try:
-            yield Event({"type": "run.queued", "run": _shown(run).model_dump()}, "run.queued")
+            yield Event({"type": "run.queued", "run": _run_out(run).model_dump()}, "run.queued")
             async for piece in pieces:
                 yield Event(piece, piece["type"])
         finally:
@@ -89,14 +87,14 @@ async def stream_run(
 async def create_run_anywhere(
     body: RunAnywhereIn, caller: Caller, gateway: TheGateway, traceparent: TraceParent = None
 ) -> RunOut:
-    """The same on a chain that is named in the body, or on the latest of a session."""
+    """Start a run on the chain in the body, or on the latest chain of a session."""
     chain_id = body.chain_id or await _chain_of(gateway, caller, body.session_id)
-    return _shown(await gateway.runs.create(caller, chain_id, _asked(body, traceparent)))
+    return _run_out(await gateway.runs.create(caller, chain_id, _new_run(body, traceparent)))
 
 
 @router.get("/v1/chains/{chain_id}/runs", **needs(**OWN))
 async def list_runs_of_chain(chain_id: PathId, caller: Caller, gateway: TheGateway, page: Paging) -> Listing[RunOut]:
-    return listing(await gateway.runs.page(caller, page, chain_id=chain_id), _shown)
+    return listing(await gateway.runs.page(caller, page, chain_id=chain_id), _run_out)
 
 
 @router.get("/v1/runs", **needs(**OWN))
@@ -108,13 +106,13 @@ async def list_runs(
     execution_id: Annotated[str | None, Query(max_length=64)] = None,
     status: Annotated[Status | None, Query()] = None,
 ) -> Listing[RunOut]:
-    said = {"session_id": session_id, "execution_id": execution_id, "status": status}
-    return listing(await gateway.runs.page(caller, page, **said), _shown)
+    filters = {"session_id": session_id, "execution_id": execution_id, "status": status}
+    return listing(await gateway.runs.page(caller, page, **filters), _run_out)
 
 
 @router.get("/v1/runs/{run_id}", **needs(**OWN))
 async def get_run(run_id: PathId, caller: Caller, gateway: TheGateway) -> RunOut:
-    return _shown(await gateway.runs.get(caller, run_id))
+    return _run_out(await gateway.runs.get(caller, run_id))
 
 
 @router.get("/v1/runs/{run_id}/timeline", **needs(**OWN))
@@ -124,34 +122,34 @@ async def get_run_timeline(
     gateway: TheGateway,
     after: Annotated[int, Query(ge=0, le=2**31 - 1, description="The sequence of the last event seen.")] = 0,
 ) -> TimelineOut:
-    """What happened in a run so far, and what it asked of tools."""
+    """Events of a run so far, and its tool calls."""
     run, events, tools = await gateway.runs.timeline(caller, run_id, after=after)
     entries = [
         TimelineEntry(sequence=each.sequence, type=each.type, data=each.data, created_at=stamp(each.created_at))
         for each in events
     ]
-    return TimelineOut(run=_shown(run), events=entries, tool_executions=[_tool(tool) for tool in tools])
+    return TimelineOut(run=_run_out(run), events=entries, tool_executions=[_tool_out(tool) for tool in tools])
 
 
 @router.get("/v1/runs/{run_id}/effective-request", **needs(**OWN))
 async def get_effective_request(run_id: PathId, caller: Caller, gateway: TheGateway) -> dict[str, Any]:
-    """What the model was asked first, as it was understood."""
+    """The first model request, as resolved."""
     return await gateway.runs.effective_request(caller, run_id)
 
 
 @router.post("/v1/runs/{run_id}:cancel", **needs("runs:write"))
 async def cancel_run(run_id: PathId, caller: Caller, gateway: TheGateway) -> RunOut:
-    """Have it end; one that has ended stays as it is."""
-    return _shown(await gateway.runs.cancel(caller, run_id))
+    """Cancel a run; an ended one stays unchanged."""
+    return _run_out(await gateway.runs.cancel(caller, run_id))
 
 
 @router.post("/v1/runs/{run_id}:regenerate", status_code=201, **needs("runs:write"))
 async def regenerate_run(
     run_id: PathId, body: RegenerateIn, caller: Caller, gateway: TheGateway, traceparent: TraceParent = None
 ) -> RunOut:
-    """The same input again, on a fork of the chain."""
-    asked = Asked(wanted=Wanted(model=body.model), metadata=body.metadata, trace_id=trace.from_parent(traceparent))
-    return _shown(await gateway.runs.regenerate(caller, run_id, asked))
+    """Run the same input again, on a fork of the chain."""
+    asked = NewRun(wanted=RunOptions(model=body.model), metadata=body.metadata, trace_id=parse_traceparent(traceparent))
+    return _run_out(await gateway.runs.regenerate(caller, run_id, asked))
 
 
 async def _chain_of(gateway: Gateway, caller: Principal, session_id: str | None) -> str:
@@ -161,18 +159,18 @@ async def _chain_of(gateway: Gateway, caller: Principal, session_id: str | None)
     return session.latest_chain_id or (await gateway.chains.create(caller, session_id)).id
 
 
-def _asked(body: RunIn, traceparent: str | None, run_id: str | None = None) -> Asked:
-    wanted = Wanted(
+def _new_run(body: RunIn, traceparent: str | None, run_id: str | None = None) -> NewRun:
+    wanted = RunOptions(
         model=body.model or body.routing.model,
         tools=body.tools,
         limits=body.limits.model_dump(exclude_none=True),
         temperature=body.temperature,
     )
-    trace_id = trace.from_parent(traceparent)
-    return Asked(body.blocks, wanted, body.metadata, body.parent_run_id, trace_id, run_id)
+    trace_id = parse_traceparent(traceparent)
+    return NewRun(body.blocks, wanted, body.metadata, body.parent_run_id, trace_id, run_id)
 
 
-def _shown(run: Run) -> RunOut:
+def _run_out(run: Run) -> RunOut:
     total = run.input_tokens + run.output_tokens
     return RunOut(
         id=run.id,
@@ -198,7 +196,7 @@ def _shown(run: Run) -> RunOut:
     )
 
 
-def _tool(tool: ToolExecution) -> ToolExecutionOut:
+def _tool_out(tool: ToolExecution) -> ToolExecutionOut:
     return ToolExecutionOut(
         id=tool.id,
         turn=tool.turn,

@@ -1,4 +1,4 @@
-"""Secrets: set and removed; their names are listed, their values never come back."""
+"""Routes of secrets: set, list, delete, rotate the key. Values are never returned."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ from starlette.responses import JSONResponse, Response
 
 from plugbay.host.recording.redaction import SHORTEST
 from plugbay.server.api.caller import Caller, TheGateway, needs
-from plugbay.server.api.idempotency import Router, apart
-from plugbay.server.api.models import Answer, Body, ChosenId, Listing
-from plugbay.server.api.paging import Paging, listing
+from plugbay.server.api.idempotency import Router, long_running
+from plugbay.server.api.models import Answer, Body, ChosenId, Listing, Paging, listing
 from plugbay.server.domain.clock import stamp
 from plugbay.server.domain.errors import invalid
 from plugbay.server.domain.principal import Principal
-from plugbay.server.domain.references import NAME, SecretRef
-from plugbay.server.domain.secrets import SecretScope
+from plugbay.server.domain.secrets import SECRET_NAME, SecretRef, SecretScope
 from plugbay.store.secrets import SecretRow
 
 router = Router(tags=["secrets"])
 
 MAX_VALUE = 64 << 10
-"""Characters: a certificate with its whole chain has a tenth."""
+"""Characters of a value; a certificate with its chain has a tenth."""
 
-SecretName = Annotated[str, Path(pattern=rf"^{NAME}$")]
+SecretName = Annotated[str, Path(pattern=rf"^{SECRET_NAME}$")]
 Named = Annotated[str | None, Query(max_length=64)]
 
 
 class SecretIn(Body):
     value: Annotated[SecretStr, Field(min_length=SHORTEST, max_length=MAX_VALUE)] = Field(
-        description="Short ones are part of too many words to be kept out of what plugins say."
+        description="Not too short: short values cannot be redacted from output."
     )
-    org_id: ChosenId | None = Field(default=None, description="The caller's own unless given.")
+    org_id: ChosenId | None = Field(default=None, description="Default: the caller's org.")
     project_id: ChosenId | None = Field(default=None, description="For this project alone.")
 
 
@@ -41,7 +39,7 @@ class SecretOut(Answer):
     name: str
     org_id: str
     project_id: str | None
-    ref: str = Field(description="What a binding names it by.")
+    ref: str = Field(description="The reference to use in a binding.")
     version: int
     created_at: str
     updated_at: str
@@ -58,10 +56,10 @@ class RotatedOut(Answer):
     **needs("admin"),
 )
 async def put_secret(name: SecretName, body: SecretIn, caller: Caller, gateway: TheGateway) -> Response:
-    """Set a secret. The next invocation uses it; nothing has to be started again."""
+    """Set a secret. It applies from the next invocation; no restart is needed."""
     scope = _scope(caller, body.org_id, body.project_id)
     row, new = await gateway.secrets.put(caller, scope, name, body.value.get_secret_value())
-    return JSONResponse(_secret(row).model_dump(), 201 if new else 200)
+    return JSONResponse(_secret_out(row).model_dump(), 201 if new else 200)
 
 
 @router.get("/v1/secrets", **needs("operator"))
@@ -69,7 +67,7 @@ async def list_secrets(
     caller: Caller, gateway: TheGateway, page: Paging, org_id: Named = None, project_id: Named = None
 ) -> Listing[SecretOut]:
     """Names and versions; no values."""
-    return listing(await gateway.secrets.page(caller, page, org_id, project_id), _secret)
+    return listing(await gateway.secrets.page(caller, page, org_id, project_id), _secret_out)
 
 
 @router.delete("/v1/secrets/{name}", status_code=204, **needs("admin"))
@@ -82,7 +80,7 @@ async def delete_secret(
 
 
 @router.post("/v1/secrets:rotate-key", **needs("admin"))
-@apart
+@long_running
 async def rotate_key(caller: Caller, gateway: TheGateway) -> RotatedOut:
     """Seal every secret with a new key, and forget the old one. For the operator of all orgs."""
     return RotatedOut(resealed=await gateway.secrets.rotate_key(caller))
@@ -95,7 +93,7 @@ def _scope(caller: Principal, org_id: str | None, project_id: str | None) -> Sec
     return SecretScope(org, project_id or caller.project_id)
 
 
-def _secret(row: SecretRow) -> SecretOut:
+def _secret_out(row: SecretRow) -> SecretOut:
     return SecretOut(
         name=row.name,
         org_id=row.org_id,

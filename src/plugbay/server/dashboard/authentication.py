@@ -1,0 +1,359 @@
+"""Sessions, cookies and form protection of the dashboard.
+
+    @require_session(HOST)
+    async def plugins(visit: Visit) -> Response: ...
+
+Sessions are in memory: a restart ends them. The token behind a session is checked at every request (`caller.admit`,
+`Principal.lacks`), so a session ends with its token. Forms need the session's form key and our own origin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from plugbay.host.rate import Bucket
+from plugbay.server.api.caller import admit
+from plugbay.server.api.errors import as_gateway_error
+from plugbay.server.api.middleware import media_type
+from plugbay.server.dashboard import rendering
+from plugbay.server.dashboard.loader import PluginLoader
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.errors import GatewayError, denied, invalid, too_many
+from plugbay.server.domain.gateway import Gateway
+from plugbay.server.domain.principal import HOST, Principal
+from plugbay.store.failures import StoreUnavailable
+
+CODE_SECONDS = 600.0
+"""Seconds for which a one-time link is valid."""
+
+MAX_CODES = 16
+"""Unused links; the oldest is dropped."""
+
+SESSION_SECONDS = 12 * 3600.0
+"""Seconds of a session: a working day. Use does not extend it, so an unattended browser is locked overnight."""
+
+MAX_SESSIONS = 64
+"""Sessions at a time; the oldest is dropped."""
+
+LOGIN_BURST, LOGINS_PER_SECOND = 20, 0.5
+"""Login attempts of all visitors together: a person needs one; guessing 16 bytes needs far more."""
+
+CODE_BYTES, SECRET_BYTES = 16, 32
+"""Random bytes of a code and of a cookie: a code lives for minutes, and its link should fit into a line."""
+
+Secret = Callable[[int], str]
+"""Creates a text of so many random bytes; tests pass their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The result of the last action, shown on the next page."""
+
+    tone: str
+    text: str
+    hint: str = ""
+
+
+@dataclass(slots=True)
+class Session:
+    """One logged-in browser."""
+
+    token: str = field(repr=False)
+    """The token whose rights it has. Never shown on a page."""
+    form_key: str = field(repr=False)
+    """In every form; pages of other sites cannot know it."""
+    ends: float
+    notice: Notice | None = None
+
+    def take_notice(self) -> Notice | None:
+        """Return the notice and clear it."""
+        notice, self.notice = self.notice, None
+        return notice
+
+
+class Sessions:
+    """All sessions of one server, and the codes for new ones."""
+
+    def __init__(self, clock: Clock, secret: Secret = secrets.token_urlsafe) -> None:
+        self._clock = clock
+        self._secret = secret
+        self._codes: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._tries = Bucket(LOGINS_PER_SECOND, LOGIN_BURST)
+
+    def create_code(self, token: str) -> str:
+        """Create a code that logs in once with the rights of this token."""
+        code = self._secret(CODE_BYTES)
+        self._codes[_secret_digest(code)] = (token, self._clock.monotonic() + CODE_SECONDS)
+        while len(self._codes) > MAX_CODES:
+            self._codes.popitem(last=False)
+        return code
+
+    def redeem(self, code: str) -> str | None:
+        """The token of a code, which is used up by this; None if it is unknown or expired."""
+        given, found = _secret_digest(code), None
+        for digest in self._codes:  # compare all, so that timing reveals nothing
+            if hmac.compare_digest(digest, given):
+                found = digest
+        if found is None:
+            return None
+        token, ends = self._codes.pop(found)
+        return token if self._clock.monotonic() < ends else None
+
+    def count_attempt(self) -> None:
+        """Count an attempt to log in; raises when there are too many."""
+        if not self._tries.take(self._clock.monotonic()):
+            raise too_many("too many tries to log in", retry_after=1 / LOGINS_PER_SECOND)
+
+    def begin(self, token: str) -> tuple[str, Session]:
+        """Start a session; returns its cookie and the session."""
+        cookie = self._secret(SECRET_BYTES)
+        session = Session(token, self._secret(SECRET_BYTES), self._clock.monotonic() + SESSION_SECONDS)
+        self._sessions[_secret_digest(cookie)] = session
+        while len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        return cookie, session
+
+    def find(self, cookie: str) -> Session | None:
+        """The session of a cookie; None if there is none or it has expired."""
+        session = self._sessions.get(_secret_digest(cookie))
+        if session is not None and self._clock.monotonic() >= session.ends:
+            self.end(cookie)
+            return None
+        return session
+
+    def end(self, cookie: str) -> None:
+        """End a session; idempotent."""
+        self._sessions.pop(_secret_digest(cookie), None)
+
+
+def _secret_digest(secret: str) -> bytes:
+    """The stored digest of a code or a cookie."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+FORM = "application/x-www-form-urlencoded"
+FORM_KEY = "form_key"
+
+MAX_FORM_FIELDS = 500
+"""Fields of one form: ours have less than 50, plus a list of capabilities."""
+
+ANY_PERSON = "viewer"
+"""The lowest role; plugins with delegated tokens have no role and see no pages."""
+
+
+class Dashboard:
+    """State shared by all pages of one server."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.sessions = Sessions(gateway.clock)
+        self.loader = PluginLoader(gateway)
+        self.streams = 0
+        """Open live streams."""
+
+    def link(self, url: str, token: str) -> str:
+        """A one-time login link with the rights of this token."""
+        return f"{url.rstrip('/')}/login/{self.sessions.create_code(token)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request of a logged-in user."""
+
+    request: Request
+    dashboard: Dashboard
+    session: Session
+    principal: Principal
+    form: Mapping[str, tuple[str, ...]]
+    """Form fields by name; empty unless the request is a POST."""
+
+    @property
+    def gateway(self) -> Gateway:
+        return self.dashboard.gateway
+
+    @property
+    def now(self) -> float:
+        return self.gateway.clock.now()
+
+    def query(self, name: str, most: int = 500) -> str:
+        """A query parameter; empty if missing."""
+        return self.request.query_params.get(name, "")[:most]
+
+    def field(self, name: str) -> str:
+        """The first value of a form field; empty if missing."""
+        return next(iter(self.form.get(name, ())), "")
+
+    def page(self, template: str, status: int = 200, notice: Notice | None = None, **values: Any) -> Response:
+        """A page for this visitor."""
+        return rendering.page(
+            template,
+            status,
+            **values,
+            now=self.now,
+            here=self.request.url.path,
+            is_operator=self.principal.lacks((HOST,)) is None,
+            form_key=self.session.form_key,
+            notice=notice or self.session.take_notice(),
+        )
+
+    def redirect(self, path: str, notice: Notice | None = None) -> Response:
+        """Redirect to another page, which shows the notice."""
+        self.session.notice = notice
+        return RedirectResponse(path, 303, rendering.HEADERS)
+
+
+Handler = Callable[[Visit], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def dashboard_of(request: Request) -> Dashboard:
+    dashboard = request.app.state.dashboard
+    assert isinstance(dashboard, Dashboard)
+    return dashboard
+
+
+# The cookie.
+
+
+def cookie_name(request: Request) -> str:
+    """The cookie name contains the port: browsers send cookies to every port of a host."""
+    return f"plugbay_{request.url.port or request.url.scheme}"
+
+
+def set_session_cookie(request: Request, response: Response, cookie: str) -> None:
+    response.set_cookie(
+        cookie_name(request),
+        cookie,
+        max_age=round(SESSION_SECONDS),
+        path="/",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+# The guards.
+
+
+def require_session(need: str, *, live: bool = False) -> Callable[[Handler], Endpoint]:
+    """Decorator: serve the page to sessions with this permission; others get the login page or an error.
+
+    `live`: for streams that only our script requests.
+    """
+
+    def decorate(handler: Handler) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            dashboard = dashboard_of(request)
+            session, principal = await _find_session(request, dashboard)
+            if session is None or principal is None:
+                return login_page(request, 401)
+            refusal = principal.lacks((need,))
+            if refusal is not None:
+                raise refusal
+            if live and not is_same_origin(request.headers):
+                raise denied("auth.origin_denied", "only a page of this server may listen")
+            form = await read_form(request) if request.method == "POST" else {}
+            if request.method == "POST" and not _has_form_key(form, session):
+                raise denied("auth.form_denied", "this form is not of this session; load the page again")
+            return await handler(Visit(request, dashboard, session, principal, form))
+
+        return endpoint
+
+    return decorate
+
+
+async def _find_session(request: Request, dashboard: Dashboard) -> tuple[Session | None, Principal | None]:
+    """The session of the request and its owner. A session whose token became invalid is ended."""
+    cookie = request.cookies.get(cookie_name(request), "")
+    session = dashboard.sessions.find(cookie) if cookie else None
+    if session is None:
+        return None, None
+    try:
+        return session, await admit(request, session.token)
+    except GatewayError as error:
+        if error.status != 401:
+            raise
+        dashboard.sessions.end(cookie)
+        return None, None
+
+
+def _has_form_key(form: Mapping[str, tuple[str, ...]], session: Session) -> bool:
+    given = next(iter(form.get(FORM_KEY, ())), "")
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), session.form_key.encode())
+
+
+def is_same_origin(headers: Headers) -> bool:
+    """Whether the request comes from a page of this server, or from no page. Another port is another origin."""
+    if "origin" in headers:
+        return _netloc(headers["origin"]) == headers.get("host", "").lower()
+    return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+async def read_form(request: Request) -> dict[str, tuple[str, ...]]:
+    """The fields of a submitted form; raises for other origins and other content types."""
+    named = "origin" in request.headers or "sec-fetch-site" in request.headers
+    if not named or not is_same_origin(request.headers):
+        raise denied("auth.origin_denied", "only a page of this server may ask for this")
+    if media_type(request.headers) != FORM:
+        raise invalid("request.invalid", f"a form is sent as {FORM}")
+    try:
+        text = (await request.body()).decode("utf-8", "replace")
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="replace")
+    except ValueError:
+        raise invalid("request.invalid", f"a form has {MAX_FORM_FIELDS} fields at most") from None
+    names = dict.fromkeys(name for name, _ in pairs)
+    return {name: tuple(value for each, value in pairs if each == name) for name in names}
+
+
+# Login and error pages.
+
+
+def login_page(request: Request, status: int, problem: str = "") -> Response:
+    """The login page."""
+    asked = request.url.path if request.method in ("GET", "HEAD") else "/"
+    return rendering.page("login.html", status, problem=problem, goes_to=local_path(asked))
+
+
+def local_path(path: str) -> str:
+    """A path of a page on this server, else `/`. Never another site."""
+    return path if path.startswith(("/plugins/", "/calls", "/events", "/orgs")) and "\\" not in path else "/"
+
+
+def with_error_pages(endpoint: Endpoint) -> Endpoint:
+    """Answer errors as pages; unexpected exceptions go to the middleware."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except (GatewayError, StoreUnavailable, HTTPException) as error:
+            return error_page(as_gateway_error(error))
+
+    return handle
+
+
+def error_page(error: GatewayError) -> Response:
+    """An error as a page."""
+    answer = rendering.page("error.html", error.status, error=error)
+    if error.retry_after is not None:
+        answer.headers["retry-after"] = str(max(1, round(error.retry_after)))
+    return answer

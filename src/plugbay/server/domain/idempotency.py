@@ -1,0 +1,193 @@
+"""`IdempotentRequests`: a repeated request runs once and gets the same answer again.
+
+    before = await idempotency.claim(key, digest, KEPT_CREATES)
+    …                                                   do the work, unless there is an answer already
+    await idempotency.settle(key, Completed(200, {}, body))   or LOST, or REFUSED: the key is free again
+
+A database has one gateway, so a claim that this process does not hold is stale (its commit was not confirmed) and is
+taken over. Outcomes that the database could not take are kept in memory and written when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Literal
+
+from plugbay.server.domain.clock import Clock
+from plugbay.server.domain.errors import GatewayError, conflict
+from plugbay.store import idempotency as rows
+from plugbay.store.database import Database
+from plugbay.store.failures import StoreUnavailable
+from plugbay.store.idempotency import Repeat
+
+LOG = logging.getLogger("plugbay.server.domain")
+
+KEPT_CREATES = 24 * 3600.0
+KEPT_UPDATES = 3600.0
+"""Seconds for which answers to creating and updating requests are kept."""
+
+MAX_BODY = 1 << 20
+"""Bytes of a stored answer; a larger one is recorded as lost."""
+
+MAX_DEFERRED = 64 << 20
+"""Bytes of deferred answers; further ones are recorded as lost."""
+
+PAUSE = 0.5
+"""Seconds between attempts to write deferred answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The request was carried out; this is its answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+Outcome = Completed | Literal["lost", "refused"]
+
+LOST: Literal["lost"] = "lost"
+"""It was carried out, or may have been; the answer is not kept."""
+
+REFUSED: Literal["refused"] = "refused"
+"""It was not carried out: a repetition runs again."""
+
+
+class IdempotentRequests:
+    """All requests with an idempotency key."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._held: dict[bytes, bytes] = {}
+        """Digests of requests in progress, by key."""
+        self._deferred: dict[bytes, Outcome] = {}
+        """Outcomes to write when the database is available again."""
+        self._writing = asyncio.Lock()
+        self._more = asyncio.Event()
+
+    async def begin(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
+        """None: this is the first time, carry it out. Otherwise what it was answered; raises when it cannot be.
+
+        For requests that are carried out in the same transaction.
+        """
+        now = self._clock.now()
+        async with self._database.transaction() as tx:
+            await rows.expire(tx, now, key)
+            if await rows.insert(tx, key, digest, now, now + kept):
+                return None
+            found = await rows.get(tx, key)
+        if found is None:  # refused concurrently
+            raise _in_progress()
+        return _replay_or_raise(found, digest)
+
+    async def finish(self, key: bytes, outcome: Outcome) -> None:
+        """Record the outcome, in the same transaction."""
+        async with self._database.transaction() as tx:
+            if outcome == REFUSED:
+                await rows.forget(tx, key)
+            elif isinstance(outcome, Completed) and len(outcome.body) <= MAX_BODY:
+                await rows.finish(tx, key, outcome.status, outcome.headers, outcome.body)
+            else:
+                await rows.lose(tx, key)
+
+    async def claim(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
+        """Like `begin`, for a request that takes longer than a transaction; must be settled."""
+        held = self._held.get(key)
+        if held is not None:
+            raise _in_progress() if held == digest else _key_conflict()
+        self._held[key] = digest
+        claimed = False
+        try:
+            await self._write_one(key)
+            before = await self._insert_claim(key, digest, kept)
+            claimed = before is None
+        finally:
+            if not claimed:
+                del self._held[key]
+        return before
+
+    async def _insert_claim(self, key: bytes, digest: bytes, kept: float) -> Repeat | None:
+        now = self._clock.now()
+        async with self._database.transaction() as tx:
+            await rows.expire(tx, now, key)
+            await rows.retake(tx, key)
+            if await rows.insert(tx, key, digest, now, now + kept):
+                return None
+            found = await rows.get(tx, key)
+        assert found is not None
+        return _replay_or_raise(found, digest)
+
+    async def settle(self, key: bytes, outcome: Outcome) -> None:
+        """Record the outcome of a claimed request, now or when the database is available again."""
+        written = False
+        try:
+            await self.finish(key, outcome)
+            written = True
+        except StoreUnavailable as error:
+            LOG.warning("an answer cannot be kept yet for a repetition of its request: %s", error)
+        finally:
+            if not written:
+                self._defer(key, outcome)
+            del self._held[key]
+
+    def _defer(self, key: bytes, outcome: Outcome) -> None:
+        waiting = sum(len(deferred.body) for deferred in self._deferred.values() if isinstance(deferred, Completed))
+        too_much = isinstance(outcome, Completed) and waiting + len(outcome.body) > MAX_DEFERRED
+        self._deferred[key] = LOST if too_much else outcome
+        self._more.set()
+
+    async def _write_one(self, key: bytes) -> None:
+        """Write what is deferred, if anything is; raises `StoreUnavailable`. One at a time: a late one would take away
+        what a repetition has claimed since."""
+        if key not in self._deferred:
+            return
+        async with self._writing:
+            if key in self._deferred:
+                await self.finish(key, self._deferred[key])
+                del self._deferred[key]
+
+    async def catch_up(self) -> None:
+        """Write deferred outcomes until cancelled."""
+        while True:
+            await self._more.wait()
+            if await self.write_deferred():
+                self._more.clear()
+            else:
+                await asyncio.sleep(PAUSE)
+
+    async def write_deferred(self) -> bool:
+        """Write all deferred outcomes once; False if some are left."""
+        try:
+            for key in list(self._deferred):
+                await self._write_one(key)
+        except StoreUnavailable:
+            return False
+        return True
+
+    async def recover(self) -> None:
+        """Mark requests that were running when the last gateway ended: their answers are lost."""
+        async with self._database.transaction() as tx:
+            await rows.lose(tx)
+
+
+def _in_progress() -> GatewayError:
+    return conflict("idempotency.in_progress", "the first request with this key is being answered", retryable=True)
+
+
+def _key_conflict() -> GatewayError:
+    return conflict("idempotency.conflict", "this Idempotency-Key was used for another request")
+
+
+def _replay_or_raise(found: Repeat, digest: bytes) -> Repeat:
+    if found.digest != digest:
+        raise _key_conflict()
+    if found.state == rows.RUNNING:
+        raise _in_progress()
+    if found.state == rows.UNKNOWN:
+        text = "the request with this key was carried out, but its answer is not kept; read what it changed"
+        raise conflict("idempotency.answer_lost", text)
+    return found

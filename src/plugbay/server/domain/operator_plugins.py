@@ -1,0 +1,411 @@
+"""`OperatorPlugins`: operations on the plugins in the operator's folders; `PluginLogs` and `HostEvents`: what they did.
+
+Checks and audits each operation. A grant is written to plugbay.toml before it takes effect. The file is validated first
+and rewritten in place with its comments: sandboxes have a mount over it, and lose it when another file takes the name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.items import Table
+
+from plugbay.host.admin import approval, operating
+from plugbay.host.admin.approval import Look
+from plugbay.host.admin.operating import Applied
+from plugbay.host.config import config as configuration
+from plugbay.host.config.config import Config
+from plugbay.host.events.bus import BusEvent
+from plugbay.host.events.subjects import matches
+from plugbay.host.host import Host
+from plugbay.host.journal import OWN_LINE, Journal, Note
+from plugbay.host.status import PluginStatus
+from plugbay.host.supervision.resident import SOURCE
+from plugbay.model.errors import CallFailed, ConfigInvalid
+from plugbay.packages.durable import rewrite
+from plugbay.process.stderr import log_name
+from plugbay.server.domain.audit import Audit
+from plugbay.server.domain.clock import stamp
+from plugbay.server.domain.errors import GatewayError, conflict, not_found, unavailable, unprocessable
+from plugbay.server.domain.ids import new_id
+from plugbay.server.domain.principal import Principal
+from plugbay.store.database import Database
+
+
+def change_grants(path: Path, journal: Path, plugin_id: str, change: Callable[[list[str]], Iterable[str]]) -> Config:
+    """Replace the grants of a plugin in plugbay.toml; returns the new config. Raises `ConfigInvalid`.
+
+    `journal` is for `durable.rewrite`.
+    """
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    configuration.parse(text, str(path))  # raises before anything is written
+    document = tomlkit.parse(text)
+    plugin = _table(_table(document, "plugins"), plugin_id)
+    plugin["grants"] = list(change(list(plugin.get("grants", []))))
+    changed = tomlkit.dumps(document)
+    configuration.parse(changed, str(path))
+    rewrite(path, changed.encode(), journal)
+    return configuration.load(path)
+
+
+def _table(parent: Any, name: str) -> Any:
+    """The table of this name, created if missing; `plugins` itself gets no header."""
+    if name not in parent:
+        parent[name] = tomlkit.table(is_super_table=not isinstance(parent, Table))
+    return parent[name]
+
+
+OPERATION_SECONDS = 30.0
+"""Seconds to wait for an operation; it continues in the background afterwards."""
+
+_OPERATIONS: dict[str, Callable[[Host, str], Awaitable[None]]] = {
+    "start": operating.start,
+    "stop": operating.stop,
+    "restart": operating.restart,
+    "reload": operating.reload,
+}
+
+
+class OperatorPlugins:
+    """Operations on the operator's plugins."""
+
+    def __init__(
+        self, host: Host, database: Database, audit: Audit, config_file: Path | None, config_journal: Path
+    ) -> None:
+        self._host = host
+        self._database = database
+        self._audit = audit
+        self._config_file = config_file
+        self._config_journal = config_journal
+        self._changing = asyncio.Lock()
+        self._looking = asyncio.Lock()
+        self._looks: dict[str, Look] = {}
+        """The last look at each plugin, until it is approved."""
+
+    def plugins(self) -> list[dict[str, Any]]:
+        """Every plugin, in the public shape."""
+        return [operating.shape(self._host, status) for status in self._host.plugins()]
+
+    def plugin(self, plugin_id: str) -> dict[str, Any]:
+        """One plugin with its exports; raises `not_found`."""
+        status = self._status(plugin_id)
+        exports = [
+            export.to_json() for name, export in self._host.exports().items() if name.rpartition("/")[0] == plugin_id
+        ]
+        return {**operating.shape(self._host, status), "exports": exports}
+
+    def exports(self) -> list[dict[str, Any]]:
+        """Every export by its full name."""
+        return [{**export.to_json(), "name": name} for name, export in self._host.exports().items()]
+
+    async def operate(self, caller: Principal, plugin_id: str, operation: str) -> dict[str, Any]:
+        """Start, stop, restart or reload a plugin; returns its new state."""
+        self._status(plugin_id)
+        await self._await_operation(plugin_id, _OPERATIONS[operation](self._host, plugin_id))
+        await self._record_audit(caller, f"plugin.{operation}", plugin_id)
+        return self.plugin(plugin_id)
+
+    async def grant(self, caller: Principal, plugin_id: str, capabilities: Iterable[str]) -> dict[str, Any]:
+        """Grant requested capabilities permanently, effective at the next start; returns the plugin."""
+        status, wanted = self._status(plugin_id), list(dict.fromkeys(capabilities))
+        spec = status.spec
+        possible = {name for whole in (*spec.capabilities, *spec.optional_capabilities) for name in _grant_names(whole)}
+        unknown = [name for name in wanted if name not in possible]
+        if unknown:
+            wishes = ", ".join(spec.capabilities) or "nothing"
+            text = f"{plugin_id} does not ask for {', '.join(unknown)}; it asks for {wishes}"
+            raise unprocessable("plugin.not_requested", text, "capabilities", requested=list(spec.capabilities))
+        await self._update_grants(caller, "plugin.grant", plugin_id, lambda old: dict.fromkeys([*old, *wanted]), wanted)
+        return self.plugin(plugin_id)
+
+    async def revoke(self, caller: Principal, plugin_id: str, capabilities: Iterable[str]) -> dict[str, Any]:
+        """Revoke capabilities granted in plugbay.toml; returns the plugin."""
+        status, unwanted = self._status(plugin_id), set(capabilities)
+        kept = self._host.config.plugin(plugin_id).grants or []
+        if not unwanted & set(kept):
+            text = f"nothing of this is granted to {plugin_id} in plugbay.toml"
+            raise unprocessable("plugin.not_granted", text, "capabilities", granted=list(status.granted))
+        rest = [name for name in kept if name not in unwanted]
+        await self._update_grants(caller, "plugin.revoke", plugin_id, lambda _: rest, sorted(unwanted))
+        return self.plugin(plugin_id)
+
+    async def look(self, caller: Principal, plugin_id: str) -> Look:
+        """Start a plugin once and return the exports to approve; raises `conflict`."""
+        if not self._status(plugin_id).needs_approval:
+            text = f"{plugin_id} says in its manifest what it offers; nothing of it has to be approved"
+            raise unprocessable("plugin.no_approval", text)
+        async with self._looking:
+            try:
+                seen = self._looks[plugin_id] = await approval.look(self._host, plugin_id)
+            except CallFailed as error:
+                raise _not_started(plugin_id, error) from None
+        await self._record_audit(caller, "plugin.look", plugin_id, digest=seen.digest)
+        return seen
+
+    def last_look(self, plugin_id: str) -> Look | None:
+        """The last look at a plugin that is not approved yet."""
+        return self._looks.get(plugin_id)
+
+    async def approve(self, caller: Principal, plugin_id: str, digest: str) -> dict[str, Any]:
+        """Approve exactly what the last look with this digest showed; returns the plugin."""
+        self._status(plugin_id)
+        seen = self._looks.get(plugin_id)
+        if seen is None or seen.digest != digest:
+            text = f"this is not what was last shown of {plugin_id}; look at it again, then approve that"
+            raise conflict("plugin.not_shown", text)
+        async with self._changing:
+            try:
+                await approval.approve(self._host, seen)
+            except (ConfigInvalid, OSError) as error:
+                raise unavailable("plugin.approval_unwritable", str(error)) from None
+            self._looks.pop(plugin_id, None)
+            await self._await_operation(plugin_id, self._host.reload(plugin_id))
+        await self._record_audit(caller, "plugin.approve", plugin_id, digest=digest)
+        return self.plugin(plugin_id)
+
+    async def reload_config(self) -> Applied:
+        """Read plugbay.toml again and reload affected plugins; raises `ConfigInvalid`."""
+        if self._config_file is None or not self._config_file.exists():
+            return Applied((), ())
+        async with self._changing:
+            applied = operating.apply(self._host, configuration.load(self._config_file))
+            for plugin_id in applied.plugins:
+                await self._await_operation(plugin_id, self._host.reload(plugin_id))
+        return applied
+
+    async def _update_grants(
+        self,
+        caller: Principal,
+        action: str,
+        plugin_id: str,
+        change: Callable[[list[str]], Iterable[str]],
+        names: list[str],
+    ) -> None:
+        if self._config_file is None:
+            raise conflict(
+                "plugin.no_config", "this server has no plugbay.toml to keep grants in; start it with --config"
+            )
+        async with self._changing:
+            try:
+                config = await asyncio.to_thread(
+                    change_grants, self._config_file, self._config_journal, plugin_id, change
+                )
+            except ConfigInvalid as error:
+                raise conflict("plugin.config_invalid", str(error)) from None
+            except OSError as error:
+                raise unavailable("plugin.config_unwritable", f"plugbay.toml: {error.strerror}") from None
+            applied = operating.apply(self._host, config)
+            for changed in {plugin_id, *applied.plugins}:
+                await self._await_operation(changed, self._host.reload(changed))
+        await self._record_audit(caller, action, plugin_id, capabilities=names)
+
+    async def _await_operation(self, plugin_id: str, work: Awaitable[None]) -> None:
+        """Wait for an operation for `OPERATION_SECONDS`; it continues after that."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait_for(asyncio.shield(task), OPERATION_SECONDS)
+        except TimeoutError:
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        except CallFailed as error:
+            raise _not_started(plugin_id, error) from None
+
+    async def _record_audit(self, caller: Principal, action: str, plugin_id: str, **details: Any) -> None:
+        async with self._database.transaction() as tx:
+            await self._audit.record(tx, caller, action, "plugin", plugin_id, **details)
+
+    def _status(self, plugin_id: str) -> PluginStatus:
+        found = next((status for status in self._host.plugins() if status.spec.id == plugin_id), None)
+        if found is None:
+            raise not_found("plugin", plugin_id)
+        return found
+
+
+def _not_started(plugin_id: str, error: CallFailed) -> GatewayError:
+    text = f"{plugin_id} does not start: {error.failure.message}"
+    return conflict("plugin.not_started", text, failure=error.failure.to_json())
+
+
+def _grant_names(capability: str) -> tuple[str, str]:
+    """Names that grant a capability: its full name, or the part before `=` for all of its kind."""
+    return capability, capability.partition("=")[0]
+
+
+MAX_TAIL = 1000
+"""Maximum number of past lines."""
+
+TAIL_BYTES = 256 << 10
+"""Bytes read from the end of a stderr file."""
+
+LOG_POLL_SECONDS = 0.25
+"""Seconds between polls of journal and stderr file."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of one plugin."""
+
+    at: str
+    """RFC 3339, UTC."""
+    source: str
+    """`host`, `plugin` or `stderr`."""
+    level: str
+    text: str
+
+
+class PluginLogs:
+    """The lines of all plugins of one host."""
+
+    def __init__(self, journal: Journal, log_dir: Path | None) -> None:
+        self._journal = journal
+        self._log_dir = log_dir
+
+    def tail(self, plugin_id: str, count: int) -> list[LogLine]:
+        """The last lines, oldest first."""
+        file = self._file(plugin_id)
+        begin = max(0, file.size() - TAIL_BYTES)
+        written = file.more(begin)[1 if begin else 0 :]  # the first may be the end of a line
+        lines = sorted([*map(_note_line, self._journal.recent(plugin_id)), *written], key=lambda line: line.at)
+        return lines[-count:] if count else []
+
+    async def follow(self, plugin_id: str) -> AsyncIterator[LogLine]:
+        """Lines from now on."""
+        file = self._file(plugin_id)
+        file.at = file.size()
+        notes = self._journal.recent(plugin_id)
+        last = notes[-1] if notes else None
+        while True:
+            notes = self._journal.recent(plugin_id)
+            fresh = notes if last is None else _notes_after(notes, last)
+            last = notes[-1] if notes else last
+            for line in sorted([*map(_note_line, fresh), *file.more(file.at)], key=lambda line: line.at):
+                yield line
+            await asyncio.sleep(LOG_POLL_SECONDS)
+
+    def _file(self, plugin_id: str) -> _StderrFile:
+        return _StderrFile(None if self._log_dir is None else self._log_dir / log_name(plugin_id))
+
+
+class _StderrFile:
+    """The stderr file of a plugin. It may be missing or truncated."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.at = 0
+
+    def size(self) -> int:
+        try:
+            return 0 if self._path is None else os.stat(self._path).st_size
+        except OSError:
+            return 0
+
+    def more(self, at: int) -> list[LogLine]:
+        """Complete lines from offset `at`; updates the offset."""
+        size = self.size()
+        if self._path is None or size == at:
+            return []
+        at = 0 if size < at else at  # truncated
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(at)
+                data = file.read(TAIL_BYTES)
+        except OSError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self.at = at + len(whole)
+        return [_stderr_line(line) for line in whole.decode("utf-8", "replace").splitlines()]
+
+
+def _notes_after(notes: list[Note], last: Note) -> list[Note]:
+    """Notes newer than this one, which may have been evicted."""
+    return [note for note in notes if note.at > last.at]
+
+
+def _note_line(note: Note) -> LogLine:
+    return LogLine(stamp(note.at), "plugin" if note.kind.startswith(OWN_LINE) else "host", note.level, _note_text(note))
+
+
+def _note_text(note: Note) -> str:
+    return note.text if note.kind.startswith(OWN_LINE) else f"{note.kind}: {note.text}"
+
+
+def _stderr_line(line: str) -> LogLine:
+    at, _, text = line.partition(" ")
+    return LogLine(at, "stderr", "info", text)
+
+
+KEPT_EVENTS = 2_000
+"""Events kept for clients that resume."""
+
+ALL_TOPICS = ">"
+
+LIFECYCLE_TOPICS = "plugin.lifecycle."
+"""Prefix of lifecycle topics; plugin id and event name follow."""
+
+EVENT_QUEUE = 4_096
+"""Events queued for numbering: a burst within one loop iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedEvent:
+    """One event with the id to resume after."""
+
+    id: str
+    topic: str
+    data: dict[str, Any]
+
+
+class HostEvents:
+    """The recent events of one host. An id of another start, or one too old, resumes at the oldest event."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._start = new_id("")
+        self._count = 0
+        self._kept: deque[tuple[int, NumberedEvent]] = deque(maxlen=KEPT_EVENTS)
+        self._arrived = asyncio.Condition()
+        self.lifecycle: dict[str, NumberedEvent] = {}
+        """The last lifecycle event of each resident plugin."""
+
+    async def run(self) -> None:
+        """Number events until cancelled."""
+        async with self._host.subscribe(ALL_TOPICS, depth=EVENT_QUEUE) as stream:
+            async for event in stream:
+                await self._keep(event)
+
+    async def _keep(self, event: BusEvent) -> None:
+        self._count += 1
+        numbered = NumberedEvent(f"{self._start}-{self._count}", event.topic, event.to_json())
+        self._kept.append((self._count, numbered))
+        if event.source == SOURCE and event.topic.startswith(LIFECYCLE_TOPICS):
+            self.lifecycle[event.topic.removeprefix(LIFECYCLE_TOPICS).rpartition(".")[0]] = numbered
+        async with self._arrived:
+            self._arrived.notify_all()
+
+    def recent(self, topic: str = ALL_TOPICS, after: str | None = None) -> list[NumberedEvent]:
+        """Kept events that match the pattern, oldest first; only those after an id, if given."""
+        seen = 0 if after is None else self._number(after)
+        return [event for number, event in self._kept if number > seen and matches(topic, event.topic)]
+
+    async def follow(self, topic: str = ALL_TOPICS, after: str | None = None) -> AsyncIterator[NumberedEvent]:
+        """Matching events after this id, then new ones."""
+        seen = self._count if after is None else self._number(after)
+        while True:
+            fresh = [(number, event) for number, event in self._kept if number > seen]
+            for number, event in fresh:
+                seen = number
+                if matches(topic, event.topic):
+                    yield event
+            if not fresh:
+                async with self._arrived:
+                    await self._arrived.wait_for(lambda: self._count > seen)  # noqa: B023 - awaited here
+
+    def _number(self, id: str) -> int:
+        start, _, number = id.rpartition("-")
+        return int(number) if start == self._start and number.isdecimal() else 0

@@ -1,0 +1,307 @@
+"""The host's own plugins, as their operator handles them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from plugbay.host.host import Host
+from plugbay.host.journal import Journal
+from plugbay.model.errors import ConfigInvalid
+from plugbay.server.domain.operator_plugins import (
+    KEPT_EVENTS,
+    TAIL_BYTES,
+    HostEvents,
+    LogLine,
+    OperatorPlugins,
+    PluginLogs,
+    change_grants,
+)
+from plugbay.server.domain.principal import OPERATOR
+from plugbay.server.domain.settings import GatewaySettings
+from plugbay.store.pages import Page
+from tests.server.domain.test_orgs import code_of
+from tests.support.gateways import gateway_at
+from tests.support.loops import Run
+from tests.support.nexo import write_nexo_plugin
+from tests.support.patience import until
+from tests.support.plugins import write_plugin
+
+
+def settings(tmp_path: Path) -> GatewaySettings:
+    return GatewaySettings(tmp_path, config_file=tmp_path / "plugbay.toml")
+
+
+def test_a_plugin_waits_for_its_grant_has_it_at_once_and_loses_it_again(
+    sqlite_url: str, tmp_path: Path, run: Run
+) -> None:
+    write_plugin(tmp_path / "plugins", "p", capabilities=["tool.execute"])
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins")
+        async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
+            hosted = gateway.operator_plugins
+            assert (await host.attempt("p/t", {})).failure is not None
+            assert "nobody has granted" in hosted.plugin("p")["refused"]
+            granted = await hosted.grant(OPERATOR, "p", ["tool.execute"])
+            assert (granted["granted"], granted["refused"]) == (["tool.execute"], None)
+            assert await host.call("p/t", {"a": 1}) == {"a": 1}
+            assert 'grants = ["tool.execute"]' in (tmp_path / "plugbay.toml").read_text()
+            revoked = await hosted.revoke(OPERATOR, "p", ["tool.execute"])
+            assert revoked["granted"] == []
+            assert (await host.attempt("p/t", {})).failure is not None
+            assert await code_of(hosted.revoke(OPERATOR, "p", ["tool.execute"])) == "plugin.not_granted"
+            assert await code_of(hosted.grant(OPERATOR, "p", ["root"])) == "plugin.not_requested"
+            assert await code_of(hosted.grant(OPERATOR, "q", ["root"])) == "plugin.not_found"
+            actions = [entry.action for entry in (await gateway.audit.page(OPERATOR, Page())).items]
+            assert actions == ["plugin.revoke", "plugin.grant"]
+
+    run(main)
+
+
+def test_a_channel_carries_messages_as_soon_as_its_plugin_is_granted(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    body = "def channel_send_outbound(m):\n    reply(m, {'message_id': '1', 'sent_at_unix': 1})"
+    wants = '[plugin.requires]\nnexo_capabilities = ["mail"]\n'
+    write_nexo_plugin(tmp_path / "plugins", "p", body, extends={"channels": ["post"]}, channels=["post"], more=wants)
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins")
+        async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
+            assert host.channels.kinds() == []
+            await gateway.operator_plugins.grant(OPERATOR, "p", ["mail"])
+            assert (await host.channels["post"].send({"kind": "text", "to": "a", "body": "b"}))["message_id"] == "1"
+            (tmp_path / "plugbay.toml").write_text("[plugins.p]\nenabled = false\n")
+            await gateway.operator_plugins.reload_config()
+            assert host.channels.kinds() == []
+            assert gateway.operator_plugins.plugin("p")["pid"] is None, "what may not run is not started by a reload"
+            assert await code_of(gateway.operator_plugins.operate(OPERATOR, "p", "restart")) == "plugin.not_started"
+
+    run(main)
+
+
+def test_a_plugin_that_is_stopped_stays_so_until_it_is_started(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path / "plugins", "p")
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins")
+        async with gateway_at(sqlite_url, tmp_path, host=host) as gateway:
+            assert (await gateway.operator_plugins.operate(OPERATOR, "p", "stop"))["state"] == "stopped"
+            assert (await host.attempt("p/t", {})).failure is not None
+            for operation in ("start", "restart", "reload"):
+                assert (await gateway.operator_plugins.operate(OPERATOR, "p", operation))["state"] == "idle"
+                assert await host.call("p/t", {}) == {}
+            assert [export["name"] for export in gateway.operator_plugins.exports()] == ["p/t"]
+            assert [export["name"] for export in gateway.operator_plugins.plugin("p")["exports"]] == ["t"]
+            assert [plugin["id"] for plugin in gateway.operator_plugins.plugins()] == ["p"]
+            assert await code_of(gateway.operator_plugins.grant(OPERATOR, "p", [])) == "plugin.no_config"
+
+    run(main)
+
+
+def test_another_plugbay_toml_reaches_the_plugins_it_is_about(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+    write_plugin(tmp_path / "plugins", "p")
+    write_plugin(tmp_path / "plugins", "q")
+    config = tmp_path / "plugbay.toml"
+
+    async def main() -> None:
+        host = Host.load(tmp_path / "plugins")
+        async with gateway_at(sqlite_url, tmp_path, host=host, settings=settings(tmp_path)) as gateway:
+            hosted: OperatorPlugins = gateway.operator_plugins
+            assert (await hosted.reload_config()).plugins == ()
+            config.write_text('[host]\nlog_level = "debug"\n[plugins.p]\nenabled = false\n')
+            applied = await hosted.reload_config()
+            assert (applied.plugins, applied.restart) == (("p",), ("host", "project"))
+            assert (await host.attempt("p/t", {})).failure is not None
+            assert await host.call("q/t", {}) == {}
+            config.write_text("[plugins.p]\nenabeld = false\n")
+            try:
+                await hosted.reload_config()
+            except ConfigInvalid:
+                pass
+            else:
+                raise AssertionError("a typo must not pass")
+            assert hosted.plugin("p")["refused"] == "the operator has disabled this plugin"
+            assert await code_of(hosted.grant(OPERATOR, "p", [])) == "plugin.config_invalid"
+
+    run(main)
+
+
+BEFORE = """\
+# Ours.
+[host]
+log_level = "warn"  # quiet
+
+[plugins."example.weather"]
+enabled = true  # for now
+grants = ["tool.execute"]
+"""
+
+
+def journal(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir(exist_ok=True)
+    return tmp_path / "data" / "new"
+
+
+@pytest.mark.parametrize("text", ["", "# only words\n", BEFORE, '[plugins]\nq = { grants = ["z"] }\n'])
+def test_a_grant_is_added_whatever_the_file_looks_like(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "plugbay.toml"
+    path.write_text(text)
+    config = change_grants(path, journal(tmp_path), "other.one", lambda old: [*old, "network"])
+    assert config.plugin("other.one").grants == ["network"]
+    assert path.read_text().startswith(text)
+
+
+def test_comments_and_everything_else_stay(tmp_path: Path) -> None:
+    path = tmp_path / "plugbay.toml"
+    path.write_text(BEFORE)
+    path.chmod(0o640)
+    number = path.stat().st_ino
+    change_grants(path, journal(tmp_path), "example.weather", lambda old: [*old, "network"])
+    assert path.read_text() == BEFORE.replace('["tool.execute"]', '["tool.execute", "network"]')
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.stat().st_ino == number, "another file took its name, which removes the covers of running plugins"
+
+
+def test_a_file_that_is_not_there_is_made_for_us_alone(tmp_path: Path) -> None:
+    path = tmp_path / "plugbay.toml"
+    change_grants(path, journal(tmp_path), "p", lambda _: ["network"])
+    assert path.read_text() == '[plugins.p]\ngrants = ["network"]\n'
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_cannot_be_read_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "plugbay.toml"
+    path.write_text("[host]\nlog_levle = 1\n")
+    with pytest.raises(ConfigInvalid):
+        change_grants(path, journal(tmp_path), "p", lambda _: ["network"])
+    with pytest.raises(ConfigInvalid):
+        change_grants(tmp_path / "other.toml", journal(tmp_path), "p", lambda _: [" spaces "])
+    assert path.read_text() == "[host]\nlog_levle = 1\n" and not (tmp_path / "other.toml").exists()
+
+
+def test_remarks_lines_and_stderr_are_one_list(tmp_path: Path) -> None:
+    at = iter([10.5, 30.0])
+    journal = Journal(clock=lambda: next(at))
+    journal.note("p", "crashed", "exit 1")
+    journal.note("p", "log.info", "hello", level="info")
+    (tmp_path / "p.log").write_text("1970-01-01T00:00:20Z [7] to stderr\n1970-01-01T00:00:40Z not yet whole")
+    assert PluginLogs(journal, tmp_path).tail("p", 10) == [
+        LogLine("1970-01-01T00:00:10.500000Z", "host", "warn", "crashed: exit 1"),
+        LogLine("1970-01-01T00:00:20Z", "stderr", "info", "[7] to stderr"),
+        LogLine("1970-01-01T00:00:30.000000Z", "plugin", "info", "hello"),
+    ]
+    assert [line.text for line in PluginLogs(journal, tmp_path).tail("p", 1)] == ["hello"]
+    assert PluginLogs(journal, tmp_path).tail("p", 0) == []
+    assert PluginLogs(journal, None).tail("q", 10) == []
+
+
+def test_of_a_long_file_the_end_is_read_in_whole_lines(tmp_path: Path) -> None:
+    line = "1970-01-01T00:00:20Z " + "x" * 100 + "\n"
+    (tmp_path / "p.log").write_text(line * (2 * TAIL_BYTES // len(line)))
+    shown = PluginLogs(Journal(), tmp_path).tail("p", 1_000_000)
+    assert len(shown) in range(TAIL_BYTES // len(line) - 1, TAIL_BYTES // len(line) + 1)
+    assert {each.text for each in shown} == {"x" * 100}
+
+
+def test_whoever_follows_hears_what_comes_and_only_that(tmp_path: Path, run: Run) -> None:
+    async def main() -> None:
+        journal, path = Journal(), tmp_path / "p.log"
+        journal.note("p", "old", "before")
+        path.write_text("1970-01-01T00:00:01Z before\n")
+        following = PluginLogs(journal, tmp_path).follow("p")
+        first = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0)
+        journal.note("p", "new", "a remark")
+        assert (await first).text == "new: a remark"
+        with path.open("a") as file:
+            file.write("1970-01-01T00:00:02Z a line\n")
+        assert (await anext(following)).text == "a line"
+        path.write_text("1970-01-01T00:00:03Z anew\n")
+        assert (await anext(following)).text == "anew"
+        await following.aclose()  # type: ignore[attr-defined]
+
+    run(main)
+
+
+def test_whoever_was_away_goes_on_after_the_last_event_it_saw(run: Run) -> None:
+    async def main() -> None:
+        async with Host([]) as host:
+            events = HostEvents(host)
+            running = asyncio.ensure_future(events.run())
+            await until(lambda: host._backends.services.bus._made > 0)
+            following = events.follow("shop.>")
+            first = asyncio.ensure_future(anext(following))
+            await asyncio.sleep(0)
+            for number in range(3):
+                host.publish("other.topic", {"n": number})
+                host.publish("shop.sold", {"n": number})
+            seen = await first
+            assert (seen.topic, seen.data["payload"]) == ("shop.sold", {"n": 0})
+            assert (await anext(following)).data["payload"] == {"n": 1}
+            later = events.follow("shop.>", after=seen.id)
+            assert [(await anext(later)).data["payload"]["n"] for _ in range(2)] == [1, 2]
+            for lost in ("another-start-1", "nonsense"):
+                whole = events.follow("shop.>", after=lost)
+                assert (await anext(whole)).data["payload"] == {"n": 0}
+            running.cancel()
+            await asyncio.wait({running})
+
+    run(main)
+
+
+def test_only_the_last_events_are_kept(run: Run) -> None:
+    async def main() -> None:
+        async with Host([]) as host:
+            events = HostEvents(host)
+            running = asyncio.ensure_future(events.run())
+            await until(lambda: host._backends.services.bus._made > 0)
+            for number in range(KEPT_EVENTS + 10):
+                host.publish("a.b", number)
+            await until(lambda: events._count == KEPT_EVENTS + 10)
+            whole = events.follow(after="too-old")
+            assert (await anext(whole)).data["payload"] == 10
+            running.cancel()
+            await asyncio.wait({running})
+
+    run(main)
+
+
+def test_what_is_kept_can_be_read_at_once(run: Run) -> None:
+    async def main() -> None:
+        async with Host([]) as host:
+            events = HostEvents(host)
+            running = asyncio.ensure_future(events.run())
+            await until(lambda: host._backends.services.bus._made > 0)
+            assert events.recent() == []
+            for topic in ("shop.sold", "other.topic", "shop.lost"):
+                host.publish(topic, {})
+            await until(lambda: events._count == 3)
+            first, last = events.recent("shop.>")
+            assert (first.topic, last.topic) == ("shop.sold", "shop.lost")
+            assert events.recent("shop.>", first.id) == [last] and events.recent(after=last.id) == []
+            assert len(events.recent(after="another-start-1")) == 3
+            running.cancel()
+            await asyncio.wait({running})
+
+    run(main)
+
+
+def test_the_last_of_each_plugins_life_is_known_and_nobody_else_can_tell_it(run: Run) -> None:
+    async def main() -> None:
+        async with Host([]) as host:
+            events = HostEvents(host)
+            running = asyncio.ensure_future(events.run())
+            await until(lambda: host._backends.services.bus._made > 0)
+            for word in ("started", "crashed"):
+                host.publish(f"plugin.lifecycle.a.b.{word}", {"plugin_id": "a.b"}, source="plugin.supervisor")
+            host.publish("plugin.lifecycle.a.b.started", {"plugin_id": "a.b"}, source="a.b")
+            await until(lambda: events._count == 3)
+            assert {id: event.topic for id, event in events.lifecycle.items()} == {
+                "a.b": "plugin.lifecycle.a.b.crashed"
+            }
+            running.cancel()
+            await asyncio.wait({running})
+
+    run(main)
