@@ -13,9 +13,9 @@ from opentelemetry.trace import Tracer
 
 from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
-from plugbay.mcp_server import names
-from plugbay.mcp_server.bridge import Bridge
-from plugbay.mcp_server.desk import Desk
+from plugbay.mcp_server import listing
+from plugbay.mcp_server.questions import QuestionRouter
+from plugbay.mcp_server.server import McpServer
 from tests.mcp_server import everything
 
 
@@ -29,10 +29,10 @@ def declare(folder: Path, **eras: str) -> Path:
 
 
 @asynccontextmanager
-async def house(folder: Path, tracer: Tracer | None = None, **options: Any) -> AsyncIterator[tuple[Host, Bridge]]:
+async def house(folder: Path, tracer: Tracer | None = None, **options: Any) -> AsyncIterator[tuple[Host, McpServer]]:
     """Everything in a folder, granted and served under the names its authors chose."""
-    desk = Desk()
+    desk = QuestionRouter()
     state = folder.parent / "state"
     host = Host(discover([folder]), grant_all=True, state_dir=state, questions=desk.ask, tracer=tracer)
-    async with host, Bridge(host, desk, **{"rule": names.short, **options}) as bridge:
+    async with host, McpServer(host, desk, **{"rule": listing.short_name, **options}) as bridge:
         yield host, bridge

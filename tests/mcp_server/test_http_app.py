@@ -1,4 +1,4 @@
-"""Streamable HTTP over a real port, in both eras, said by hand."""
+"""An answer alone is JSON; with anything before it, it is the end of a stream."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from plugbay.mcp_server import http_app
-from plugbay.mcp_server.http_app import McpApp
-from plugbay.mcp_server.http_rules import Guard
+from plugbay.mcp_server import http_app, listing
+from plugbay.mcp_server.connection import ANSWER_SECONDS
+from plugbay.mcp_server.http_app import Clients, McpApp, ResponseStream, Session, accept, frames, refuse
+from plugbay.mcp_server.http_checks import Guard, Refused
+from plugbay.model.operations import OfferExports
 from tests.mcp_server.houses import declare, house
 from tests.mcp_server.test_http_server import listening
 from tests.support.loops import Run
@@ -22,7 +24,335 @@ from tests.support.patience import PATIENCE, until
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+NOTE = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
+
+
+class Wire:
+    """What an ASGI server would have sent."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.done = False
+
+    async def send(self, message: http_app.Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        else:
+            self.body += message["body"]
+            self.done = not message["more_body"]
+
+    @property
+    def events(self) -> list[Any]:
+        parts = [part for part in self.body.decode().split("\n\n") if part.startswith("event: message\ndata: ")]
+        return [json.loads(part.removeprefix("event: message\ndata: ")) for part in parts]
+
+
+def test_an_answer_that_is_all_there_is_goes_as_json(run: Run) -> None:
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(1)
+        way.push(ANSWER)
+        await way.respond(wire.send, [("mcp-session-id", "abc")])
+        assert (wire.status, wire.body, wire.done) == (200, ANSWER, True)
+        assert wire.headers == {
+            "mcp-session-id": "abc",
+            "content-type": "application/json",
+            "content-length": str(len(ANSWER)),
+        }
+
+    run(main)
+
+
+@requirement("mcp:http-statuses")
+def test_an_error_may_have_a_status_of_its_own(run: Run) -> None:
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(1, {-32601: 404})
+        way.push(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"m"}}')
+        await way.respond(wire.send)
+        assert wire.status == 404
+
+    run(main)
+
+
+@requirement("mcp:http-streams")
+def test_what_is_said_before_an_answer_opens_a_stream(run: Run) -> None:
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(2)
+        way.push(NOTE)
+        writing = asyncio.ensure_future(way.respond(wire.send))
+        await until(lambda: len(wire.events) == 1)
+        way.push(ANSWER)
+        way.push(ANSWER)
+        way.push(NOTE)  # nothing is said after the last answer
+        await writing
+        assert [event.get("method", "answer") for event in wire.events] == [
+            "notifications/progress",
+            "answer",
+            "answer",
+        ]
+        assert (wire.headers["content-type"], wire.headers["x-accel-buffering"]) == ("text/event-stream", "no")
+        assert wire.done
+
+    run(main)
+
+
+@requirement("mcp:http-streams")
+def test_an_answer_that_takes_long_comes_on_a_stream_that_is_kept_alive(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_app, "STREAM_AFTER", 0.01)
+    monkeypatch.setattr(http_app, "KEEP_ALIVE", 0.01)
+
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(1)
+        writing = asyncio.ensure_future(way.respond(wire.send))
+        await until(lambda: b":\n\n" in wire.body)
+        way.push(ANSWER)
+        await writing
+        assert len(wire.events) == 1
+
+    run(main)
+
+
+def test_a_request_that_was_called_off_is_accepted_and_no_more(run: Run) -> None:
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(1)
+        way.drop()
+        await way.respond(wire.send)
+        assert (wire.status, wire.body) == (202, b"")
+
+    run(main)
+
+
+@requirement("mcp:http-streams")
+def test_a_client_that_leaves_ends_the_writing(run: Run) -> None:
+    async def main() -> None:
+        wire, way = Wire(), ResponseStream(1)
+        writing = asyncio.ensure_future(way.respond(wire.send))
+        await asyncio.sleep(0)
+        way.left()
+        await writing
+        way.push(ANSWER)
+        assert (wire.status, way.has_room) == (0, False)
+
+    run(main)
+
+
+@requirement("mcp:http-limits")
+def test_an_endless_stream_forgets_the_oldest_and_goes_on_elsewhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_app, "MAX_WAITING", 3)
+
+    async def main() -> None:
+        way = ResponseStream(0, lossy=True)
+        for number in range(5):
+            way.push(b'{"method":"m%d"}' % number)
+        wire, after = Wire(), way.continued()
+        writing = asyncio.ensure_future(after.stream(wire.send))
+        await until(lambda: len(wire.events) == 3)
+        after.end()
+        await writing
+        assert [event["method"] for event in wire.events] == ["m2", "m3", "m4"]
+
+    run(main)
+
+
+@requirement("mcp:http-limits")
+def test_what_nobody_reads_does_not_pile_up_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_app, "MAX_UNREAD", 100)
+
+    async def main() -> None:
+        way = ResponseStream(0, lossy=True)
+        for number in range(5):
+            way.push(b'{"method":"m%d","params":"%b"}' % (number, b"x" * 60))
+        assert [frame[:14] for frame in way._queue] == [b'{"method":"m3"', b'{"method":"m4"']
+
+    asyncio.run(main())
+
+
+@requirement("mcp:http-limits")
+def test_there_is_no_room_for_progress_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_app, "MAX_UNREAD", 10)
+
+    async def main() -> None:
+        way = ResponseStream(2)
+        assert way.has_room
+        way.push(NOTE)
+        assert not way.has_room
+
+    asyncio.run(main())
+
+
+def test_refusals_and_acceptances_are_whole_responses(run: Run) -> None:
+    async def main() -> None:
+        wire = Wire()
+        await refuse(wire.send, Refused(401, "no", headers=(("www-authenticate", "Bearer"),), data=[1]), 7)
+        assert (wire.status, wire.headers["www-authenticate"]) == (401, "Bearer")
+        assert json.loads(wire.body) == {
+            "jsonrpc": "2.0",
+            "id": 7,
+            "error": {"code": -32600, "message": "no", "data": [1]},
+        }
+        wire = Wire()
+        await accept(wire.send, 204)
+        assert (wire.status, wire.body, wire.done) == (204, b"", True)
+
+    run(main)
+
+
+def test_frames_are_lines() -> None:
+    assert frames(ANSWER + b"\n" + NOTE + b"\n") == [ANSWER, NOTE]
+    assert frames(b"") == []
+
+
 OURS = "io.modelcontextprotocol/"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def line(**message: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+HELLO = line(id=0, method="initialize", params={"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}})
+
+
+def waiting(way: ResponseStream) -> list[Any]:
+    return [json.loads(frame) for frame in way._queue]
+
+
+@requirement("mcp:http-sessions")
+def test_what_is_about_a_request_goes_back_with_it_and_the_rest_waits_for_a_reader(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins")
+
+    async def main() -> None:
+        async with house(tmp_path / "plugins") as (_, bridge):
+            session = _begun(Clients(bridge))
+            mine = ResponseStream(1)
+            session.conversation.receive(line(id=1, method="ping"), mine)
+            assert [message["id"] for message in waiting(mine)] == [1]
+            gone = ResponseStream(1)
+            gone.left()
+            session.conversation.receive(line(id=2, method="ping"), gone)
+            session.conversation.tell(OfferExports({"tools": []}))
+            assert [message["method"] for message in waiting(session.mail)] == ["notifications/tools/list_changed"]
+            assert waiting(session.read_again()) == waiting(session.mail)
+
+    run(main)
+
+
+def _begun(clients: Clients) -> Session:
+    session = clients.new_session()
+    assert session is not None
+    session.conversation.receive(HELLO, ResponseStream(1))
+    return session
+
+
+@requirement("mcp:http-sessions")
+def test_a_session_ends_when_it_was_idle_for_long(run: Run, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins")
+
+    async def main() -> None:
+        async with house(tmp_path / "plugins") as (_, bridge):
+            clock = Clock()
+            clients = Clients(bridge, clock)
+            idle, read, asking = _begun(clients), _begun(clients), _begun(clients)
+            read.is_read, asking.open = True, 1
+            clock.now += http_app.IDLE_SECONDS
+            assert clients.session(idle.id) is idle
+            clock.now += http_app.IDLE_SECONDS + 1
+            assert clients.session(idle.id) is None
+            assert idle.conversation.closed
+            assert clients.session(read.id) is read
+            assert clients.session(asking.id) is asking
+            assert clients.session("made up") is None
+            assert len({idle.id, read.id, asking.id}) == 3
+
+    run(main)
+
+
+@requirement("mcp:http-limits")
+def test_a_new_session_takes_the_place_of_the_one_that_was_idle_for_longest(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_app, "MAX_SESSIONS", 2)
+    write_plugin(tmp_path / "plugins")
+
+    async def main() -> None:
+        async with house(tmp_path / "plugins") as (_, bridge):
+            clock = Clock()
+            clients = Clients(bridge, clock)
+            one, two = _begun(clients), _begun(clients)
+            clock.now += 1
+            assert clients.session(one.id) is one
+            three = _begun(clients)
+            assert clients.session(two.id) is None
+            one.open = three.open = 1
+            assert clients.new_session() is None
+            clients.close()
+            assert one.conversation.closed and three.conversation.closed
+
+    run(main)
+
+
+def asking(number: int, **more: Any) -> bytes:
+    meta = {f"{OURS}protocolVersion": "2026-07-28", f"{OURS}clientCapabilities": {"elicitation": {}}}
+    return line(id=number, method="tools/call", params={"arguments": {}, "_meta": meta, **more})
+
+
+@requirement("mcp:http-limits", "mcp:serve-elicitation")
+def test_requests_that_wait_for_their_client_are_kept_for_a_while_and_not_too_many(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_app, "MAX_PARKED", 1)
+
+    async def main() -> None:
+        async with house(declare(tmp_path / "plugins", one="modern", two="modern"), rule=listing.qualified_name) as (
+            _,
+            bridge,
+        ):
+            clock = Clock()
+            clients = Clients(bridge, clock)
+
+            async def parked(number: int, tool: str) -> str:
+                solo = clients.solo(None, ResponseStream(1))
+                solo.conversation.receive(asking(number, name=tool))
+                await until(lambda: solo.state is not None)
+                assert solo.state is not None
+                state = solo.state
+                clients.finished(solo)
+                return state
+
+            one = await parked(1, "one__ask")
+            result = {"q1": {"action": "accept", "content": {"name": "Ada"}}}
+            again = ResponseStream(1)
+            solo = clients.solo(one, again)
+            solo.conversation.receive(asking(2, name="one__ask", inputResponses=result, requestState=one))
+            await until(lambda: again.over)
+            assert '"name": "Ada"' in waiting(again)[0]["result"]["content"][0]["text"]
+            clients.finished(solo)
+            assert solo.conversation.closed
+            first, second = await parked(3, "one__ask"), await parked(4, "two__ask")
+            assert clients.solo(first, ResponseStream(1)).conversation.busy == 0
+            kept = clients.solo(second, ResponseStream(1))
+            assert kept.conversation.busy == 1
+            kept.state = second
+            clients.finished(kept)
+            clock.now += ANSWER_SECONDS + 1
+            clients.finished(clients.solo(None, ResponseStream(1)))
+            assert kept.conversation.closed
+            assert clients.solo(second, ResponseStream(1)) is not kept
+
+    run(main)
+
+
 TOKEN = "0123456789abcdef"
 
 

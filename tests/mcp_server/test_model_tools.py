@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plugbay import Host, ModelTools, SyncHost, SyncModelTools
-from plugbay.mcp_server.names import NamesCollide
+from plugbay.mcp_server.listing import NamesCollide
 from plugbay.model.errors import Code
 from tests.support.loops import Run
 from tests.support.mcp_servers import write_server

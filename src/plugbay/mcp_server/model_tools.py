@@ -24,8 +24,8 @@ from plugbay.host.calls.calls import CallResult
 from plugbay.host.catalog.catalog import Entry
 from plugbay.host.host import Host
 from plugbay.host.sync import SyncHost
-from plugbay.mcp_server import definitions, names
-from plugbay.mcp_server.offering import gather
+from plugbay.mcp_server import listing
+from plugbay.mcp_server.listing import build_listing
 from plugbay.mcp_server.results import tool_result
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.lifecycle import State
@@ -86,7 +86,7 @@ class _Tools:
     def __init__(self, host: Host, only: Sequence[str], short: bool, longest: int) -> None:
         self._host = host
         self._only = (only,) if isinstance(only, str) else tuple(only)
-        self._rule = names.short if short else names.full
+        self._rule = listing.short_name if short else listing.qualified_name
         self._longest = longest
         self._codec = MsgspecCodec()
 
@@ -94,7 +94,7 @@ class _Tools:
         """Every tool that may be used now, as `shape` wants it; raises `NamesCollide` where two have one name."""
         if shape not in SHAPES:
             raise ValueError(f"there are the shapes {', '.join(SHAPES)}; {shape!r} is none of them")
-        return [SHAPES[shape](definitions.tool(entry.export, name)) for name, entry in self._table().items()]
+        return [SHAPES[shape](listing.describe_tool(entry.export, name)) for name, entry in self._table().items()]
 
     def exports(self) -> dict[str, str]:
         """The full name of the export behind each name that a model is told."""
@@ -104,7 +104,7 @@ class _Tools:
         calls = self._host.calls
         gone = {status.spec.id for status in self._host.plugins() if status.state == State.QUARANTINED}
         tools = (entry for entry in calls.catalog.of_kind("tool") if entry.spec.id not in gone and calls.admits(entry))
-        offering = gather(tools, self._rule, self._only)
+        offering = build_listing(tools, self._rule, self._only)
         if offering.collisions:
             raise offering.collisions[0]
         return offering.tools
@@ -123,7 +123,7 @@ class _Tools:
             return _refused(Failure(Code.INVALID_INPUT, f"the arguments are not JSON: {error}"))
         if not isinstance(given, Mapping):
             return _refused(Failure(Code.INVALID_INPUT, "the arguments have to be one JSON object"))
-        return _Use(entry, given if definitions.takes_object(entry.export) else given.get(definitions.WRAPPED))
+        return _Use(entry, given if listing.takes_object(entry.export) else given.get(listing.WRAPPED))
 
     def _decoded(self, arguments: Arguments) -> Any:
         """Some models say nothing at all where a tool takes nothing."""

@@ -2,6 +2,10 @@
 
 Owns the three shapes there are: MCP's own, vai's, and plain JSON. Failures are not its business: one table of the
 contract has them. Raw bytes stay raw where nobody needs to look inside.
+
+`Steps`: what a plugin says before its answer, as MCP's progress: a number that grows, and a text.
+
+An MCP server's own progress passes as it is; pieces and events of other contracts are counted.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from plugbay.mcp_server.definitions import FACT, promises_object
+from plugbay.mcp_server.listing import FACT, promises_object
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.spec import Export
 
@@ -63,3 +67,40 @@ def _item(item: Any) -> dict[str, Any]:
     if isinstance(source, dict) and {"data", "media_type"} <= source.keys():
         return {"type": item["type"], "data": source["data"], "mimeType": source["media_type"]}
     return _text(msgspec.json.encode(item).decode())
+
+
+LONGEST_MESSAGE = 2000
+"""Characters; more than a person reads while waiting, and a piece of an answer may have megabytes."""
+
+
+class Steps:
+    """The progress of one call."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def next(self, item: Any) -> dict[str, Any]:
+        """`{"progress", "total"?, "message"?}` for whatever was said."""
+        if isinstance(item, msgspec.Raw):
+            item = msgspec.json.decode(item)
+        if isinstance(item, dict) and type(item.get("progress")) in (int, float):
+            return {name: item[name] for name in ("progress", "total", "message") if item.get(name) is not None}
+        self._count += 1
+        message = _message(item)
+        return {"progress": self._count, **({"message": message[:LONGEST_MESSAGE]} if message else {})}
+
+
+def _message(item: Any) -> str:
+    if isinstance(item, str):
+        return item
+    if not isinstance(item, dict):
+        return msgspec.json.encode(item).decode()
+    for name in ("message", "text", "delta"):
+        if isinstance(item.get(name), str):
+            return str(item[name])
+    content = item.get("content")
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return msgspec.json.encode(item).decode()

@@ -16,7 +16,7 @@ import threading
 from typing import Any, NamedTuple
 
 from plugbay.link.stream import READ_SIZE, PipeStream
-from plugbay.mcp_server.bridge import Bridge
+from plugbay.mcp_server.server import McpServer
 
 MAX_UNSENT = 8 << 20
 """Bytes that wait for the client to read; past this it is neither told of progress nor asked what it wants next."""
@@ -53,7 +53,7 @@ def take_wire() -> Wire:
     return wire
 
 
-async def serve(bridge: Bridge, wire: Wire) -> None:
+async def serve(bridge: McpServer, wire: Wire) -> None:
     """Answer one client until it closes its end, or until this is cancelled."""
     loop = asyncio.get_running_loop()
     stream = PipeStream(loop, _readable(wire.read_fd), _writable(wire.write_fd))
@@ -70,7 +70,7 @@ async def serve(bridge: Bridge, wire: Wire) -> None:
 class _Client:
     """What is between the pipe and the conversation: what is sent in one tick of the loop goes out together."""
 
-    def __init__(self, bridge: Bridge, stream: PipeStream, write_fd: int) -> None:
+    def __init__(self, bridge: McpServer, stream: PipeStream, write_fd: int) -> None:
         self._bridge = bridge
         self._stream = stream
         self._write_fd = write_fd

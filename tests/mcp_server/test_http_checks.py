@@ -8,8 +8,8 @@ import pytest
 
 from plugbay.contracts.mcp import errors
 from plugbay.contracts.mcp.framing import MAX_BATCH
-from plugbay.mcp_server import http_rules
-from plugbay.mcp_server.http_rules import HEADER_MISMATCH, Guard
+from plugbay.mcp_server import http_checks
+from plugbay.mcp_server.http_checks import HEADER_MISMATCH, Guard
 from tests.support.requirements import requirement
 
 TOKEN = "correct horse battery staple"
@@ -69,9 +69,9 @@ def test_the_operator_may_allow_more() -> None:
 @requirement("mcp:http-headers")
 def test_what_is_said_twice_is_not_what_either_says() -> None:
     raw = [(b"Accept", b"application/json"), (b"Mcp-Name", b"harmless"), (b"accept", b"text/event-stream")]
-    headers = http_rules.by_name([*raw, (b"mcp-name", b"echo")])
+    headers = http_checks.by_name([*raw, (b"mcp-name", b"echo")])
     assert headers == {"accept": "application/json, text/event-stream", "mcp-name": "harmless, echo"}
-    assert http_rules.by_name(raw)["mcp-name"] == "harmless"
+    assert http_checks.by_name(raw)["mcp-name"] == "harmless"
 
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -93,7 +93,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     ],
 )
 def test_a_body_waits_for_as_many_answers_as_it_has_requests(message: Any, requests: int) -> None:
-    assert http_rules.requests_in(message) == requests
+    assert http_checks.requests_in(message) == requests
 
 
 @requirement("mcp:http-limits")
@@ -114,8 +114,8 @@ def test_a_body_waits_for_as_many_answers_as_it_has_requests(message: Any, reque
     ],
 )
 def test_what_nobody_would_ever_answer_is_refused(message: Any) -> None:
-    refused = http_rules.requests_in(message)
-    assert isinstance(refused, http_rules.Refused) and refused.status == 400
+    refused = http_checks.requests_in(message)
+    assert isinstance(refused, http_checks.Refused) and refused.status == 400
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_nobody_would_ever_answer_is_refused(message: Any) -> None:
     ],
 )
 def test_both_kinds_of_answers_must_be_welcome(header: str, expected: bool) -> None:
-    assert http_rules.accepts(header, "application/json", "text/event-stream") is expected
+    assert http_checks.accepts(header, "application/json", "text/event-stream") is expected
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_both_kinds_of_answers_must_be_welcome(header: str, expected: bool) -> N
     ],
 )
 def test_a_message_is_json_and_of_a_revision_we_know(headers: dict[str, str], expected: int | None) -> None:
-    refused = http_rules.posted(headers)
+    refused = http_checks.posted(headers)
     assert (refused and refused.status) == expected
     if expected == 400:
         assert refused is not None
@@ -162,7 +162,7 @@ HEADERS = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mc
 
 def refused(message: Any, schema: Any = None, **changes: str | None) -> int | None:
     headers = {name.replace("_", "-"): value for name, value in {**HEADERS, **changes}.items() if value is not None}
-    verdict = http_rules.modern(headers, message, schema)
+    verdict = http_checks.modern(headers, message, schema)
     if verdict is None:
         return None
     assert verdict.status == 400
@@ -244,7 +244,7 @@ def test_arguments_that_a_schema_wants_in_headers_are_there(
 
 
 def test_the_era_is_what_the_header_or_the_body_says() -> None:
-    assert http_rules.is_modern({}, request())
-    assert http_rules.is_modern({"mcp-protocol-version": "2026-07-28"}, {})
-    assert not http_rules.is_modern({"mcp-protocol-version": "2025-11-25"}, {"method": "initialize"})
-    assert not http_rules.is_modern({}, [request()])
+    assert http_checks.is_modern({}, request())
+    assert http_checks.is_modern({"mcp-protocol-version": "2026-07-28"}, {})
+    assert not http_checks.is_modern({"mcp-protocol-version": "2025-11-25"}, {"method": "initialize"})
+    assert not http_checks.is_modern({}, [request()])

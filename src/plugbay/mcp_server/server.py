@@ -1,15 +1,21 @@
-"""`Bridge`: a running host as an MCP server. What clients ask becomes calls of plugins; what changes, clients are told.
+"""`Subscriptions`: which clients hear of changes of which resource.
+
+The plugin that keeps a resource is asked to watch it once, however many clients do, and as long as one does. Refuses to
+know which plugin that is.
+
+`McpServer`: a running host as an MCP server. What clients ask becomes calls of plugins; what changes, clients are told.
 
 Owns which plugin answers what, who watches which resource, and when a list has changed. Refuses to know how clients are
-connected: a `Conversation` joins and leaves.
+connected: a `ClientConnection` joins and leaves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from plugbay import __version__
 from plugbay.contracts.base import Role
@@ -23,16 +29,14 @@ from plugbay.host.catalog.runtime_exports import CHANGED, TELLERS
 from plugbay.host.host import Host
 from plugbay.host.inbound.handler import RESOURCE_CHANGED
 from plugbay.host.journal import OWN_LINE, Note
-from plugbay.mcp_server import names
-from plugbay.mcp_server.conversation import Call, Conversation, Transport
-from plugbay.mcp_server.definitions import WRAPPED, own_name, takes_object
-from plugbay.mcp_server.desk import Desk
-from plugbay.mcp_server.offering import Offering, gather
-from plugbay.mcp_server.progress import Steps
-from plugbay.mcp_server.results import tool_result
-from plugbay.mcp_server.watches import Watches
+from plugbay.mcp_server import listing
+from plugbay.mcp_server.connection import Call, ClientConnection, Transport
+from plugbay.mcp_server.listing import WRAPPED, Listing, build_listing, own_name, takes_object
+from plugbay.mcp_server.questions import QuestionRouter
+from plugbay.mcp_server.results import Steps, tool_result
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import (
+    ChangeResource,
     CheckHealth,
     CompleteArgument,
     GetPrompt,
@@ -48,6 +52,67 @@ from plugbay.wire.fast_json import MsgspecCodec
 if TYPE_CHECKING:
     from plugbay.host.events.bus import BusEvent
     from plugbay.model.operations import Operation, PluginOp
+
+Ask = Callable[[WatchResource], Coroutine[Any, Any, Failure | None]]
+"""Has the plugin watch, or no longer; a `Failure` says why it does not."""
+
+
+class Subscriptions:
+    """By address, whoever watches it."""
+
+    def __init__(self, ask: Ask, later: Callable[[Coroutine[Any, Any, Any]], object]) -> None:
+        """`later` does something that nobody waits for."""
+        self._ask = ask
+        self._later = later
+        self._watchers: dict[str, set[ClientConnection]] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By address, as long as somebody needs it: the plugin hears of one change after the other."""
+
+    @property
+    def addresses(self) -> list[str]:
+        """What somebody watches."""
+        return list(self._watchers)
+
+    async def change(self, client: ClientConnection, op: WatchResource) -> Failure | None:
+        """A client wants to hear of changes, or no longer."""
+        if op.wanted:
+            return await self._begin(op.uri, client)
+        self._later(self._end(op.uri, client))
+        return None
+
+    def leave(self, client: ClientConnection) -> None:
+        """The client is gone, and watches nothing any more."""
+        for uri in [uri for uri, watchers in self._watchers.items() if client in watchers]:
+            self._later(self._end(uri, client))
+
+    def changed(self, uri: str) -> None:
+        """What is kept under an address is not what it was."""
+        for client in list(self._watchers.get(uri, ())):
+            client.tell(ChangeResource(uri))
+
+    def again(self, uri: str) -> None:
+        """A process that has just begun does not know what its predecessor was asked to watch."""
+        self._later(self._ask(WatchResource(uri)))
+
+    def _turn(self, uri: str) -> asyncio.Lock:
+        return self._turns.setdefault(uri, asyncio.Lock())
+
+    async def _begin(self, uri: str, client: ClientConnection) -> Failure | None:
+        async with self._turn(uri):
+            failure = None if uri in self._watchers else await self._ask(WatchResource(uri))
+            if failure is None:
+                self._watchers.setdefault(uri, set()).add(client)
+        if client.closed:
+            await self._end(uri, client)
+        return failure
+
+    async def _end(self, uri: str, client: ClientConnection) -> None:
+        async with self._turn(uri):
+            watchers = self._watchers.get(uri, set())
+            watchers.discard(client)
+            if not watchers and self._watchers.pop(uri, None) is not None:
+                await self._ask(WatchResource(uri, False))
+
 
 FIRST_LOOK = 5.0
 """Seconds that clients usually wait, at the start, for plugins that say only when greeted what they offer. Who takes
@@ -67,15 +132,15 @@ STATE_BYTES = 32
 """Random bytes in what a client has to bring back with an answer: nobody guesses somebody else's."""
 
 
-class Bridge:
+class McpServer:
     """Everything that one host serves, to any number of clients. `async with` it while the host runs."""
 
     def __init__(
         self,
         host: Host,
-        desk: Desk | None = None,
+        desk: QuestionRouter | None = None,
         *,
-        rule: names.Rule = names.full,
+        rule: listing.NamingRule = listing.qualified_name,
         only: Sequence[str] = (),
         timeout: float | None = None,
         name: str = "plugbay",
@@ -88,7 +153,7 @@ class Bridge:
         Who is not `strict` begins although two exports have one name, and leaves the second out.
         """
         self._host = host
-        self._desk = desk or Desk()
+        self._desk = desk or QuestionRouter()
         self._rule = rule
         self._only = tuple(only)
         self._timeout = timeout
@@ -96,17 +161,17 @@ class Bridge:
         self._instructions = instructions
         self._patience = patience
         self._strict = strict
-        self._clients: set[Conversation] = set()
-        self._watches = Watches(self._watch, self._later)
+        self._clients: set[ClientConnection] = set()
+        self._watches = Subscriptions(self._watch, self._later)
         self._gone: set[str] = set()
         self._codec = MsgspecCodec()
         self._tasks: set[asyncio.Future[Any]] = set()
         self._others_note = host.journal.listener
-        self.offering = self._gathered()
+        self.listing = self._gathered()
 
     # Beginning and end.
 
-    async def __aenter__(self) -> Bridge:
+    async def __aenter__(self) -> McpServer:
         """Get to know the plugins; raises `NamesCollide` when two exports would have one name."""
         self._others_note, self._host.journal.listener = self._host.journal.listener, self._noted
         events = self._host.subscribe(CHANGED, RESOURCE_CHANGED, LIFECYCLE, depth=MAX_EVENTS)
@@ -114,9 +179,9 @@ class Bridge:
         self._later(self._follow(events))
         try:
             await asyncio.wait({met}, timeout=self._patience)
-            self.offering = self._gathered()
-            if self.offering.collisions and self._strict:
-                raise self.offering.collisions[0]
+            self.listing = self._gathered()
+            if self.listing.collisions and self._strict:
+                raise self.listing.collisions[0]
             self._complain()
         except BaseException:
             await self.__aexit__()
@@ -142,7 +207,7 @@ class Bridge:
 
     def server(self) -> Server:
         """Who we say we are, and what is offered now."""
-        offer = self.offering.offer
+        offer = self.listing.offer
         return Server(
             self._name,
             __version__,
@@ -161,14 +226,14 @@ class Bridge:
             announced["completions"] = {}
         return announced
 
-    def converse(self, transport: Transport) -> Conversation:
+    def converse(self, transport: Transport) -> ClientConnection:
         """A new client, which is told of changes from now on until it leaves."""
         machine = McpMachine(Role.PLUGIN, self._codec, server=self.server(), entropy=_entropy)
-        client = Conversation(machine, self, transport)
+        client = ClientConnection(machine, self, transport)
         self._clients.add(client)
         return client
 
-    def leave(self, client: Conversation) -> None:
+    def leave(self, client: ClientConnection) -> None:
         """The client is gone, and watches nothing any more."""
         self._clients.discard(client)
         self._watches.leave(client)
@@ -197,7 +262,7 @@ class Bridge:
                 return None
         return Failure(Code.NOT_FOUND, f"nobody here answers {type(call.op).__name__}")
 
-    def told(self, client: Conversation, op: Operation) -> None:
+    def told(self, client: ClientConnection, op: Operation) -> None:
         """A client of the modern era says what it wants to watch without waiting for an answer."""
         if isinstance(op, WatchResource):
             self._later(self._watches.change(client, op))
@@ -207,7 +272,7 @@ class Bridge:
         self._host.journal.note("mcp client", "noise", why)
 
     async def _tool(self, call: Call, op: InvokeTool) -> Any:
-        entry = self.offering.tools.get(op.tool)
+        entry = self.listing.tools.get(op.tool)
         if entry is None:
             return Failure(Code.TOOL_NOT_EXPOSED, f"there is no tool called {op.tool!r}")
         given = op.input if takes_object(entry.export) else op.input.get(WRAPPED)
@@ -228,7 +293,7 @@ class Bridge:
 
     async def _read(self, call: Call, op: ReadResource) -> Any:
         missing: Any = Failure(Code.NOT_FOUND, f"nothing is kept under {op.uri!r}")
-        for entry in self.offering.readers(op.uri):
+        for entry in self.listing.readers(op.uri):
             answer = await self._ask(call, entry, op)
             if not (isinstance(answer, Failure) and answer.code == Code.NOT_FOUND):
                 return answer
@@ -236,13 +301,13 @@ class Bridge:
         return missing
 
     async def _prompt(self, call: Call, op: GetPrompt) -> Any:
-        entry = self.offering.prompts.get(op.prompt)
+        entry = self.listing.prompts.get(op.prompt)
         if entry is None:
             return Failure(Code.NOT_FOUND, f"there is no prompt called {op.prompt!r}")
         return await self._ask(call, entry, GetPrompt(own_name(entry.export), op.input, op.context))
 
     async def _complete(self, call: Call, op: CompleteArgument) -> Any:
-        ref, offering = op.request["ref"], self.offering
+        ref, offering = op.request["ref"], self.listing
         name, uri = as_text(ref.get("name")), as_text(ref.get("uri"))
         entry = offering.prompts.get(name) if ref.get("type") == "ref/prompt" else None
         if entry is not None:
@@ -258,7 +323,7 @@ class Bridge:
 
     async def _watch(self, op: WatchResource) -> Failure | None:
         """Ask whoever keeps a resource to watch it, or no longer."""
-        readers = self.offering.readers(op.uri)
+        readers = self.listing.readers(op.uri)
         if not readers:
             return Failure(Code.NOT_FOUND, f"nothing is kept under {op.uri!r}")
         supervisor = self._host.calls.supervisors.get(readers[0].spec.id)
@@ -298,7 +363,7 @@ class Bridge:
         elif what in BACK:
             self._gone.discard(payload["plugin_id"])
             for uri in self._watches.addresses:
-                if [entry.spec.id for entry in self.offering.readers(uri)[:1]] == [payload["plugin_id"]]:
+                if [entry.spec.id for entry in self.listing.readers(uri)[:1]] == [payload["plugin_id"]]:
                     self._watches.again(uri)
         self.refresh()
 
@@ -311,8 +376,8 @@ class Bridge:
     def refresh(self) -> None:
         """Look again at what there is, and tell every client if that is something else than before."""
         fresh = self._gathered()
-        changed = fresh.offer != self.offering.offer
-        self.offering = fresh
+        changed = fresh.offer != self.listing.offer
+        self.listing = fresh
         if changed:
             self._complain()
             for client in list(self._clients):
@@ -320,7 +385,7 @@ class Bridge:
 
     def _complain(self) -> None:
         """Say what is left out, since nobody will find it."""
-        for text in (*map(str, self.offering.collisions), *self.offering.shadowed):
+        for text in (*map(str, self.listing.collisions), *self.listing.shadowed):
             self._host.journal.note("mcp serve", "left_out", text)
 
     def _noted(self, plugin_id: str, note: Note) -> None:
@@ -334,8 +399,8 @@ class Bridge:
 
     # Details.
 
-    def _gathered(self) -> Offering:
-        return gather(self._admitted(), self._rule, self._only)
+    def _gathered(self) -> Listing:
+        return build_listing(self._admitted(), self._rule, self._only)
 
     def _admitted(self) -> Iterable[Entry]:
         calls = self._host.calls

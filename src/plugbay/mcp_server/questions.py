@@ -1,4 +1,4 @@
-"""`Desk`: whom a plugin's question goes to: the client whose call the plugin is working on.
+"""`QuestionRouter`: whom a plugin's question goes to: the client whose call the plugin is working on.
 
 In the modern era of MCP a question comes with the call that it belongs to. In the other one a plugin does not say which
 of its calls that is: while all of them come from one client, that is the one who knows; when several do, nobody is
@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from plugbay.host.inbound.questions import CANCEL, DECLINE, Question
-from plugbay.mcp_server.conversation import Call, Conversation
+from plugbay.mcp_server.connection import Call, ClientConnection
 from plugbay.model.errors import Failure
 from plugbay.model.operations import AskUser
 
 
-class Desk:
+class QuestionRouter:
     """Who is being served, by which plugin. `Host(questions=desk.ask)` lets plugins ask."""
 
     def __init__(self) -> None:
         self._busy: dict[str, list[Call]] = {}
-        self._asking: dict[asyncio.Future[Any], tuple[str, Conversation]] = {}
+        self._asking: dict[asyncio.Future[Any], tuple[str, ClientConnection]] = {}
         """Questions that are not answered yet: whose, and to whom."""
 
     @contextmanager
@@ -41,7 +41,7 @@ class Desk:
             if self._asking and all(other.conversation is not call.conversation for other in calls):
                 self._withdraw(plugin_id, call.conversation)
 
-    def _withdraw(self, plugin_id: str, client: Conversation) -> None:
+    def _withdraw(self, plugin_id: str, client: ClientConnection) -> None:
         for asking, between in self._asking.items():
             if between == (plugin_id, client):
                 asking.cancel()

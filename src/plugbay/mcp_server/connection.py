@@ -1,4 +1,4 @@
-"""`Conversation`: one MCP client, and what it has asked that is not answered yet.
+"""`ClientConnection`: one MCP client, and what it has asked that is not answered yet.
 
 Drives a machine in the part of the server, from bytes that somebody brings to bytes that somebody takes away: a pipe, a
 session over HTTP, a single request. Whatever is said about a call goes out with the `origin` it came in with, because
@@ -50,7 +50,7 @@ class Service(Protocol):
     def answer(self, call: Call) -> Awaitable[Any]:
         """The value for a call, or a `Failure`."""
 
-    def told(self, client: Conversation, op: Operation) -> None:
+    def told(self, client: ClientConnection, op: Operation) -> None:
         """The client says something that wants no answer."""
 
     def puzzled(self, why: str) -> None:
@@ -62,7 +62,7 @@ class Call:
 
     __slots__ = ("conversation", "id", "op", "origin", "passed_on")
 
-    def __init__(self, conversation: Conversation, id: CallId, op: Operation, origin: Any) -> None:
+    def __init__(self, conversation: ClientConnection, id: CallId, op: Operation, origin: Any) -> None:
         self.conversation = conversation
         self.id = id
         self.op = op
@@ -79,7 +79,7 @@ class Call:
         return await self.conversation.ask(op, self)
 
 
-class Conversation:
+class ClientConnection:
     """A machine and its tasks, on the running loop."""
 
     def __init__(self, machine: McpMachine, service: Service, transport: Transport) -> None:

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from plugbay.host.inbound.questions import Question
-from plugbay.mcp_server.conversation import Call
-from plugbay.mcp_server.desk import Desk
+from plugbay.mcp_server.connection import Call
+from plugbay.mcp_server.questions import QuestionRouter
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import AskUser, InvokeTool
 from tests.support.loops import Run
@@ -33,13 +33,13 @@ class Person:
 QUESTION = Question("p", "Who?", {"type": "object"})
 
 
-def ask(desk: Desk, question: Question = QUESTION) -> Any:
+def ask(desk: QuestionRouter, question: Question = QUESTION) -> Any:
     return asyncio.run(desk.ask(question))
 
 
 @requirement("mcp:serve-elicitation")
 def test_the_client_whose_call_is_worked_on_is_asked() -> None:
-    desk, person = Desk(), Person({"action": "accept", "content": {"name": "Ada"}})
+    desk, person = QuestionRouter(), Person({"action": "accept", "content": {"name": "Ada"}})
     with desk.serving("p", person.call()), desk.serving("p", person.call()), desk.serving("q", Person({}).call()):
         assert ask(desk)["content"] == {"name": "Ada"}
     assert person.asked == [AskUser("Who?", {"type": "object"}, None)]
@@ -47,7 +47,7 @@ def test_the_client_whose_call_is_worked_on_is_asked() -> None:
 
 @requirement("mcp:serve-elicitation")
 def test_nobody_is_asked_when_several_clients_wait_for_the_plugin() -> None:
-    desk, one, other = Desk(), Person({"action": "accept"}), Person({"action": "accept"})
+    desk, one, other = QuestionRouter(), Person({"action": "accept"}), Person({"action": "accept"})
     with desk.serving("p", one.call()):
         with desk.serving("p", other.call()):
             assert ask(desk) == {"action": "decline"}
@@ -58,7 +58,10 @@ def test_nobody_is_asked_when_several_clients_wait_for_the_plugin() -> None:
 
 @requirement("mcp:serve-elicitation")
 def test_a_question_that_says_to_which_call_it_belongs_goes_to_its_client() -> None:
-    desk, people = Desk(), [Person({"action": "accept", "content": {"number": number}}) for number in range(3)]
+    desk, people = (
+        QuestionRouter(),
+        [Person({"action": "accept", "content": {"number": number}}) for number in range(3)],
+    )
     calls = [person.call() for person in people]
     operations = [InvokeTool("t", {}) for _ in calls]
     for call, op in zip(calls, operations, strict=True):
@@ -70,7 +73,7 @@ def test_a_question_that_says_to_which_call_it_belongs_goes_to_its_client() -> N
 
 
 def test_a_client_that_cannot_ask_has_declined() -> None:
-    desk = Desk()
+    desk = QuestionRouter()
     with desk.serving("p", Person(Failure(Code.CAPABILITY_NOT_ALLOWED, "no")).call()):
         assert ask(desk) == {"action": "decline"}
 
@@ -93,7 +96,7 @@ class Slow(Person):
 @requirement("mcp:serve-question-over")
 def test_a_person_is_no_longer_asked_when_the_client_has_no_call_there_any_more(run: Run) -> None:
     async def main() -> None:
-        desk, person = Desk(), Slow()
+        desk, person = QuestionRouter(), Slow()
         with desk.serving("p", person.call()):
             with desk.serving("p", person.call()):
                 asking = asyncio.ensure_future(desk.ask(QUESTION))
@@ -110,7 +113,7 @@ def test_a_person_is_no_longer_asked_when_the_client_has_no_call_there_any_more(
 @requirement("mcp:serve-question-over")
 def test_a_plugin_that_does_without_the_answer_lets_the_person_go(run: Run) -> None:
     async def main() -> None:
-        desk, person = Desk(), Slow()
+        desk, person = QuestionRouter(), Slow()
         with desk.serving("p", person.call()):
             asking = asyncio.ensure_future(desk.ask(QUESTION))
             await until(lambda: bool(person.asked))

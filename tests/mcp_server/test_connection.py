@@ -12,8 +12,8 @@ import pytest
 from plugbay.contracts.base import Role
 from plugbay.contracts.mcp.machine import McpMachine
 from plugbay.contracts.mcp.messages import Server
-from plugbay.mcp_server import conversation
-from plugbay.mcp_server.conversation import Call, Conversation
+from plugbay.mcp_server import connection
+from plugbay.mcp_server.connection import Call, ClientConnection
 from plugbay.model.errors import CallFailed, Code, Failure
 from plugbay.model.operations import AskUser, OfferExports, WatchResource, WriteLog
 from plugbay.wire.fast_json import MsgspecCodec
@@ -40,7 +40,7 @@ class Bench:
         self._era, self._capabilities = era, capabilities
         server = Server("s", "1", offer={"tools": [TOOL]})
         machine = McpMachine(Role.PLUGIN, MsgspecCodec(), server=server, entropy=lambda: b"0123456789abcdef")
-        self.conversation = Conversation(machine, self, self)
+        self.conversation = ClientConnection(machine, self, self)
         if era == "handshake":
             params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {}}
             self.say({"id": 0, "method": "initialize", "params": params})
@@ -75,7 +75,7 @@ class Bench:
 
     # Service.
 
-    def told(self, client: Conversation, op: Any) -> None:
+    def told(self, client: ClientConnection, op: Any) -> None:
         self.told_ops.append(op)
 
     def puzzled(self, why: str) -> None:
@@ -181,7 +181,7 @@ def test_a_call_that_is_called_off_before_anybody_began_with_it_gives_its_place_
 
 @requirement("mcp:serve-limits")
 def test_a_client_with_too_many_calls_is_refused_one_more(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "MAX_CALLS", 2)
+    monkeypatch.setattr(connection, "MAX_CALLS", 2)
 
     async def main() -> None:
         gate = asyncio.Event()
@@ -267,7 +267,7 @@ def test_a_client_that_cannot_be_asked_is_not(run: Run) -> None:
 
 
 def test_nobody_waits_for_ever_for_a_person(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.01)
 
     async def main() -> None:
         bench = Bench(asks, elicitation={})

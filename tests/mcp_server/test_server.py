@@ -1,9 +1,10 @@
-"""A running host as a server: what clients ask becomes calls of plugins, and what changes they are told."""
+"""A plugin is asked once, for all who watch, and told when nobody does any more."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import pytest
 
 from plugbay.host.discovery.folders import discover
 from plugbay.host.host import Host
-from plugbay.mcp_server import names
-from plugbay.mcp_server.bridge import Bridge
-from plugbay.mcp_server.conversation import Conversation
-from plugbay.mcp_server.names import NamesCollide
-from plugbay.model.errors import Code
+from plugbay.mcp_server import listing
+from plugbay.mcp_server.connection import ClientConnection
+from plugbay.mcp_server.listing import NamesCollide
+from plugbay.mcp_server.server import McpServer, Subscriptions
+from plugbay.model.errors import Code, Failure
+from plugbay.model.operations import ChangeResource, WatchResource
 from tests.mcp_server.houses import declare, house
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
@@ -23,6 +25,146 @@ from tests.support.patience import until
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 from tests.support.spans import PARENT, SPAN, TRACE, Spans, parent_of, trace_of
+
+
+class Client:
+    """What a conversation is to a watch."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.told: list[Any] = []
+
+    def tell(self, op: Any) -> None:
+        self.told.append(op)
+
+
+class Bench:
+    def __init__(self, failure: Failure | None = None) -> None:
+        self.failure = failure
+        self.asked: list[WatchResource] = []
+        self.watches = Subscriptions(self._ask, self._later)
+
+    async def _ask(self, op: WatchResource) -> Failure | None:
+        self.asked.append(op)
+        return self.failure
+
+    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        with pytest.raises(StopIteration):  # it waits for nothing
+            work.send(None)
+
+    def change(self, client: Client, uri: str, wanted: bool = True) -> Failure | None:
+        return asyncio.run(self.watches.change(client, WatchResource(uri, wanted)))  # type: ignore[arg-type]
+
+
+@requirement("mcp:serve-resource-updates")
+def test_the_first_watcher_begins_it_and_the_last_one_ends_it() -> None:
+    bench, one, other = Bench(), Client(), Client()
+    bench.change(one, "a://1")
+    bench.change(other, "a://1")
+    bench.change(one, "a://2")
+    assert bench.asked == [WatchResource("a://1"), WatchResource("a://2")]
+    bench.watches.changed("a://1")
+    bench.watches.changed("a://3")
+    assert one.told == other.told == [ChangeResource("a://1")]
+    bench.watches.leave(one)  # type: ignore[arg-type]
+    assert bench.asked[2:] == [WatchResource("a://2", False)]
+    bench.change(other, "a://1", False)
+    bench.change(other, "a://1", False)
+    assert bench.asked[3:] == [WatchResource("a://1", False)]
+    assert bench.watches.addresses == []
+
+
+def test_whoever_is_refused_or_has_gone_meanwhile_watches_nothing() -> None:
+    refused, client = Bench(Failure(Code.NOT_FOUND, "no")), Client()
+    failure = refused.change(client, "a://1")
+    assert failure is not None and failure.code == Code.NOT_FOUND
+    client.closed = True
+    gone = Bench()
+    assert gone.change(client, "a://1") is None
+    assert refused.watches.addresses == gone.watches.addresses == []
+
+
+def test_a_new_process_is_asked_again() -> None:
+    bench = Bench()
+    bench.change(Client(), "a://1")
+    bench.watches.again("a://1")
+    assert bench.asked == [WatchResource("a://1")] * 2
+
+
+class Slow(Bench):
+    """A plugin that answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: asyncio.Queue[Failure | None] = asyncio.Queue()
+        self.tasks: list[asyncio.Future[Any]] = []
+
+    async def _ask(self, op: WatchResource) -> Failure | None:
+        self.asked.append(op)
+        return await self.answers.get()
+
+    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.tasks.append(asyncio.ensure_future(work))
+
+    def begin(self, client: Client, wanted: bool = True) -> asyncio.Future[Failure | None]:
+        work = self.watches.change(client, WatchResource("a://1", wanted))  # type: ignore[arg-type]
+        task = asyncio.ensure_future(work)
+        self.tasks.append(task)
+        return task
+
+    async def let(self, *answers: Failure | None) -> None:
+        for answer in answers:
+            self.answers.put_nowait(answer)
+        await until(lambda: self.answers.empty() and all(task.done() for task in self.tasks))
+
+
+BEGUN, ENDED = WatchResource("a://1"), WatchResource("a://1", False)
+
+
+@requirement("mcp:serve-resource-updates")
+def test_whoever_comes_while_another_one_goes_is_told_all_the_same(run: Run) -> None:
+    async def main() -> None:
+        bench, one, other = Slow(), Client(), Client()
+        bench.begin(one)
+        await bench.let(None)
+        bench.watches.leave(one)  # type: ignore[arg-type]
+        bench.begin(other)
+        await bench.let(None, None)
+        assert bench.asked == [BEGUN, ENDED, BEGUN]
+        bench.watches.changed("a://1")
+        assert (one.told, other.told) == ([], [ChangeResource("a://1")])
+
+    run(main)
+
+
+@requirement("mcp:serve-resource-updates")
+def test_whoever_comes_while_the_plugin_thinks_gets_an_answer_of_its_own(run: Run) -> None:
+    async def main() -> None:
+        bench = Slow()
+        refused, taken = bench.begin(Client()), bench.begin(Client())
+        no = Failure(Code.NOT_FOUND, "not now")
+        await bench.let(no, None)
+        assert (refused.result(), taken.result()) == (no, None)
+        assert bench.asked == [BEGUN, BEGUN]
+
+    run(main)
+
+
+@requirement("mcp:serve-resource-updates")
+def test_whoever_changes_its_mind_while_the_plugin_thinks_watches_nothing(run: Run) -> None:
+    async def main() -> None:
+        bench, client, gone = Slow(), Client(), Client()
+        bench.begin(client)
+        await bench.begin(client, wanted=False)
+        await bench.let(None, None)
+        bench.begin(gone)
+        gone.closed = True
+        await bench.let(None, None)
+        assert bench.asked == [BEGUN, ENDED] * 2
+        assert bench.watches.addresses == []
+
+    run(main)
+
 
 DESCRIBES = """
 def initialize(m):
@@ -33,13 +175,13 @@ def initialize(m):
 """
 
 
-class Client:
+class McpClient:
     """A client in this process, of the handshake era."""
 
-    def __init__(self, bridge: Bridge, **capabilities: Any) -> None:
+    def __init__(self, bridge: McpServer, **capabilities: Any) -> None:
         self.heard: list[dict[str, Any]] = []
         self._number = 0
-        self.conversation: Conversation = bridge.converse(self)
+        self.conversation: ClientConnection = bridge.converse(self)
         params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {}}
         self.say({"id": 0, "method": "initialize", "params": params})
 
@@ -80,8 +222,8 @@ def test_tools_of_any_contract_are_called_and_their_failures_are_for_the_model(r
     write_plugin(tmp_path / "plugins", "text", tools=[{"name": "t", "input_schema": {"type": "string"}}])
 
     async def main() -> None:
-        async with house(tmp_path / "plugins", rule=names.full) as (host, bridge):
-            client = Client(bridge)
+        async with house(tmp_path / "plugins", rule=listing.qualified_name) as (host, bridge):
+            client = McpClient(bridge)
             answer = await client.call("echo__t", a=1)
             assert answer == {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"a": 1}}
             failed = await client.call("broken__t")
@@ -105,8 +247,11 @@ def test_what_nobody_granted_is_not_served(run: Run, tmp_path: Path) -> None:
     declare(tmp_path / "plugins" / "servers", all="handshake")
 
     async def main() -> None:
-        async with Host(discover([tmp_path / "plugins"]), state_dir=tmp_path / "state") as host, Bridge(host) as bridge:
-            client = Client(bridge)
+        async with (
+            Host(discover([tmp_path / "plugins"]), state_dir=tmp_path / "state") as host,
+            McpServer(host) as bridge,
+        ):
+            client = McpClient(bridge)
             assert [tool["name"] for tool in (await client.ask("tools/list"))["tools"]] == ["modest__t"]
             assert {name: failure.code for name, failure in bridge.left_out().items()} == {
                 "wants": Code.CAPABILITY_NOT_ALLOWED,
@@ -126,9 +271,9 @@ def test_names_that_collide_keep_a_bridge_from_opening(run: Run, tmp_path: Path)
             async with house(tmp_path / "plugins"):
                 pass
         async with house(tmp_path / "plugins", only=["two"]) as (_, bridge):
-            assert list(bridge.offering.tools) == ["t"]
+            assert list(bridge.listing.tools) == ["t"]
         async with house(tmp_path / "plugins", strict=False) as (host, bridge):
-            assert [entry.full_name for entry in bridge.offering.tools.values()] == ["one/t"]
+            assert [entry.full_name for entry in bridge.listing.tools.values()] == ["one/t"]
             assert "two/t would both be served" in host.journal.recent("mcp serve")[-1].text
 
     run(main)
@@ -140,7 +285,7 @@ def test_plugins_that_describe_their_tools_when_greeted_are_greeted_first(run: R
 
     async def main() -> None:
         async with house(tmp_path / "plugins") as (_, bridge):
-            (tool,) = bridge.offering.offer["tools"]
+            (tool,) = bridge.listing.offer["tools"]
             assert tool["description"] == "Make tea."
             assert list(tool["inputSchema"]["properties"]) == ["kind"]
 
@@ -151,7 +296,7 @@ def test_plugins_that_describe_their_tools_when_greeted_are_greeted_first(run: R
 def test_a_server_that_takes_long_to_start_comes_later(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(declare(tmp_path / "plugins", all="modern"), patience=0) as (_, bridge):
-            client = Client(bridge)
+            client = McpClient(bridge)
             await until(lambda: bool(client.told("notifications/tools/list_changed")), 20)
             assert len((await client.ask("tools/list"))["tools"]) == 14
             assert len((await client.ask("prompts/list"))["prompts"]) == 2
@@ -162,9 +307,11 @@ def test_a_server_that_takes_long_to_start_comes_later(run: Run, tmp_path: Path)
 @requirement("mcp:serve-list-changed")
 def test_a_plugin_that_is_given_up_leaves_the_list_and_comes_back(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", one="handshake", two="handshake"), rule=names.full) as served:
+        async with house(
+            declare(tmp_path / "plugins", one="handshake", two="handshake"), rule=listing.qualified_name
+        ) as served:
             host, bridge = served
-            client = Client(bridge)
+            client = McpClient(bridge)
             host.publish("plugin.lifecycle.one.gave_up", {"plugin_id": "one"}, source="plugin.supervisor")
             await until(lambda: len(client.told("notifications/tools/list_changed")) == 1)
             assert len((await client.ask("tools/list"))["tools"]) == 14
@@ -181,7 +328,7 @@ def test_a_plugin_that_is_given_up_leaves_the_list_and_comes_back(run: Run, tmp_
 def test_a_resource_is_watched_once_for_all_and_as_long_as_anybody_watches(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(declare(tmp_path / "plugins", all="handshake")) as (host, bridge):
-            one, other, third = Client(bridge), Client(bridge), Client(bridge)
+            one, other, third = McpClient(bridge), McpClient(bridge), McpClient(bridge)
             for client in (one, other):
                 assert await client.ask("resources/subscribe", uri="memo://one") == {}
             await third.call("touch", uri="memo://one")
@@ -207,7 +354,7 @@ def test_a_resource_is_watched_once_for_all_and_as_long_as_anybody_watches(run: 
 def test_with_a_call_that_is_called_off_its_question_is_over(run: Run, tmp_path: Path, era: str) -> None:
     async def main() -> None:
         async with house(declare(tmp_path / "plugins", all=era)) as (_, bridge):
-            client = Client(bridge, elicitation={})
+            client = McpClient(bridge, elicitation={})
             client.say({"id": "call", "method": "tools/call", "params": {"name": "ask", "arguments": {}}})
             await until(lambda: bool(client.told("elicitation/create")))
             (question,) = [each["id"] for each in client.heard if each.get("method") == "elicitation/create"]
@@ -222,7 +369,7 @@ def test_with_a_call_that_is_called_off_its_question_is_over(run: Run, tmp_path:
 def test_of_two_clients_each_is_asked_what_belongs_to_its_own_call(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(declare(tmp_path / "plugins", all="modern")) as (_, bridge):
-            clients = {name: Client(bridge, elicitation={}) for name in ("Ada", "Bob")}
+            clients = {name: McpClient(bridge, elicitation={}) for name in ("Ada", "Bob")}
             for client in clients.values():
                 client.say({"id": "call", "method": "tools/call", "params": {"name": "ask", "arguments": {}}})
             await until(lambda: all(client.told("elicitation/create") for client in clients.values()))
@@ -239,7 +386,7 @@ def test_of_two_clients_each_is_asked_what_belongs_to_its_own_call(run: Run, tmp
 def test_what_nobody_has_is_said_so(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(declare(tmp_path / "plugins", all="handshake")) as (_, bridge):
-            client = Client(bridge)
+            client = McpClient(bridge)
             assert (await client.ask("prompts/get", name="nothing"))["code"] == -32602
             for reference in ({"type": "ref/prompt", "name": "nothing"}, {"type": "ref/resource", "uri": "memo://x"}):
                 for ref in (reference, {"name": [], "uri": {}, "type": reference["type"]}):
@@ -255,7 +402,7 @@ def test_clients_that_make_no_sense_are_noted(run: Run, tmp_path: Path) -> None:
 
     async def main() -> None:
         async with house(tmp_path / "plugins") as (host, bridge):
-            Client(bridge).conversation.receive(b"?\n")
+            McpClient(bridge).conversation.receive(b"?\n")
             assert host.journal.counts("mcp client") == {"noise": 1}
 
     run(main)
@@ -265,7 +412,7 @@ def test_clients_that_make_no_sense_are_noted(run: Run, tmp_path: Path) -> None:
 def test_leaving_ends_what_clients_still_wait_for(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with house(declare(tmp_path / "plugins", all="handshake")) as (_, bridge):
-            client = Client(bridge)
+            client = McpClient(bridge)
             waiting = asyncio.ensure_future(client.call("wait"))
             await until(lambda: client.conversation.busy == 1)
         assert client.conversation.closed
@@ -281,7 +428,7 @@ def test_what_plugins_do_for_a_client_belongs_to_the_trace_it_names(run: Run, tm
 
     async def main() -> None:
         async with house(tmp_path / "plugins", tracer=spans.tracer) as (_, bridge):
-            client = Client(bridge)
+            client = McpClient(bridge)
             await client.ask("tools/call", name="t", arguments={}, _meta={"traceparent": PARENT})
             await client.ask("tools/call", name="t", arguments={}, _meta={"traceparent": "no such thing"})
             named, unnamed = spans.all()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugbay.mcp_server.clients import CLIENTS, PROJECT, USER, Client, Places, Unusable
+from plugbay.mcp_server.client_config import CLIENTS, PROJECT, USER, Client, Places, Unusable
 from tests.support.requirements import requirement
 
 LINUX = Places(Path("/home/ada"), Path("/src/app"), {}, "linux")
