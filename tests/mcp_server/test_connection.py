@@ -28,7 +28,7 @@ Answer = Callable[[Call], Awaitable[Any]]
 
 
 class Bench:
-    """A conversation with what is said on either side of it."""
+    """A connection with what is said on either side of it."""
 
     def __init__(self, answer: Answer, era: str = "handshake", **capabilities: Any) -> None:
         self.answer = answer
@@ -40,14 +40,14 @@ class Bench:
         self._era, self._capabilities = era, capabilities
         server = Server("s", "1", offer={"tools": [TOOL]})
         machine = McpMachine(Role.PLUGIN, MsgspecCodec(), server=server, entropy=lambda: b"0123456789abcdef")
-        self.conversation = ClientConnection(machine, self, self)
+        self.connection = ClientConnection(machine, self, self)
         if era == "handshake":
             params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {}}
             self.say({"id": 0, "method": "initialize", "params": params})
             self.sent.clear()
 
     def say(self, message: dict[str, Any], origin: Any = None) -> None:
-        self.conversation.receive(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n", origin)
+        self.connection.receive(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n", origin)
 
     def call(self, id: Any, origin: Any = None, **params: Any) -> None:
         meta = {"progressToken": id}
@@ -70,15 +70,15 @@ class Bench:
     def send(self, data: bytes, origin: Any) -> None:
         self.sent += [(json.loads(line), origin) for line in data.splitlines()]
 
-    def unanswered(self, origin: Any) -> None:
+    def drop_answer(self, origin: Any) -> None:
         self.given_up.append(origin)
 
     # Service.
 
-    def told(self, client: ClientConnection, op: Any) -> None:
+    def handle_notification(self, client: ClientConnection, op: Any) -> None:
         self.told_ops.append(op)
 
-    def puzzled(self, why: str) -> None:
+    def report_noise(self, why: str) -> None:
         self.why.append(why)
 
 
@@ -102,7 +102,7 @@ def test_calls_are_answered_as_they_come_ready_each_to_its_origin(run: Run) -> N
         bench.call(1, "slow")
         bench.call("two", "fast")
         await bench.answered("two")
-        assert bench.conversation.busy == 1
+        assert bench.connection.busy == 1
         gate.set()
         await bench.answered(1)
         assert [(message.get("id"), origin) for message, origin in bench.sent] == [
@@ -152,13 +152,13 @@ def test_a_call_that_is_called_off_says_nothing_more(run: Run) -> None:
 
         bench = Bench(answer)
         bench.call(1, "mine")
-        await until(lambda: bench.conversation.busy == 1)
+        await until(lambda: bench.connection.busy == 1)
         await asyncio.sleep(0)
         bench.say({"method": "notifications/cancelled", "params": {"requestId": 1}})
         await until(lambda: bench.given_up == ["mine"])
         assert ended == ["stopped"]
         assert bench.sent == []
-        assert bench.conversation.busy == 0
+        assert bench.connection.busy == 0
 
     run(main)
 
@@ -170,10 +170,10 @@ def test_a_call_that_is_called_off_before_anybody_began_with_it_gives_its_place_
         bench.call(1, "mine")
         bench.say({"method": "notifications/cancelled", "params": {"requestId": 1}})
         await until(lambda: bench.given_up == ["mine"])
-        assert (bench.sent, bench.conversation.busy) == ([], 0)
+        assert (bench.sent, bench.connection.busy) == ([], 0)
         bench.call(2)
-        bench.conversation.close()
-        await bench.conversation.finished()
+        bench.connection.close()
+        await bench.connection.finished()
         await until(lambda: bench.given_up == ["mine", None])
 
     run(main)
@@ -296,13 +296,13 @@ def test_closing_gives_everything_up(run: Run) -> None:
         bench = Bench(answer, elicitation={})
         bench.call(1)
         await until(lambda: len(bench.sent) == 1)
-        bench.conversation.close()
-        bench.conversation.close()
-        await bench.conversation.finished()
+        bench.connection.close()
+        bench.connection.close()
+        await bench.connection.finished()
         assert ended[-1] == "stopped"
         sent = len(bench.sent)
         bench.call(2)
-        bench.conversation.tell(OfferExports({"tools": []}))
+        bench.connection.notify(OfferExports({"tools": []}))
         assert len(bench.sent) == sent
 
     run(main)
@@ -311,14 +311,14 @@ def test_closing_gives_everything_up(run: Run) -> None:
 def test_what_is_told_and_what_is_nonsense_is_passed_on(run: Run) -> None:
     async def main() -> None:
         bench = Bench(hello, "modern")
-        bench.conversation.machine.server.capabilities["resources"] = {"subscribe": True}
-        bench.conversation.receive(b"what?\n")
+        bench.connection.machine.server.capabilities["resources"] = {"subscribe": True}
+        bench.connection.receive(b"what?\n")
         assert len(bench.why) == 1
         meta = {f"{OURS}protocolVersion": "2026-07-28", f"{OURS}clientCapabilities": {}}
         params = {"_meta": meta, "notifications": {"resourceSubscriptions": ["a://b"]}}
         bench.say({"id": 1, "method": "subscriptions/listen", "params": params})
         assert bench.told_ops == [WatchResource("a://b")]
-        bench.conversation.close()
+        bench.connection.close()
         assert 1 in bench.answers()
 
     run(main)
@@ -328,7 +328,7 @@ def test_what_is_told_and_what_is_nonsense_is_passed_on(run: Run) -> None:
 def test_a_session_is_told_that_its_lists_changed(run: Run) -> None:
     async def main() -> None:
         bench = Bench(hello)
-        bench.conversation.tell(OfferExports({"tools": [TOOL, {**TOOL, "name": "u"}]}))
+        bench.connection.notify(OfferExports({"tools": [TOOL, {**TOOL, "name": "u"}]}))
         assert [message["method"] for message, _ in bench.sent] == ["notifications/tools/list_changed"]
 
     run(main)
@@ -339,8 +339,8 @@ def test_a_client_that_does_not_read_hears_only_that_its_lists_changed(run: Run)
     async def main() -> None:
         bench = Bench(hello)
         for bench.room in (True, False):
-            bench.conversation.tell(WriteLog("info", "a line"))
-            bench.conversation.tell(OfferExports({"tools": [{**TOOL, "name": str(bench.room)}]}))
+            bench.connection.notify(WriteLog("info", "a line"))
+            bench.connection.notify(OfferExports({"tools": [{**TOOL, "name": str(bench.room)}]}))
         told = [message["method"].removeprefix("notifications/") for message, _ in bench.sent]
         assert told == ["message", "tools/list_changed", "tools/list_changed"]
 

@@ -14,10 +14,10 @@ import pytest
 
 from plugbay.mcp_server import http_app, listing
 from plugbay.mcp_server.connection import ANSWER_SECONDS
-from plugbay.mcp_server.http_app import Clients, McpApp, ResponseStream, Session, accept, frames, refuse
-from plugbay.mcp_server.http_checks import Guard, Refused
+from plugbay.mcp_server.http_app import HttpClients, McpApp, ResponseStream, Session, accept, frames, refuse
+from plugbay.mcp_server.http_checks import Guard, Refusal
 from plugbay.model.operations import OfferExports
-from tests.mcp_server.houses import declare, house
+from tests.mcp_server.running_servers import declare, running_server
 from tests.mcp_server.test_http_server import listening
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
@@ -120,7 +120,7 @@ def test_an_answer_that_takes_long_comes_on_a_stream_that_is_kept_alive(
 def test_a_request_that_was_called_off_is_accepted_and_no_more(run: Run) -> None:
     async def main() -> None:
         wire, way = Wire(), ResponseStream(1)
-        way.drop()
+        way.drop_answer()
         await way.respond(wire.send)
         assert (wire.status, wire.body) == (202, b"")
 
@@ -133,7 +133,7 @@ def test_a_client_that_leaves_ends_the_writing(run: Run) -> None:
         wire, way = Wire(), ResponseStream(1)
         writing = asyncio.ensure_future(way.respond(wire.send))
         await asyncio.sleep(0)
-        way.left()
+        way.disconnect()
         await writing
         way.push(ANSWER)
         assert (wire.status, way.has_room) == (0, False)
@@ -149,7 +149,7 @@ def test_an_endless_stream_forgets_the_oldest_and_goes_on_elsewhere(run: Run, mo
         way = ResponseStream(0, lossy=True)
         for number in range(5):
             way.push(b'{"method":"m%d"}' % number)
-        wire, after = Wire(), way.continued()
+        wire, after = Wire(), way.reopen()
         writing = asyncio.ensure_future(after.stream(wire.send))
         await until(lambda: len(wire.events) == 3)
         after.end()
@@ -188,7 +188,7 @@ def test_there_is_no_room_for_progress_when_too_much_waits(monkeypatch: pytest.M
 def test_refusals_and_acceptances_are_whole_responses(run: Run) -> None:
     async def main() -> None:
         wire = Wire()
-        await refuse(wire.send, Refused(401, "no", headers=(("www-authenticate", "Bearer"),), data=[1]), 7)
+        await refuse(wire.send, Refusal(401, "no", headers=(("www-authenticate", "Bearer"),), data=[1]), 7)
         assert (wire.status, wire.headers["www-authenticate"]) == (401, "Bearer")
         assert json.loads(wire.body) == {
             "jsonrpc": "2.0",
@@ -233,25 +233,25 @@ def test_what_is_about_a_request_goes_back_with_it_and_the_rest_waits_for_a_read
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge):
-            session = _begun(Clients(bridge))
+        async with running_server(tmp_path / "plugins") as (_, server):
+            session = _begun(HttpClients(server))
             mine = ResponseStream(1)
-            session.conversation.receive(line(id=1, method="ping"), mine)
+            session.connection.receive(line(id=1, method="ping"), mine)
             assert [message["id"] for message in waiting(mine)] == [1]
             gone = ResponseStream(1)
-            gone.left()
-            session.conversation.receive(line(id=2, method="ping"), gone)
-            session.conversation.tell(OfferExports({"tools": []}))
-            assert [message["method"] for message in waiting(session.mail)] == ["notifications/tools/list_changed"]
-            assert waiting(session.read_again()) == waiting(session.mail)
+            gone.disconnect()
+            session.connection.receive(line(id=2, method="ping"), gone)
+            session.connection.notify(OfferExports({"tools": []}))
+            assert [message["method"] for message in waiting(session.mailbox)] == ["notifications/tools/list_changed"]
+            assert waiting(session.reopen_mailbox()) == waiting(session.mailbox)
 
     run(main)
 
 
-def _begun(clients: Clients) -> Session:
+def _begun(clients: HttpClients) -> Session:
     session = clients.new_session()
     assert session is not None
-    session.conversation.receive(HELLO, ResponseStream(1))
+    session.connection.receive(HELLO, ResponseStream(1))
     return session
 
 
@@ -260,16 +260,16 @@ def test_a_session_ends_when_it_was_idle_for_long(run: Run, tmp_path: Path) -> N
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge):
+        async with running_server(tmp_path / "plugins") as (_, server):
             clock = Clock()
-            clients = Clients(bridge, clock)
+            clients = HttpClients(server, clock)
             idle, read, asking = _begun(clients), _begun(clients), _begun(clients)
-            read.is_read, asking.open = True, 1
+            read.has_reader, asking.open = True, 1
             clock.now += http_app.IDLE_SECONDS
             assert clients.session(idle.id) is idle
             clock.now += http_app.IDLE_SECONDS + 1
             assert clients.session(idle.id) is None
-            assert idle.conversation.closed
+            assert idle.connection.closed
             assert clients.session(read.id) is read
             assert clients.session(asking.id) is asking
             assert clients.session("made up") is None
@@ -286,9 +286,9 @@ def test_a_new_session_takes_the_place_of_the_one_that_was_idle_for_longest(
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge):
+        async with running_server(tmp_path / "plugins") as (_, server):
             clock = Clock()
-            clients = Clients(bridge, clock)
+            clients = HttpClients(server, clock)
             one, two = _begun(clients), _begun(clients)
             clock.now += 1
             assert clients.session(one.id) is one
@@ -297,7 +297,7 @@ def test_a_new_session_takes_the_place_of_the_one_that_was_idle_for_longest(
             one.open = three.open = 1
             assert clients.new_session() is None
             clients.close()
-            assert one.conversation.closed and three.conversation.closed
+            assert one.connection.closed and three.connection.closed
 
     run(main)
 
@@ -314,41 +314,43 @@ def test_requests_that_wait_for_their_client_are_kept_for_a_while_and_not_too_ma
     monkeypatch.setattr(http_app, "MAX_PARKED", 1)
 
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", one="modern", two="modern"), rule=listing.qualified_name) as (
+        async with running_server(
+            declare(tmp_path / "plugins", one="modern", two="modern"), rule=listing.qualified_name
+        ) as (
             _,
-            bridge,
+            server,
         ):
             clock = Clock()
-            clients = Clients(bridge, clock)
+            clients = HttpClients(server, clock)
 
             async def parked(number: int, tool: str) -> str:
-                solo = clients.solo(None, ResponseStream(1))
-                solo.conversation.receive(asking(number, name=tool))
-                await until(lambda: solo.state is not None)
-                assert solo.state is not None
-                state = solo.state
-                clients.finished(solo)
+                request = clients.request(None, ResponseStream(1))
+                request.connection.receive(asking(number, name=tool))
+                await until(lambda: request.state is not None)
+                assert request.state is not None
+                state = request.state
+                clients.finished(request)
                 return state
 
             one = await parked(1, "one__ask")
             result = {"q1": {"action": "accept", "content": {"name": "Ada"}}}
             again = ResponseStream(1)
-            solo = clients.solo(one, again)
-            solo.conversation.receive(asking(2, name="one__ask", inputResponses=result, requestState=one))
+            request = clients.request(one, again)
+            request.connection.receive(asking(2, name="one__ask", inputResponses=result, requestState=one))
             await until(lambda: again.over)
             assert '"name": "Ada"' in waiting(again)[0]["result"]["content"][0]["text"]
-            clients.finished(solo)
-            assert solo.conversation.closed
+            clients.finished(request)
+            assert request.connection.closed
             first, second = await parked(3, "one__ask"), await parked(4, "two__ask")
-            assert clients.solo(first, ResponseStream(1)).conversation.busy == 0
-            kept = clients.solo(second, ResponseStream(1))
-            assert kept.conversation.busy == 1
+            assert clients.request(first, ResponseStream(1)).connection.busy == 0
+            kept = clients.request(second, ResponseStream(1))
+            assert kept.connection.busy == 1
             kept.state = second
             clients.finished(kept)
             clock.now += ANSWER_SECONDS + 1
-            clients.finished(clients.solo(None, ResponseStream(1)))
-            assert kept.conversation.closed
-            assert clients.solo(second, ResponseStream(1)) is not kept
+            clients.finished(clients.request(None, ResponseStream(1)))
+            assert kept.connection.closed
+            assert clients.request(second, ResponseStream(1)) is not kept
 
     run(main)
 
@@ -423,8 +425,8 @@ def modern(id: Any, method: str, elicitation: bool = False, **params: Any) -> tu
 async def served(tmp_path: Path, inner: str = "handshake") -> AsyncIterator[Client]:
     """A server that uses everything, behind a port."""
     async with (
-        house(declare(tmp_path / "plugins", all=inner)) as (_, bridge),
-        listening(bridge, TOKEN) as (url, _),
+        running_server(declare(tmp_path / "plugins", all=inner)) as (_, server),
+        listening(server, TOKEN) as (url, _),
         httpx2.AsyncClient(timeout=PATIENCE) as http,
     ):
         yield Client(http, url)
@@ -597,8 +599,8 @@ def test_bodies_that_nobody_could_answer_are_refused(run: Run, tmp_path: Path, b
 
     async def main() -> None:
         async with (
-            house(tmp_path / "plugins") as (_, bridge),
-            listening(bridge, TOKEN) as (url, _),
+            running_server(tmp_path / "plugins") as (_, server),
+            listening(server, TOKEN) as (url, _),
             httpx2.AsyncClient() as http,
         ):
             answer = await http.post(url, content=body, headers=Client(http, url).headers)
@@ -618,8 +620,8 @@ def test_slow_bodies_and_too_many_requests_are_refused(
     scope = {"type": "http", "method": "POST", "headers": headers}
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge):
-            app = McpApp(bridge, Guard(None))
+        async with running_server(tmp_path / "plugins") as (_, server):
+            app = McpApp(server, Guard(None))
             sent: list[Any] = []
 
             async def send(message: Any) -> None:

@@ -69,9 +69,9 @@ def test_the_operator_may_allow_more() -> None:
 @requirement("mcp:http-headers")
 def test_what_is_said_twice_is_not_what_either_says() -> None:
     raw = [(b"Accept", b"application/json"), (b"Mcp-Name", b"harmless"), (b"accept", b"text/event-stream")]
-    headers = http_checks.by_name([*raw, (b"mcp-name", b"echo")])
+    headers = http_checks.join_headers([*raw, (b"mcp-name", b"echo")])
     assert headers == {"accept": "application/json, text/event-stream", "mcp-name": "harmless, echo"}
-    assert http_checks.by_name(raw)["mcp-name"] == "harmless"
+    assert http_checks.join_headers(raw)["mcp-name"] == "harmless"
 
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -93,7 +93,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     ],
 )
 def test_a_body_waits_for_as_many_answers_as_it_has_requests(message: Any, requests: int) -> None:
-    assert http_checks.requests_in(message) == requests
+    assert http_checks.count_requests(message) == requests
 
 
 @requirement("mcp:http-limits")
@@ -114,8 +114,8 @@ def test_a_body_waits_for_as_many_answers_as_it_has_requests(message: Any, reque
     ],
 )
 def test_what_nobody_would_ever_answer_is_refused(message: Any) -> None:
-    refused = http_checks.requests_in(message)
-    assert isinstance(refused, http_checks.Refused) and refused.status == 400
+    refused = http_checks.count_requests(message)
+    assert isinstance(refused, http_checks.Refusal) and refused.status == 400
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_both_kinds_of_answers_must_be_welcome(header: str, expected: bool) -> N
     ],
 )
 def test_a_message_is_json_and_of_a_revision_we_know(headers: dict[str, str], expected: int | None) -> None:
-    refused = http_checks.posted(headers)
+    refused = http_checks.check_post(headers)
     assert (refused and refused.status) == expected
     if expected == 400:
         assert refused is not None
@@ -162,7 +162,7 @@ HEADERS = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mc
 
 def refused(message: Any, schema: Any = None, **changes: str | None) -> int | None:
     headers = {name.replace("_", "-"): value for name, value in {**HEADERS, **changes}.items() if value is not None}
-    verdict = http_checks.modern(headers, message, schema)
+    verdict = http_checks.check_modern(headers, message, schema)
     if verdict is None:
         return None
     assert verdict.status == 400

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from plugbay.mcp_server.http_server import BoundedHttp, HttpServer, NotAllowed
 from plugbay.mcp_server.server import McpServer
 from plugbay.server.server import _config, bound
-from tests.mcp_server.houses import house
+from tests.mcp_server.running_servers import running_server
 from tests.support.loops import Run
 from tests.support.patience import PATIENCE, until
 from tests.support.plugins import write_plugin
@@ -302,11 +302,11 @@ def test_a_body_that_breaks_while_it_is_answered_ends_the_connection_without_a_s
 
 
 @asynccontextmanager
-async def listening(bridge: McpServer, token: str | None = None) -> AsyncIterator[tuple[str, str]]:
+async def listening(server: McpServer, token: str | None = None) -> AsyncIterator[tuple[str, str]]:
     """An open door: its address and its token."""
     said: list[str] = []
     door = HttpServer("127.0.0.1:0", token, say=said.append)
-    serving = asyncio.ensure_future(door.serve(bridge))
+    serving = asyncio.ensure_future(door.serve(server))
     try:
         await until(lambda: bool(said) or serving.done())
         if serving.done():
@@ -346,7 +346,7 @@ def test_it_answers_at_one_address_to_whoever_has_the_token(run: Run, tmp_path: 
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge), listening(bridge) as (url, token):
+        async with running_server(tmp_path / "plugins") as (_, server), listening(server) as (url, token):
             assert url.startswith("http://127.0.0.1:") and url.endswith("/mcp")
             async with httpx2.AsyncClient() as client:
                 headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -373,10 +373,10 @@ def test_a_stream_that_is_open_when_it_stops_ends_in_good_order(run: Run, tmp_pa
     named = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge), httpx2.AsyncClient(timeout=PATIENCE) as client:
+        async with running_server(tmp_path / "plugins") as (_, server), httpx2.AsyncClient(timeout=PATIENCE) as client:
             said: list[str] = []
             door = HttpServer("127.0.0.1:0", say=said.append)
-            serving = asyncio.ensure_future(door.serve(bridge))
+            serving = asyncio.ensure_future(door.serve(server))
             await until(lambda: bool(said))
             url, headers = said[0].removeprefix("listening at "), {"Authorization": f"Bearer {door.token}", **named}
             async with client.stream("POST", url, json=wanted, headers=headers) as response:
@@ -395,10 +395,13 @@ def test_a_port_that_is_taken_is_said_so(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge), listening(bridge, "a token of our own") as (url, _):
+        async with (
+            running_server(tmp_path / "plugins") as (_, server),
+            listening(server, "a token of our own") as (url, _),
+        ):
             port = url.rpartition(":")[2].partition("/")[0]
             with pytest.raises(NotAllowed, match="cannot be listened at"):
-                await HttpServer(f"127.0.0.1:{port}").serve(bridge)
+                await HttpServer(f"127.0.0.1:{port}").serve(server)
 
     run(main)
 
@@ -414,7 +417,7 @@ def test_a_client_that_sends_nothing_does_not_stay(run: Run, tmp_path: Path, mon
     monkeypatch.setattr(BoundedHttp, "head_seconds", 0.2)
 
     async def main() -> None:
-        async with house(tmp_path) as (_, bridge), listening(bridge) as (url, _):
+        async with running_server(tmp_path) as (_, server), listening(server) as (url, _):
             port = int(url.rpartition(":")[2].removesuffix("/mcp"))
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             assert (await reader.read()).startswith(b"HTTP/1.1 408 ")

@@ -192,8 +192,8 @@ def test_a_prompt_keeps_everything_but_its_name() -> None:
 
 
 def test_a_name_is_its_authors_wherever_the_host_calls_it_otherwise() -> None:
-    assert listing.own_name(Export("prompt", "prompt:greet", facts={"mcp": {"name": "greet"}})) == "greet"
-    assert listing.own_name(Export("tool", "t")) == "t"
+    assert listing.original_name(Export("prompt", "prompt:greet", facts={"mcp": {"name": "greet"}})) == "greet"
+    assert listing.original_name(Export("tool", "t")) == "t"
 
 
 def entries(**plugins: list[Export]) -> list[Entry]:
@@ -214,22 +214,22 @@ def prompt(name: str) -> Export:
 
 
 def test_tools_resources_templates_and_prompts_are_served_and_nothing_else() -> None:
-    offering = build_listing(
+    listed = build_listing(
         entries(
             p=[Export("tool", "t"), Export("hook", "h"), Export("screen", "s"), resource("a://1"), template("a://{x}")],
             q=[prompt("t"), Export("tool", "old", facts={"unsupported": "made for another system"})],
         ),
         listing.qualified_name,
     )
-    assert list(offering.tools) == ["p__t"]
-    assert list(offering.prompts) == ["q__t"]
-    assert {key: len(listed) for key, listed in offering.offer.items()} == {
+    assert list(listed.tools) == ["p__t"]
+    assert list(listed.prompts) == ["q__t"]
+    assert {key: len(listed) for key, listed in listed.offer.items()} == {
         "tools": 1,
         "resources": 1,
         "resource_templates": 1,
         "prompts": 1,
     }
-    assert offering.collisions == []
+    assert listed.collisions == []
 
 
 @pytest.mark.parametrize(
@@ -251,22 +251,22 @@ def test_patterns_choose_plugins_or_exports(only: list[str], served: list[str]) 
 
 @requirement("mcp:serve-names-collide")
 def test_the_first_of_a_name_or_an_address_has_it() -> None:
-    offering = build_listing(
+    listed = build_listing(
         entries(p=[Export("tool", "t"), resource("a://1")], q=[Export("tool", "t"), resource("a://1")]),
         listing.short_name,
     )
-    assert offering.tools["t"].spec.id == "p"
-    assert [collision.exports for collision in offering.collisions] == [("p/t", "q/t")]
-    assert offering.shadowed == ["q/a://1 is left out: p/a://1 has the address a://1 already"]
-    assert len(offering.offer["resources"]) == 1
+    assert listed.tools["t"].spec.id == "p"
+    assert [collision.exports for collision in listed.collisions] == [("p/t", "q/t")]
+    assert listed.shadowed == ["q/a://1 is left out: p/a://1 has the address a://1 already"]
+    assert len(listed.offer["resources"]) == 1
 
 
-def asked(offering: Any, uri: str) -> list[str]:
-    return [entry.spec.id for entry in offering.readers(uri)]
+def asked(listed: Any, uri: str) -> list[str]:
+    return [entry.spec.id for entry in listed.readers(uri)]
 
 
 def test_whoever_lists_an_address_is_asked_first_and_everybody_else_later() -> None:
-    offering = build_listing(
+    listed = build_listing(
         entries(
             one=[resource("memo://1")],
             two=[template("memo://{id}/text"), template("any://{+rest}")],
@@ -275,22 +275,22 @@ def test_whoever_lists_an_address_is_asked_first_and_everybody_else_later() -> N
         ),
         listing.qualified_name,
     )
-    assert asked(offering, "memo://1") == ["one", "two", "three"]
-    assert asked(offering, "memo://2/text") == ["two", "one", "three"]
-    assert asked(offering, "any://a/b?c") == ["two", "one", "three"]
-    assert asked(offering, "file:///x?line=3") == ["three", "one", "two"]
-    assert asked(offering, "memo://2/other") == ["one", "two", "three"]
+    assert asked(listed, "memo://1") == ["one", "two", "three"]
+    assert asked(listed, "memo://2/text") == ["two", "one", "three"]
+    assert asked(listed, "any://a/b?c") == ["two", "one", "three"]
+    assert asked(listed, "file:///x?line=3") == ["three", "one", "two"]
+    assert asked(listed, "memo://2/other") == ["one", "two", "three"]
     assert asked(build_listing([], listing.qualified_name), "memo://1") == []
 
 
 @requirement("mcp:serve-hostile-templates")
 def test_a_template_that_says_more_of_an_address_comes_before_one_that_takes_all() -> None:
-    offering = build_listing(
+    listed = build_listing(
         entries(evil=[template("{+everything}")], good=[template("memo://{id}")], best=[template("memo://{id}/text")]),
         listing.qualified_name,
     )
-    assert asked(offering, "memo://1") == ["good", "evil", "best"]
-    assert asked(offering, "memo://1/text") == ["best", "evil", "good"]
+    assert asked(listed, "memo://1") == ["good", "evil", "best"]
+    assert asked(listed, "memo://1/text") == ["best", "evil", "good"]
 
 
 @pytest.mark.parametrize(

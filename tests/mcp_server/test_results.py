@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from plugbay.mcp_server.results import LONGEST_MESSAGE, Steps, tool_result
+from plugbay.mcp_server.results import LONGEST_MESSAGE, ProgressCounter, tool_result
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.spec import Export
 from tests.support.requirements import requirement
@@ -84,7 +84,7 @@ def test_the_result_of_an_mcp_server_is_not_touched() -> None:
 
 @requirement("mcp:serve-progress")
 def test_an_mcp_servers_progress_passes_as_it_is() -> None:
-    steps = Steps()
+    steps = ProgressCounter()
     assert steps.next({"progress": 0.5, "total": 2, "message": "half"}) == {
         "progress": 0.5,
         "total": 2,
@@ -106,14 +106,14 @@ def test_an_mcp_servers_progress_passes_as_it_is() -> None:
     ],
 )
 def test_everything_else_is_counted_and_shown(item: Any, message: str) -> None:
-    assert Steps().next(item) == {"progress": 1, "message": message}
+    assert ProgressCounter().next(item) == {"progress": 1, "message": message}
 
 
 def test_the_count_grows_and_nothing_to_say_is_left_out() -> None:
-    steps = Steps()
+    steps = ProgressCounter()
     assert [steps.next("")["progress"], steps.next("")["progress"]] == [1, 2]
     assert steps.next("") == {"progress": 3}
 
 
 def test_a_long_piece_is_cut() -> None:
-    assert len(Steps().next("x" * 10_000)["message"]) == LONGEST_MESSAGE
+    assert len(ProgressCounter().next("x" * 10_000)["message"]) == LONGEST_MESSAGE

@@ -18,7 +18,7 @@ from plugbay.mcp_server.listing import NamesCollide
 from plugbay.mcp_server.server import McpServer, Subscriptions
 from plugbay.model.errors import Code, Failure
 from plugbay.model.operations import ChangeResource, WatchResource
-from tests.mcp_server.houses import declare, house
+from tests.mcp_server.running_servers import declare, running_server
 from tests.support.loops import Run
 from tests.support.nexo import write_nexo_plugin
 from tests.support.patience import until
@@ -28,13 +28,13 @@ from tests.support.spans import PARENT, SPAN, TRACE, Spans, parent_of, trace_of
 
 
 class Client:
-    """What a conversation is to a watch."""
+    """What a connection is to a watch."""
 
     def __init__(self) -> None:
         self.closed = False
         self.told: list[Any] = []
 
-    def tell(self, op: Any) -> None:
+    def notify(self, op: Any) -> None:
         self.told.append(op)
 
 
@@ -42,7 +42,7 @@ class Bench:
     def __init__(self, failure: Failure | None = None) -> None:
         self.failure = failure
         self.asked: list[WatchResource] = []
-        self.watches = Subscriptions(self._ask, self._later)
+        self.subscriptions = Subscriptions(self._ask, self._later)
 
     async def _ask(self, op: WatchResource) -> Failure | None:
         self.asked.append(op)
@@ -53,7 +53,7 @@ class Bench:
             work.send(None)
 
     def change(self, client: Client, uri: str, wanted: bool = True) -> Failure | None:
-        return asyncio.run(self.watches.change(client, WatchResource(uri, wanted)))  # type: ignore[arg-type]
+        return asyncio.run(self.subscriptions.change(client, WatchResource(uri, wanted)))  # type: ignore[arg-type]
 
 
 @requirement("mcp:serve-resource-updates")
@@ -63,15 +63,15 @@ def test_the_first_watcher_begins_it_and_the_last_one_ends_it() -> None:
     bench.change(other, "a://1")
     bench.change(one, "a://2")
     assert bench.asked == [WatchResource("a://1"), WatchResource("a://2")]
-    bench.watches.changed("a://1")
-    bench.watches.changed("a://3")
+    bench.subscriptions.notify_changed("a://1")
+    bench.subscriptions.notify_changed("a://3")
     assert one.told == other.told == [ChangeResource("a://1")]
-    bench.watches.leave(one)  # type: ignore[arg-type]
+    bench.subscriptions.remove_client(one)  # type: ignore[arg-type]
     assert bench.asked[2:] == [WatchResource("a://2", False)]
     bench.change(other, "a://1", False)
     bench.change(other, "a://1", False)
     assert bench.asked[3:] == [WatchResource("a://1", False)]
-    assert bench.watches.addresses == []
+    assert bench.subscriptions.uris == []
 
 
 def test_whoever_is_refused_or_has_gone_meanwhile_watches_nothing() -> None:
@@ -81,13 +81,13 @@ def test_whoever_is_refused_or_has_gone_meanwhile_watches_nothing() -> None:
     client.closed = True
     gone = Bench()
     assert gone.change(client, "a://1") is None
-    assert refused.watches.addresses == gone.watches.addresses == []
+    assert refused.subscriptions.uris == gone.subscriptions.uris == []
 
 
 def test_a_new_process_is_asked_again() -> None:
     bench = Bench()
     bench.change(Client(), "a://1")
-    bench.watches.again("a://1")
+    bench.subscriptions.resubscribe("a://1")
     assert bench.asked == [WatchResource("a://1")] * 2
 
 
@@ -107,7 +107,7 @@ class Slow(Bench):
         self.tasks.append(asyncio.ensure_future(work))
 
     def begin(self, client: Client, wanted: bool = True) -> asyncio.Future[Failure | None]:
-        work = self.watches.change(client, WatchResource("a://1", wanted))  # type: ignore[arg-type]
+        work = self.subscriptions.change(client, WatchResource("a://1", wanted))  # type: ignore[arg-type]
         task = asyncio.ensure_future(work)
         self.tasks.append(task)
         return task
@@ -127,11 +127,11 @@ def test_whoever_comes_while_another_one_goes_is_told_all_the_same(run: Run) -> 
         bench, one, other = Slow(), Client(), Client()
         bench.begin(one)
         await bench.let(None)
-        bench.watches.leave(one)  # type: ignore[arg-type]
+        bench.subscriptions.remove_client(one)  # type: ignore[arg-type]
         bench.begin(other)
         await bench.let(None, None)
         assert bench.asked == [BEGUN, ENDED, BEGUN]
-        bench.watches.changed("a://1")
+        bench.subscriptions.notify_changed("a://1")
         assert (one.told, other.told) == ([], [ChangeResource("a://1")])
 
     run(main)
@@ -161,7 +161,7 @@ def test_whoever_changes_its_mind_while_the_plugin_thinks_watches_nothing(run: R
         gone.closed = True
         await bench.let(None, None)
         assert bench.asked == [BEGUN, ENDED] * 2
-        assert bench.watches.addresses == []
+        assert bench.subscriptions.uris == []
 
     run(main)
 
@@ -178,15 +178,15 @@ def initialize(m):
 class McpClient:
     """A client in this process, of the handshake era."""
 
-    def __init__(self, bridge: McpServer, **capabilities: Any) -> None:
+    def __init__(self, server: McpServer, **capabilities: Any) -> None:
         self.heard: list[dict[str, Any]] = []
         self._number = 0
-        self.conversation: ClientConnection = bridge.converse(self)
+        self.connection: ClientConnection = server.connect(self)
         params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {}}
         self.say({"id": 0, "method": "initialize", "params": params})
 
     def say(self, message: dict[str, Any]) -> None:
-        self.conversation.receive(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self.connection.receive(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     async def ask(self, method: str, **params: Any) -> Any:
         self._number += 1
@@ -211,7 +211,7 @@ class McpClient:
     def send(self, data: bytes, origin: Any) -> None:
         self.heard += map(json.loads, data.splitlines())
 
-    def unanswered(self, origin: Any) -> None:
+    def drop_answer(self, origin: Any) -> None:
         pass
 
 
@@ -222,8 +222,8 @@ def test_tools_of_any_contract_are_called_and_their_failures_are_for_the_model(r
     write_plugin(tmp_path / "plugins", "text", tools=[{"name": "t", "input_schema": {"type": "string"}}])
 
     async def main() -> None:
-        async with house(tmp_path / "plugins", rule=listing.qualified_name) as (host, bridge):
-            client = McpClient(bridge)
+        async with running_server(tmp_path / "plugins", rule=listing.qualified_name) as (host, server):
+            client = McpClient(server)
             answer = await client.call("echo__t", a=1)
             assert answer == {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"a": 1}}
             failed = await client.call("broken__t")
@@ -249,11 +249,11 @@ def test_what_nobody_granted_is_not_served(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             Host(discover([tmp_path / "plugins"]), state_dir=tmp_path / "state") as host,
-            McpServer(host) as bridge,
+            McpServer(host) as server,
         ):
-            client = McpClient(bridge)
+            client = McpClient(server)
             assert [tool["name"] for tool in (await client.ask("tools/list"))["tools"]] == ["modest__t"]
-            assert {name: failure.code for name, failure in bridge.left_out().items()} == {
+            assert {name: failure.code for name, failure in server.refused_plugins().items()} == {
                 "wants": Code.CAPABILITY_NOT_ALLOWED,
                 "all": Code.CAPABILITY_NOT_ALLOWED,
             }
@@ -268,12 +268,12 @@ def test_names_that_collide_keep_a_bridge_from_opening(run: Run, tmp_path: Path)
 
     async def main() -> None:
         with pytest.raises(NamesCollide, match="one/t and two/t would both be served as 't'"):
-            async with house(tmp_path / "plugins"):
+            async with running_server(tmp_path / "plugins"):
                 pass
-        async with house(tmp_path / "plugins", only=["two"]) as (_, bridge):
-            assert list(bridge.listing.tools) == ["t"]
-        async with house(tmp_path / "plugins", strict=False) as (host, bridge):
-            assert [entry.full_name for entry in bridge.listing.tools.values()] == ["one/t"]
+        async with running_server(tmp_path / "plugins", only=["two"]) as (_, server):
+            assert list(server.listing.tools) == ["t"]
+        async with running_server(tmp_path / "plugins", strict=False) as (host, server):
+            assert [entry.full_name for entry in server.listing.tools.values()] == ["one/t"]
             assert "two/t would both be served" in host.journal.recent("mcp serve")[-1].text
 
     run(main)
@@ -284,8 +284,8 @@ def test_plugins_that_describe_their_tools_when_greeted_are_greeted_first(run: R
     write_nexo_plugin(tmp_path / "plugins", "calm", DESCRIBES, tools=["brew"])
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (_, bridge):
-            (tool,) = bridge.listing.offer["tools"]
+        async with running_server(tmp_path / "plugins") as (_, server):
+            (tool,) = server.listing.offer["tools"]
             assert tool["description"] == "Make tea."
             assert list(tool["inputSchema"]["properties"]) == ["kind"]
 
@@ -295,8 +295,8 @@ def test_plugins_that_describe_their_tools_when_greeted_are_greeted_first(run: R
 @requirement("mcp:serve-list-changed")
 def test_a_server_that_takes_long_to_start_comes_later(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all="modern"), patience=0) as (_, bridge):
-            client = McpClient(bridge)
+        async with running_server(declare(tmp_path / "plugins", all="modern"), patience=0) as (_, server):
+            client = McpClient(server)
             await until(lambda: bool(client.told("notifications/tools/list_changed")), 20)
             assert len((await client.ask("tools/list"))["tools"]) == 14
             assert len((await client.ask("prompts/list"))["prompts"]) == 2
@@ -307,11 +307,11 @@ def test_a_server_that_takes_long_to_start_comes_later(run: Run, tmp_path: Path)
 @requirement("mcp:serve-list-changed")
 def test_a_plugin_that_is_given_up_leaves_the_list_and_comes_back(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(
+        async with running_server(
             declare(tmp_path / "plugins", one="handshake", two="handshake"), rule=listing.qualified_name
         ) as served:
-            host, bridge = served
-            client = McpClient(bridge)
+            host, server = served
+            client = McpClient(server)
             host.publish("plugin.lifecycle.one.gave_up", {"plugin_id": "one"}, source="plugin.supervisor")
             await until(lambda: len(client.told("notifications/tools/list_changed")) == 1)
             assert len((await client.ask("tools/list"))["tools"]) == 14
@@ -327,8 +327,8 @@ def test_a_plugin_that_is_given_up_leaves_the_list_and_comes_back(run: Run, tmp_
 @requirement("mcp:serve-resource-updates")
 def test_a_resource_is_watched_once_for_all_and_as_long_as_anybody_watches(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all="handshake")) as (host, bridge):
-            one, other, third = McpClient(bridge), McpClient(bridge), McpClient(bridge)
+        async with running_server(declare(tmp_path / "plugins", all="handshake")) as (host, server):
+            one, other, third = McpClient(server), McpClient(server), McpClient(server)
             for client in (one, other):
                 assert await client.ask("resources/subscribe", uri="memo://one") == {}
             await third.call("touch", uri="memo://one")
@@ -336,8 +336,8 @@ def test_a_resource_is_watched_once_for_all_and_as_long_as_anybody_watches(run: 
             assert one.told("notifications/resources/updated") == [{"uri": "memo://one"}]
             assert third.told("notifications/resources/updated") == []
             await one.ask("resources/unsubscribe", uri="memo://one")
-            bridge.leave(other.conversation)
-            await until(lambda: not bridge._watches.addresses)
+            server.disconnect(other.connection)
+            await until(lambda: not server._subscriptions.uris)
             missing = await one.ask("resources/subscribe", uri="memo://one")
             assert missing == {}
             await host.reload("all")
@@ -353,8 +353,8 @@ def test_a_resource_is_watched_once_for_all_and_as_long_as_anybody_watches(run: 
 @pytest.mark.parametrize("era", ["handshake", "modern"])
 def test_with_a_call_that_is_called_off_its_question_is_over(run: Run, tmp_path: Path, era: str) -> None:
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all=era)) as (_, bridge):
-            client = McpClient(bridge, elicitation={})
+        async with running_server(declare(tmp_path / "plugins", all=era)) as (_, server):
+            client = McpClient(server, elicitation={})
             client.say({"id": "call", "method": "tools/call", "params": {"name": "ask", "arguments": {}}})
             await until(lambda: bool(client.told("elicitation/create")))
             (question,) = [each["id"] for each in client.heard if each.get("method") == "elicitation/create"]
@@ -368,8 +368,8 @@ def test_with_a_call_that_is_called_off_its_question_is_over(run: Run, tmp_path:
 @requirement("mcp:serve-elicitation")
 def test_of_two_clients_each_is_asked_what_belongs_to_its_own_call(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all="modern")) as (_, bridge):
-            clients = {name: McpClient(bridge, elicitation={}) for name in ("Ada", "Bob")}
+        async with running_server(declare(tmp_path / "plugins", all="modern")) as (_, server):
+            clients = {name: McpClient(server, elicitation={}) for name in ("Ada", "Bob")}
             for client in clients.values():
                 client.say({"id": "call", "method": "tools/call", "params": {"name": "ask", "arguments": {}}})
             await until(lambda: all(client.told("elicitation/create") for client in clients.values()))
@@ -385,8 +385,8 @@ def test_of_two_clients_each_is_asked_what_belongs_to_its_own_call(run: Run, tmp
 
 def test_what_nobody_has_is_said_so(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all="handshake")) as (_, bridge):
-            client = McpClient(bridge)
+        async with running_server(declare(tmp_path / "plugins", all="handshake")) as (_, server):
+            client = McpClient(server)
             assert (await client.ask("prompts/get", name="nothing"))["code"] == -32602
             for reference in ({"type": "ref/prompt", "name": "nothing"}, {"type": "ref/resource", "uri": "memo://x"}):
                 for ref in (reference, {"name": [], "uri": {}, "type": reference["type"]}):
@@ -401,8 +401,8 @@ def test_clients_that_make_no_sense_are_noted(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:
-        async with house(tmp_path / "plugins") as (host, bridge):
-            McpClient(bridge).conversation.receive(b"?\n")
+        async with running_server(tmp_path / "plugins") as (host, server):
+            McpClient(server).connection.receive(b"?\n")
             assert host.journal.counts("mcp client") == {"noise": 1}
 
     run(main)
@@ -411,12 +411,12 @@ def test_clients_that_make_no_sense_are_noted(run: Run, tmp_path: Path) -> None:
 @requirement("mcp:serve-end")
 def test_leaving_ends_what_clients_still_wait_for(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with house(declare(tmp_path / "plugins", all="handshake")) as (_, bridge):
-            client = McpClient(bridge)
+        async with running_server(declare(tmp_path / "plugins", all="handshake")) as (_, server):
+            client = McpClient(server)
             waiting = asyncio.ensure_future(client.call("wait"))
-            await until(lambda: client.conversation.busy == 1)
-        assert client.conversation.closed
-        assert client.conversation.busy == 0
+            await until(lambda: client.connection.busy == 1)
+        assert client.connection.closed
+        assert client.connection.busy == 0
         waiting.cancel()
 
     run(main)
@@ -427,8 +427,8 @@ def test_what_plugins_do_for_a_client_belongs_to_the_trace_it_names(run: Run, tm
     spans = Spans()
 
     async def main() -> None:
-        async with house(tmp_path / "plugins", tracer=spans.tracer) as (_, bridge):
-            client = McpClient(bridge)
+        async with running_server(tmp_path / "plugins", tracer=spans.tracer) as (_, server):
+            client = McpClient(server)
             await client.ask("tools/call", name="t", arguments={}, _meta={"traceparent": PARENT})
             await client.ask("tools/call", name="t", arguments={}, _meta={"traceparent": "no such thing"})
             named, unnamed = spans.all()

@@ -13,7 +13,7 @@ from plugbay.model.errors import ManifestInvalid
 from plugbay.packages import archive
 from plugbay.packages.archive import signature_path
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.folder import IGNORE_FILE, SIGNATURE_NAME
+from plugbay.packages.package import IGNORE_FILE, SIGNATURE_NAME
 from plugbay.packages.rules import Limits
 from tests.packages.builders import plugin
 from tests.support.requirements import requirement

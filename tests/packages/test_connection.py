@@ -1,4 +1,4 @@
-"""HTTP with a registry: TLS, who asks, and what is made of its answers. Real registries where there are any."""
+"""Challenges and credentials, as registries and `docker login` write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from plugbay.packages import connection as connections
-from plugbay.packages import login
 from plugbay.packages.connection import PUSH, Connection
 from plugbay.packages.errors import PackageRefused, Reason
 from plugbay.packages.reference import parse
@@ -20,6 +19,53 @@ from tests.packages import lying_registry, token_service
 from tests.packages.lying_registry import Answer
 from tests.packages.registry_server import serve
 from tests.support.requirements import requirement
+
+
+def test_a_challenge_is_read() -> None:
+    text = 'Bearer realm="https://auth.example/token",service="r.example",scope="repository:a/b:pull,push"'
+    found = connections.parse_challenge(text)
+    assert found.scheme == "bearer"
+    assert found.parameters["realm"] == "https://auth.example/token"
+    assert found.parameters["scope"] == "repository:a/b:pull,push"
+    assert connections.parse_challenge('Basic realm="a \\"quoted\\" one"').parameters == {"realm": 'a "quoted" one'}
+    assert connections.parse_challenge("") == connections.Challenge("", {})
+
+
+def test_the_file_of_docker_login_is_found_where_docker_looks() -> None:
+    assert connections.docker_config({"HOME": "/home/ada"}) == Path("/home/ada/.docker/config.json")
+    assert connections.docker_config({"HOME": "/home/ada", "DOCKER_CONFIG": "/etc/d"}) == Path("/etc/d/config.json")
+
+
+def write(folder: Path, document: object) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_credentials_are_those_of_the_registry(tmp_path: Path) -> None:
+    header = connections.basic("ada", "open:sesame").removeprefix("Basic ")
+    path = write(tmp_path, {"auths": {"r.example": {"auth": header}, "https://s.example": {"auth": header}}})
+    assert connections.credentials("r.example", path) == ("ada", "open:sesame")
+    assert connections.credentials("s.example", path) == ("ada", "open:sesame")
+    assert connections.credentials("t.example", path) is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        {"auths": []},
+        {"auths": {"r.example": {}}},
+        {"auths": {"r.example": {"auth": 1}}},
+        {"auths": {"r.example": {"auth": "bm9jb2xvbg=="}}},
+        {"credsStore": "helper", "auths": {"r.example": {}}},
+    ],
+)
+def test_a_file_without_them_has_none(tmp_path: Path, document: object) -> None:
+    assert connections.credentials("r.example", write(tmp_path, document)) is None
+    assert connections.credentials("r.example", tmp_path / "gone") is None
+
 
 DATA = b"some bytes"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
@@ -38,7 +84,7 @@ def logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
 
     def log_in(address: str, user: str = "ada", password: str = "open sesame") -> None:
-        auth = login.basic(user, password).removeprefix("Basic ")
+        auth = connections.basic(user, password).removeprefix("Basic ")
         (tmp_path / "config.json").write_text(json.dumps({"auths": {address: {"auth": auth}}}))
 
     return log_in

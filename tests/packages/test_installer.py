@@ -1,26 +1,28 @@
-"""What is let into a store, and that a process killed at any step leaves a plugin that works."""
+"""Which version is newer."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plugbay import SyncHost
+from plugbay.model.spec import Export, PluginSpec, SandboxRequest, SettingsSpec
 from plugbay.packages import archive
 from plugbay.packages.archive import signature_path
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.folder import SIGNATURE_NAME
-from plugbay.packages.installer import STEPS, Installer, verify
-from plugbay.packages.package import read_folder
+from plugbay.packages.installer import STEPS, Installer, asks, difference, is_older, verify
+from plugbay.packages.package import SIGNATURE_NAME, read_folder
 from plugbay.packages.rules import DEFAULT_LIMITS
 from plugbay.packages.store import KEPT_RELEASES
-from plugbay.packages.tar import Archive
+from plugbay.packages.unpack import Archive
 from tests.packages.builders import NOW, PLUGIN, Bench, key, pack, plugin, sign, tarball, trust
 from tests.support.ainb import write_ainb_plugin
 from tests.support.kaged import write_kaged_plugin
@@ -28,6 +30,95 @@ from tests.support.nexo import write_nexo_plugin
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 from tests.support.vai import write_vai_plugin
+
+SEMVER = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11"]
+ORDER = ["0", "0.0.1", "0.9", *SEMVER, "1.0.0-rc.1", "1.0.0", "1.0.1", "1.2", "1.10.0", "2", "10.0.0", "20261115.1"]
+
+
+def test_versions_have_the_order_of_semver_and_of_common_sense() -> None:
+    for older, newer in itertools.combinations(ORDER, 2):
+        assert is_older(older, newer), (older, newer)
+        assert not is_older(newer, older), (older, newer)
+
+
+@pytest.mark.parametrize(
+    "pair", [("1.0.0", "1.0.0"), ("1.0.0+a", "1.0.0+b"), ("1", "1.0.0"), ("v1.2", "1.2"), ("1.02", "1.2")]
+)
+def test_these_are_equally_old(pair: tuple[str, str]) -> None:
+    assert not is_older(*pair) and not is_older(*reversed(pair))
+
+
+def test_words_and_very_long_numbers_have_an_order_too() -> None:
+    assert is_older("1.0a", "1.0b")
+    assert is_older("9" * 5000, "1" + "0" * 5000)
+
+
+def spec(**facts: Any) -> PluginSpec:
+    return PluginSpec("p", "1", "rune", Path("/p"), ("./p",), **facts)
+
+
+CLOSED = SandboxRequest()
+
+
+@requirement("vai:package-permissions-shown")
+def test_everything_a_plugin_wants_is_in_neutral_words() -> None:
+    wants = spec(
+        capabilities=("net:a.example",),
+        optional_capabilities=("memory.recall",),
+        sandbox=SandboxRequest(host_network=True, read=("/r",), write=("/w",)),
+        env_inherit=("HOME",),
+        subscribes=("news.>",),
+        snapshots=("usage.today",),
+        publishes=("mine.>",),
+        settings=SettingsSpec(secrets_schema={"properties": {"token": {}}}),
+    )
+    assert asks(wants) == (
+        "net:a.example",
+        "may ask for memory.recall",
+        "the host's network",
+        "reads /r",
+        "writes /w",
+        "variable HOME",
+        "hears news.>",
+        "hears usage.today",
+        "publishes mine.>",
+        "secret token",
+    )
+
+
+def test_a_plugin_that_wants_nothing_asks_for_nothing() -> None:
+    assert asks(spec(sandbox=CLOSED)) == ()
+
+
+@requirement("vai:package-permissions-shown")
+def test_only_what_is_new_has_to_be_agreed_to() -> None:
+    before = spec(capabilities=("a", "b"), exports=(Export("tool", "old"), Export("tool", "both")), sandbox=CLOSED)
+    after = spec(capabilities=("b", "c"), exports=(Export("tool", "both"), Export("hook", "new")), sandbox=CLOSED)
+    found = difference(before, after)
+    assert (found.asked, found.dropped) == (("c",), ("a",))
+    assert (found.added_exports, found.removed_exports) == (("hook new",), ("tool old",))
+    assert found.to_json()["asked"] == ["c"]
+
+
+def test_giving_up_its_sandbox_is_something_to_agree_to() -> None:
+    assert difference(spec(sandbox=CLOSED), spec()).asked == ("no sandbox of its own",)
+    assert difference(spec(), spec(sandbox=CLOSED)).asked == ()
+
+
+@requirement("vai:package-permissions-shown")
+def test_what_only_another_export_was_allowed_has_to_be_agreed_to() -> None:
+    def release(*words: str) -> PluginSpec:
+        exports = (Export("tool", "fetch", capabilities=("network",)), Export("tool", "sum", capabilities=words))
+        return spec(capabilities=("network", *words), exports=exports, sandbox=CLOSED)
+
+    assert difference(release(), release("network")).asked == ("network for tool sum",)
+    assert difference(release("network"), release()).asked == ()
+    assert difference(release(), release("files")).asked == ("files",)
+
+
+def test_becoming_a_plugin_of_another_contract_has_to_be_agreed_to() -> None:
+    other = PluginSpec("p", "2", "nexo", Path("/p"), ("./p",), sandbox=CLOSED)
+    assert difference(spec(sandbox=CLOSED), other).asked == ("another contract, nexo",)
 
 
 def version_called(bench: Bench) -> str:
@@ -448,7 +539,7 @@ ANYWHERE = """
 import errno, os, shutil, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from plugbay.packages.folder import all_files, hashes
+from plugbay.packages.package import all_files, hash_files
 from plugbay.packages.installer import Installer
 from plugbay.packages.store import Store
 from plugbay.packages.trust import TrustStore
@@ -475,7 +566,7 @@ def install(store):
 def complete(store, version):
     installed, = store.installed()
     assert installed.current.version == version, (installed.current.version, version)
-    assert hashes(all_files(installed.folder.resolve())) == hashes(all_files(expected[version])), version
+    assert hash_files(all_files(installed.folder.resolve())) == hash_files(all_files(expected[version])), version
 
 def fresh(number):
     shutil.copytree(root / "store", root / f"store-{number}", symlinks=True)

@@ -15,10 +15,21 @@ from plugbay.store import audit, calls, rows
 from plugbay.store.database import Tx
 from plugbay.store.deliveries import Attempt
 from plugbay.store.retention import KINDS, Cutoffs
-from plugbay.store.tables.conversations import CHAINS, COMPACTIONS, HARNESS_EXECUTIONS, RUNS, SESSIONS
-from plugbay.store.tables.deliveries import DELIVERIES, DELIVERY_ATTEMPTS, EVENTS
-from plugbay.store.tables.plugins import INVOCATIONS, JOURNEYS, SPENDING, TOKENS
-from plugbay.store.tables.tenancy import IDEMPOTENCY
+from plugbay.store.tables import (
+    CHAINS,
+    COMPACTIONS,
+    DELIVERIES,
+    DELIVERY_ATTEMPTS,
+    EVENTS,
+    HARNESS_EXECUTIONS,
+    IDEMPOTENCY,
+    INVOCATIONS,
+    JOURNEYS,
+    RUNS,
+    SESSIONS,
+    SPENDING,
+    TOKENS,
+)
 from tests.store.conversing_rows import chain, compaction, delivery, event, execution, run_row, session
 from tests.store.test_audit import ENTRY
 from tests.store.test_invocations import record

@@ -10,7 +10,7 @@ from plugbay.store import chains, sessions
 from plugbay.store.database import Database
 from plugbay.store.pages import Page
 from plugbay.store.rows import EVERYBODY
-from plugbay.store.tables.conversations import CHAINS
+from plugbay.store.tables import CHAINS
 from tests.store.conversing_rows import block, chain, session
 from tests.support.loops import Run
 from tests.support.requirements import requirement

@@ -39,7 +39,7 @@ async def waiters(database: Database) -> int:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "PATIENCE", 0.0)
-    monkeypatch.setattr(ownership, "LOOK", 0.02)
+    monkeypatch.setattr(ownership, "CHECK_SECONDS", 0.02)
 
 
 @requirement("vai:control-one-gateway")
@@ -86,18 +86,18 @@ def test_a_connection_that_is_lost_is_made_again(server_url: str, run: Run, impa
     async def main() -> None:
         database, other = [await Database.open(server_url, migrate=False) for _ in range(2)]
         claim = Claim(database)
-        await claim.take()
+        await claim.acquire()
         edition = database.edition
-        assert await claim.confirmed() is None and database.edition == edition
+        assert await claim.confirm() is None and database.edition == edition
         async with other.transaction() as tx:
             assert await tx.scalar(TERMINATE) == 1
-        assert await claim.confirmed() is None
+        assert await claim.confirm() is None
         assert database.edition != edition, "another may have had it, so nothing that is remembered counts"
         with pytest.raises(InUse):
-            await Claim(other).take()
+            await Claim(other).acquire()
         await claim.release()
         after = Claim(other)
-        await after.take()
+        await after.acquire()
         await after.release()
         await database.close()
         await other.close()

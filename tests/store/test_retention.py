@@ -10,9 +10,7 @@ from sqlalchemy import Select, select, text
 from plugbay.store import deliveries, events, retention
 from plugbay.store.database import Database, Tx
 from plugbay.store.retention import KINDS, Cutoffs, Key
-from plugbay.store.tables.conversations import RUNS
-from plugbay.store.tables.deliveries import DELIVERIES, EVENTS
-from plugbay.store.tables.plugins import INVOCATIONS
+from plugbay.store.tables import DELIVERIES, EVENTS, INVOCATIONS, RUNS
 from tests.store.aged_rows import CUTOFFS, everything, expected_gone, insert_all, insert_delivery, insert_invocation
 from tests.store.conversing_rows import event
 from tests.support.databases import postgresql

@@ -10,7 +10,7 @@ from plugbay.store import rows
 from plugbay.store.database import Database
 from plugbay.store.pages import Page
 from plugbay.store.rows import EVERYBODY, Tenant
-from plugbay.store.tables.conversations import SESSIONS
+from plugbay.store.tables import SESSIONS
 from tests.store.conversing_rows import session
 from tests.support.loops import Run
 

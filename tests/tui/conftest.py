@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from plugbay.host.host import Host
 from plugbay.tui.app import Terminal
 from plugbay.tui.canvas import Canvas
-from plugbay.tui.plugin_list import PluginList
+from plugbay.tui.widgets import PluginList
 from tests.support.patience import PATIENCE, until
 
 

@@ -1,24 +1,39 @@
-"""The whole terminal: real plugins, keys and clicks through Textual's own driver, and what is seen then."""
+"""A terminal that goes away: what is written to it goes nowhere, and it is known to be gone."""
 
 from __future__ import annotations
 
 import os
+import pty
 import signal
 from pathlib import Path
 
 import pytest
 from textual import events
 
-from plugbay.tui.help import HelpScreen
-from plugbay.tui.logs import LogView
-from plugbay.tui.plugin_list import PluginList
-from plugbay.tui.tabs import ScreenTabs
+from plugbay.tui.app import _ErrorIgnoringFile, is_gone
+from plugbay.tui.widgets import HelpScreen, LogView, PluginList, ScreenTabs
 from tests.support.ainb import write_ainb_plugin
 from tests.support.loops import Run
 from tests.support.plugins import write_plugin
 from tests.support.requirements import requirement
 from tests.support.tiers import exhaustive
 from tests.tui.conftest import Seen, terminal
+
+
+def test_a_terminal_that_was_closed_is_known_to_be_gone_and_takes_whatever_is_written() -> None:
+    ours, theirs = pty.openpty()
+    with open(theirs, "w", buffering=1) as file:
+        forgiving = _ErrorIgnoringFile(file)
+        forgiving.write("here\n")
+        forgiving.flush()
+        assert os.read(ours, 100) == b"here\r\n"
+        assert not is_gone(theirs) and forgiving.isatty() and forgiving.fileno() == theirs
+        os.close(ours)
+        assert is_gone(theirs)
+        assert forgiving.write("gone\n") == 5
+        forgiving.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), theirs)  # so that the file itself can be closed
+
 
 MOUSE = """
 seen = []

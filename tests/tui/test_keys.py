@@ -99,30 +99,30 @@ def test_a_drag_that_leaves_the_screen_is_seen_at_its_edge(x: int, y: int, col: 
 @requirement("ainb:tui-escape")
 def test_an_unanswered_escape_is_the_plugins_three_times() -> None:
     guard = EscapeGuard()
-    assert [guard.is_hosts() for _ in range(UNANSWERED_ESCAPES + 1)] == [False, False, False, True]
-    assert not guard.is_hosts()
+    assert [guard.host_takes() for _ in range(UNANSWERED_ESCAPES + 1)] == [False, False, False, True]
+    assert not guard.host_takes()
 
 
 def test_escapes_that_are_answered_are_the_plugins_eight_times() -> None:
     guard = EscapeGuard()
     taken = []
     for _ in range(ESCAPES_IN_A_ROW + 1):
-        taken.append(guard.is_hosts())
-        guard.drawn()
+        taken.append(guard.host_takes())
+        guard.frame_drawn()
     assert taken == [False] * ESCAPES_IN_A_ROW + [True]
 
 
 def test_another_key_between_them_starts_the_row_anew() -> None:
     guard = EscapeGuard()
     for _ in range(3 * ESCAPES_IN_A_ROW):
-        assert not guard.is_hosts()
-        guard.drawn()
+        assert not guard.host_takes()
+        guard.frame_drawn()
         guard.other_key()
 
 
 def test_other_keys_do_not_answer_an_escape() -> None:
     guard = EscapeGuard()
     for _ in range(UNANSWERED_ESCAPES):
-        assert not guard.is_hosts()
+        assert not guard.host_takes()
         guard.other_key()
-    assert guard.is_hosts()
+    assert guard.host_takes()

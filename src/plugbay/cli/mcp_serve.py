@@ -124,7 +124,7 @@ def _tell(bridge: McpServer) -> None:
         if offer[part]:
             counted.append(output.count(len(offer[part]), noun))
     output.err().line("serving ", (", ".join(counted), output.NAME))
-    for plugin_id, refusal in bridge.left_out().items():
+    for plugin_id, refusal in bridge.refused_plugins().items():
         hint = refusal.detail.get("hint", "")
         output.note(f"{plugin_id} is left out: {refusal.message}{f'; {hint}' if hint else ''}")
 

@@ -32,7 +32,7 @@ def pack(
     """
     from plugbay.packages.archive import SUFFIX
     from plugbay.packages.archive import pack as make
-    from plugbay.packages.folder import would_be_packed
+    from plugbay.packages.package import would_be_packed
 
     found = folders.look(path)
     if found.spec is None:
@@ -60,7 +60,7 @@ def _warn(found: Found, packed: Packed) -> None:
     """What is easily overlooked: a manifest that was not written anew, and a signature of what was here before."""
     from plugbay.cli import drift
     from plugbay.packages.archive import signature_path
-    from plugbay.packages.folder import SIGNATURE_NAME
+    from plugbay.packages.package import SIGNATURE_NAME
 
     for problem in drift.noted(found).problems[len(found.problems) :]:
         output.note(problem.message)

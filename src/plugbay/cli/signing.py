@@ -58,8 +58,8 @@ def sign(
     """
     from plugbay.packages import signature as signatures
     from plugbay.packages.archive import signature_path
-    from plugbay.packages.folder import SIGNATURE_NAME
     from plugbay.packages.keys import load_private
+    from plugbay.packages.package import SIGNATURE_NAME
 
     with told(as_json):
         private = load_private(key)
@@ -96,12 +96,11 @@ def verify(target: Target, trust: TrustFile = None, as_json: AsJson = False) -> 
 
 def _open(target: Path, *, to_pack: bool) -> tuple[Package, bytes | None]:
     """The package and the signature that came with it. An archive is looked at in a folder that is gone afterwards."""
-    from plugbay.packages import folder
     from plugbay.packages.installer import signature_of
-    from plugbay.packages.package import open_archive, read_folder
+    from plugbay.packages.package import open_archive, read_folder, read_signature
 
     if target.is_dir():
-        return read_folder(target, to_pack=to_pack), folder.read_signature(target)
+        return read_folder(target, to_pack=to_pack), read_signature(target)
     with tempfile.TemporaryDirectory(prefix="plugbay-") as scratch:
         opened = open_archive(target, Path(scratch))
         return opened.package, signature_of(target, opened)

@@ -1,6 +1,6 @@
-"""The MCP clients whose configuration we know: where it is, how it is written, what an entry looks like.
+"""Configuration files of known MCP clients: paths, formats, and the entry for a server.
 
-Owns the table and the change as text. Refuses to touch files: whoever asked shows the change first.
+Works on text and never touches files, so that the caller can show the change first.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ USER, PROJECT = "user", "project"
 
 
 class Unusable(ValueError):
-    """A configuration cannot be changed as it is; nothing was written."""
+    """A configuration cannot be changed; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where this user and this project keep their files."""
+    """Folders of this user and project."""
 
     home: Path
     project: Path
@@ -35,29 +35,29 @@ class Places:
     platform: str = sys.platform
 
     def application_data(self) -> Path:
-        """Where desktop applications keep their settings."""
+        """Settings folder of desktop applications."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
         return self.config()
 
     def config(self) -> Path:
-        """`~/.config`, or where the user wants it."""
+        """`$XDG_CONFIG_HOME` or `~/.config`."""
         return Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client: a file for each scope it has, and the table in it that lists servers."""
+    """One client: its file per scope, and the table of servers in it."""
 
     title: str
     files: Mapping[str, Callable[[Places], Path]]
     table: str = "mcpServers"
     typed: bool = False
-    """Whether an entry says that it speaks over stdio."""
+    """Whether an entry needs `"type": "stdio"`."""
     toml: bool = False
 
     def entry(self, command: list[str], env: Mapping[str, str]) -> dict[str, Any]:
-        """What the client reads to start a server."""
+        """The entry that starts a server."""
         return {
             **({"type": "stdio"} if self.typed else {}),
             "command": command[0],
@@ -66,17 +66,17 @@ class Client:
         }
 
     def shown(self, name: str, entry: Mapping[str, Any]) -> str:
-        """The entry alone, as it would stand in a file of its own."""
+        """The entry as a file of its own."""
         return self.changed("", name, entry)
 
     def present(self, text: str, name: str) -> Any:
-        """The entry of that name in a file, None when there is none; raises `Unusable`."""
+        """The entry of that name in a file, or None; raises `Unusable`."""
         whole = self._read(text)
         table = whole.get(self.table) if isinstance(whole, dict) else None
         return table.get(name) if isinstance(table, dict) else None
 
     def changed(self, text: str, name: str, entry: Mapping[str, Any]) -> str:
-        """The file with this entry and everything else as it was; raises `Unusable`."""
+        """The file with this entry; everything else stays unchanged. Raises `Unusable`."""
         before = self._read(text)
         try:
             after = _with_toml(text, self.table, name, entry) if self.toml else self._with_json(text, name, entry)
@@ -172,9 +172,9 @@ CLIENTS: dict[str, Client] = {
         table="context_servers",
     ),
 }
-"""By the word on the command line."""
+"""By command-line name."""
 
 
 def places() -> Places:
-    """Those of whoever runs this, here."""
+    """Folders of the current user and working directory."""
     return Places(Path.home(), Path.cwd(), os.environ)

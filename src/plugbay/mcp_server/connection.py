@@ -1,11 +1,10 @@
-"""`ClientConnection`: one MCP client, and what it has asked that is not answered yet.
+"""`ClientConnection`: one MCP client and its open requests, over any transport.
 
-Drives a machine in the part of the server, from bytes that somebody brings to bytes that somebody takes away: a pipe, a
-session over HTTP, a single request. Whatever is said about a call goes out with the `origin` it came in with, because
-over HTTP each request has a way back of its own. Refuses to know what is served, and how bytes travel.
+Drives the server side of the MCP machine from received bytes to sent bytes. Every frame about a call goes out with the
+`origin` that its request came in with, because over HTTP each request has its own response.
 
-(A `Link` is made for the other end: it greets a child and watches over it, has at most 32 requests of it, and does not
-tell its owner which of them is being answered.)
+A `Link` does not fit here: it greets and watches a child process, allows 32 inbound requests, and does not report which
+request an outgoing frame belongs to.
 """
 
 from __future__ import annotations
@@ -25,62 +24,62 @@ if TYPE_CHECKING:
     from plugbay.model.operations import Operation
 
 MAX_CALLS = 512
-"""Calls of one client at the same time; an agent has a few dozen, and each may hold an input of 16 MiB."""
+"""Concurrent calls of one client; an agent makes a few dozen, and each may hold an input of 16 MiB."""
 
 ANSWER_SECONDS = 600.0
-"""For a person to answer a question; who takes longer is taken for gone."""
+"""Time for a person to answer a question."""
 
 
 class Transport(Protocol):
-    """The way to the client."""
+    """Sends frames to the client."""
 
     def has_room(self, origin: Any) -> bool:
-        """Whether the client reads well enough to be told what it could do without."""
+        """Whether the client reads fast enough for optional messages, such as progress and logs."""
 
     def send(self, data: bytes, origin: Any) -> None:
-        """Whole frames; `origin` is what the request came with that they are about, None for any other."""
+        """Send whole frames. `origin` is that of the request they belong to; None: they belong to no request."""
 
-    def unanswered(self, origin: Any) -> None:
-        """A request that came with `origin` was called off: nothing more will be said about it."""
+    def drop_answer(self, origin: Any) -> None:
+        """A request with this `origin` was cancelled and gets no answer."""
 
 
 class Service(Protocol):
-    """What is behind the conversation."""
+    """Answers the requests of a connection."""
 
     def answer(self, call: Call) -> Awaitable[Any]:
-        """The value for a call, or a `Failure`."""
+        """Return the value for a call, or a `Failure`."""
 
-    def told(self, client: ClientConnection, op: Operation) -> None:
-        """The client says something that wants no answer."""
+    def handle_notification(self, client: ClientConnection, op: Operation) -> None:
+        """Handle a notification of the client."""
 
-    def puzzled(self, why: str) -> None:
-        """The client said something that cannot be understood."""
+    def report_noise(self, why: str) -> None:
+        """Report a message that violates the protocol."""
 
 
 class Call:
-    """One thing that the client asked."""
+    """One request of the client."""
 
-    __slots__ = ("conversation", "id", "op", "origin", "passed_on")
+    __slots__ = ("connection", "forwarded_op", "id", "op", "origin")
 
-    def __init__(self, conversation: ClientConnection, id: CallId, op: Operation, origin: Any) -> None:
-        self.conversation = conversation
+    def __init__(self, connection: ClientConnection, id: CallId, op: Operation, origin: Any) -> None:
+        self.connection = connection
         self.id = id
         self.op = op
         self.origin = origin
-        self.passed_on: Any = None
-        """What a plugin is asked because of it."""
+        self.forwarded_op: Any = None
+        """The operation that a plugin was asked to do for this request."""
 
     def progress(self, item: Any) -> None:
-        """Tell the client how far this is; left out when it does not read. Never raises."""
-        self.conversation.progress(self, item)
+        """Send progress to the client; dropped when the client does not read. Never raises."""
+        self.connection.progress(self, item)
 
     async def ask(self, op: Operation) -> Any:
-        """Ask the client something while this call waits; a `Failure` when it cannot be asked."""
-        return await self.conversation.ask(op, self)
+        """Ask the client a question while this call waits; a `Failure` when the client cannot be asked."""
+        return await self.connection.ask(op, self)
 
 
 class ClientConnection:
-    """A machine and its tasks, on the running loop."""
+    """A machine and the tasks of its open calls, on the running event loop."""
 
     def __init__(self, machine: McpMachine, service: Service, transport: Transport) -> None:
         self.machine = machine
@@ -88,28 +87,28 @@ class ClientConnection:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[CallId, asyncio.Task[None]] = {}
-        self._asked: dict[int, asyncio.Future[CallFinished]] = {}
+        self._pending: dict[int, asyncio.Future[CallFinished]] = {}
         self._number = 0
         self.closed = False
         machine.greet()
 
     @property
     def busy(self) -> int:
-        """Calls that are not answered yet."""
+        """Number of open calls."""
         return len(self._tasks)
 
-    # What the client does.
+    # From the client.
 
     def receive(self, data: bytes, origin: Any = None) -> None:
-        """Bytes as they came from the client."""
+        """Handle bytes from the client."""
         if self.closed:
             return
         for event in self.machine.receive(data):
-            self._take(event, origin)
+            self._handle(event, origin)
         self._flush(origin)
 
     def close(self) -> None:
-        """The client is gone, or is to go: what it still waits for is given up."""
+        """Close the connection: cancel open calls and fail open questions."""
         if self.closed:
             return
         self.machine.close("the server stops")
@@ -118,93 +117,95 @@ class ClientConnection:
         for task in self._tasks.values():
             task.cancel()
         gone = Failure(Code.UNAVAILABLE, "the client has gone")
-        for number, future in self._asked.items():
+        for number, future in self._pending.items():
             if not future.done():
                 future.set_result(CallFinished(number, None, gone))
 
     async def finished(self) -> None:
-        """Wait until no call runs any more."""
+        """Wait until no call is running."""
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
-    # What we do.
+    # To the client.
 
-    def tell(self, op: Operation) -> None:
-        """Tell the client something, if it wants to hear it; who does not read hears only that its lists changed."""
+    def notify(self, op: Operation) -> None:
+        """Send a notification, if the client asked for this kind. A client that does not read receives only list
+        changes.
+        """
         if self.closed or not (isinstance(op, OfferExports) or self._transport.has_room(None)):
             return
         refusal = self.machine.notify(op)
         if refusal is not None:
-            self._service.puzzled(f"{type(op).__name__} was not sent: {refusal.message}")
+            self._service.report_noise(f"{type(op).__name__} was not sent: {refusal.message}")
         self._flush(None)
 
     def progress(self, call: Call, item: Any) -> None:
-        """Say how far a call is, which may be over by now."""
+        """Send progress of a call, unless the call is over."""
         if call.id in self._tasks and not self.closed and self._transport.has_room(call.origin):
             self.machine.progress(call.id, item)
             self._flush(call.origin)
 
     async def ask(self, op: Operation, call: Call) -> Any:
-        """What the client answers to a question that came up in a call of its own; a `Failure` when it cannot."""
+        """Ask the client a question that came up during one of its calls; a `Failure` when it has no answer."""
         if self.closed:
             return Failure(Code.UNAVAILABLE, "the client has gone")
         self._number = number = self._number + 1
         refusal = self.machine.call(number, op, call.id)
         if refusal is not None:
             return refusal
-        future = self._asked[number] = self._loop.create_future()
+        future = self._pending[number] = self._loop.create_future()
         self._flush(call.origin)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 finished = await future
         except TimeoutError:
-            self._give_up(number, call, "nobody answered")
+            self._cancel_question(number, call, "nobody answered")
             return Failure(Code.TIMEOUT, f"nobody answered within {ANSWER_SECONDS:g} s")
         except asyncio.CancelledError:
-            self._give_up(number, call, "it is no longer needed")
+            self._cancel_question(number, call, "it is no longer needed")
             raise
         finally:
-            del self._asked[number]
+            del self._pending[number]
         return finished.failure or finished.value
 
-    def _give_up(self, number: int, call: Call, why: str) -> None:
+    def _cancel_question(self, number: int, call: Call, why: str) -> None:
         if not self.closed:
             self.machine.cancel(number, why)
             self._flush(call.origin)
 
     # Events.
 
-    def _take(self, event: Event, origin: Any) -> None:
+    def _handle(self, event: Event, origin: Any) -> None:
         match event:
             case CallArrived():
-                self._arrived(Call(self, event.id, event.op, origin))
+                self._start_call(Call(self, event.id, event.op, origin))
             case CancelArrived() if (task := self._tasks.get(event.id)) is not None:
                 task.cancel()
-            case CallFinished() if (future := self._asked.get(int(event.id))) is not None and not future.done():
+            case CallFinished() if (future := self._pending.get(int(event.id))) is not None and not future.done():
                 future.set_result(event)
             case Notified():
-                self._service.told(self, event.op)
+                self._service.handle_notification(self, event.op)
             case Noise():
-                self._service.puzzled(event.why)
+                self._service.report_noise(event.why)
             case Fault():
-                self._service.puzzled(event.failure.message)
+                self._service.report_noise(event.failure.message)
 
-    def _arrived(self, call: Call) -> None:
+    def _start_call(self, call: Call) -> None:
         if len(self._tasks) >= MAX_CALLS:
             why = f"{MAX_CALLS} calls of this client are being answered already"
             self.machine.finish(call.id, None, Failure(Code.OVERLOADED, why, retryable=True))
             return
         self._tasks[call.id] = task = self._loop.create_task(self._run(call))
-        task.add_done_callback(functools.partial(self._ended, call))
+        task.add_done_callback(functools.partial(self._call_done, call))
 
-    def _ended(self, call: Call, task: asyncio.Task[None]) -> None:
-        """Not in the task itself: one that is called off before it began never gets to say so."""
+    def _call_done(self, call: Call, task: asyncio.Task[None]) -> None:
+        """Runs as a done callback: a task that is cancelled before it starts never runs its own `finally`."""
         del self._tasks[call.id]
         if task.cancelled():
-            self._transport.unanswered(call.origin)
+            self._transport.drop_answer(call.origin)
 
     async def _run(self, call: Call) -> None:
-        """A call that is called off says nothing more."""
+        """Answer a call. A cancelled call gets no answer."""
         try:
             answer = await self._service.answer(call)
         except CallFailed as error:

@@ -1,7 +1,6 @@
-"""One member of a JSON file changed in place: comments, order and layout of everything else stay as they are.
+"""Sets one member of a JSON text in place; comments, order and layout stay.
 
-Owns finding the place in JSON with comments and trailing commas, as editors write it. Refuses to know what the member
-means and where the file is.
+Accepts JSON with comments and trailing commas, as editors write it.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_DEPTH = 200
-"""Levels; no configuration has as many, and a reader that calls itself must not run out of stack."""
+"""Nesting limit of the recursive reader."""
 
 _SPACE = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _SCALAR = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null')
 
 
 class Unreadable(ValueError):
-    """The text is not JSON, even with comments; names the line."""
+    """The text is not JSON with comments; names the line."""
 
 
 @dataclass(slots=True)
@@ -31,28 +30,28 @@ class _Member:
 
 @dataclass(slots=True)
 class _Node:
-    """A value and where it stands: `text[start:end]`."""
+    """A value and its position: `text[start:end]`."""
 
     start: int
     end: int = 0
     value: Any = None
     members: list[_Member] = field(default_factory=list)
-    """Of an object, in order."""
+    """Members of an object, in order."""
     last: int = 0
-    """Of an object: where its last token before the closing brace ends, a trailing comma included."""
+    """Objects only: end of the last token before the closing brace, including a trailing comma."""
     comma: bool = False
     """Whether that token is a comma."""
 
 
 def read(text: str) -> Any:
-    """The value of a text in JSON with comments; raises `Unreadable`."""
+    """Parse JSON with comments; raises `Unreadable`."""
     return _Reader(text).whole().value
 
 
 def with_member(text: str, path: tuple[str, ...], value: Any) -> str:
-    """The same text with `value` at `path`, in the place of what is there; objects on the way are made.
+    """The text with `value` at `path`; missing objects on the path are created.
 
-    Raises `Unreadable` when the text is no object, or when something on the way is none.
+    Raises `Unreadable` when the text, or something on the path, is not an object.
     """
     newline = "\r\n" if "\r\n" in text else "\n"
     if not text.strip("\ufeff \t\r\n"):
@@ -81,7 +80,7 @@ def _nested(path: tuple[str, ...], value: Any) -> Any:
 
 
 def _inserted(text: str, node: _Node, key: str, value: Any, newline: str) -> str:
-    """A new last member. What stands between the old last one and the brace, comments too, stays before it."""
+    """Append a member. Comments before the closing brace stay before it."""
     step = _step(text, node)
     outer = _indent_of(text, node.start)
     inner = _indent_of(text, node.members[0].start) if node.members else outer + step
@@ -101,13 +100,13 @@ def _written(value: Any, indent: str, step: str, newline: str) -> str:
 
 
 def _indent_of(text: str, place: int) -> str:
-    """The white space at the beginning of the line that something stands in."""
+    """Leading white space of the line at `place`."""
     line = text[text.rfind("\n", 0, place) + 1 : place].lstrip("\ufeff")
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _step(text: str, node: _Node) -> str:
-    """How much deeper each level is, seen from the first member that has a line of its own."""
+    """Indentation of one level, taken from the first member on a line of its own."""
     if node.members:
         first = node.members[0].start
         inner, outer = _indent_of(text, first), _indent_of(text, node.start)
@@ -121,7 +120,7 @@ def _line(text: str, place: int) -> int:
 
 
 class _Reader:
-    """Reads once from the beginning to the end, and remembers where things are."""
+    """A parser that records positions."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -183,7 +182,7 @@ class _Reader:
         return node
 
     def _closes(self, sign: str, node: _Node, has_items: bool) -> bool:
-        """Past the comma, if one is due; True at the end of the object or the array."""
+        """Skip the comma, if one is due; True at the end of the object or array."""
         self._skip()
         if has_items and self._text.startswith(",", self._at):
             self._at += 1

@@ -1,16 +1,8 @@
-"""Names for the world of MCP: from a plugin and its export to one name every client takes, and back.
+"""`Listing`: all tools, resources and prompts that MCP clients see at one moment, and the export behind each name.
 
-Owns the rule and the table. The rule looks at nothing but the two names, so a tool is called the same whatever else is
-served beside it; the table leads back, and refuses two exports that the rule gives one name.
-
-From an export to its definition in MCP. What an MCP server said of itself is said again, unchanged.
-
-Owns titles, schemas and hints about effects. Decides with values; refuses to know who asks and how a call goes.
-
-`Listing`: everything that is served at one moment, as lists for clients and as tables that lead back to plugins.
-
-Owns what is served and what is not: tools of every contract; resources, templates and prompts of MCP servers. Decides
-with values. An offering does not change; when plugins come and go, there is another one.
+Served are tools of every contract, and resources, templates and prompts of MCP servers. A name depends only on the
+plugin id and the export name, so a tool keeps its name whatever else is served. Definitions of MCP servers pass
+unchanged. A listing is immutable: when plugins change, a new one is built.
 """
 
 from __future__ import annotations
@@ -29,22 +21,53 @@ from plugbay.model.ids import full_name
 from plugbay.model.spec import Export
 
 MAX_NAME_LENGTH = 64
-"""Characters: what the strictest client and model take."""
+"""Characters; the limit of the strictest clients and models."""
 
 SEPARATOR = "__"
-"""Between the plugin and its export."""
+"""Between plugin and export."""
 
 HASH_DIGITS = 8
-"""Hexadecimal digits that tell apart what had to be cut: one collision in 65,000 such names."""
+"""Hexadecimal digits that distinguish truncated names: a collision needs about 65,000 of them."""
 
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]+")
 
 NamingRule = Callable[[str, str], str]
-"""(plugin id, export's name) → the name it is served under."""
+"""Maps plugin id and export name to the name that clients see."""
+
+MCP_FACT = "mcp"
+"""Key in `Export.facts` for the original definition of an MCP server's export."""
+
+INPUT_ARGUMENT = "input"
+"""The argument that wraps an input which is not an object; MCP arguments are always an object."""
+
+EFFECTS: dict[str, dict[str, bool]] = {
+    "read_only": {"readOnlyHint": True},
+    "idempotent_write": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True},
+    "non_idempotent_write": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
+}
+"""Annotations by effect class. An unknown class has none: the MCP defaults assume the worst."""
+
+TIERS: dict[tuple[str, bool], str] = {
+    ("safe", False): "read_only",
+    ("dangerous", True): "non_idempotent_write",
+    ("destructive", True): "non_idempotent_write",
+}
+"""Effect class of rune tools, by approval tier and whether they mutate anything."""
+
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
+"""The schema of a tool without an input schema."""
+
+SERVED = frozenset({"tool", "resource", "prompt"})
+"""The kinds of exports that MCP can list."""
+
+_EXPRESSIONS = re.compile(r"(?:\{[^{}]*\})+")
+_WITH_SIGN = re.compile(r"\{[+#./;?&]")
+_SEPARATOR = re.compile("[/?#]")
+"""Separators in URIs; a simple expression never expands to one of them."""
 
 
 class NamesCollide(PlugbayError):
-    """Two exports would be served under one name."""
+    """Two exports would get the same name."""
 
     def __init__(self, served: str, one: str, other: str) -> None:
         self.served = served
@@ -58,24 +81,24 @@ class NamesCollide(PlugbayError):
 
 def qualified_name(plugin_id: str, name: str) -> str:
     """`example.weather`, `forecast` → `example_weather__forecast`."""
-    return _fitting(f"{_plain(plugin_id)}{SEPARATOR}{_plain(name)}", full_name(plugin_id, name))
+    return _truncate(f"{_sanitize(plugin_id)}{SEPARATOR}{_sanitize(name)}", full_name(plugin_id, name))
 
 
 def short_name(plugin_id: str, name: str) -> str:
-    """The export's own name: for one plugin, or for several that have no name in common."""
-    return _fitting(_plain(name), full_name(plugin_id, name))
+    """The name of the export alone: for one plugin, or for plugins whose exports have distinct names."""
+    return _truncate(_sanitize(name), full_name(plugin_id, name))
 
 
 NAMING_RULES: dict[str, NamingRule] = {"full": qualified_name, "short": short_name}
-"""By the word on the command line."""
+"""By the value of `--names`."""
 
 
-def _plain(text: str) -> str:
+def _sanitize(text: str) -> str:
     return _NOT_ALLOWED.sub("_", text) or "_"
 
 
-def _fitting(served: str, whole: str) -> str:
-    """Cut where it is too long; the end then depends on all that was cut."""
+def _truncate(served: str, whole: str) -> str:
+    """Truncate a name that is too long; a hash of the full name replaces its end."""
     if len(served) <= MAX_NAME_LENGTH:
         return served
     mark = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
@@ -83,14 +106,14 @@ def _fitting(served: str, whole: str) -> str:
 
 
 class NameTable:
-    """Both directions, for exports of one kind."""
+    """Names of exports of one kind, in both directions."""
 
     def __init__(self, rule: NamingRule) -> None:
         self._rule = rule
         self._owners: dict[str, tuple[str, str]] = {}
 
     def add(self, plugin_id: str, name: str) -> str:
-        """The name it is served under; raises `NamesCollide` when another export has it."""
+        """Return the name of an export; raises `NamesCollide` when another export has it."""
         served = self._rule(plugin_id, name)
         owner = self._owners.setdefault(served, (plugin_id, name))
         if owner != (plugin_id, name):
@@ -98,45 +121,21 @@ class NameTable:
         return served
 
     def owner(self, served: str) -> tuple[str, str] | None:
-        """The plugin and the export behind a name; None when nothing is served under it."""
+        """Return plugin id and export name; None when the name is unknown."""
         return self._owners.get(served)
 
 
 def mapped(rule: NamingRule, exports: Iterable[tuple[str, str]]) -> NameTable:
-    """The table for these exports; raises `NamesCollide`."""
+    """The table of these exports; raises `NamesCollide`."""
     names = NameTable(rule)
     for plugin_id, name in exports:
         names.add(plugin_id, name)
     return names
 
 
-FACT = "mcp"
-"""Where an export of an MCP server keeps the server's own definition."""
-
-WRAPPED = "input"
-"""The one argument of a tool whose input is no object; MCP's arguments are one."""
-
-EFFECTS: dict[str, dict[str, bool]] = {
-    "read_only": {"readOnlyHint": True},
-    "idempotent_write": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True},
-    "non_idempotent_write": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
-}
-"""By effect class. Whoever does not know says nothing: MCP's own defaults assume the worst."""
-
-TIERS: dict[tuple[str, bool], str] = {
-    ("safe", False): "read_only",
-    ("dangerous", True): "non_idempotent_write",
-    ("destructive", True): "non_idempotent_write",
-}
-"""Effects of rune's tools: by how much approval they ask for, and whether they change anything."""
-
-ANYTHING: dict[str, Any] = {"type": "object"}
-"""The schema of a tool that does not say what it takes."""
-
-
 def describe_tool(export: Export, served: str) -> dict[str, Any]:
-    """How `tools/list` describes a tool."""
-    own = export.facts.get(FACT)
+    """Definition of a tool for `tools/list`."""
+    own = export.facts.get(MCP_FACT)
     if own is not None:
         return own if own.get("name") == served else {**own, "name": served}
     title = export.facts.get("display_name")
@@ -152,34 +151,34 @@ def describe_tool(export: Export, served: str) -> dict[str, Any]:
 
 
 def describe_prompt(export: Export, served: str) -> dict[str, Any]:
-    """How `prompts/list` describes a prompt; only MCP servers have any."""
-    own: dict[str, Any] = export.facts[FACT]
+    """Definition of a prompt for `prompts/list`; only MCP servers have prompts."""
+    own: dict[str, Any] = export.facts[MCP_FACT]
     return own if own.get("name") == served else {**own, "name": served}
 
 
-def own_name(export: Export) -> str:
-    """What its author calls it; a host may have to call a prompt otherwise that has the name of a tool."""
-    name: str = export.facts.get(FACT, {}).get("name", export.name)
+def original_name(export: Export) -> str:
+    """The name its author gave it. A prompt with the name of a tool has another name in the host."""
+    name: str = export.facts.get(MCP_FACT, {}).get("name", export.name)
     return name
 
 
 def takes_object(export: Export) -> bool:
-    """Whether MCP's arguments are the tool's input; otherwise its input is one of them."""
+    """Whether the MCP arguments are the input itself; otherwise the input is one argument."""
     schema = export.input_schema
     return not isinstance(schema, dict) or schema.get("type", "object") == "object"
 
 
 def promises_object(export: Export) -> bool:
-    """Whether the tool says what object it answers with: what `structuredContent` then has to be."""
+    """Whether the output schema promises an object, which `structuredContent` then must be."""
     return isinstance(export.output_schema, dict) and export.output_schema.get("type") == "object"
 
 
 def _input_schema(export: Export) -> dict[str, Any]:
     schema = export.input_schema
     if not isinstance(schema, dict):
-        return ANYTHING
+        return ANY_OBJECT
     if not takes_object(export):
-        return {"type": "object", "properties": {WRAPPED: schema}, "required": [WRAPPED]}
+        return {"type": "object", "properties": {INPUT_ARGUMENT: schema}, "required": [INPUT_ARGUMENT]}
     return schema if "type" in schema else {"type": "object", **schema}
 
 
@@ -189,34 +188,32 @@ def _hints(export: Export) -> dict[str, bool]:
     return EFFECTS.get(effect, {})
 
 
-SERVED = frozenset({"tool", "resource", "prompt"})
-"""The kinds of exports that MCP has a word for."""
-
-
 @dataclass(slots=True)
 class Listing:
-    """What is served, and who is behind each of it."""
+    """The lists for clients, and the export behind each item."""
 
     offer: dict[str, list[dict[str, Any]]] = field(default_factory=empty_offer)
     tools: dict[str, Entry] = field(default_factory=dict)
     prompts: dict[str, Entry] = field(default_factory=dict)
-    """Both by the name they are served under."""
+    """Tools and prompts by listed name."""
     resources: dict[str, Entry] = field(default_factory=dict)
     templates: dict[str, Entry] = field(default_factory=dict)
-    """Both by their address, which is the server's own."""
+    """Resources and templates by URI; a URI is never renamed."""
     collisions: list[NamesCollide] = field(default_factory=list)
-    """Exports that are left out, because another one has their name."""
+    """Exports that are left out because another export has their name."""
     shadowed: list[str] = field(default_factory=list)
-    """Resources that are left out, because another server has one of the same address: nobody can rename those."""
+    """Resources that are left out because another server has the same URI."""
 
     def readers(self, uri: str) -> list[Entry]:
-        """Who may have what is kept under `uri`, the likeliest first: one export of each plugin.
+        """Candidates that may own `uri`, most likely first, one export per plugin.
 
-        A server need not list everything it has, so whoever has resources at all is asked in the end.
+        Servers need not list all their resources, so every plugin with resources is a candidate in the end.
         """
         exact = [self.resources[uri]] if uri in self.resources else []
         matching = sorted(
-            (template for template in self.templates if matches_template(template, uri)), key=_said, reverse=True
+            (template for template in self.templates if matches_template(template, uri)),
+            key=_literal_length,
+            reverse=True,
         )
         found: dict[str, Entry] = {}
         for entry in (
@@ -230,28 +227,28 @@ class Listing:
 
 
 def build_listing(entries: Iterable[Entry], rule: NamingRule, only: Sequence[str] = ()) -> Listing:
-    """What of these exports is served; the first of a name has it."""
-    offering = Listing()
+    """Build the listing of these exports; the first export of a name wins."""
+    listed = Listing()
     tools, prompts = NameTable(rule), NameTable(rule)
     for entry in entries:
         if not is_served(entry, only):
             continue
         try:
             if entry.export.kind == "tool":
-                _add_named(offering.offer["tools"], offering.tools, tools, entry)
+                _add_named(listed.offer["tools"], listed.tools, tools, entry)
             elif entry.export.kind == "prompt":
-                _add_named(offering.offer["prompts"], offering.prompts, prompts, entry)
+                _add_named(listed.offer["prompts"], listed.prompts, prompts, entry)
             else:
-                _add_resource(offering, entry)
+                _add_resource(listed, entry)
         except NamesCollide as collision:
-            offering.collisions.append(collision)
-    return offering
+            listed.collisions.append(collision)
+    return listed
 
 
 def is_served(entry: Entry, only: Sequence[str] = ()) -> bool:
-    """Whether an export is among those that are wanted, and can be used at all.
+    """Whether an export matches `only` and can be served.
 
-    A pattern with a slash is held against `plugin/export`, one without against the plugin's id.
+    A pattern with a slash matches `plugin/export`, one without a slash matches the plugin id.
     """
     if entry.export.kind not in SERVED or entry.export.facts.get("unsupported"):
         return False
@@ -259,40 +256,34 @@ def is_served(entry: Entry, only: Sequence[str] = ()) -> bool:
 
 
 def _add_named(listed: list[dict[str, Any]], table: dict[str, Entry], names: NameTable, entry: Entry) -> None:
-    served = names.add(entry.spec.id, own_name(entry.export))
+    served = names.add(entry.spec.id, original_name(entry.export))
     table[served] = entry
     describe = describe_tool if entry.export.kind == "tool" else describe_prompt
     listed.append(describe(entry.export, served))
 
 
-def _add_resource(offering: Listing, entry: Entry) -> None:
-    own = entry.export.facts[FACT]
+def _add_resource(listed: Listing, entry: Entry) -> None:
+    own = entry.export.facts[MCP_FACT]
     is_template = "uriTemplate" in own
-    table = offering.templates if is_template else offering.resources
+    table = listed.templates if is_template else listed.resources
     address = own["uriTemplate" if is_template else "uri"]
     holder = table.setdefault(address, entry)
     if holder is not entry:
-        offering.shadowed.append(f"{entry.full_name} is left out: {holder.full_name} has the address {address} already")
+        listed.shadowed.append(f"{entry.full_name} is left out: {holder.full_name} has the address {address} already")
         return
-    offering.offer["resource_templates" if is_template else "resources"].append(own)
+    listed.offer["resource_templates" if is_template else "resources"].append(own)
 
 
-_EXPRESSIONS = re.compile(r"(?:\{[^{}]*\})+")
-_WITH_SIGN = re.compile(r"\{[+#./;?&]")
-_SEPARATOR = re.compile("[/?#]")
-"""What stands for itself in an address, and therefore is in no value of an expression without a sign."""
-
-
-def _said(template: str) -> int:
-    """How much of its addresses a template says: one that takes them all must not come before whose they are."""
+def _literal_length(template: str) -> int:
+    """Number of literal characters: a template that matches everything must come after specific ones."""
     return len(_EXPRESSIONS.sub("", template))
 
 
 def matches_template(template: str, uri: str) -> bool:
-    """Whether an address looks like one of a template's; it only says whom to ask first.
+    """Whether a URI may come from a template. Used only to order candidates.
 
-    One pass, for servers write templates as they like: each text between expressions is taken where it comes first. So
-    an address may be missed that a search would find.
+    Templates are untrusted, so this is one linear pass: each literal is matched at its first occurrence, and a URI may
+    be missed that a full search would match.
     """
     begin, *texts = _EXPRESSIONS.split(template)
     if not texts:

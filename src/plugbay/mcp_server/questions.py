@@ -1,9 +1,8 @@
-"""`QuestionRouter`: whom a plugin's question goes to: the client whose call the plugin is working on.
+"""`QuestionRouter`: sends the question of a plugin to the client whose call the plugin is working on.
 
-In the modern era of MCP a question comes with the call that it belongs to. In the other one a plugin does not say which
-of its calls that is: while all of them come from one client, that is the one who knows; when several do, nobody is
-asked, for the wrong person must not get to see the question. When the client has no call at the plugin any more, it is
-no longer asked: no plugin keeps a person busy with what nobody waits for.
+In stateless MCP a question names its call. With a handshake it does not: if all open calls of the plugin come from one
+client, that client is asked; if several clients have calls open, the question is declined, because a question must
+never reach the wrong person. A question is withdrawn when its client has no call open at the plugin.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from plugbay.model.operations import AskUser
 
 
 class QuestionRouter:
-    """Who is being served, by which plugin. `Host(questions=desk.ask)` lets plugins ask."""
+    """The open calls of each plugin. Pass `Host(questions=router.ask)` so that plugins can ask."""
 
     def __init__(self) -> None:
         self._busy: dict[str, list[Call]] = {}
         self._asking: dict[asyncio.Future[Any], tuple[str, ClientConnection]] = {}
-        """Questions that are not answered yet: whose, and to whom."""
+        """Open questions, each with its plugin and client."""
 
     @contextmanager
     def serving(self, plugin_id: str, call: Call) -> Iterator[None]:
-        """As long as the plugin works on the call."""
+        """Mark the plugin as working on the call, for the duration of the block."""
         calls = self._busy.setdefault(plugin_id, [])
         calls.append(call)
         try:
@@ -38,8 +37,8 @@ class QuestionRouter:
             calls.remove(call)
             if not calls:
                 del self._busy[plugin_id]
-            if self._asking and all(other.conversation is not call.conversation for other in calls):
-                self._withdraw(plugin_id, call.conversation)
+            if self._asking and all(other.connection is not call.connection for other in calls):
+                self._withdraw(plugin_id, call.connection)
 
     def _withdraw(self, plugin_id: str, client: ClientConnection) -> None:
         for asking, between in self._asking.items():
@@ -47,15 +46,15 @@ class QuestionRouter:
                 asking.cancel()
 
     async def ask(self, question: Question) -> Mapping[str, Any]:
-        """What the person at the client says; a client that cannot ask one has declined."""
+        """The answer of the person at the client; a client that cannot ask a person declines."""
         calls = self._busy.get(question.plugin, [])
         if question.during is not None:
-            calls = [call for call in calls if call.passed_on is question.during]
-        if len({id(call.conversation) for call in calls}) != 1:
+            calls = [call for call in calls if call.forwarded_op is question.during]
+        if len({id(call.connection) for call in calls}) != 1:
             return {"action": DECLINE}
         call = calls[0]
         asking = asyncio.ensure_future(call.ask(AskUser(question.message, question.schema, question.url)))
-        self._asking[asking] = (question.plugin, call.conversation)
+        self._asking[asking] = (question.plugin, call.connection)
         try:
             await asyncio.wait({asking})
         finally:

@@ -1,11 +1,7 @@
-"""From what a tool answered to a result of MCP: text for the model, an object for programs.
+"""Tool outputs as MCP results, and partial results as MCP progress.
 
-Owns the three shapes there are: MCP's own, vai's, and plain JSON. Failures are not its business: one table of the
-contract has them. Raw bytes stay raw where nobody needs to look inside.
-
-`Steps`: what a plugin says before its answer, as MCP's progress: a number that grows, and a text.
-
-An MCP server's own progress passes as it is; pieces and events of other contracts are counted.
+There are three shapes of outputs: MCP's own, vai's, and plain JSON. Failures are converted by
+`plugbay.contracts.mcp.errors`. Raw bytes are decoded only where needed.
 """
 
 from __future__ import annotations
@@ -14,17 +10,20 @@ from typing import Any
 
 import msgspec
 
-from plugbay.mcp_server.listing import FACT, promises_object
+from plugbay.mcp_server.listing import MCP_FACT, promises_object
 from plugbay.model.errors import Code, Failure, Origin
 from plugbay.model.spec import Export
 
 MEDIA = frozenset({"image", "audio"})
-"""Content of vai that MCP carries too, as long as it is there and not only linked to."""
+"""Content types that vai and MCP share, if the data is inline."""
+
+LONGEST_MESSAGE = 2000
+"""Characters; a partial result may have megabytes."""
 
 
 def tool_result(export: Export, output: Any) -> Any:
-    """The result object for the JSON that a tool answered with, or a `Failure` when it broke its promise."""
-    if FACT in export.facts:
+    """The MCP result for the output of a tool; a `Failure` when the output violates the declared schema."""
+    if MCP_FACT in export.facts:
         return output
     if "execution_class" in export.facts:
         return _of_vai(msgspec.json.decode(output))
@@ -58,7 +57,7 @@ def _of_vai(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _item(item: Any) -> dict[str, Any]:
-    """An item of vai's content as MCP knows it; what it has no word for is shown as the JSON it is."""
+    """A vai content item as MCP content; unknown types become JSON text."""
     if not isinstance(item, dict):
         return _text(item if isinstance(item, str) else msgspec.json.encode(item).decode())
     if item.get("type") == "text" and isinstance(item.get("text"), str):
@@ -69,12 +68,8 @@ def _item(item: Any) -> dict[str, Any]:
     return _text(msgspec.json.encode(item).decode())
 
 
-LONGEST_MESSAGE = 2000
-"""Characters; more than a person reads while waiting, and a piece of an answer may have megabytes."""
-
-
-class Steps:
-    """The progress of one call."""
+class ProgressCounter:
+    """Turns the partial results of one call into progress: MCP progress passes unchanged, other items are counted."""
 
     __slots__ = ("_count",)
 
@@ -82,7 +77,7 @@ class Steps:
         self._count = 0
 
     def next(self, item: Any) -> dict[str, Any]:
-        """`{"progress", "total"?, "message"?}` for whatever was said."""
+        """`{"progress", "total"?, "message"?}` for one item."""
         if isinstance(item, msgspec.Raw):
             item = msgspec.json.decode(item)
         if isinstance(item, dict) and type(item.get("progress")) in (int, float):

@@ -1,7 +1,6 @@
 """The process of a fake plugin: `python -m plugbay.testing.child SCRIPT`.
 
-Owns how each fault is done. What is not faulty goes through the SDK and its wire; a fault is done to the bytes of one
-answer, or to the process. Runs where a host starts it, and nowhere else.
+Implements each fault: it alters the bytes of one answer, or the process. Everything else goes through the SDK.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from plugbay.testing.script import Script, Step
 from plugbay.wire.strict_json import stdlib_codec
 
 HUGE = 17 << 20
-"""Bytes: more than the 16 MiB that the most generous contracts allow."""
+"""Bytes; beyond the limit of 16 MiB of every contract."""
 
 LAST_WORDS = "out of memory: this plugin was told to die"
 
 LINE_CONTRACTS = ("rune", "nexo", "kaged", "mcp")
-"""Those whose frames are lines; the others have a header."""
+"""Contracts with line framing; the others use Content-Length."""
 
 
 class FaultyWire(Wire):
-    """A wire on which something may happen to the next answer."""
+    """A wire that can apply a fault to the next answer."""
 
     __slots__ = ("_armed", "_framed", "_stays")
 
@@ -42,7 +41,7 @@ class FaultyWire(Wire):
         self._armed: Callable[[dict[str, Any]], Iterator[bytes]] | None = None
 
     def arm(self, fault: str) -> None:
-        """Do this to the next answer."""
+        """Apply this fault to the next answer."""
         self._armed = getattr(self, f"_{fault}", None)
 
     def write(self, data: bytes) -> None:
@@ -82,7 +81,7 @@ class FaultyWire(Wire):
         return len(head) + 4 + int(head.rpartition(b":")[2])
 
     def _answer(self, frame: bytes) -> dict[str, Any] | None:
-        """The message, when it is the answer to a call."""
+        """The message, if it answers a call."""
         message: dict[str, Any] = json.loads(frame.partition(b"\r\n\r\n")[2] if self._framed else frame)
         return message if message.get("type") == "response" or message.keys() & {"result", "error"} else None
 
@@ -92,7 +91,7 @@ class FaultyWire(Wire):
     def _written(self, message: dict[str, Any]) -> bytes:
         return self._frame(json.dumps(message).encode())
 
-    # What may happen to an answer.
+    # Faults of answers.
 
     def _never_answers(self, message: dict[str, Any]) -> Iterator[bytes]:
         yield b""
@@ -125,7 +124,7 @@ CONFINED = "this fake plugin is confined and cannot write down what it is asked:
 
 
 class Record:
-    """What this and earlier processes were asked. Where it cannot be written, what counts is this process alone."""
+    """Calls of this and earlier processes. If the file cannot be written, only those of this process count."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -134,7 +133,7 @@ class Record:
             note(CONFINED)
 
     def count(self, tool: str, given: Any) -> int:
-        """How often the tool was called before; keeps that it is called now."""
+        """Record a call; returns the number of earlier calls of the tool."""
         self._asked[tool] = self._asked.get(tool, 0) + 1
         self._add({"tool": tool, "input": given, "pid": os.getpid()})
         return max(self._kept(tool), self._asked[tool]) - 1
@@ -156,7 +155,7 @@ class Record:
 
 
 def plugin_of(script: Script, record: Record, wire: FaultyWire) -> Plugin:
-    """The plugin whose tools do what the script says."""
+    """A plugin with the tools of the script."""
     plugin = Plugin(script.id, script.version, description="A fake, for tests.")
     for name, steps in script.tools.items():
         act = _tool(name, steps, record, wire)
@@ -187,7 +186,7 @@ def _die() -> NoReturn:
 
 
 def _begin(script: Script, wire: Wire) -> None:
-    """What goes wrong before anybody is greeted."""
+    """Apply faults that happen before the greeting."""
     match script.fault:
         case "dies_at_start":
             _die()

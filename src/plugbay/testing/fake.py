@@ -1,7 +1,7 @@
-"""`FakePlugin`: a plugin of any contract in a folder of its own, whose process does what a test says.
+"""`FakePlugin`: a plugin of any contract in its own folder, with a real process that follows a script.
 
-Owns the folder: a manifest that is correct, a script, and a record of what the process was asked. The process is real
-and speaks through the SDK, so that whatever a fault leaves alone is as it should be.
+The folder holds a valid manifest, the script, and a record of calls. The process uses the SDK, so everything that a
+fault does not touch is correct.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from plugbay.testing.script import Script, script_of
 SCRIPT, RECORD = "script.json", "record.jsonl"
 
 COMMAND = (sys.executable, "-m", "plugbay.testing.child", SCRIPT)
-"""Started in the plugin's folder, wherever the contract lets a manifest say that."""
+"""Run in the plugin's folder, where the contract's manifest allows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a process of a fake plugin was asked."""
+    """A call of a fake plugin."""
 
     tool: str
     input: Any
@@ -36,7 +36,7 @@ class Call:
 
 
 class FakePlugin:
-    """A plugin that does as it is told: `Host.load(fake.path)`."""
+    """A plugin that follows a script: `Host.load(fake.path)`."""
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class FakePlugin:
         version: str = "1.0.0",
         fault: Fault | None = None,
     ) -> None:
-        """Made in a new folder below `folder`. What each tool does is a value, or one of the words of a script."""
+        """Create it in a new folder below `folder`. Each tool returns a value, or follows `answers`, `fails`, `in_turn`
+        or a fault.
+        """
         if contract not in CONTRACTS:
             raise ValueError(f"there is no contract {contract!r}; there is {', '.join(CONTRACTS)}")
         self.contract = contract
@@ -60,12 +62,12 @@ class FakePlugin:
 
     @property
     def calls(self) -> list[Call]:
-        """What was asked so far, over all processes, in order."""
+        """All calls so far, over all processes, in order."""
         return [Call(**said) for said in self._record() if "tool" in said]
 
     @property
     def pids(self) -> list[int]:
-        """Every process that was started, in order."""
+        """Process ids of all processes, in order."""
         return [said["pid"] for said in self._record() if "tool" not in said]
 
     def _record(self) -> list[dict[str, Any]]:
@@ -77,7 +79,7 @@ class FakePlugin:
 
 
 def declared(script: Script) -> Plugin:
-    """The plugin of a script, whose tools do nothing."""
+    """The plugin of a script, for its manifest; its tools do nothing."""
     plugin = Plugin(script.id, script.version, description="A fake, for tests.")
     for name in script.tools:
         plugin.tool(name, description="Does what a test says.", input_schema={"type": "object"})(_nothing)
@@ -85,7 +87,7 @@ def declared(script: Script) -> Plugin:
 
 
 def _nothing(input: Any) -> None:
-    """What it really does is in the script."""
+    """Replaced by the script in the process."""
 
 
 def _rune(plugin: Plugin, folder: Path) -> None:

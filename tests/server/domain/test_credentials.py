@@ -15,7 +15,7 @@ from plugbay.server.domain.errors import GatewayError
 from plugbay.server.domain.gateway import Gateway
 from plugbay.server.domain.principal import OPERATOR, Principal
 from plugbay.store import invocations
-from plugbay.store.tables.plugins import TOKENS
+from plugbay.store.tables import TOKENS
 from tests.store.test_invocations import ended, record
 from tests.support.clocks import TurnedClock
 from tests.support.gateways import gateway_at

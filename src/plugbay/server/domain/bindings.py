@@ -34,10 +34,9 @@ from plugbay.store import orgs as org_rows
 from plugbay.store import packages as package_rows
 from plugbay.store import tokens as token_rows
 from plugbay.store.bindings import BindingRow
-from plugbay.store.database import Database, Tx
+from plugbay.store.database import Database, RowCache, Tx
 from plugbay.store.packages import PackageRow
 from plugbay.store.pages import Page, Part
-from plugbay.store.remembered import Remembered
 
 ROOM = 16 << 20
 """Bytes of bindings with their packages, as JSON, that are remembered, and once more of lists of bindings: thousands of
@@ -94,10 +93,8 @@ class Bindings:
         self._ids = ids
         self.disabled: list[Callable[[str], object]] = []
         """Told the id of each binding that is active no more, once that is so."""
-        self._bound = Remembered[str, Bound](database, ROOM, lambda bound: _size(bound.row, bound.package))
-        self._active = Remembered[tuple[str, str | None], list[BindingRow]](
-            database, ROOM, lambda active: _size(*active)
-        )
+        self._bound = RowCache[str, Bound](database, ROOM, lambda bound: _size(bound.row, bound.package))
+        self._active = RowCache[tuple[str, str | None], list[BindingRow]](database, ROOM, lambda active: _size(*active))
 
     # Changing.
 

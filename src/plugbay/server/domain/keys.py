@@ -20,10 +20,9 @@ from plugbay.server.domain.ids import Ids, new_id
 from plugbay.server.domain.orgs import Orgs
 from plugbay.server.domain.principal import OPERATOR, ROLES, Principal, Role
 from plugbay.store import keys as rows
-from plugbay.store.database import Database
+from plugbay.store.database import Database, RowCache
 from plugbay.store.keys import ApiKey
 from plugbay.store.pages import Page, Part
-from plugbay.store.remembered import Remembered
 
 PREFIX = "pb_sk_"
 SECRET_BYTES = 32
@@ -47,7 +46,7 @@ class Keys:
         self._clock = clock
         self._ids = ids
         self._operator: bytes | None = None
-        self._known = Remembered[bytes, ApiKey](database, REMEMBERED)
+        self._known = RowCache[bytes, ApiKey](database, REMEMBERED)
 
     def trust(self, operator_token: str) -> None:
         """Whoever has this token is the operator of all orgs."""

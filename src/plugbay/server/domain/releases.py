@@ -17,9 +17,8 @@ from typing import Any
 
 from plugbay.host.discovery.folders import Found, inspect
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.folder import SIGNATURE_NAME
 from plugbay.packages.installer import verify
-from plugbay.packages.package import Opened, open_archive, read_folder
+from plugbay.packages.package import SIGNATURE_NAME, Opened, open_archive, read_folder
 from plugbay.packages.rules import DEFAULT_LIMITS, Limits
 from plugbay.packages.store import Store
 from plugbay.packages.trust import TrustStore

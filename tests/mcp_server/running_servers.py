@@ -1,4 +1,4 @@
-"""A running host with real plugins behind a bridge, for tests of what clients get."""
+"""A running host with real plugins behind a server, for tests of what clients get."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ def declare(folder: Path, **eras: str) -> Path:
 
 
 @asynccontextmanager
-async def house(folder: Path, tracer: Tracer | None = None, **options: Any) -> AsyncIterator[tuple[Host, McpServer]]:
+async def running_server(
+    folder: Path, tracer: Tracer | None = None, **options: Any
+) -> AsyncIterator[tuple[Host, McpServer]]:
     """Everything in a folder, granted and served under the names its authors chose."""
-    desk = QuestionRouter()
+    questions = QuestionRouter()
     state = folder.parent / "state"
-    host = Host(discover([folder]), grant_all=True, state_dir=state, questions=desk.ask, tracer=tracer)
-    async with host, McpServer(host, desk, **{"rule": listing.short_name, **options}) as bridge:
-        yield host, bridge
+    host = Host(discover([folder]), grant_all=True, state_dir=state, questions=questions.ask, tracer=tracer)
+    async with host, McpServer(host, questions, **{"rule": listing.short_name, **options}) as server:
+        yield host, server

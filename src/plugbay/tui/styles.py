@@ -1,7 +1,4 @@
-"""How the terminal looks: its colours, the sign and the colour of every state, and text that cannot misbehave.
-
-Owns nothing else; knows neither hosts nor widgets.
-"""
+"""Colours, symbols for states, and helpers for text of plugins."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from plugbay.model.text import printable
 
 
 class Sign(NamedTuple):
-    """A state at a glance."""
+    """Symbol and colour of a state."""
 
     symbol: str
     colour: str
@@ -27,7 +24,7 @@ class Sign(NamedTuple):
 GREEN, BLUE, AMBER, RED, GREY = "#7fd1a0", "#7cb7ff", "#f0c674", "#ff7b86", "#8a93a6"
 
 INVALID = "invalid"
-"""The state of a plugin whose manifest cannot be used; a host has no word for it, because it never loads it."""
+"""State of a plugin with an invalid manifest; the host has no such state, because it never loads it."""
 
 SIGNS: Mapping[str, Sign] = {
     State.RUNNING: Sign("●", GREEN),
@@ -39,10 +36,10 @@ SIGNS: Mapping[str, Sign] = {
     State.IDLE: Sign("○", GREY),
     State.STOPPED: Sign("○", GREY),
 }
-"""In the order in which they are counted."""
+"""In display order."""
 
 LEVELS: Mapping[str, str] = {"error": RED, "warn": AMBER, "info": GREEN}
-"""Colours of log levels; all others are grey."""
+"""Colours of log levels; others are grey."""
 
 THEME = Theme(
     name="plugbay",
@@ -61,23 +58,23 @@ THEME = Theme(
 )
 
 
-def words(state: str) -> str:
-    """A state as people say it."""
+def state_text(state: str) -> str:
+    """A state as display text."""
     return state.replace("_", " ")
 
 
-def kind(spec: PluginSpec, between: str = " ") -> str:
-    """`rune 1.0.0`; a server of MCP says its version when it is greeted, and until then there is none."""
+def version_text(spec: PluginSpec, between: str = " ") -> str:
+    """`rune 1.0.0`; without a version for MCP servers that have not been started."""
     return spec.contract if spec.version == UNKNOWN_VERSION else f"{spec.contract}{between}{safe(spec.version)}"
 
 
 def safe(text: object) -> str:
-    """What a plugin wrote, on one line that cannot move a cursor, forge another line or hide itself."""
+    """Text of a plugin on one line, without control characters."""
     return printable(str(text).encode("utf-8", "backslashreplace")).replace("\t", " ")
 
 
-def clipped(text: str, width: int) -> Text:
-    """The text in exactly `width` columns; what does not fit ends in an ellipsis."""
+def fit(text: str, width: int) -> Text:
+    """The text in exactly `width` columns, with an ellipsis if it does not fit."""
     shown = Text(text, no_wrap=True, end="")
     shown.truncate(width, overflow="ellipsis", pad=True)
     return shown

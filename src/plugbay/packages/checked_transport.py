@@ -1,8 +1,8 @@
-"""Connections to registries on behalf of others: to public addresses, and to those that the operator has opened.
+"""HTTP connections to public addresses only, plus those the operator has opened.
 
-Owns that a name is resolved once, that every address of it is judged by `model.addresses`, and that the connection goes
-to an address that was judged. httpcore asks here for each connection, so redirects and token services are judged alike.
-Needs httpx2, and is imported only where that is there.
+A host name is resolved once, every address is checked by `model.addresses`, and the connection goes to a checked
+address (no DNS rebinding). httpcore calls this for every connection, so redirects and token services are checked too.
+Imports httpx2, so import it only inside functions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import httpx2
 from plugbay.model import addresses
 
 MAX_ADDRESSES = 4
-"""Addresses of one name that are tried; all of them are judged."""
+"""Addresses that are tried; all are checked."""
 
 
-class JudgedBackend(httpcore2.SyncBackend):
-    """Where httpcore gets its sockets."""
+class CheckedBackend(httpcore2.SyncBackend):
+    """Opens the sockets of httpcore."""
 
     def __init__(self, opened: Collection[str]) -> None:
-        """`opened`: `address:port` of servers that may be reached although their address is not public."""
+        """`opened`: non-public `address:port` pairs that may be reached."""
         self._opened = opened
 
     def connect_tcp(
@@ -36,21 +36,21 @@ class JudgedBackend(httpcore2.SyncBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
         problem: Exception = httpcore2.ConnectError(f"{host} has no address")
-        for address in self._judged(host, port)[:MAX_ADDRESSES]:
+        for address in self._checked_addresses(host, port)[:MAX_ADDRESSES]:
             try:
                 stream = super().connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 problem = error
                 continue
-            self._refuse_ourselves(stream, host, address, port)
+            self._refuse_own_address(stream, host, address, port)
             return stream
         raise problem
 
     def connect_unix_socket(self, *args: Any, **options: Any) -> httpcore2.NetworkStream:
         raise httpcore2.ConnectError("no registry is asked over a socket of this machine")
 
-    def _judged(self, host: str, port: int) -> list[str]:
-        """Every address of the host; raises when one of them may not be reached."""
+    def _checked_addresses(self, host: str, port: int) -> list[str]:
+        """All addresses of the host; raises when one of them is not allowed."""
         clean = addresses.clean_host(host)
         if clean is None:
             raise httpcore2.ConnectError(f"{host!r} is no host name and no address in its usual form")
@@ -63,21 +63,21 @@ class JudgedBackend(httpcore2.SyncBackend):
             raise _closed(host, port, *closed)
         return found
 
-    def _refuse_ourselves(self, stream: httpcore2.NetworkStream, host: str, address: str, port: int) -> None:
-        """A public address of this very machine: services that listen here trust what comes from here."""
+    def _refuse_own_address(self, stream: httpcore2.NetworkStream, host: str, address: str, port: int) -> None:
+        """Refuse public addresses of this machine: local services trust connections from here."""
         pinned = stream.get_extra_info("socket")
         if addresses.pair(address, port) not in self._opened and pinned.getpeername()[0] == pinned.getsockname()[0]:
             stream.close()
             raise _closed(host, port, address, "this machine")
 
 
-class JudgedTransport(httpx2.HTTPTransport):
-    """httpx2's own way to servers, over judged connections alone; proxies of the environment are not used."""
+class CheckedTransport(httpx2.HTTPTransport):
+    """httpx2's transport over checked connections; ignores proxies of the environment."""
 
     def __init__(self, opened: Collection[str]) -> None:
         trust = httpx2.create_ssl_context()
         super().__init__(trust)
-        self._pool = httpcore2.ConnectionPool(ssl_context=trust, network_backend=JudgedBackend(opened))
+        self._pool = httpcore2.ConnectionPool(ssl_context=trust, network_backend=CheckedBackend(opened))
 
 
 def _resolve(host: str, port: int) -> list[str]:

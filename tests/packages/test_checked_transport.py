@@ -10,10 +10,10 @@ import httpcore2
 import pytest
 
 from plugbay.model import addresses
-from plugbay.packages import judged
+from plugbay.packages import checked_transport
+from plugbay.packages.checked_transport import CheckedBackend
 from plugbay.packages.connection import Connection
 from plugbay.packages.errors import PackageRefused, Reason
-from plugbay.packages.judged import JudgedBackend
 from plugbay.packages.reference import parse
 from tests.packages import lying_registry
 from tests.packages.lying_registry import Answer
@@ -37,7 +37,7 @@ def resolving(names: dict[str, list[str]], asked: list[str]) -> Callable[[str, i
 )
 def test_an_address_that_is_not_public_is_not_connected_to(host: str) -> None:
     with pytest.raises(httpcore2.ConnectError):
-        JudgedBackend(()).connect_tcp(host, 443, 0.01)
+        CheckedBackend(()).connect_tcp(host, 443, 0.01)
 
 
 def test_a_name_is_resolved_once_and_the_connection_goes_to_the_address_that_was_judged(
@@ -45,10 +45,10 @@ def test_a_name_is_resolved_once_and_the_connection_goes_to_the_address_that_was
 ) -> None:
     resolved: list[str] = []
     names = {"registry.test": ["127.0.0.1"], "mixed.test": ["127.0.0.1", "10.0.0.5"]}
-    monkeypatch.setattr(judged, "_resolve", resolving(names, resolved))
+    monkeypatch.setattr(checked_transport, "_resolve", resolving(names, resolved))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        opened = JudgedBackend({f"127.0.0.1:{port}"})
+        opened = CheckedBackend({f"127.0.0.1:{port}"})
         opened.connect_tcp("registry.test", port, 10).close()
         listener.accept()[0].close()
         assert resolved == ["registry.test"]
@@ -56,7 +56,7 @@ def test_a_name_is_resolved_once_and_the_connection_goes_to_the_address_that_was
             opened.connect_tcp("mixed.test", port, 10)
         assert "(private)" in str(closed.value)
         with pytest.raises(httpcore2.ConnectError, match="loopback"):
-            JudgedBackend(()).connect_tcp("registry.test", port, 10)
+            CheckedBackend(()).connect_tcp("registry.test", port, 10)
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):
             listener.accept()
@@ -67,8 +67,8 @@ def test_a_public_address_of_this_machine_is_not_connected_to(monkeypatch: pytes
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(httpcore2.ConnectError, match="this machine"):
-            JudgedBackend(()).connect_tcp("127.0.0.1", port, 10)
-        JudgedBackend({f"127.0.0.1:{port}"}).connect_tcp("127.0.0.1", port, 10).close()
+            CheckedBackend(()).connect_tcp("127.0.0.1", port, 10)
+        CheckedBackend({f"127.0.0.1:{port}"}).connect_tcp("127.0.0.1", port, 10).close()
 
 
 def asked(connection: Connection) -> Reason | None:
@@ -105,7 +105,7 @@ def test_no_proxy_of_the_environment_carries_a_request_past_the_rules(monkeypatc
     with lying_registry.serve({}) as (proxy, seen):
         for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "HTTP_PROXY", "http_proxy"):
             monkeypatch.setenv(name, f"http://{proxy}")
-        monkeypatch.setattr(judged, "_resolve", resolving({"inside.test": ["10.0.0.5"]}, []))
+        monkeypatch.setattr(checked_transport, "_resolve", resolving({"inside.test": ["10.0.0.5"]}, []))
         with (
             Connection(parse("inside.test/a"), opened={proxy}) as connection,
             pytest.raises(PackageRefused, match=r"10\.0\.0\.5"),
