@@ -1,4 +1,4 @@
-"""Who we are to a server, and that nothing of it is said. That servers take it is in `test_nats`."""
+"""Credentials, our overrides of nats-py, and hosts joined through a real NATS server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.patience import PATIENCE, until
 
 URL = "nats://127.0.0.1:4222"
 SEED = Identity(USER).seed
-"""Nobody's."""
+"""A user that no server knows."""
 
 
 def test_who_has_no_credentials_says_none() -> None:
@@ -90,9 +90,7 @@ def _without_jwt(path: Path) -> None:
         (_without_jwt, "no file of NATS credentials"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_before_anybody_is_asked(
-    tmp_path: Path, prepare: object, words: str
-) -> None:
+def test_unusable_credentials_are_refused_before_connecting(tmp_path: Path, prepare: object, words: str) -> None:
     path = tmp_path / "my.creds"
     assert callable(prepare)
     prepare(path)
@@ -113,7 +111,7 @@ def test_an_encrypted_server_has_to_prove_who_it_is(tmp_path: Path) -> None:
 
 
 class Heard:
-    """Messages as they come."""
+    """Collects messages."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, bytes, bytes, bytes]] = []
@@ -123,12 +121,12 @@ class Heard:
 
 
 async def say(server: NatsServer, subject: bytes, data: bytes) -> None:
-    """Publish whatever bytes, as no client library would."""
+    """Publish raw bytes, which no client library would send."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     await reader.readline()
     writer.write(b'CONNECT {"verbose":false}\r\nPUB %b %d\r\n%b\r\nPING\r\n' % (subject, len(data), data))
     while (line := await reader.readline()) != b"PONG\r\n":
-        assert line == b"PING\r\n"  # of a server that begins to wonder about its client
+        assert line == b"PING\r\n"  # the server checks whether its client is alive
     writer.close()
     await writer.wait_closed()
 
@@ -168,8 +166,8 @@ def test_nats_py_itself_stops_reading_at_a_subject_that_is_no_text(
 
 
 @pytest.mark.parametrize(("encrypted", "told"), [(True, False), (False, True)])
-def test_nothing_is_said_to_a_server_that_should_be_encrypted_and_is_not(run: Run, encrypted: bool, told: bool) -> None:
-    """A server in the middle would only have to leave one word out; without the guard it is told everything."""
+def test_nothing_is_sent_to_a_server_without_the_required_tls(run: Run, encrypted: bool, told: bool) -> None:
+    """A man in the middle only has to omit one field; without the check the client would send its credentials."""
     said = bytearray()
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -193,7 +191,7 @@ def test_nothing_is_said_to_a_server_that_should_be_encrypted_and_is_not(run: Ru
     run(main)
 
 
-def test_the_end_of_a_connection_is_told_and_what_was_wrong(run: Run, tmp_path: Path) -> None:
+def test_the_end_of_a_connection_is_reported_with_its_error(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         with nats_server(tmp_path) as own:
             client = NatsClient(Heard(), encrypted=False)
@@ -213,7 +211,7 @@ def test_the_end_of_a_connection_is_told_and_what_was_wrong(run: Run, tmp_path: 
 
 
 def unwritten(client: NatsClient) -> int:
-    """Bytes that wait: here, or in the connection."""
+    """Bytes that wait in the queue or in the connection."""
     connection: Any = client._transport
     waiting: int = client.pending_data_size + connection._io_writer.transport.get_write_buffer_size()
     return waiting
@@ -225,7 +223,7 @@ def test_a_connection_with_a_server_that_reads_nothing_is_cut_at_once(run: Run, 
             client = NatsClient(Heard(), encrypted=False)
             await client.join(own.url, print)
             own.freeze()
-            for _ in range(64):  # more than the network takes
+            for _ in range(64):  # more than the network buffers
                 await client.publish("a", b"x" * 1_000_000)
                 await asyncio.sleep(0)
                 if unwritten(client) > 1 << 20:
@@ -239,7 +237,7 @@ def test_a_connection_with_a_server_that_reads_nothing_is_cut_at_once(run: Run, 
 
 ID = "11111111-2222-4333-8444-555555555555"
 LAST = "shared.last"
-"""The topic of the event after which a test has heard everything: a server keeps the order."""
+"""Topic of the last event of a test; a server keeps the order."""
 
 
 def joining(server: NatsServer, *topics: str, **more: Any) -> Config:
@@ -251,7 +249,7 @@ async def joined(*hosts: Host) -> None:
 
 
 async def everything(stream: Stream) -> list[BusEvent]:
-    """What comes until the last."""
+    """All events until the last."""
     heard = []
     async for event in stream:
         if event.topic == LAST:
@@ -296,7 +294,7 @@ def test_a_plugin_hears_what_a_plugin_of_another_host_publishes(run: Run, server
             said, heard = await anext(here), (await anext(there)).payload["heard"]
             assert heard == said.to_json()
             assert (heard["source"], heard["topic"], heard["payload"]) == ("p", "plugin.p.news", {"text": "hi"})
-            # What a plugin may not publish here does not leave either.
+            # Events that a plugin may not publish are not shared either.
             await one.call("p_say", {"topic": "plugin.outbound.k"})
             assert one.plugins()[0].counters["publish_refused"] == 1
             assert counts(one) == (2, 0, 0, 0) and counts(two) == (0, 2, 0, 0)
@@ -304,9 +302,9 @@ def test_a_plugin_hears_what_a_plugin_of_another_host_publishes(run: Run, server
     run(main)
 
 
-def test_every_host_hears_each_event_once_in_order_and_nobody_an_echo(run: Run, server: NatsServer) -> None:
+def test_every_host_receives_each_event_once_in_order_and_no_echo(run: Run, server: NatsServer) -> None:
     async def main() -> None:
-        config = joining(server, "shared.>", "shared.*", ">")  # each event comes three times
+        config = joining(server, "shared.>", "shared.*", ">")  # each event arrives three times
         one, two, three = (Host([], config) for _ in range(3))
         async with one, two, three:
             await joined(one, two, three)
@@ -378,7 +376,7 @@ def test_without_its_server_a_host_goes_on_alone_and_is_joined_again(
                 own.start()
                 await joined(one, two)
                 one.publish("shared.again", 2)
-                # What was published meanwhile comes too, if two was back before it was sent.
+                # Events published meanwhile arrive too, if host two was back before they were sent.
                 await anext(event async for event in there if event.payload == 2)
                 assert counts(one)[:3] == (2, 0, 0)
 
@@ -402,7 +400,7 @@ def test_a_host_that_starts_before_its_server_is_joined_when_that_comes(run: Run
     run(main)
 
 
-def test_a_server_that_stands_still_delays_nobody(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_server_does_not_delay_the_host(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEARTBEAT", 0.2)
 
     async def main() -> None:
@@ -479,7 +477,7 @@ def test_hostile_messages_are_counted_remarked_and_end_nothing(run: Run, server:
     run(main)
 
 
-def test_what_comes_under_our_own_name_is_not_heard_again(run: Run, server: NatsServer) -> None:
+def test_messages_with_our_own_id_are_ignored(run: Run, server: NatsServer) -> None:
     async def main() -> None:
         client = await nats.connect(server.url)
         messages = await client.subscribe("plugbay.events.shared.mine")
@@ -552,7 +550,7 @@ def test_what_the_server_forbids_is_remarked(run: Run, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("way", ["token", "password", "credentials"])
-def test_a_server_lets_in_who_can_say_who_he_is_and_no_secret_is_told(
+def test_a_server_accepts_each_kind_of_credentials_and_no_secret_is_logged(
     run: Run, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -1,4 +1,4 @@
-"""What leaves a bus and what comes in, without a broker."""
+"""Outgoing and incoming events without a broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STAMP = "2026-01-02T03:04:05Z"
 
 
 class World:
-    """A bus, its relay, and everything that anybody hears on the bus."""
+    """A bus, its relay, and all events on the bus."""
 
     def __init__(self, *topics: str, clock: Callable[[], float] = lambda: 5.0) -> None:
         self.bus, self.journal = Bus(), Journal()
@@ -69,11 +69,11 @@ def test_what_a_host_says_of_its_own_plugins_stays_even_if_everything_is_shared(
         world.publish(topic)
         world.relay.receive(topic, written())
     assert world.sent() == []
-    assert len(world.heard) == 3  # each as it was published here; only the last could have been meant to leave
+    assert len(world.heard) == 3  # each as published here; only the last could have been shared
     assert world.journal.counts("host") == {"event_not_shared": 1, "broker_event_refused": 3}
 
 
-def test_an_event_from_elsewhere_is_told_as_it_was_and_does_not_leave_again() -> None:
+def test_an_incoming_event_is_published_unchanged_and_not_sent_back() -> None:
     world = World("a.>")
     world.relay.receive("a.b", written(topic="x", correlation_id="c", metadata={"k": 1}, session_id=ID))
     assert world.heard == [BusEvent(ID, STAMP, "a.b", "q", 1, ID, "c", {"k": 1})]
@@ -136,7 +136,7 @@ def test_a_flood_is_cut_off_before_it_is_read_and_what_comes_later_is_not() -> N
     assert (world.relay.received, world.relay.refused) == (EVENT_BURST + 1, 10)
 
 
-def test_while_nobody_takes_them_the_oldest_give_way() -> None:
+def test_when_the_queue_is_full_the_oldest_events_are_dropped() -> None:
     world = World("a.>")
     for number in range(MAX_QUEUED + 3):
         world.publish(f"a.{number}")
@@ -160,7 +160,7 @@ def test_what_waits_is_bounded_in_bytes_too() -> None:
     ("payload", "words"),
     [(object(), "no JSON form"), ("x" * MAX_EVENT, "at most 1,040,000"), (float("nan"), "no JSON")],
 )
-def test_what_cannot_be_said_elsewhere_is_said_here_alone(payload: Any, words: str) -> None:
+def test_an_event_that_cannot_be_shared_stays_local(payload: Any, words: str) -> None:
     world = World("a")
     world.publish("a", payload)
     assert (world.sent(), len(world.heard), world.relay.dropped) == ([], 1, 0)

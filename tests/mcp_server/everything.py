@@ -1,9 +1,9 @@
-"""An MCP server that uses everything there is, written without any SDK: lines in, lines out. A program, not a module.
+"""An MCP server with every feature, written without an SDK: lines in, lines out. A program, not a module.
 
     python everything.py handshake|modern|both
 
-Serves one era or both. It has tools that answer, fail, refuse, report, wait, ask, log, grow and touch; resources, a
-template, prompts and completions; and it lists in pages of two.
+Serves with a handshake, stateless ("modern"), or both. It has tools that answer, fail, refuse, report, wait, ask, log,
+grow and touch; resources, a template, prompts and completions; and it lists in pages of two.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ PAGE = 2
 
 
 class Refusal(Exception):
-    """An error of the protocol."""
+    """A JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.error = {"code": code, "message": message, **({} if data is None else {"data": data})}

@@ -1,4 +1,4 @@
-"""A running host with real plugins behind a server, for tests of what clients get."""
+"""A running host with real plugins behind an `McpServer`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.mcp_server import everything
 
 
 def declare(folder: Path, **eras: str) -> Path:
-    """A folder with an `.mcp.json` that names servers which use everything, each of one era."""
+    """A folder with an `.mcp.json` that declares one `everything` server per name, each with its revision."""
     folder.mkdir(parents=True, exist_ok=True)
     program = str(Path(everything.__file__))
     servers = {name: {"command": sys.executable, "args": [program, era]} for name, era in eras.items()}
@@ -32,7 +32,7 @@ def declare(folder: Path, **eras: str) -> Path:
 async def running_server(
     folder: Path, tracer: Tracer | None = None, **options: Any
 ) -> AsyncIterator[tuple[Host, McpServer]]:
-    """Everything in a folder, granted and served under the names its authors chose."""
+    """Serve all plugins in a folder, fully granted, under short names."""
     questions = QuestionRouter()
     state = folder.parent / "state"
     host = Host(discover([folder]), grant_all=True, state_dir=state, questions=questions.ask, tracer=tracer)

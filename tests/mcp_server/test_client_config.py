@@ -1,4 +1,4 @@
-"""Every client's file gets an entry that it reads, where it looks for it."""
+"""Configuration files of MCP clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read(client: Client, text: str) -> Any:
     [
         ("claude-code", USER, "/home/ada/.claude.json"),
         ("claude-code", PROJECT, "/src/app/.mcp.json"),
-        ("claude-questionstop", USER, "/home/ada/.config/Claude/claude_desktop_config.json"),
+        ("claude-desktop", USER, "/home/ada/.config/Claude/claude_desktop_config.json"),
         ("codex", USER, "/home/ada/.codex/config.toml"),
         ("codex", PROJECT, "/src/app/.codex/config.toml"),
         ("cursor", USER, "/home/ada/.cursor/mcp.json"),
@@ -50,7 +50,7 @@ def test_that_table_names_every_client_and_scope() -> None:
 
 def test_other_systems_and_variables_move_the_files() -> None:
     support = Path("/Users/ada/Library/Application Support")
-    assert CLIENTS["claude-questionstop"].files[USER](MACOS) == support / "Claude" / "claude_desktop_config.json"
+    assert CLIENTS["claude-desktop"].files[USER](MACOS) == support / "Claude" / "claude_desktop_config.json"
     assert CLIENTS["vscode"].files[USER](MACOS) == support / "Code" / "User" / "mcp.json"
     assert CLIENTS["zed"].files[USER](MACOS) == Path("/Users/ada/.config/zed/settings.json")
     moved = Places(Path("/home/ada"), Path("/src"), {"CODEX_HOME": "/codex", "XDG_CONFIG_HOME": "/conf"}, "linux")

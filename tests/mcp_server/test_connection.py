@@ -1,4 +1,4 @@
-"""A client's calls run side by side, find their way back, and end when nobody wants them any more."""
+"""A connection: concurrent calls, answers with the right origin, cancellation, questions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Answer = Callable[[Call], Awaitable[Any]]
 
 
 class Bench:
-    """A connection with what is said on either side of it."""
+    """A connection with a recording transport and service."""
 
     def __init__(self, answer: Answer, era: str = "handshake", **capabilities: Any) -> None:
         self.answer = answer
@@ -164,7 +164,7 @@ def test_a_call_that_is_called_off_says_nothing_more(run: Run) -> None:
 
 
 @requirement("mcp:serve-cancel")
-def test_a_call_that_is_called_off_before_anybody_began_with_it_gives_its_place_back(run: Run) -> None:
+def test_a_call_cancelled_before_it_starts_frees_its_place(run: Run) -> None:
     async def main() -> None:
         bench = Bench(hello)
         bench.call(1, "mine")
@@ -244,7 +244,7 @@ def test_a_question_goes_where_its_call_came_from(run: Run) -> None:
 
 
 @requirement("mcp:serve-elicitation")
-def test_a_question_of_the_modern_era_ends_the_call_which_comes_again(run: Run) -> None:
+def test_a_stateless_question_ends_the_call_which_is_continued(run: Run) -> None:
     async def main() -> None:
         bench = Bench(asks, "modern", elicitation={})
         bench.call(1)
@@ -266,7 +266,7 @@ def test_a_client_that_cannot_be_asked_is_not(run: Run) -> None:
     run(main)
 
 
-def test_nobody_waits_for_ever_for_a_person(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_to_a_person_times_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.01)
 
     async def main() -> None:
@@ -308,7 +308,7 @@ def test_closing_gives_everything_up(run: Run) -> None:
     run(main)
 
 
-def test_what_is_told_and_what_is_nonsense_is_passed_on(run: Run) -> None:
+def test_notifications_and_protocol_violations_reach_the_service(run: Run) -> None:
     async def main() -> None:
         bench = Bench(hello, "modern")
         bench.connection.machine.server.capabilities["resources"] = {"subscribe": True}
@@ -325,7 +325,7 @@ def test_what_is_told_and_what_is_nonsense_is_passed_on(run: Run) -> None:
 
 
 @requirement("mcp:serve-list-changed")
-def test_a_session_is_told_that_its_lists_changed(run: Run) -> None:
+def test_a_session_is_notified_that_its_lists_changed(run: Run) -> None:
     async def main() -> None:
         bench = Bench(hello)
         bench.connection.notify(OfferExports({"tools": [TOOL, {**TOOL, "name": "u"}]}))

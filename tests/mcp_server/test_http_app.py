@@ -1,4 +1,4 @@
-"""An answer alone is JSON; with anything before it, it is the end of a stream."""
+"""Responses, sessions, stateless requests, and the ASGI application over a real port."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTE = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
 
 
 class Wire:
-    """What an ASGI server would have sent."""
+    """Records what an ASGI application sends."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -78,7 +78,7 @@ def test_an_error_may_have_a_status_of_its_own(run: Run) -> None:
 
 
 @requirement("mcp:http-streams")
-def test_what_is_said_before_an_answer_opens_a_stream(run: Run) -> None:
+def test_a_message_before_the_answer_opens_a_stream(run: Run) -> None:
     async def main() -> None:
         wire, way = Wire(), ResponseStream(2)
         way.push(NOTE)
@@ -86,7 +86,7 @@ def test_what_is_said_before_an_answer_opens_a_stream(run: Run) -> None:
         await until(lambda: len(wire.events) == 1)
         way.push(ANSWER)
         way.push(ANSWER)
-        way.push(NOTE)  # nothing is said after the last answer
+        way.push(NOTE)  # nothing follows the last answer
         await writing
         assert [event.get("method", "answer") for event in wire.events] == [
             "notifications/progress",
@@ -160,7 +160,7 @@ def test_an_endless_stream_forgets_the_oldest_and_goes_on_elsewhere(run: Run, mo
 
 
 @requirement("mcp:http-limits")
-def test_what_nobody_reads_does_not_pile_up_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_app, "MAX_UNREAD", 100)
 
     async def main() -> None:
@@ -359,7 +359,7 @@ TOKEN = "0123456789abcdef"
 
 
 class Client:
-    """Says HTTP, and reads what comes back."""
+    """An HTTP client for MCP."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str) -> None:
         self.http = http
@@ -375,7 +375,7 @@ class Client:
         return await self.http.post(self.url, content=json.dumps(message), headers={**self.headers, **named})
 
     async def begin(self, **capabilities: Any) -> None:
-        """Open a session."""
+        """Start a session."""
         params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "c"}}
         answer = await self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
         assert answer.json()["result"]["protocolVersion"] == "2025-11-25"
@@ -396,7 +396,7 @@ class Client:
 
 
 class Events:
-    """The messages of a stream, one after the other."""
+    """The messages of a stream."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._lines = response.aiter_lines()
@@ -409,7 +409,7 @@ class Events:
 
 
 def modern(id: Any, method: str, elicitation: bool = False, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """A request of the modern era, and its headers."""
+    """Send a stateless request with its headers."""
     meta = {
         f"{OURS}protocolVersion": "2026-07-28",
         f"{OURS}clientCapabilities": {"elicitation": {}} if elicitation else {},
@@ -423,7 +423,7 @@ def modern(id: Any, method: str, elicitation: bool = False, **params: Any) -> tu
 
 @asynccontextmanager
 async def served(tmp_path: Path, inner: str = "handshake") -> AsyncIterator[Client]:
-    """A server that uses everything, behind a port."""
+    """The `everything` server behind a port."""
     async with (
         running_server(declare(tmp_path / "plugins", all=inner)) as (_, server),
         listening(server, TOKEN) as (url, _),
@@ -443,7 +443,7 @@ def call(id: Any, name: str, arguments: Any = None, token: Any = None) -> dict[s
 
 
 @requirement("mcp:http-sessions", "mcp:http-streams")
-def test_a_session_of_the_handshake_era(run: Run, tmp_path: Path) -> None:
+def test_a_session_with_a_handshake(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as client:
             assert (await client.post(call(1, "echo"))).status_code == 400
@@ -472,7 +472,7 @@ def test_a_session_of_the_handshake_era(run: Run, tmp_path: Path) -> None:
 
 
 @requirement("mcp:http-limits")
-def test_nobody_waits_for_an_answer_that_will_never_come(run: Run, tmp_path: Path) -> None:
+def test_a_cancelled_request_ends_its_response(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as client:
             await client.begin()
@@ -517,7 +517,7 @@ def test_the_rest_of_a_session_its_stream_its_cancellations_and_its_end(run: Run
 
 
 @requirement("mcp:http-modern", "mcp:http-statuses", "mcp:http-headers")
-def test_requests_of_the_modern_era_stand_alone(run: Run, tmp_path: Path) -> None:
+def test_stateless_requests_are_independent(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as client:
             found = await client.modern("d", "server/discover")
@@ -544,7 +544,7 @@ def test_requests_of_the_modern_era_stand_alone(run: Run, tmp_path: Path) -> Non
 
 
 @requirement("mcp:http-modern", "mcp:serve-elicitation", "mcp:serve-cancel", "mcp:serve-resource-updates")
-def test_questions_subscriptions_and_leaving_in_the_modern_era(run: Run, tmp_path: Path) -> None:
+def test_stateless_questions_subscriptions_and_disconnects(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path, "modern") as client:
             asked = (await client.modern(1, "tools/call", name="ask", arguments={}, elicitation=True)).json()["result"]
@@ -594,7 +594,7 @@ async def _touch(client: Client) -> None:
         (b'{"id":"a","method":"ping","params":{"x":[%b]}}' % b",     ".join([b"1e15"] * 1_000_000), 413),
     ],
 )
-def test_bodies_that_nobody_could_answer_are_refused(run: Run, tmp_path: Path, body: bytes, status: int) -> None:
+def test_bodies_without_a_possible_answer_are_refused(run: Run, tmp_path: Path, body: bytes, status: int) -> None:
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:

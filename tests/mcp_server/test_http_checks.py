@@ -1,4 +1,4 @@
-"""Who may ask over HTTP, and what headers have to say."""
+"""Guard and header checks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_operator_may_allow_more() -> None:
 
 
 @requirement("mcp:http-headers")
-def test_what_is_said_twice_is_not_what_either_says() -> None:
+def test_repeated_headers_match_neither_value() -> None:
     raw = [(b"Accept", b"application/json"), (b"Mcp-Name", b"harmless"), (b"accept", b"text/event-stream")]
     headers = http_checks.join_headers([*raw, (b"mcp-name", b"echo")])
     assert headers == {"accept": "application/json, text/event-stream", "mcp-name": "harmless, echo"}
@@ -113,7 +113,7 @@ def test_a_body_waits_for_as_many_answers_as_it_has_requests(message: Any, reque
         [PING, {**PING, "id": []}],
     ],
 )
-def test_what_nobody_would_ever_answer_is_refused(message: Any) -> None:
+def test_messages_without_a_possible_answer_are_refused(message: Any) -> None:
     refused = http_checks.count_requests(message)
     assert isinstance(refused, http_checks.Refusal) and refused.status == 400
 
@@ -185,7 +185,7 @@ def refused(message: Any, schema: Any = None, **changes: str | None) -> int | No
         ({"mcp-protocol-version": "2025-11-25"}, HEADER_MISMATCH),
     ],
 )
-def test_headers_of_the_modern_era_say_what_the_body_says(changes: dict[str, str | None], expected: int | None) -> None:
+def test_stateless_headers_must_match_the_body(changes: dict[str, str | None], expected: int | None) -> None:
     assert refused(request(), **changes) == expected
 
 
@@ -243,7 +243,7 @@ def test_arguments_that_a_schema_wants_in_headers_are_there(
     assert refused(request(arguments=arguments), SCHEMA, **headers) == expected
 
 
-def test_the_era_is_what_the_header_or_the_body_says() -> None:
+def test_header_or_body_decide_whether_a_request_is_stateless() -> None:
     assert http_checks.is_modern({}, request())
     assert http_checks.is_modern({"mcp-protocol-version": "2026-07-28"}, {})
     assert not http_checks.is_modern({"mcp-protocol-version": "2025-11-25"}, {"method": "initialize"})

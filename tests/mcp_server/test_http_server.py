@@ -1,4 +1,4 @@
-"""Clients that take their time, too many of them, and requests whose end is unclear. Real sockets and servers."""
+"""HTTP limits (slow clients, many connections, ambiguous requests) and the server, with real sockets."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ UNCLEAR = {
     "no host": b"GET / HTTP/1.1\r\n\r\n",
     "two hosts": b"GET / HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n",
 }
-"""Requests that a proxy before us may read in another way, or cannot be read at all."""
+"""Requests that a proxy may read differently, or that are invalid."""
 
 
 class Reading:
-    """An application that reads each body to its end, and remembers the paths."""
+    """An application that reads each body and records the paths."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -90,7 +90,7 @@ class Reading:
 
 
 class Waiting:
-    """An application that answers when it is let."""
+    """An application that answers when the test allows it."""
 
     def __init__(self) -> None:
         self.answers = asyncio.Event()
@@ -121,7 +121,7 @@ async def serving(app: Any) -> AsyncIterator[int]:
 
 
 async def came_to(port: int, *pieces: bytes) -> bytes:
-    """What a client hears that sends only this, and then waits for whatever comes."""
+    """The response to a client that sends only this and then waits."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         for piece in pieces:
@@ -160,7 +160,7 @@ def test_a_head_that_comes_a_byte_at_a_time_gains_no_time_by_that(run: Run, monk
                 writer.write(b"x")
                 await asyncio.wait({heard}, timeout=0.01)
             writer.close()
-            (end,) = heard.result()  # a byte that crosses the refusal on its way resets the connection
+            (end,) = heard.result()  # a byte that crosses the refusal resets the connection
             assert isinstance(end, ConnectionError) or (isinstance(end, bytes) and end.startswith(b"HTTP/1.1 408 "))
 
     run(main)
@@ -279,7 +279,7 @@ def test_whatever_follows_a_request_of_unclear_length_is_not_served(run: Run) ->
 
 
 async def last_words(port: int, data: bytes) -> bytes:
-    """What a client hears; a server that closes before it has read all of it may reset the connection."""
+    """The response; a server that closes before it has read everything may reset the connection."""
     try:
         return await came_to(port, data)
     except ConnectionError:
@@ -303,7 +303,7 @@ def test_a_body_that_breaks_while_it_is_answered_ends_the_connection_without_a_s
 
 @asynccontextmanager
 async def listening(server: McpServer, token: str | None = None) -> AsyncIterator[tuple[str, str]]:
-    """An open door: its address and its token."""
+    """A running server: its address and token."""
     said: list[str] = []
     door = HttpServer("127.0.0.1:0", token, say=said.append)
     serving = asyncio.ensure_future(door.serve(server))
@@ -342,7 +342,7 @@ def test_other_machines_may_come_by_the_names_that_are_allowed() -> None:
 
 
 @requirement("mcp:http-guard")
-def test_it_answers_at_one_address_to_whoever_has_the_token(run: Run, tmp_path: Path) -> None:
+def test_it_serves_one_path_to_clients_with_the_token(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:
@@ -391,7 +391,7 @@ def test_a_stream_that_is_open_when_it_stops_ends_in_good_order(run: Run, tmp_pa
     run(main)
 
 
-def test_a_port_that_is_taken_is_said_so(run: Run, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins")
 
     async def main() -> None:

@@ -1,9 +1,10 @@
-"""NameTable are short, plain, the same every time, and lead back to where they came from."""
+"""Names, definitions and listings."""
 
 from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from plugbay.mcp_server.listing import (
     NamesCollide,
     NameTable,
     build_listing,
-    mapped,
     matches_template,
 )
 from plugbay.model.spec import Export, PluginSpec
@@ -33,6 +33,13 @@ exports = st.tuples(ids, ids)
 rules = st.sampled_from(list(NAMING_RULES.values()))
 
 
+def table_of(rule: listing.NamingRule, exports: Iterable[tuple[str, str]]) -> NameTable:
+    table = NameTable(rule)
+    for plugin_id, name in exports:
+        table.add(plugin_id, name)
+    return table
+
+
 @requirement("mcp:serve-names")
 @given(rule=rules, export=exports)
 def test_every_client_takes_every_name(rule: listing.NamingRule, export: tuple[str, str]) -> None:
@@ -41,15 +48,15 @@ def test_every_client_takes_every_name(rule: listing.NamingRule, export: tuple[s
 
 @requirement("mcp:serve-names")
 @given(rule=rules, given=st.lists(exports, max_size=12, unique=True))
-def test_a_name_leads_back_to_its_export_or_the_collision_is_told(
+def test_a_name_leads_back_to_its_export_or_the_collision_is_reported(
     rule: listing.NamingRule, given: list[tuple[str, str]]
 ) -> None:
     served = [rule(*export) for export in given]
     if len(set(served)) < len(served):
         with pytest.raises(NamesCollide):
-            mapped(rule, given)
+            table_of(rule, given)
     else:
-        table = mapped(rule, given)
+        table = table_of(rule, given)
         assert [table.owner(name) for name in served] == given
 
 
@@ -89,7 +96,7 @@ def test_long_names_are_cut_and_stay_apart() -> None:
 @requirement("mcp:serve-names-collide")
 def test_a_collision_names_both_exports() -> None:
     with pytest.raises(NamesCollide, match=r"a\.b/x and a_b/x would both be served as 'a_b__x'") as caught:
-        mapped(listing.qualified_name, [("a.b", "x"), ("a_b", "x")])
+        table_of(listing.qualified_name, [("a.b", "x"), ("a_b", "x")])
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.served, again.exports) == ("a_b__x", ("a.b/x", "a_b/x"))
 
@@ -176,7 +183,7 @@ def test_only_an_object_is_promised_as_structured_content() -> None:
 
 
 @requirement("mcp:serve-unchanged")
-def test_what_an_mcp_server_said_of_its_tool_is_said_again() -> None:
+def test_the_definition_of_an_mcp_server_passes_unchanged() -> None:
     own = {"name": "forecast", "x-own": [1], "inputSchema": SCHEMA, "_meta": {"a.b/c": 1}, "icons": [{"src": "data:,"}]}
     assert tool(facts={"mcp": own}) == {**own, "name": "weather__forecast"}
     assert list(tool(facts={"mcp": own})) == list(own)
@@ -265,7 +272,7 @@ def asked(listed: Any, uri: str) -> list[str]:
     return [entry.spec.id for entry in listed.readers(uri)]
 
 
-def test_whoever_lists_an_address_is_asked_first_and_everybody_else_later() -> None:
+def test_the_plugin_that_lists_a_uri_is_asked_first_and_the_others_later() -> None:
     listed = build_listing(
         entries(
             one=[resource("memo://1")],
@@ -329,7 +336,7 @@ def test_every_address_of_a_template_looks_like_one(expressions: list[str], valu
 
 @requirement("mcp:serve-hostile-templates")
 @pytest.mark.parametrize("piece", ["{x}", "{x}a", "{+x}a"])
-def test_no_template_keeps_everybody_waiting(piece: str) -> None:
+def test_matching_any_template_is_fast(piece: str) -> None:
     template = "a://" + piece * 1_000 + "!"
     assert not matches_template(template, "a://" + "a" * 100_000)
     assert matches_template(template, "a://" + "a" * 100_000 + "!")

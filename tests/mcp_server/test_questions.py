@@ -1,4 +1,4 @@
-"""A plugin's question goes to the one client it is working for, and to nobody when that is not certain."""
+"""A question goes to the client that the plugin works for, and to no client when that is not certain."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_client_whose_call_is_worked_on_is_asked() -> None:
 
 
 @requirement("mcp:serve-elicitation")
-def test_nobody_is_asked_when_several_clients_wait_for_the_plugin() -> None:
+def test_no_client_is_asked_when_several_wait_for_the_plugin() -> None:
     questions, one, other = QuestionRouter(), Person({"action": "accept"}), Person({"action": "accept"})
     with questions.serving("p", one.call()):
         with questions.serving("p", other.call()):
@@ -83,7 +83,7 @@ def test_a_client_that_cannot_ask_has_declined() -> None:
 
 
 class Slow(Person):
-    """A client whose person thinks for ever."""
+    """A client that never answers."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -1,4 +1,4 @@
-"""What a tool answered, as MCP's clients read it."""
+"""Tool results and progress as MCP clients read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin is asked once, for all who watch, and told when nobody does any more."""
+"""Subscriptions, and the server with real plugins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.spans import PARENT, SPAN, TRACE, Spans, parent_of, trace_of
 
 
 class Client:
-    """What a connection is to a watch."""
+    """A client with the methods that subscriptions use."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -74,7 +74,7 @@ def test_the_first_watcher_begins_it_and_the_last_one_ends_it() -> None:
     assert bench.subscriptions.uris == []
 
 
-def test_whoever_is_refused_or_has_gone_meanwhile_watches_nothing() -> None:
+def test_a_refused_or_departed_client_has_no_subscription() -> None:
     refused, client = Bench(Failure(Code.NOT_FOUND, "no")), Client()
     failure = refused.change(client, "a://1")
     assert failure is not None and failure.code == Code.NOT_FOUND
@@ -92,7 +92,7 @@ def test_a_new_process_is_asked_again() -> None:
 
 
 class Slow(Bench):
-    """A plugin that answers when it is let."""
+    """A plugin that answers when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ BEGUN, ENDED = WatchResource("a://1"), WatchResource("a://1", False)
 
 
 @requirement("mcp:serve-resource-updates")
-def test_whoever_comes_while_another_one_goes_is_told_all_the_same(run: Run) -> None:
+def test_a_client_that_subscribes_while_another_leaves_is_notified(run: Run) -> None:
     async def main() -> None:
         bench, one, other = Slow(), Client(), Client()
         bench.begin(one)
@@ -138,7 +138,7 @@ def test_whoever_comes_while_another_one_goes_is_told_all_the_same(run: Run) -> 
 
 
 @requirement("mcp:serve-resource-updates")
-def test_whoever_comes_while_the_plugin_thinks_gets_an_answer_of_its_own(run: Run) -> None:
+def test_a_client_that_subscribes_meanwhile_gets_its_own_answer(run: Run) -> None:
     async def main() -> None:
         bench = Slow()
         refused, taken = bench.begin(Client()), bench.begin(Client())
@@ -151,7 +151,7 @@ def test_whoever_comes_while_the_plugin_thinks_gets_an_answer_of_its_own(run: Ru
 
 
 @requirement("mcp:serve-resource-updates")
-def test_whoever_changes_its_mind_while_the_plugin_thinks_watches_nothing(run: Run) -> None:
+def test_unsubscribing_before_the_answer_leaves_no_subscription(run: Run) -> None:
     async def main() -> None:
         bench, client, gone = Slow(), Client(), Client()
         bench.begin(client)
@@ -176,7 +176,7 @@ def initialize(m):
 
 
 class McpClient:
-    """A client in this process, of the handshake era."""
+    """A client in this process, with a handshake."""
 
     def __init__(self, server: McpServer, **capabilities: Any) -> None:
         self.heard: list[dict[str, Any]] = []
@@ -241,7 +241,7 @@ def test_tools_of_any_contract_are_called_and_their_failures_are_for_the_model(r
 
 
 @requirement("mcp:serve-pending")
-def test_what_nobody_granted_is_not_served(run: Run, tmp_path: Path) -> None:
+def test_plugins_without_grants_are_not_served(run: Run, tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins", "wants", capabilities=["network"])
     write_plugin(tmp_path / "plugins", "modest")
     declare(tmp_path / "plugins" / "servers", all="handshake")
@@ -325,7 +325,7 @@ def test_a_plugin_that_is_given_up_leaves_the_list_and_comes_back(run: Run, tmp_
 
 
 @requirement("mcp:serve-resource-updates")
-def test_a_resource_is_watched_once_for_all_and_as_long_as_anybody_watches(run: Run, tmp_path: Path) -> None:
+def test_a_resource_is_subscribed_once_for_all_clients_until_the_last_leaves(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with running_server(declare(tmp_path / "plugins", all="handshake")) as (host, server):
             one, other, third = McpClient(server), McpClient(server), McpClient(server)
@@ -383,7 +383,7 @@ def test_of_two_clients_each_is_asked_what_belongs_to_its_own_call(run: Run, tmp
     run(main)
 
 
-def test_what_nobody_has_is_said_so(run: Run, tmp_path: Path) -> None:
+def test_unknown_names_are_reported(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with running_server(declare(tmp_path / "plugins", all="handshake")) as (_, server):
             client = McpClient(server)

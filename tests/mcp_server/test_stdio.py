@@ -1,4 +1,4 @@
-"""One client on two descriptors: its end is ours, what it does not read waits, and nothing else reaches it."""
+"""One client on two descriptors: end of input, back-pressure, and nothing else on stdout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections on behalf of others: every address is judged, and the one that was judged is connected to."""
+"""Connections on behalf of API callers: every address is checked, and only a checked address is connected to."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_address_that_is_not_public_is_not_connected_to(host: str) -> None:
         CheckedBackend(()).connect_tcp(host, 443, 0.01)
 
 
-def test_a_name_is_resolved_once_and_the_connection_goes_to_the_address_that_was_judged(
+def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     resolved: list[str] = []
@@ -72,7 +72,7 @@ def test_a_public_address_of_this_machine_is_not_connected_to(monkeypatch: pytes
 
 
 def asked(connection: Connection) -> Reason | None:
-    """Ask for a blob; why that was refused."""
+    """Request a blob; returns why it was refused."""
     try:
         with connection, connection.blob(DIGEST):
             return None

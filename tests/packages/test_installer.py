@@ -1,4 +1,4 @@
-"""Which version is newer."""
+"""Versions, differences between releases, and installing, upgrading, rolling back, and being killed."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_becoming_a_plugin_of_another_contract_has_to_be_agreed_to() -> None:
 
 
 def version_called(bench: Bench) -> str:
-    """What the installed plugin itself answers."""
+    """Call the installed plugin."""
     with SyncHost.load(bench.store.plugins) as host:
         answer: dict[str, str] = host.call("t", {})
         return answer["version"]
@@ -139,7 +139,7 @@ def reason_of(bench: Bench, package: Path, **options: bool) -> Reason:
 
 
 def repacked(package: Path, **changes: bytes | None) -> Path:
-    """The same package with files changed, added or (None) taken out, and its signature as it was."""
+    """The same package with files changed, added or removed (None), and its old signature."""
     with open(package, "rb") as file:
         files = {member.name: b"".join(member.body) for member in Archive(file, DEFAULT_LIMITS)}
     kept = {name: data for name, data in {**files, **changes}.items() if data is not None}
@@ -147,7 +147,7 @@ def repacked(package: Path, **changes: bytes | None) -> Path:
     return package
 
 
-# What is let in.
+# Verification.
 
 
 @requirement("vai:package-trusted-signature")
@@ -228,7 +228,7 @@ def test_a_package_that_was_packed_again_without_a_change_is_still_signed(bench:
 
 
 @requirement("vai:package-unknown-key")
-def test_a_key_that_nobody_trusts_is_refused(bench: Bench, tmp_path: Path) -> None:
+def test_an_untrusted_key_is_refused(bench: Bench, tmp_path: Path) -> None:
     assert reason_of(bench, sign(pack(tmp_path), key())) is Reason.KEY_UNKNOWN
 
 
@@ -277,7 +277,7 @@ def test_an_installed_folder_can_be_verified_where_it_is(bench: Bench) -> None:
     assert caught.value.reason is Reason.TAMPERED
 
 
-# Which version.
+# Versions.
 
 
 @requirement("vai:package-replay")
@@ -334,7 +334,7 @@ def test_installing_what_is_installed_puts_back_what_is_gone_and_tells_what_was_
     assert reason_of(bench, one) is Reason.TAMPERED
 
 
-def test_whoever_was_slower_with_the_same_package_has_it_too(bench: Bench) -> None:
+def test_installing_the_same_package_concurrently_succeeds(bench: Bench) -> None:
     one = bench.release("1.0.0")
     with bench.installer.candidate(one) as candidate:
         bench.install(one)
@@ -349,7 +349,7 @@ def test_a_candidate_knows_what_it_asks_for_that_the_installed_release_did_not(b
         assert (candidate.difference.asked, candidate.difference.dropped) == (("c",), ("a",))
 
 
-# Forth and back.
+# Upgrade and rollback.
 
 
 def test_rollback_goes_back_release_by_release_and_an_upgrade_goes_on_from_there(bench: Bench) -> None:
@@ -366,7 +366,7 @@ def test_rollback_goes_back_release_by_release_and_an_upgrade_goes_on_from_there
     assert bench.installer.rollback(PLUGIN).current.version == "1.0.0"
 
 
-def test_nobody_goes_back_to_a_release_whose_files_are_gone(bench: Bench) -> None:
+def test_a_rollback_to_missing_files_is_refused(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     old = (bench.store.plugins / PLUGIN).resolve()
     bench.install(bench.release("2.0.0"))
@@ -377,7 +377,7 @@ def test_nobody_goes_back_to_a_release_whose_files_are_gone(bench: Bench) -> Non
     assert version_called(bench) == "2.0.0"
 
 
-def test_a_broken_state_of_one_plugin_is_in_nobody_elses_way(bench: Bench) -> None:
+def test_the_invalid_state_of_one_plugin_does_not_block_others(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     (bench.store.root / "state" / "other.json").write_text("{")
     assert bench.install(bench.release("2.0.0")) == "2.0.0"
@@ -416,7 +416,7 @@ def test_uninstalling_leaves_a_memory_and_no_files(bench: Bench) -> None:
     assert caught.value.reason is Reason.NOT_INSTALLED
 
 
-def test_a_plugin_that_somebody_else_changed_meanwhile_is_looked_at_again(bench: Bench) -> None:
+def test_a_plugin_changed_meanwhile_must_be_compared_again(bench: Bench) -> None:
     one, two, three = (bench.release(f"{number}.0.0") for number in (1, 2, 3))
     bench.install(one)
     with bench.installer.candidate(three) as candidate:
@@ -427,7 +427,7 @@ def test_a_plugin_that_somebody_else_changed_meanwhile_is_looked_at_again(bench:
     assert version_called(bench) == "2.0.0"
 
 
-# Killed.
+# Killed processes.
 
 KILLED = """
 import os, signal, sys
@@ -456,7 +456,7 @@ def killed_at(bench: Bench, package: Path, step: str) -> int:
 
 
 def assert_clean(bench: Bench, releases: int) -> None:
-    """No rubbish is left once somebody has changed the store again."""
+    """No leftovers remain after the next change."""
     with bench.store.locked():
         bench.store.sweep()
     assert os.listdir(bench.store.root / "tmp") == []
@@ -505,13 +505,13 @@ def test_several_processes_that_install_at_the_same_time_leave_one_working_relea
     assert_clean(bench, releases=len(installed.state.releases))
 
 
-def test_the_same_program_upgrades_when_nobody_kills_it(bench: Bench) -> None:
+def test_the_same_program_upgrades_when_it_is_not_killed(bench: Bench) -> None:
     bench.install(bench.release("1.0.0"))
     assert killed_at(bench, bench.release("2.0.0"), "never") == 0
     assert version_called(bench) == "2.0.0"
 
 
-def test_every_step_is_told_in_its_order(bench: Bench) -> None:
+def test_every_step_is_reported_in_order(bench: Bench) -> None:
     told: list[str] = []
     installer = Installer(bench.store, bench.trust, lambda: NOW, step=told.append)
     with installer.candidate(bench.release("1.0.0")) as candidate:

@@ -1,4 +1,4 @@
-"""Which files of a folder make a package."""
+"""Files of a package, and its identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives that strangers made: honest ones are read whoever wrote them, and every trick has its reason."""
+"""Untrusted archives: valid ones of any tool are read, and every attack has its reason."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def raw(header: bytes, body: bytes = b"") -> bytes:
 
 
 def with_field(start: int, value: bytes, checked: bool = True) -> bytes:
-    """A header with some bytes replaced, and its checksum made right again."""
+    """A header with bytes replaced and a correct checksum."""
     header = bytearray(entry("a", tarfile.REGTYPE).tobuf(tarfile.USTAR_FORMAT)[:512])
     header[start : start + len(value)] = value
     if checked:
@@ -214,7 +214,7 @@ def test_a_longer_header_that_changes_what_a_file_is_is_refused(record: bytes) -
 
 
 def longer(kind: bytes, body: bytes) -> bytes:
-    """A header that only says something about the next file."""
+    """An extended header."""
     header = entry("p", kind, size=len(body)).tobuf(tarfile.USTAR_FORMAT)
     return header + body.ljust(-len(body) % 512 + len(body), b"\0")
 
@@ -341,7 +341,7 @@ def test_the_same_archives_do_escape_from_an_extractor_that_trusts_them(tmp_path
     assert (tmp_path / "canary").exists()
 
 
-def test_a_file_that_is_missing_or_a_folder_is_told_in_words(tmp_path: Path) -> None:
+def test_a_missing_file_or_a_folder_is_reported_in_words(tmp_path: Path) -> None:
     with pytest.raises(PackageRefused, match="no file") as caught:
         unpack_file(tmp_path / "gone.tgz", tmp_path / "out")
     assert caught.value.reason is Reason.NOT_FOUND
@@ -355,7 +355,7 @@ def test_a_pipe_in_the_place_of_an_archive_does_not_hold_us_up(tmp_path: Path) -
         unpack_file(tmp_path / "pipe", tmp_path / "out")
 
 
-def test_limits_hold_and_each_file_is_told(tmp_path: Path) -> None:
+def test_limits_hold_and_each_file_is_reported(tmp_path: Path) -> None:
     told: list[str] = []
     data = tarball(("a", b"x"), ("b", b"y"), ("c", b"z"))
     with pytest.raises(PackageRefused):

@@ -1,4 +1,4 @@
-"""A transaction with a connection of its own tells how it ended, and says so where that is not known."""
+"""Transactions with their own connection report their outcome, also when it is unknown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def url() -> Iterator[str]:
     postgresql().drop(name)
 
 
-def test_it_is_committed_or_taken_back_and_that_is_told_once(url: str, run: Run) -> None:
+def test_commit_or_rollback_is_reported_once(url: str, run: Run) -> None:
     async def main() -> None:
         engine = create_async_engine(url)
         writer, ended = SingleCommit(engine), list[bool | None]()
@@ -48,7 +48,7 @@ def test_it_is_committed_or_taken_back_and_that_is_told_once(url: str, run: Run)
     run(main)
 
 
-def test_of_a_commit_that_is_cut_off_nobody_knows(url: str, run: Run) -> None:
+def test_the_outcome_of_an_interrupted_commit_is_unknown(url: str, run: Run) -> None:
     async def main() -> None:
         engine = create_async_engine(url)
         ended = list[bool | None]()
@@ -81,7 +81,7 @@ def test_a_connection_that_is_discarded_takes_with_it_what_it_had_open(url: str,
         connection = await open_connection(engine)
         await insert(connection, ACME)
         await discard(connection)
-        await discard(connection)  # twice is once
+        await discard(connection)  # closing twice is allowed
         async with connect(engine) as tx:
             assert await get(tx, "org_1") is None
         await engine.dispose()

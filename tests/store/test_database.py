@@ -1,4 +1,4 @@
-"""Connections and transactions, on both databases."""
+"""Connections, transactions and the row cache, on both databases."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_writer_that_is_cancelled_leaves_the_turn_to_the_next(sqlite_url: str,
     run(main)
 
 
-def test_sqlite_keeps_what_it_was_told_through_a_power_cut_and_checks_references(sqlite_url: str, run: Run) -> None:
+def test_sqlite_commits_survive_a_power_failure_and_foreign_keys_are_on(sqlite_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
         async with database.reading() as tx:
@@ -161,7 +161,7 @@ def test_sqlite_keeps_what_it_was_told_through_a_power_cut_and_checks_references
     run(main)
 
 
-def test_a_sqlite_that_somebody_else_has_locked_is_unavailable_and_then_works_again(
+def test_a_locked_sqlite_is_unavailable_and_then_works_again(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.02)
@@ -196,7 +196,7 @@ def test_a_full_sqlite_is_unavailable_and_keeps_what_it_had(sqlite_url: str, run
     run(main)
 
 
-def test_writers_that_wait_too_long_are_told_to_come_again(
+def test_writers_that_wait_too_long_get_store_unavailable(
     sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.01)
@@ -306,7 +306,7 @@ def test_the_file_of_a_url_is_known_before_it_is_opened(tmp_path: Path) -> None:
         assert sqlite_file(url) is None
 
 
-def test_whoever_reads_sees_one_state_of_the_data(database_url: str, run: Run) -> None:
+def test_a_read_view_is_consistent(database_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(database_url, migrate=False)
         query = text("SELECT count(*) FROM orgs")
@@ -327,7 +327,7 @@ def test_whoever_reads_sees_one_state_of_the_data(database_url: str, run: Run) -
 
 
 def test_a_server_that_says_nothing_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SILENCE", 3.0)  # a busy machine may take long for the statements before it
+    monkeypatch.setattr(module, "SILENCE", 3.0)  # a busy machine may be slow with the statements before
     monkeypatch.setattr(module, "STATEMENT_TIMEOUT", 600.0)
     name = postgresql().create()
 
@@ -351,7 +351,7 @@ KEY = keys.ApiKey("key_1", "org_1", None, "a key", "admin", "abcd", 1.0, None, N
 
 
 class Known:
-    """The name of an org, as it is remembered; `reads` counts looks at the table."""
+    """The cached name of an org; `reads` counts reads of the table."""
 
     def __init__(self, database: Database, room: int = 10) -> None:
         self.database = database
@@ -396,14 +396,14 @@ def test_what_was_read_is_remembered_until_a_settled_table_changes(database_url:
         await renamed(database, "Emca")
         assert [await known.name() for _ in range(3)] == ["Emca"] * 3 and known.reads == 2
         async with database.transaction() as tx:
-            await keys.insert(tx, KEY, b"d" * 32)  # of another settled table: it may matter as well
+            await keys.insert(tx, KEY, b"d" * 32)  # another settled table invalidates the cache as well
         assert await known.name() == "Emca" and known.reads == 3
         await database.close()
 
     run(main)
 
 
-def test_a_change_of_any_other_table_makes_nobody_forget(database_url: str, run: Run) -> None:
+def test_a_change_of_another_table_keeps_the_cache(database_url: str, run: Run) -> None:
     async def main() -> None:
         database = await opened(database_url, "Acme")
         known = Known(database)
@@ -417,7 +417,7 @@ def test_a_change_of_any_other_table_makes_nobody_forget(database_url: str, run:
 
 
 @requirement("vai:control-revocation-at-once")
-def test_while_somebody_changes_nothing_is_taken_from_memory_nor_put_there(database_url: str, run: Run) -> None:
+def test_during_a_change_the_cache_is_neither_read_nor_written(database_url: str, run: Run) -> None:
     async def main() -> None:
         database = await opened(database_url, "Acme")
         known = Known(database)
@@ -466,7 +466,7 @@ def test_what_was_read_before_a_change_is_not_remembered_after_it(database_url: 
     run(main)
 
 
-def test_a_change_that_nobody_saw_the_end_of_makes_memory_useless_for_as_long_as_it_may_take(
+def test_a_change_with_an_unknown_outcome_disables_the_cache_for_as_long_as_it_may_take(
     sqlite_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STATEMENT_TIMEOUT", 0.05)

@@ -1,4 +1,4 @@
-"""Which errors of a database pass by themselves."""
+"""Transient and permanent database errors."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_what_is_a_bug_stays_what_it_is(error: SQLAlchemyError) -> None:
     assert damage_error(error) is None
 
 
-def test_a_file_that_is_no_database_is_told_as_such() -> None:
+def test_a_file_that_is_no_database_is_reported_as_such() -> None:
     refused = damage_error(OperationalError("", {}, _sqlite("SQLITE_NOTADB")))
     assert refused is not None and "no database, or is damaged (SQLITE_NOTADB)" in str(refused)
     assert damage_error(PoolExhausted("too many")) is None
 
 
-def test_what_is_said_names_neither_the_statement_nor_its_values() -> None:
+def test_messages_contain_neither_the_statement_nor_its_values() -> None:
     error = OperationalError("INSERT INTO x VALUES (?)", {"value": "hunter2"}, _sqlite("SQLITE_FULL"))
     assert str(transient_error(error)) == "the database cannot be used now: SQLITE_FULL"

@@ -1,4 +1,4 @@
-"""Statements take one way to the thread of their connection; what is begun and given up there harms nobody after it."""
+"""The SQLite driver (at most one thread round trip per statement, safe cancellation) and group commits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLOW = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <
 
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One entry for each time that something is done in the thread of a connection."""
+    """One entry per function run in the connection's thread."""
     seen: list[int] = []
     execute = Connection._execute
 
@@ -63,7 +63,7 @@ def test_to_write_something_takes_one_more_for_the_disk(sqlite_url: str, run: Ru
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
         async with database.transaction():
-            pass  # its connection is made
+            pass  # the connection is opened
         ways.clear()
         async with database.transaction() as tx:
             assert await insert(tx, ACME)
@@ -93,7 +93,7 @@ def test_rows_and_counts_come_back(sqlite_url: str, run: Run) -> None:
     run(main)
 
 
-def test_an_error_of_a_statement_reaches_whoever_made_it(sqlite_url: str, run: Run) -> None:
+def test_an_error_of_a_statement_reaches_its_caller(sqlite_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
         async with database.transaction() as tx:
@@ -134,7 +134,7 @@ def test_a_view_shows_one_moment_until_its_end(sqlite_url: str, run: Run) -> Non
 
 
 @exhaustive
-def test_a_statement_that_nobody_waits_for_any_more_does_not_stop_the_loop(sqlite_url: str, run: Run) -> None:
+def test_an_abandoned_statement_does_not_block_the_loop(sqlite_url: str, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
         begun = asyncio.Event()
@@ -153,7 +153,7 @@ def test_a_statement_that_nobody_waits_for_any_more_does_not_stop_the_loop(sqlit
         while not task.done():
             turns += 1
             await asyncio.sleep(0)
-        assert turns > 100  # the loop went on while the statement was run to its end
+        assert turns > 100  # the loop went on while the statement ran to its end
         with pytest.raises(asyncio.CancelledError):
             await task
         async with database.transaction() as tx:
@@ -207,7 +207,7 @@ async def written(database: Database, number: int) -> None:
 
 
 def on_disk(folder: Path) -> set[str]:
-    """What somebody else finds."""
+    """What another connection reads."""
     other = sqlite3.connect(folder / "plugbay.db")
     try:
         return {id for (id,) in other.execute("SELECT id FROM orgs")}
@@ -216,7 +216,7 @@ def on_disk(folder: Path) -> set[str]:
 
 
 class Commits:
-    """Each commit waits for its turn, may fail, and is counted."""
+    """Each commit waits for the test, may fail, and is counted."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -287,7 +287,7 @@ def test_one_that_fails_among_a_hundred_is_taken_back_alone(sqlite_url: str, tmp
 
 
 @requirement("vai:control-group-commit")
-def test_nobody_is_told_anything_before_it_is_on_disk(
+def test_no_result_is_returned_before_it_is_on_disk(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -320,7 +320,7 @@ def test_nobody_is_told_anything_before_it_is_on_disk(
 
 
 @requirement("vai:control-group-commit")
-def test_a_commit_that_fails_is_told_to_all_of_its_group_and_the_next_one_works(
+def test_a_failed_commit_fails_the_whole_group_and_the_next_one_works(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -347,15 +347,13 @@ def test_a_commit_that_fails_is_told_to_all_of_its_group_and_the_next_one_works(
     run(main)
 
 
-def test_where_sqlite_gives_up_the_transaction_all_of_the_group_are_told(
-    sqlite_url: str, tmp_path: Path, run: Run
-) -> None:
+def test_when_sqlite_rolls_back_the_whole_group_fails(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
 
         async def loses_it() -> None:
             async with database.transaction() as tx:
-                await tx.execute(text("ROLLBACK"))  # as SQLite does by itself when a disk is full
+                await tx.execute(text("ROLLBACK"))  # as SQLite does itself when the disk is full
                 raise LookupError
 
         ended = await asyncio.gather(written(database, 0), loses_it(), written(database, 1), return_exceptions=True)
@@ -366,7 +364,7 @@ def test_where_sqlite_gives_up_the_transaction_all_of_the_group_are_told(
     run(main)
 
 
-def test_whoever_is_cancelled_in_its_turn_is_taken_back_alone(sqlite_url: str, tmp_path: Path, run: Run) -> None:
+def test_a_cancelled_member_is_rolled_back_alone(sqlite_url: str, tmp_path: Path, run: Run) -> None:
     async def main() -> None:
         database = await Database.open(sqlite_url, migrate=False)
         inside = asyncio.Event()
@@ -390,7 +388,7 @@ def test_whoever_is_cancelled_in_its_turn_is_taken_back_alone(sqlite_url: str, t
 def test_a_statement_under_way_of_one_that_is_cancelled_is_taken_back_too(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 60.0)  # on a busy machine it takes long
+    monkeypatch.setattr(module, "PATIENCE", 60.0)  # slow on a busy machine
     slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) "
     late = f"INSERT INTO orgs SELECT 'org_' || max(i), '', '{{}}', 1, 1 FROM ({slow}SELECT i FROM n)"
 
@@ -414,7 +412,7 @@ def test_a_statement_under_way_of_one_that_is_cancelled_is_taken_back_too(
     run(main)
 
 
-def test_whoever_is_cancelled_while_it_is_committed_has_it_done_and_what_comes_after_it(
+def test_a_member_cancelled_during_the_commit_is_committed_with_its_callbacks(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -440,7 +438,7 @@ def test_whoever_is_cancelled_while_it_is_committed_has_it_done_and_what_comes_a
     run(main)
 
 
-def test_what_comes_after_a_commit_is_done_in_the_name_of_whoever_wants_it(sqlite_url: str, run: Run) -> None:
+def test_callbacks_after_a_commit_run_in_the_context_of_their_caller(sqlite_url: str, run: Run) -> None:
     name: ContextVar[int] = ContextVar("name")
 
     async def main() -> None:
@@ -480,7 +478,7 @@ def test_what_goes_wrong_after_a_commit_is_the_business_of_one(sqlite_url: str, 
     run(main)
 
 
-def test_whoever_is_cancelled_while_it_waits_for_the_lock_leaves_none_behind(
+def test_cancellation_while_waiting_for_the_lock_leaves_no_lock(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[Connection] = []
@@ -514,7 +512,7 @@ def test_whoever_is_cancelled_while_it_waits_for_the_lock_leaves_none_behind(
     run(main)
 
 
-def test_who_waits_too_long_is_told_so_and_the_others_are_not(
+def test_a_member_that_waits_too_long_fails_alone(
     sqlite_url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.01)
@@ -551,7 +549,7 @@ def test_a_database_is_closed_after_all_who_are_in_line(
 
 @requirement("vai:control-group-commit")
 @pytest.mark.parametrize("after", [1, 250, 1_000])
-def test_a_kill_loses_nothing_that_somebody_was_told_of(sqlite_url: str, tmp_path: Path, after: int) -> None:
+def test_a_kill_loses_no_confirmed_commit(sqlite_url: str, tmp_path: Path, after: int) -> None:
     command: list[Any] = [sys.executable, "-c", WRITER, sqlite_url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as writer:
         assert writer.stdout is not None

@@ -1,4 +1,6 @@
-"""A prepared statement does what any other does, on both databases; on SQLite without a way to the thread."""
+"""Prepared statements equal ordinary ones on both databases, without a thread round trip on SQLite; ON CONFLICT
+inserts.
+"""
 
 from __future__ import annotations
 

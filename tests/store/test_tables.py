@@ -1,4 +1,4 @@
-"""The tables hold what must be so whoever writes: references, and one key for each digest."""
+"""Constraints of the tables: foreign keys, uniqueness and states."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_token_belongs_to_an_invocation_and_a_binding_to_a_package_that_are_th
             with pytest.raises(IntegrityError):
                 async with database.transaction() as tx:
                     await tx.execute(statement)
-        async with database.transaction() as tx:  # the other way round: a row that breaks no rule
+        async with database.transaction() as tx:  # the counter-check: a valid row
             await tx.execute(insert(SPENDING).values(org_id="o", execution_id="e", what="w", spent=0, updated_at=1))
         await database.close()
 

@@ -1,4 +1,4 @@
-"""A terminal that goes away: what is written to it goes nowhere, and it is known to be gone."""
+"""The app: screens, keys, failures, list, logs and palette; and a terminal that disappears."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def state_of(seen: Seen, name: str) -> str:
     return next(status.state for status in seen.host.plugins() if status.spec.id == name)
 
 
-# A screen.
+# Screens.
 
 
 @requirement("ainb:tui-screen")
@@ -180,7 +180,7 @@ def test_a_plugin_with_several_screens_has_tabs(run: Run, tmp_path: Path) -> Non
 
 @exhaustive
 @requirement("ainb:tui-key-flood")
-def test_a_flood_of_keys_leaves_everybody_well(run: Run, tmp_path: Path) -> None:
+def test_a_flood_of_keys_does_no_harm(run: Run, tmp_path: Path) -> None:
     body = """
     def render(params, m):
         reply(m, picture(params, NAME, "last " + "".join(keys[-1:])))
@@ -203,7 +203,7 @@ def test_a_flood_of_keys_leaves_everybody_well(run: Run, tmp_path: Path) -> None
     run(main)
 
 
-# Who a key belongs to.
+# Keys.
 
 
 @exhaustive
@@ -278,7 +278,7 @@ def test_a_question_mark_opens_the_help_unless_the_plugin_takes_text(run: Run, t
     run(main)
 
 
-# Trouble.
+# Failures.
 
 
 @requirement("ainb:tui-crash")
@@ -356,7 +356,7 @@ def test_a_plugin_in_quarantine_leaves_it_by_a_reload(run: Run, tmp_path: Path) 
 
 
 @requirement("ainb:tui-wedged")
-def test_a_plugin_that_does_not_answer_keeps_its_picture_and_harms_nobody(run: Run, tmp_path: Path) -> None:
+def test_a_plugin_that_does_not_answer_keeps_its_frame_and_blocks_no_other(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "deaf", DEAF, screens=["main"])
     write_ainb_plugin(tmp_path, "echo", screens=["main"])
 
@@ -421,7 +421,7 @@ def test_a_plugin_that_was_granted_nothing_is_explained(run: Run, tmp_path: Path
     run(main)
 
 
-# The list, the pages, the logs.
+# List, pages, logs.
 
 
 @requirement("ainb:tui-list")
@@ -529,7 +529,7 @@ def test_zoom_gives_a_screen_all_the_room_of_a_wide_terminal(run: Run, tmp_path:
     run(main)
 
 
-# The palette.
+# Palette.
 
 
 @exhaustive

@@ -1,4 +1,4 @@
-"""From what Textual says to what screens are told."""
+"""Conversion of Textual's events, and the guard of Esc."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_modifiers_of_the_mouse() -> None:
     assert event["mods"] == SHIFT | CTRL | ALT
 
 
-def test_mere_moving_is_not_told() -> None:
+def test_moving_without_a_button_is_not_sent() -> None:
     assert mouse_event(happened(events.MouseMove), 80, 24) is None
     assert mouse_event(happened(events.MouseDown, button=9), 80, 24) is None
 
@@ -93,7 +93,7 @@ def test_a_drag_that_leaves_the_screen_is_seen_at_its_edge(x: int, y: int, col: 
     assert (event["col"], event["row"]) == (col, row)
 
 
-# Whose an Esc is.
+# Esc.
 
 
 @requirement("ainb:tui-escape")

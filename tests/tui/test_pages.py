@@ -1,4 +1,4 @@
-"""Pages of text: every fact on them, in its column, and never as markup."""
+"""Text pages: all facts, in columns, never as markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a picture is asked for: when something changed, never twice at once, at most 30 times a second."""
+"""When a frame is requested: after changes, one at a time, at most 30 per second."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def render(params, m):
 
 
 class Easel:
-    """A painter and a clock that only a test moves."""
+    """A painter with a manual clock."""
 
     def __init__(self, host: Host) -> None:
         self.shown = 0
         (screen,) = host.screens.all()
         self.painter = Painter(host.screens, screen, lambda: host.plugins()[0], self._changed)
-        self.now = 0.0  # before any time of a loop, whose clock may have begun with the machine a minute ago
+        self.now = 0.0  # before any loop time, since the machine may have booted a minute ago
 
     def _changed(self, painter: Painter) -> None:
         self.shown += 1
@@ -155,7 +155,7 @@ def test_a_silent_plugin_is_asked_again_only_after_a_while(run: Run, tmp_path: P
 
 
 @requirement("ainb:tui-crash")
-def test_a_dead_plugin_is_not_asked_until_somebody_says_so(run: Run, tmp_path: Path) -> None:
+def test_a_dead_plugin_is_not_asked_until_requested(run: Run, tmp_path: Path) -> None:
     write_ainb_plugin(tmp_path, "p", COUNTS, screens=["main"])
 
     async def story(easel: Easel) -> None:

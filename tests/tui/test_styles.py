@@ -1,4 +1,4 @@
-"""Signs, words and text that cannot misbehave."""
+"""Symbols, state texts, and safe text."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def test_signs_take_one_column() -> None:
     assert {fit(look.symbol, 1).cell_len for look in SIGNS.values()} == {1}
 
 
-def test_a_state_is_said_in_words() -> None:
+def test_a_state_is_shown_in_words() -> None:
     assert state_text(State.SHUTTING_DOWN) == "shutting down"
 
 
-def test_a_version_that_nobody_knows_is_left_out() -> None:
+def test_an_unknown_version_is_left_out() -> None:
     spec = PluginSpec("p", "1.\n0", "rune", Path(), ("true",))
     assert (version_text(spec), version_text(spec, ", version ")) == ("rune 1.\\x0a0", "rune, version 1.\\x0a0")
     assert version_text(PluginSpec("p", UNKNOWN_VERSION, "mcp", Path(), ("true",))) == "mcp"

@@ -1,4 +1,4 @@
-"""The tabs: one for each screen, hidden where there is no choice."""
+"""Tabs, plugin list, logs, footer, help and palette."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from plugbay.host.journal import Note
 from plugbay.tui.app import Terminal
 from plugbay.tui.styles import THEME
 from plugbay.tui.widgets import (
-    IN_A_SCREEN,
-    IN_THE_LIST,
+    LIST_KEYS,
     NAME_COLUMNS,
+    SCREEN_KEYS,
     HelpScreen,
     KeysFooter,
     LogView,
@@ -250,7 +250,7 @@ def test_every_key_of_the_terminal_is_on_the_page() -> None:
     named |= {"f10": "Ctrl+O, F10", "ctrl+q": "Ctrl+Q, Ctrl+C", "ctrl+c": "Ctrl+Q, Ctrl+C"}
     keys = [key for binding in Terminal.BINDINGS for key in binding.key.split(",")]  # type: ignore[union-attr]
     assert keys
-    assert [key for key in keys if named.get(key, key) not in {**IN_THE_LIST, **IN_A_SCREEN}] == []
+    assert [key for key in keys if named.get(key, key) not in {**LIST_KEYS, **SCREEN_KEYS}] == []
 
 
 def test_everything_is_offered_and_what_fits_is_found(run: Run) -> None:

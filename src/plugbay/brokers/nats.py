@@ -48,16 +48,16 @@ SEED_BYTES = 36
 _JWT = re.compile(r"-----BEGIN NATS USER JWT-----\s+(\S+)\s+-+END NATS USER JWT-+")
 _SEED = re.compile(r"-----BEGIN USER NKEY SEED-----\s+(SU[A-Z2-7]+)\s+-+END USER NKEY SEED-+")
 
-CONNECTING = 5
+CONNECT_SECONDS = 5
 """Seconds for each step of connecting: TCP, TLS, handshake."""
 
-CLOSING = 2.0
+CLOSE_SECONDS = 2.0
 """Seconds for cleaning up after an abort."""
 
-PENDING = 4 << 20
+PENDING_BYTES = 4 << 20
 """Buffer of nats-py. Our own queue comes first, so it never fills up."""
 
-NEVER = 10**9
+PING_NEVER = 10**9
 """Disables the pings of nats-py: ours also limit the time for an answer."""
 
 LOG = logging.getLogger("plugbay.broker")
@@ -65,21 +65,21 @@ LOG = logging.getLogger("plugbay.broker")
 HEADER = "Plugbay-Host"
 """Header with the id of the sending host, new at each start."""
 
-FIRST_PAUSE = 0.25
-LONGEST_PAUSE = 15.0
+MIN_BACKOFF = 0.25
+MAX_BACKOFF = 15.0
 """Seconds until the next attempt: doubled each time, half of it random, so that hosts do not reconnect all at once.
 Reset after a connection that lasted longer than the maximum."""
 
 HEARTBEAT = 10.0
 """Interval of pings, and time limit for the answer."""
 
-UNWRITTEN = 1 << 20
+MAX_UNCONFIRMED = 1 << 20
 """Bytes that may be unconfirmed; before more is sent, the server must answer a ping."""
 
-MAX_WORDS = 200
+MAX_ERROR_TEXT = 200
 """Bytes of an error text, which may come from the server."""
 
-STOPPING = 2.0
+STOP_SECONDS = 2.0
 """Seconds for sending queued events when the host stops."""
 
 
@@ -162,16 +162,16 @@ def _signer(key: Ed25519PrivateKey) -> Callable[[str], bytes]:
     return lambda nonce: base64.b64encode(key.sign(nonce.encode()))
 
 
-Arrived = Callable[[str, bytes, bytes, bytes], object]
+MessageHandler = Callable[[str, bytes, bytes, bytes], object]
 """Called with the subscribed subject, the message's subject, headers and data. Must not raise."""
 
 
 class NatsClient(Client):
     """One connection; it does not reconnect."""
 
-    def __init__(self, arrived: Arrived, *, encrypted: bool) -> None:
+    def __init__(self, arrived: MessageHandler, *, encrypted: bool) -> None:
         super().__init__()
-        self._arrived = arrived
+        self._handle_message = arrived
         self._encrypted = encrypted
         self.over = asyncio.Event()
         """Set when the connection is over."""
@@ -197,10 +197,10 @@ class NatsClient(Client):
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
-            connect_timeout=CONNECTING,
-            ping_interval=NEVER,
+            connect_timeout=CONNECT_SECONDS,
+            ping_interval=PING_NEVER,
             no_echo=True,
-            pending_size=PENDING,
+            pending_size=PENDING_BYTES,
             **options,
         )
 
@@ -210,14 +210,14 @@ class NatsClient(Client):
         if writer is not None:
             writer.transport.abort()
         with suppress(Exception):  # errors of an aborted connection do not matter
-            await asyncio.wait_for(self.close(), CLOSING)
+            await asyncio.wait_for(self.close(), CLOSE_SECONDS)
 
     # Overrides of nats-py.
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         subscription = self._subs.get(sid)
         if subscription is not None:
-            self._arrived(subscription.subject, subject, headers or b"", data)
+            self._handle_message(subscription.subject, subject, headers or b"", data)
         await asyncio.sleep(0)  # let other tasks run during a flood of messages
 
     async def _process_op_err(self, e: Exception) -> None:
@@ -280,23 +280,23 @@ class NatsBroker:
         self._wake.set()
         task, self._task = self._task, None
         if task is not None:
-            await asyncio.wait({task}, timeout=STOPPING)
+            await asyncio.wait({task}, timeout=STOP_SECONDS)
             task.cancel()
-            await asyncio.wait({task}, timeout=STOPPING)
+            await asyncio.wait({task}, timeout=STOP_SECONDS)
 
     async def _run(self) -> None:
-        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        loop, pause = asyncio.get_running_loop(), MIN_BACKOFF
         while not self._ending.is_set():
             began = loop.time()
             await self._connection()
-            if loop.time() - began > LONGEST_PAUSE:
-                pause = FIRST_PAUSE
+            if loop.time() - began > MAX_BACKOFF:
+                pause = MIN_BACKOFF
             await _wait_for(random.uniform(pause / 2, pause), self._ending)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_BACKOFF)
 
     async def _connection(self) -> None:
         """Run one connection from start to end."""
-        client = NatsClient(self._arrived, encrypted=self._settings.is_encrypted)
+        client = NatsClient(self._handle_message, encrypted=self._settings.is_encrypted)
         try:
             await client.join(self._settings.url, self._note_forbidden, **self._login)
             for pattern in dict.fromkeys(self._settings.topics):
@@ -321,7 +321,7 @@ class NatsBroker:
                 self._wake.clear()
                 sending = await self._send(client)
                 leaving = self._ending.is_set() and not sending
-                if leaving or client.pending_data_size > UNWRITTEN or loop.time() - heard > HEARTBEAT:
+                if leaving or client.pending_data_size > MAX_UNCONFIRMED or loop.time() - heard > HEARTBEAT:
                     await client.flush(HEARTBEAT)  # type: ignore[arg-type]
                     heard = loop.time()
                 if leaving:
@@ -343,7 +343,7 @@ class NatsBroker:
         self._relay.sent += 1
         return True
 
-    def _arrived(self, pattern: str, subject: bytes, headers: bytes, data: bytes) -> None:
+    def _handle_message(self, pattern: str, subject: bytes, headers: bytes, data: bytes) -> None:
         """Handle a message of one of our subscriptions; its subject has the prefix."""
         if self._own in headers:
             return
@@ -395,5 +395,5 @@ def _describe(error: Exception | None) -> str:
         return "the server closed the connection"
     if isinstance(error, ConnectionError) and error.errno:  # each event loop words these differently
         return os.strerror(error.errno)
-    said = str(error).removeprefix("nats: ").encode("utf-8", "backslashreplace")[:MAX_WORDS]
+    said = str(error).removeprefix("nats: ").encode("utf-8", "backslashreplace")[:MAX_ERROR_TEXT]
     return printable(said) or type(error).__name__

@@ -88,7 +88,7 @@ class Client:
         return after
 
     def _with_json(self, text: str, name: str, entry: Mapping[str, Any]) -> str:
-        return jsonc.with_member(text, (self.table, name), dict(entry))
+        return jsonc.set_member(text, (self.table, name), dict(entry))
 
     def _read(self, text: str) -> Any:
         try:

@@ -494,16 +494,16 @@ class McpApp:
 
     async def _modern(self, headers: dict[str, str], posted: PostedMessage, receive: Receive, send: Send) -> None:
         """Answer one stateless request; a disconnect cancels it."""
-        said = as_object(posted.message)
-        refused = http_checks.check_modern(headers, posted.message, self._schema_of(said))
+        message = as_object(posted.message)
+        refused = http_checks.check_modern(headers, posted.message, self._schema_of(message))
         if refused is not None:
-            await refuse(send, refused, said.get("id"))
+            await refuse(send, refused, message.get("id"))
             return
         if not posted.requests:
             await accept(send)
             return
         response = ResponseStream(1, http_checks.STATUSES)
-        request = self._clients.request(as_object(said.get("params")).get("requestState"), response)
+        request = self._clients.request(as_object(message.get("params")).get("requestState"), response)
         request.connection.receive(posted.line)
         try:
             await _write_until_disconnect(response, receive, response.respond(send))
@@ -518,13 +518,13 @@ class McpApp:
 
     async def _handshake(self, headers: dict[str, str], posted: PostedMessage, receive: Receive, send: Send) -> None:
         """Answer within a session, which starts with `initialize`."""
-        said = as_object(posted.message)
-        begins = said.get("method") == INITIALIZE and posted.requests
+        message = as_object(posted.message)
+        begins = message.get("method") == INITIALIZE and posted.requests
         session = self._clients.new_session() if begins else self._session(headers)
         if session is None:
             session = Refusal(503, "there are too many sessions", errors.INTERNAL_ERROR)
         if isinstance(session, Refusal):
-            await refuse(send, session, said.get("id"))
+            await refuse(send, session, message.get("id"))
             return
         response = ResponseStream(posted.requests)
         session.connection.receive(posted.line, response)

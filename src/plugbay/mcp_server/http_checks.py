@@ -187,32 +187,32 @@ def _mirrored_arguments(schema: Any, path: tuple[str, ...] = ()) -> Iterable[tup
 
 
 def _check_header(headers: Mapping[str, str], name: str, value: Any) -> Refusal | None:
-    said = headers.get(name.lower())
-    if said is None:
+    given = headers.get(name.lower())
+    if given is None:
         return Refusal(400, f"Header mismatch: {name} is missing", HEADER_MISMATCH)
-    decoded = decode_header(said)
+    decoded = decode_header(given)
     if decoded is None or not _is_equal(decoded, value):
-        return Refusal(400, f"Header mismatch: {name} is {said[:100]!r}, the body says otherwise", HEADER_MISMATCH)
+        return Refusal(400, f"Header mismatch: {name} is {given[:100]!r}, the body says otherwise", HEADER_MISMATCH)
     return None
 
 
-def decode_header(said: str) -> str | None:
+def decode_header(given: str) -> str | None:
     """Decode a header value that may be base64; None when it is invalid."""
     before, after = _ENCODED
-    if said.startswith(before) and said.endswith(after):
+    if given.startswith(before) and given.endswith(after):
         try:
-            return base64.b64decode(said[len(before) : -len(after)], validate=True).decode("utf-8")
+            return base64.b64decode(given[len(before) : -len(after)], validate=True).decode("utf-8")
         except (binascii.Error, UnicodeDecodeError):
             return None
-    return said if all(" " <= char <= "~" or char == "\t" for char in said) else None
+    return given if all(" " <= char <= "~" or char == "\t" for char in given) else None
 
 
-def _is_equal(said: str, value: Any) -> bool:
+def _is_equal(given: str, value: Any) -> bool:
     if isinstance(value, bool):
-        return said == ("true" if value else "false")
+        return given == ("true" if value else "false")
     if isinstance(value, int | float):
         try:
-            return said == str(value) or float(said) == value  # a float is exact up to 2**53
+            return given == str(value) or float(given) == value  # a float is exact up to 2**53
         except ValueError:
             return False
-    return isinstance(value, str) and said == value
+    return isinstance(value, str) and given == value

@@ -125,14 +125,6 @@ class NameTable:
         return self._owners.get(served)
 
 
-def mapped(rule: NamingRule, exports: Iterable[tuple[str, str]]) -> NameTable:
-    """The table of these exports; raises `NamesCollide`."""
-    names = NameTable(rule)
-    for plugin_id, name in exports:
-        names.add(plugin_id, name)
-    return names
-
-
 def describe_tool(export: Export, served: str) -> dict[str, Any]:
     """Definition of a tool for `tools/list`."""
     own = export.facts.get(MCP_FACT)

@@ -62,5 +62,5 @@ class QuestionRouter:
             asking.cancel()
         if asking.cancelled():
             return {"action": CANCEL}
-        said = asking.result()
-        return {"action": DECLINE} if isinstance(said, Failure) else said
+        answer = asking.result()
+        return {"action": DECLINE} if isinstance(answer, Failure) else answer

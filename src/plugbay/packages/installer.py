@@ -36,10 +36,10 @@ STEPS = ("staged", "wrote", "unpacked", "verified", "published", "recorded", "sw
 
 def is_older(version: str, than: str) -> bool:
     """Whether `version` is older than `than`; build metadata (`+…`) does not count."""
-    return key(version) < key(than)
+    return version_key(version) < version_key(than)
 
 
-def key(version: str) -> tuple[Key, bool, Key]:
+def version_key(version: str) -> tuple[Key, bool, Key]:
     """Sort key: numbers as numbers, `1.0` equals `1.0.0`, `1.0.0-rc.1` comes before `1.0.0`."""
     text = version.strip().partition("+")[0].removeprefix("v")
     release, dash, pre_release = text.partition("-")
@@ -89,7 +89,7 @@ def difference(before: PluginSpec, after: PluginSpec) -> Difference:
     """Compare what two releases ask of the operator."""
     old, new = asks(before), asks(after)
     had, has = _exports(before), _exports(after)
-    asked = (*_other_contract(before, after), *_without(new, old), *_widened(before, after))
+    asked = (*_other_contract(before, after), *_without(new, old), *_moved_permissions(before, after))
     return Difference(asked, _without(old, new), _without(has, had), _without(had, has))
 
 
@@ -98,7 +98,7 @@ def _other_contract(before: PluginSpec, after: PluginSpec) -> tuple[str, ...]:
     return () if before.contract == after.contract else (f"another contract, {after.contract}",)
 
 
-def _widened(before: PluginSpec, after: PluginSpec) -> tuple[str, ...]:
+def _moved_permissions(before: PluginSpec, after: PluginSpec) -> tuple[str, ...]:
     """Permissions that an export gained, although another export had them before."""
     had = {(export.kind, export.name): export.capabilities for export in before.exports}
     return tuple(
@@ -115,7 +115,7 @@ def asks(spec: PluginSpec) -> tuple[str, ...]:
     found = [
         *spec.capabilities,
         *(f"may ask for {name}" for name in spec.optional_capabilities),
-        *_freedoms(spec.sandbox),
+        *_sandbox_permissions(spec.sandbox),
         *(f"variable {name}" for name in spec.env_inherit),
         *(f"hears {topic}" for topic in (*spec.subscribes, *spec.snapshots)),
         *(f"publishes {topic}" for topic in spec.publishes),
@@ -124,7 +124,7 @@ def asks(spec: PluginSpec) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _freedoms(sandbox: SandboxRequest | None) -> list[str]:
+def _sandbox_permissions(sandbox: SandboxRequest | None) -> list[str]:
     """Permissions that the plugin's sandbox section asks for."""
     if sandbox is None:
         return ["no sandbox of its own"]

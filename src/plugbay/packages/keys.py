@@ -47,7 +47,7 @@ def public_of(private: Ed25519PrivateKey) -> bytes:
     return private.public_key().public_bytes_raw()
 
 
-def weak(public: bytes) -> bool:
+def is_weak(public: bytes) -> bool:
     """Whether signatures of this key can be forged."""
     return bytes([*public[:31], public[31] & 0x7F]) in _WEAK
 
@@ -108,13 +108,13 @@ def load_public(path: Path) -> bytes:
     return key.public_bytes_raw()
 
 
-def verifies(public: bytes, signature: bytes, data: bytes) -> bool:
+def verify(public: bytes, signature: bytes, data: bytes) -> bool:
     """Whether this is a valid signature of `data`."""
     require_library()
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if weak(public):
+    if is_weak(public):
         return False
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, data)

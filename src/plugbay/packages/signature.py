@@ -90,7 +90,7 @@ def read(data: bytes) -> Signature:
 
 def check(signature: Signature, public: bytes, package: Package) -> None:
     """Verify signature and files; raises `PackageRefused` with the difference."""
-    if not keys.verifies(public, _decode(signature.signature), signature.signed_bytes()):
+    if not keys.verify(public, _decode(signature.signature), signature.signed_bytes()):
         text = f"the signature is not by key {signature.key_id}, or it was changed afterwards"
         raise PackageRefused(Reason.SIGNATURE_INVALID, text, hint=AGAIN)
     check_contents(signature, package)

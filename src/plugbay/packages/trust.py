@@ -122,7 +122,7 @@ class TrustStore:
 
     def add(self, key: TrustedKey) -> None:
         """Add a key or change its entry. A revoked key stays revoked."""
-        if keys.weak(key.public_key):
+        if keys.is_weak(key.public_key):
             raise PackageRefused(Reason.KEY_UNUSABLE, f"key {key.key_id} is weak: anybody can sign with it")
         with self._editing() as known:
             if key.key_id in known and known[key.key_id].revoked:

@@ -68,11 +68,11 @@ async def change(tx: AsyncConnection, id: str, *only_if: ColumnElement[bool], **
 
 
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **said: str | None
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
 ) -> Part[Chain]:
-    """A page of the chains of a tenant; `said` filters by column, `only` by session."""
+    """A page of the chains of a tenant; `filters` are column values, `only` by session."""
     also = () if only is None else (CHAINS.c.session_id.in_(only),)
-    return await rows.page(tx, CHAINS, Chain, part, tenant, said, also)
+    return await rows.page(tx, CHAINS, Chain, part, tenant, filters, also)
 
 
 async def append(tx: AsyncConnection, blocks: Sequence[StoredBlock]) -> None:

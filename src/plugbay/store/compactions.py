@@ -14,7 +14,7 @@ from plugbay.store.rows import Tenant
 from plugbay.store.statements import insert_new
 from plugbay.store.tables import COMPACTIONS
 
-UNENDED = ("queued", "running")
+UNFINISHED = ("queued", "running")
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
         tx,
         COMPACTIONS,
         id,
-        COMPACTIONS.c.status.in_(UNENDED),
+        COMPACTIONS.c.status.in_(UNFINISHED),
         status="running",
         started_at=at,
         attempts=COMPACTIONS.c.attempts + 1,
@@ -70,18 +70,18 @@ async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
 
 async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
     """Finish it; False when it has ended already."""
-    return await rows.change(tx, COMPACTIONS, id, COMPACTIONS.c.status.in_(UNENDED), **values)
+    return await rows.change(tx, COMPACTIONS, id, COMPACTIONS.c.status.in_(UNFINISHED), **values)
 
 
-async def unended(tx: AsyncConnection) -> list[Compaction]:
+async def unfinished(tx: AsyncConnection) -> list[Compaction]:
     """All unfinished compactions, oldest first."""
-    query = select(COMPACTIONS).where(COMPACTIONS.c.status.in_(UNENDED))
+    query = select(COMPACTIONS).where(COMPACTIONS.c.status.in_(UNFINISHED))
     return await rows.find_all(tx, query.order_by(COMPACTIONS.c.created_at), Compaction)
 
 
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **said: str | None
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
 ) -> Part[Compaction]:
-    """A page of the compactions of a tenant; `said` filters by column, `only` by session."""
+    """A page of the compactions of a tenant; `filters` are column values, `only` by session."""
     also = () if only is None else (COMPACTIONS.c.session_id.in_(only),)
-    return await rows.page(tx, COMPACTIONS, Compaction, part, tenant, said, also)
+    return await rows.page(tx, COMPACTIONS, Compaction, part, tenant, filters, also)

@@ -197,8 +197,8 @@ async def newest(tx: AsyncConnection) -> float | None:
     of_attempts = select(func.max(DELIVERY_ATTEMPTS.c.started_at), func.max(DELIVERY_ATTEMPTS.c.ended_at)).where(
         DELIVERY_ATTEMPTS.c.delivery_id.in_(select(DELIVERIES.c.id).where(waiting))
     )
-    made = await tx.scalar(select(func.max(DELIVERIES.c.created_at)).where(waiting))
-    found = [made, *(await tx.execute(of_attempts)).one()]
+    created = await tx.scalar(select(func.max(DELIVERIES.c.created_at)).where(waiting))
+    found = [created, *(await tx.execute(of_attempts)).one()]
     return max((at for at in found if at is not None), default=None)
 
 
@@ -235,6 +235,6 @@ async def attempts(tx: AsyncConnection, id: str) -> list[Attempt]:
     return await rows.find_all(tx, query.order_by(DELIVERY_ATTEMPTS.c.attempt), Attempt)
 
 
-async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **said: str | None) -> Part[Delivery]:
-    """A page of the deliveries of a tenant; `said` filters by column."""
-    return await rows.page(tx, DELIVERIES, Delivery, part, tenant, said)
+async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **filters: str | None) -> Part[Delivery]:
+    """A page of the deliveries of a tenant; `filters` are column values."""
+    return await rows.page(tx, DELIVERIES, Delivery, part, tenant, filters)

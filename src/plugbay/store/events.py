@@ -44,6 +44,6 @@ async def find(tx: AsyncConnection, id: str) -> Event | None:
     return await rows.find(tx, EVENTS, Event, id)
 
 
-async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **said: str | None) -> Part[Event]:
-    """A page of the events of a tenant; `said` filters by column."""
-    return await rows.page(tx, EVENTS, Event, part, tenant, said, at="occurred_at")
+async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **filters: str | None) -> Part[Event]:
+    """A page of the events of a tenant; `filters` are column values."""
+    return await rows.page(tx, EVENTS, Event, part, tenant, filters, at="occurred_at")

@@ -13,7 +13,7 @@ from plugbay.store.pages import Page, Part
 from plugbay.store.rows import Tenant
 from plugbay.store.tables import HARNESS_EXECUTIONS
 
-UNENDED = ("queued", "running")
+UNFINISHED = ("queued", "running")
 
 
 class HarnessExecution(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,15 +62,15 @@ async def begin(tx: AsyncConnection, id: str, at: float) -> bool:
 
 async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
     """Finish it; False when it has ended already."""
-    return await rows.change(tx, HARNESS_EXECUTIONS, id, HARNESS_EXECUTIONS.c.status.in_(UNENDED), **values)
+    return await rows.change(tx, HARNESS_EXECUTIONS, id, HARNESS_EXECUTIONS.c.status.in_(UNFINISHED), **values)
 
 
-async def unended(tx: AsyncConnection) -> list[HarnessExecution]:
+async def unfinished(tx: AsyncConnection) -> list[HarnessExecution]:
     """All unfinished executions, oldest first."""
-    query = select(HARNESS_EXECUTIONS).where(HARNESS_EXECUTIONS.c.status.in_(UNENDED))
+    query = select(HARNESS_EXECUTIONS).where(HARNESS_EXECUTIONS.c.status.in_(UNFINISHED))
     return await rows.find_all(tx, query.order_by(HARNESS_EXECUTIONS.c.created_at), HarnessExecution)
 
 
-async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **said: str | None) -> Part[HarnessExecution]:
-    """A page of the executions of a tenant; `said` filters by column."""
-    return await rows.page(tx, HARNESS_EXECUTIONS, HarnessExecution, part, tenant, said)
+async def page(tx: AsyncConnection, part: Page, tenant: Tenant, **filters: str | None) -> Part[HarnessExecution]:
+    """A page of the executions of a tenant; `filters` are column values."""
+    return await rows.page(tx, HARNESS_EXECUTIONS, HarnessExecution, part, tenant, filters)

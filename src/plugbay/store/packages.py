@@ -15,7 +15,7 @@ from plugbay.store.pages import Page, Part, select_page
 from plugbay.store.statements import insert_new
 from plugbay.store.tables import PACKAGES
 
-EVERYBODY = ""
+NO_OWNER = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class PackageRow:
 async def insert(tx: AsyncConnection, row: PackageRow) -> bool:
     """Insert; False when this version of this package exists already."""
     values = {name: getattr(row, name) for name in PackageRow.__slots__}
-    return await insert_new(tx, PACKAGES, values | {"org_id": row.org_id or EVERYBODY})
+    return await insert_new(tx, PACKAGES, values | {"org_id": row.org_id or NO_OWNER})
 
 
 async def get(tx: AsyncConnection, id: str) -> PackageRow | None:
@@ -54,7 +54,7 @@ async def get(tx: AsyncConnection, id: str) -> PackageRow | None:
 async def find(tx: AsyncConnection, org_id: str | None, package_id: str, version: str) -> PackageRow | None:
     """Find a version with exactly this owner."""
     query = select(PACKAGES).where(
-        PACKAGES.c.org_id == (org_id or EVERYBODY), PACKAGES.c.package_id == package_id, PACKAGES.c.version == version
+        PACKAGES.c.org_id == (org_id or NO_OWNER), PACKAGES.c.package_id == package_id, PACKAGES.c.version == version
     )
     found = (await tx.execute(query)).first()
     return None if found is None else _row(found)
@@ -90,7 +90,7 @@ async def select_part(
 
 
 def _visible(query: Select[Any], org_id: str | None) -> Select[Any]:
-    return query if org_id is None else query.where(PACKAGES.c.org_id.in_((EVERYBODY, org_id)))
+    return query if org_id is None else query.where(PACKAGES.c.org_id.in_((NO_OWNER, org_id)))
 
 
 def _row(row: Row[Any]) -> PackageRow:

@@ -37,9 +37,9 @@ async def select_page(
     at: ColumnElement[float],
     id: ColumnElement[str],
     page: Page,
-    made: Callable[[Row[Any]], T],
+    to_record: Callable[[Row[Any]], T],
 ) -> Part[T]:
-    """Run a query for one page, ordered by `at` and `id` descending; `made` converts each row.
+    """Run a query for one page, ordered by `at` and `id` descending; `to_record` converts each row.
 
     The query must select both columns under their own names.
     """
@@ -49,4 +49,4 @@ async def select_page(
     rows = (await tx.execute(query.order_by(at.desc(), id.desc()).limit(page.limit + 1))).all()
     shown = rows[: page.limit]
     after = (shown[-1]._mapping[at.key], shown[-1]._mapping[id.key]) if len(rows) > page.limit else None
-    return Part(tuple(made(row) for row in shown), after)
+    return Part(tuple(to_record(row) for row in shown), after)

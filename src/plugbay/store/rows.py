@@ -21,10 +21,10 @@ class Tenant(NamedTuple):
     project_id: str | None = None
 
 
-EVERYBODY = Tenant()
+ALL_TENANTS = Tenant()
 
 
-def made(kind: type[R], row: Row[Any]) -> R:
+def to_record(kind: type[R], row: Row[Any]) -> R:
     """The record of a row."""
     return kind(**row._mapping)
 
@@ -39,12 +39,12 @@ async def find(tx: AsyncConnection, table: Table, kind: type[R], id: str, *, loc
     """Find a record by id. `lock` locks the row until the transaction ends."""
     query = select(table).where(table.c.id == id)
     row = (await tx.execute(query.with_for_update() if lock else query)).first()
-    return None if row is None else made(kind, row)
+    return None if row is None else to_record(kind, row)
 
 
 async def find_all(tx: AsyncConnection, query: Select[Any], kind: type[R]) -> list[R]:
     """All records of a query."""
-    return [made(kind, row) for row in (await tx.execute(query)).all()]
+    return [to_record(kind, row) for row in (await tx.execute(query)).all()]
 
 
 async def change(tx: AsyncConnection, table: Table, id: str, *only_if: ColumnElement[bool], **values: Any) -> bool:
@@ -59,12 +59,12 @@ async def page(
     kind: type[R],
     part: Page,
     tenant: Tenant,
-    said: Mapping[str, str | None],
+    filters: Mapping[str, str | None],
     also: Iterable[ColumnElement[bool]] = (),
     *,
     at: str = "created_at",
 ) -> Part[R]:
-    """A page of records of a tenant, newest first. `said` filters by column; None: any value.
+    """A page of records of a tenant, newest first. `filters` are column values; None: any value.
 
     Records of a whole org are included for each of its projects.
     """
@@ -73,6 +73,6 @@ async def page(
         query = query.where(table.c.org_id == tenant.org_id)
     if tenant.project_id is not None:
         query = query.where(or_(table.c.project_id == tenant.project_id, table.c.project_id.is_(None)))
-    for name, value in said.items():
+    for name, value in filters.items():
         query = query if value is None else query.where(table.c[name] == value)
-    return await select_page(tx, query, table.c[at], table.c.id, part, lambda row: made(kind, row))
+    return await select_page(tx, query, table.c[at], table.c.id, part, lambda row: to_record(kind, row))

@@ -14,7 +14,7 @@ from plugbay.store.rows import Tenant
 from plugbay.store.statements import insert_new
 from plugbay.store.tables import RUN_EVENTS, RUNS, TOOL_EXECUTIONS
 
-UNENDED = ("queued", "running")
+UNFINISHED = ("queued", "running")
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,20 +111,20 @@ async def add_usage(tx: AsyncConnection, id: str, input: int, output: int, *, tu
 
 async def end(tx: AsyncConnection, id: str, **values: Any) -> bool:
     """Finish a run; False when it has ended already."""
-    return await rows.change(tx, RUNS, id, RUNS.c.status.in_(UNENDED), **values)
+    return await rows.change(tx, RUNS, id, RUNS.c.status.in_(UNFINISHED), **values)
 
 
-async def unended(tx: AsyncConnection) -> list[Run]:
+async def unfinished(tx: AsyncConnection) -> list[Run]:
     """All unfinished runs."""
-    return await rows.find_all(tx, select(RUNS).where(RUNS.c.status.in_(UNENDED)).order_by(RUNS.c.created_at), Run)
+    return await rows.find_all(tx, select(RUNS).where(RUNS.c.status.in_(UNFINISHED)).order_by(RUNS.c.created_at), Run)
 
 
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **said: str | None
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
 ) -> Part[Run]:
-    """A page of the runs of a tenant; `said` filters by column, `only` by session."""
+    """A page of the runs of a tenant; `filters` are column values, `only` by session."""
     also = () if only is None else (RUNS.c.session_id.in_(only),)
-    return await rows.page(tx, RUNS, Run, part, tenant, said, also)
+    return await rows.page(tx, RUNS, Run, part, tenant, filters, also)
 
 
 # Timeline.

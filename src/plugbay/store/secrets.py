@@ -66,7 +66,7 @@ async def select_part(
     return await select_page(tx, query, SECRETS.c.created_at, SECRETS.c.id, page, _row)
 
 
-async def sealed_otherwise(tx: AsyncConnection, key_id: str, limit: int) -> list[SecretRow]:
+async def encrypted_with_other_key(tx: AsyncConnection, key_id: str, limit: int) -> list[SecretRow]:
     """Secrets encrypted with another key than this one, locked until the transaction ends."""
     query = select(SECRETS).where(SECRETS.c.key_id != key_id)
     query = query.order_by(SECRETS.c.org_id, SECRETS.c.scope, SECRETS.c.name).limit(limit).with_for_update()

@@ -41,11 +41,11 @@ async def change(tx: AsyncConnection, id: str, **values: Any) -> bool:
 
 
 async def page(
-    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **said: str | None
+    tx: AsyncConnection, part: Page, tenant: Tenant, *, only: frozenset[str] | None = None, **filters: str | None
 ) -> Part[Session]:
-    """A page of the sessions of a tenant; `said` filters by column, `only` by session."""
+    """A page of the sessions of a tenant; `filters` are column values, `only` by session."""
     also = () if only is None else (SESSIONS.c.id.in_(only),)
-    return await rows.page(tx, SESSIONS, Session, part, tenant, said, also)
+    return await rows.page(tx, SESSIONS, Session, part, tenant, filters, also)
 
 
 async def children(tx: AsyncConnection, ids: frozenset[str]) -> frozenset[str]:

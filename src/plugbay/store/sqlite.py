@@ -38,10 +38,10 @@ WRITE = "BEGIN IMMEDIATE"
 NO_WAIT = "PRAGMA busy_timeout=0"
 """Do not wait for locks."""
 
-SAVE, BACK, KEEP = "SAVEPOINT one", "ROLLBACK TO one", "RELEASE one"
+SAVEPOINT, ROLLBACK, RELEASE = "SAVEPOINT one", "ROLLBACK TO one", "RELEASE one"
 
 
-class Answer(NamedTuple):
+class Result(NamedTuple):
     """The result of a statement with all rows; no caller reads more than a page."""
 
     rows: list[Any]
@@ -75,7 +75,7 @@ class Connection(aiosqlite.Connection):
         The connection must have `NO_WAIT` set, and must not be used again if this fails.
         """
         try:
-            await self.steps(WRITE)
+            await self.run_steps(WRITE)
         except OperationalError:
             with _TranslateErrors():
                 await self.run_in_thread(partial(_run_steps, (_busy_timeout(patience), WRITE, NO_WAIT)))
@@ -93,14 +93,14 @@ class Connection(aiosqlite.Connection):
         self._begun += 1
         return await self._execute(counted)  # type: ignore[no-untyped-call]
 
-    async def small(self, statement: str, parameters: Sequence[Any]) -> Answer:
+    async def run_small(self, statement: str, parameters: Sequence[Any]) -> Result:
         """Run a statement that reads little, in a transaction; begins one if needed."""
         if not self.in_transaction:
-            await self.steps(BEGIN)
-        answer: Answer = await self._small(partial(_execute_statement, statement=statement, parameters=parameters))
+            await self.run_steps(BEGIN)
+        answer: Result = await self._small(partial(_execute_statement, statement=statement, parameters=parameters))
         return answer
 
-    async def steps(self, *statements: str) -> None:
+    async def run_steps(self, *statements: str) -> None:
         """Run statements without results, even if the caller is cancelled."""
         await self._small(partial(_run_steps, statements))
 
@@ -128,38 +128,38 @@ class Cursor:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._answer = Answer([])
+        self._result = Result([])
 
     @property
     def description(self) -> Any:
-        return self._answer.description
+        return self._result.description
 
     @property
     def rowcount(self) -> int:
-        return self._answer.rowcount
+        return self._result.rowcount
 
     @property
     def lastrowid(self) -> int | None:
-        return self._answer.lastrowid
+        return self._result.lastrowid
 
     async def __aenter__(self) -> Self:
         return self
 
     async def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Self:
         if statement == BEGIN:
-            await self._connection.steps(statement)
+            await self._connection.run_steps(statement)
         else:
             work = partial(_execute_statement, statement=statement, parameters=parameters)
-            self._answer = await self._connection.run_in_thread(work)
+            self._result = await self._connection.run_in_thread(work)
         return self
 
     async def executemany(self, statement: str, parameters: Iterable[Sequence[Any]]) -> Self:
         work = partial(_execute_statement, statement=statement, parameters=parameters, many=True)
-        self._answer = await self._connection.run_in_thread(work)
+        self._result = await self._connection.run_in_thread(work)
         return self
 
     async def fetchall(self) -> list[Any]:
-        return self._answer.rows
+        return self._result.rows
 
     async def close(self) -> None:
         """Closed by the thread already."""
@@ -174,12 +174,12 @@ def _run_steps(statements: Sequence[str], connection: sqlite3.Connection) -> Non
         connection.execute(statement)
 
 
-def _execute_statement(connection: sqlite3.Connection, statement: str, parameters: Any, many: bool = False) -> Answer:
+def _execute_statement(connection: sqlite3.Connection, statement: str, parameters: Any, many: bool = False) -> Result:
     cursor = connection.cursor()
     try:
         (cursor.executemany if many else cursor.execute)(statement, parameters)
         rows = cursor.fetchall() if cursor.description else []
-        return Answer(rows, cursor.description, cursor.rowcount, cursor.lastrowid)
+        return Result(rows, cursor.description, cursor.rowcount, cursor.lastrowid)
     finally:
         cursor.close()
 
@@ -218,7 +218,7 @@ class _Member:
         if not self._over.done():
             self._over.set_result(error)
 
-    async def over(self) -> None:
+    async def wait(self) -> None:
         """Wait for the end of the group; raises the reason if it failed."""
         error = None if self._over is None else await self._over
         if error is not None:
@@ -281,9 +281,9 @@ class GroupCommit:
             async with _TimedLock(self._turn, self._patience), self._in_savepoint(member) as connection:
                 yield connection
         except Exception:
-            await member.over()
+            await member.wait()
             raise
-        await member.over()
+        await member.wait()
 
     async def close(self) -> None:
         """Close after the queued transactions."""
@@ -295,13 +295,13 @@ class GroupCommit:
         connection = await self._join(member)
         driver = driver_of(connection)
         try:
-            await driver.steps(SAVE)
+            await driver.run_steps(SAVEPOINT)
             yield connection
-            await driver.steps(KEEP)
+            await driver.run_steps(RELEASE)
         except BaseException:
             member.withdraw()
             try:
-                await driver.steps(BACK, KEEP)
+                await driver.run_steps(ROLLBACK, RELEASE)
             except OperationalError:  # the rollback failed, perhaps because the disk is full: the whole group is lost
                 await self._fail_group()
             raise
@@ -309,7 +309,7 @@ class GroupCommit:
     async def _join(self, member: _Member) -> AsyncConnection:
         if self._connection is None:
             self._connection = await connections.open_connection(self._engine)
-            await driver_of(self._connection).steps(NO_WAIT)
+            await driver_of(self._connection).run_steps(NO_WAIT)
         if self._group is None:
             self._group = await self._begin_group(self._connection)
         self._group.members.append(member)

@@ -78,7 +78,7 @@ class _Compiled:
 
     async def run(self, tx: AsyncConnection, values: Mapping[str, Any]) -> Outcome:
         there = [values[name] if way is None else way(values[name]) for name, way in self._to_sql]
-        answer = await self._driver_of(tx).small(self._text, there)
+        answer = await self._driver_of(tx).run_small(self._text, there)
         rows = [
             {name: found if way is None else way(found) for (name, way), found in zip(self._from_sql, row, strict=True)}
             for row in answer.rows

@@ -275,7 +275,7 @@ JOURNEYS = Table(
 """Checkpoints of harness executions."""
 
 
-UNENDED = text("status IN ('queued', 'running')")
+UNFINISHED = text("status IN ('queued', 'running')")
 """Condition for unfinished rows; the same text in every index."""
 
 INVOKED = text("invocation_id IS NOT NULL")
@@ -371,7 +371,7 @@ RUNS = Table(
     Index(None, "org_id", "created_at", "id"),
     Index(None, "chain_id", "created_at"),
     Index("ix_runs_invocation_id", "invocation_id", sqlite_where=INVOKED, postgresql_where=INVOKED),
-    Index("uq_runs_unended", "chain_id", unique=True, sqlite_where=UNENDED, postgresql_where=UNENDED),
+    Index("uq_runs_unended", "chain_id", unique=True, sqlite_where=UNFINISHED, postgresql_where=UNFINISHED),
 )
 """`input_through` is the last block before the model call; `cause_depth` the number of events that led to it."""
 
@@ -441,7 +441,7 @@ COMPACTIONS = Table(
     ),
     Index(None, "org_id", "created_at", "id"),
     Index("ix_compactions_invocation_id", "invocation_id", sqlite_where=INVOKED, postgresql_where=INVOKED),
-    Index("ix_compactions_unended", "status", sqlite_where=UNENDED, postgresql_where=UNENDED),
+    Index("ix_compactions_unended", "status", sqlite_where=UNFINISHED, postgresql_where=UNFINISHED),
 )
 """`source_digest` is the digest of the chain at the request; if it changed by the end, the result is discard."""
 
@@ -474,7 +474,7 @@ HARNESS_EXECUTIONS = Table(
         name="status",
     ),
     Index(None, "org_id", "created_at", "id"),
-    Index("ix_harness_executions_unended", "status", sqlite_where=UNENDED, postgresql_where=UNENDED),
+    Index("ix_harness_executions_unended", "status", sqlite_where=UNFINISHED, postgresql_where=UNFINISHED),
 )
 
 

@@ -23,7 +23,7 @@ from plugbay.wire.strict_json import stdlib_codec
 HUGE = 17 << 20
 """Bytes; beyond the limit of 16 MiB of every contract."""
 
-LAST_WORDS = "out of memory: this plugin was told to die"
+DEATH_MESSAGE = "out of memory: this plugin was told to die"
 
 LINE_CONTRACTS = ("rune", "nexo", "kaged", "mcp")
 """Contracts with line framing; the others use Content-Length."""
@@ -46,7 +46,7 @@ class FaultyWire(Wire):
 
     def write(self, data: bytes) -> None:
         for frame in self._frames(data) if self._armed is not None else [data]:
-            self._pass_on(frame)
+            self._write_frame(frame)
 
     def leave(self, status: int, let_go: Callable[[], None]) -> NoReturn:
         while self._stays:
@@ -57,7 +57,7 @@ class FaultyWire(Wire):
         if not self._stays:
             super().leave_after(seconds)
 
-    def _pass_on(self, frame: bytes) -> None:
+    def _write_frame(self, frame: bytes) -> None:
         message = self._answer(frame) if self._armed is not None else None
         if message is None or self._armed is None:
             super().write(frame)
@@ -88,7 +88,7 @@ class FaultyWire(Wire):
     def _frame(self, body: bytes) -> bytes:
         return b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if self._framed else body + b"\n"
 
-    def _written(self, message: dict[str, Any]) -> bytes:
+    def _encode(self, message: dict[str, Any]) -> bytes:
         return self._frame(json.dumps(message).encode())
 
     # Faults of answers.
@@ -98,26 +98,26 @@ class FaultyWire(Wire):
 
     def _garbage_on_stdout(self, message: dict[str, Any]) -> Iterator[bytes]:
         yield b"Loading the model, please wait ...\n"
-        yield self._written(message)
+        yield self._encode(message)
 
     def _not_json(self, message: dict[str, Any]) -> Iterator[bytes]:
         yield self._frame(b'{"half": ')
 
     def _half_an_answer(self, message: dict[str, Any]) -> Iterator[bytes]:
-        frame = self._written(message)
+        frame = self._encode(message)
         yield frame[: len(frame) // 2]
         leave(0)
 
     def _huge_answer(self, message: dict[str, Any]) -> Iterator[bytes]:
-        yield self._written({**message, "padding": "x" * HUGE})
+        yield self._encode({**message, "padding": "x" * HUGE})
 
     def _wrong_id(self, message: dict[str, Any]) -> Iterator[bytes]:
         key = "id" if "id" in message else "request_id"
         id = message[key]
-        yield self._written({**message, key: id + 1_000_000 if isinstance(id, int) else f"{id}0"})
+        yield self._encode({**message, key: id + 1_000_000 if isinstance(id, int) else f"{id}0"})
 
     def _answers_twice(self, message: dict[str, Any]) -> Iterator[bytes]:
-        yield self._written(message) * 2
+        yield self._encode(message) * 2
 
 
 CONFINED = "this fake plugin is confined and cannot write down what it is asked: host it with unconfined=True"
@@ -136,17 +136,17 @@ class Record:
         """Record a call; returns the number of earlier calls of the tool."""
         self._asked[tool] = self._asked.get(tool, 0) + 1
         self._add({"tool": tool, "input": given, "pid": os.getpid()})
-        return max(self._kept(tool), self._asked[tool]) - 1
+        return max(self._count_recorded(tool), self._asked[tool]) - 1
 
-    def _add(self, said: dict[str, Any]) -> bool:
+    def _add(self, entry: dict[str, Any]) -> bool:
         try:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps(said)}\n")
+                file.write(f"{json.dumps(entry)}\n")
         except OSError:
             return False
         return True
 
-    def _kept(self, tool: str) -> int:
+    def _count_recorded(self, tool: str) -> int:
         try:
             lines = self._path.read_text("utf-8").splitlines()
         except OSError:
@@ -154,7 +154,7 @@ class Record:
         return sum(json.loads(line).get("tool") == tool for line in lines)
 
 
-def plugin_of(script: Script, record: Record, wire: FaultyWire) -> Plugin:
+def make_plugin(script: Script, record: Record, wire: FaultyWire) -> Plugin:
     """A plugin with the tools of the script."""
     plugin = Plugin(script.id, script.version, description="A fake, for tests.")
     for name, steps in script.tools.items():
@@ -181,7 +181,7 @@ def _tool(name: str, steps: tuple[Step, ...], record: Record, wire: FaultyWire) 
 
 
 def _die() -> NoReturn:
-    note(LAST_WORDS)
+    note(DEATH_MESSAGE)
     os._exit(3)
 
 
@@ -206,7 +206,7 @@ def main(path: Path) -> NoReturn:
     record = Record(path.with_name("record.jsonl"))
     _begin(script, claimed)
     wire = FaultyWire(claimed, script.contract not in LINE_CONTRACTS, script.fault == "never_leaves")
-    plugin, codec = plugin_of(script, record, wire), stdlib_codec()
+    plugin, codec = make_plugin(script, record, wire), stdlib_codec()
     wire.leave(serve_rune(plugin, wire, codec, begin(plugin, wire, codec)), lambda: None)
 
 

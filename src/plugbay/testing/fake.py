@@ -18,7 +18,7 @@ from plugbay.contracts.registry import CONTRACTS
 from plugbay.sdk import Plugin, manifests
 from plugbay.sdk.contracts.ainb_names import ainb_name
 from plugbay.testing.faults import Fault
-from plugbay.testing.script import Script, script_of
+from plugbay.testing.script import Script, make_script
 
 SCRIPT, RECORD = "script.json", "record.jsonl"
 
@@ -56,19 +56,19 @@ class FakePlugin:
         self.contract = contract
         self.path = folder / ainb_name(id)
         self.path.mkdir(parents=True)
-        script = script_of(contract, id, version, tools, fault)
+        script = make_script(contract, id, version, tools, fault)
         (self.path / SCRIPT).write_text(json.dumps(script.to_json()), "utf-8")
-        _WRITERS[contract](declared(script), self.path)
+        _WRITERS[contract](declare(script), self.path)
 
     @property
     def calls(self) -> list[Call]:
         """All calls so far, over all processes, in order."""
-        return [Call(**said) for said in self._record() if "tool" in said]
+        return [Call(**entry) for entry in self._record() if "tool" in entry]
 
     @property
     def pids(self) -> list[int]:
         """Process ids of all processes, in order."""
-        return [said["pid"] for said in self._record() if "tool" not in said]
+        return [entry["pid"] for entry in self._record() if "tool" not in entry]
 
     def _record(self) -> list[dict[str, Any]]:
         try:
@@ -78,7 +78,7 @@ class FakePlugin:
         return [json.loads(line) for line in text.splitlines()]
 
 
-def declared(script: Script) -> Plugin:
+def declare(script: Script) -> Plugin:
     """The plugin of a script, for its manifest; its tools do nothing."""
     plugin = Plugin(script.id, script.version, description="A fake, for tests.")
     for name in script.tools:

@@ -37,7 +37,7 @@ def replay_plugin(file: str | Path, like: str | Path, folder: Path, *, loose: bo
     root = folder / like.name
     shutil.copytree(like, root)
     manifest = root / manifests[0]
-    manifest.write_text(_LEADERS[contract](manifest.read_text("utf-8"), command, root), "utf-8")
+    manifest.write_text(_REDIRECT[contract](manifest.read_text("utf-8"), command, root), "utf-8")
     return root
 
 
@@ -90,7 +90,7 @@ def _install(program: Path, command: Sequence[str]) -> None:
     program.chmod(0o755)
 
 
-_LEADERS: dict[str, Callable[[str, Sequence[str], Path], str]] = {
+_REDIRECT: dict[str, Callable[[str, Sequence[str], Path], str]] = {
     "rune": _rune,
     "nexo": _nexo,
     "kaged": _kaged,

@@ -50,18 +50,18 @@ def in_turn(*steps: Any) -> Turns:
     """One step per call; the last step is repeated."""
     if not steps:
         raise ValueError("in_turn needs something to do")
-    return Turns(tuple(map(step_of, steps)))
+    return Turns(tuple(map(to_step, steps)))
 
 
-def step_of(said: Any) -> Step:
+def to_step(value: Any) -> Step:
     """The step for a value in a script."""
-    if isinstance(said, Turns):
+    if isinstance(value, Turns):
         raise TypeError("in_turn cannot be one of the things that are done in turn")
-    if not isinstance(said, Fault):
-        return said if isinstance(said, Step) else Step(said)
-    if said.moment != CALL:
-        raise ValueError(f"faults.{said.name} is not about a call: fake_plugin(…, fault=faults.{said.name})")
-    return Step({"fault": said.name}, after=said.seconds or 0.0, fault=said.name)
+    if not isinstance(value, Fault):
+        return value if isinstance(value, Step) else Step(value)
+    if value.moment != CALL:
+        raise ValueError(f"faults.{value.name} is not about a call: fake_plugin(…, fault=faults.{value.name})")
+    return Step({"fault": value.name}, after=value.seconds or 0.0, fault=value.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,14 @@ class Script:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, said: dict[str, Any]) -> Script:
-        tools = {name: tuple(Step(**step) for step in steps) for name, steps in said["tools"].items()}
-        return cls(**{**said, "tools": tools})
+    def from_json(cls, value: dict[str, Any]) -> Script:
+        tools = {name: tuple(Step(**step) for step in steps) for name, steps in value["tools"].items()}
+        return cls(**{**value, "tools": tools})
 
 
-def script_of(contract: str, id: str, version: str, tools: Mapping[str, Any], fault: Fault | None = None) -> Script:
+def make_script(contract: str, id: str, version: str, tools: Mapping[str, Any], fault: Fault | None = None) -> Script:
     """Build the script of a fake plugin."""
-    steps = {name: said.steps if isinstance(said, Turns) else (step_of(said),) for name, said in tools.items()}
+    steps = {name: value.steps if isinstance(value, Turns) else (to_step(value),) for name, value in tools.items()}
     if fault is None:
         return Script(contract, id, version, steps)
     if fault.moment == CALL:

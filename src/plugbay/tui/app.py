@@ -50,10 +50,10 @@ REFRESH_SECONDS = 0.25
 NARROW = 100
 """Columns; in a narrower terminal, a screen in use covers the list."""
 
-ENDINGS = frozenset({"crashed", "exited"})
+END_EVENTS = frozenset({"crashed", "exited"})
 """Lifecycle events after which no process can draw."""
 
-IN_A_SCREEN = frozenset({"switch", "list", "help", "quit", "notify"})
+SCREEN_ACTIONS = frozenset({"switch", "list", "help", "quit", "notify"})
 """Actions whose keys always belong to the host."""
 
 
@@ -235,8 +235,8 @@ class Terminal(App[None], inherit_bindings=False):
         for painter in self._painters_of(facts["plugin_id"]):
             if what == "started" and painter.failure is not None:
                 painter.request_again()
-            elif what in ENDINGS and painter.status().pid is None:
-                painter.process_ended(_ending(facts))
+            elif what in END_EVENTS and painter.status().pid is None:
+                painter.process_ended(_failure_of(facts))
         self._refresh_all()
 
     # Keys.
@@ -246,7 +246,7 @@ class Terminal(App[None], inherit_bindings=False):
         if self.screen is not self.screen_stack[0]:
             return action == "quit" or action not in {"switch", "reload", "logs", "zoom", "turn", "palette", "help"}
         if self._canvas.has_focus:
-            return action in IN_A_SCREEN or (action == "reload" and self._canvas.without_screen)
+            return action in SCREEN_ACTIONS or (action == "reload" and self._canvas.without_screen)
         return True
 
     @on(PluginList.OptionSelected)
@@ -366,7 +366,7 @@ class Terminal(App[None], inherit_bindings=False):
         self.action_open()
 
 
-def _ending(facts: Mapping[str, Any]) -> Failure:
+def _failure_of(facts: Mapping[str, Any]) -> Failure:
     """The failure that a lifecycle event of an ended process describes."""
     text = f"it ended with status {facts['exit_code']}" if facts["exit_code"] >= 0 else "a signal ended it"
     return Failure(Code.CRASHED, text, origin=Origin.PLUGIN, detail={"stderr_tail": facts["stderr_tail"]})

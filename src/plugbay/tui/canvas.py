@@ -126,7 +126,7 @@ class Canvas(Widget, can_focus=True):
         painter = self.painter
         if painter is None:
             return
-        action = self._hosts(painter, event)
+        action = self._host_action(painter, event)
         if action is not None:
             await self.run_action(action)
         elif painter.broken is None:
@@ -135,7 +135,7 @@ class Canvas(Widget, can_focus=True):
                 painter.press(pressed)
                 self._tick()
 
-    def _hosts(self, painter: Painter, event: events.Key) -> str | None:
+    def _host_action(self, painter: Painter, event: events.Key) -> str | None:
         """The host's action for this key; None: the key goes to the plugin."""
         if event.key == "escape":
             return "app.list" if self.without_screen or self._guard.host_takes() else None

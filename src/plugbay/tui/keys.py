@@ -67,10 +67,10 @@ def mouse_event(event: MouseEvent, width: int, height: int) -> dict[str, Any] | 
     else:
         return None
     mods = SHIFT * event.shift | CTRL * event.ctrl | ALT * event.meta
-    return {"kind": kind, "col": _within(event.x, width), "row": _within(event.y, height), "mods": mods}
+    return {"kind": kind, "col": _clamp(event.x, width), "row": _clamp(event.y, height), "mods": mods}
 
 
-def _within(place: int, size: int) -> int:
+def _clamp(place: int, size: int) -> int:
     return max(0, min(place, size - 1))
 
 

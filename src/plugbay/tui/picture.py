@@ -28,7 +28,7 @@ BOLD, DIM, ITALIC, UNDERLINE, REVERSED = 1, 2, 4, 8, 16
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 """Replaces a symbol that rich measures wider than the frame allows, so that the rest of the line does not move."""
 
-REMEMBERED = 4096
+CACHE_SIZE = 4096
 """Cache size for styles and symbols. A frame of 200 by 60 has 12,000 cells and rarely more than a hundred of either."""
 
 NOTHING = Cell(BLANK, None, None, 0)
@@ -73,7 +73,7 @@ def _glyphs(frame: Frame, y: int) -> Iterator[_Glyph]:
         x += columns
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHE_SIZE)
 def shown(symbol: str) -> tuple[str, int]:
     """The symbol to show and its width: 1 or 2 columns."""
     text = clean(symbol)
@@ -81,7 +81,7 @@ def shown(symbol: str) -> tuple[str, int]:
     return (REPLACEMENT * columns if width > columns else text + BLANK * (columns - width)), columns
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHE_SIZE)
 def style_of(fg: Rgb | None, bg: Rgb | None, modifier: int) -> Style:
     """The style of a cell; unset colours are the terminal's."""
     return Style(

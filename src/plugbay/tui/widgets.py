@@ -43,7 +43,7 @@ LEVEL_COLUMNS = 5
 
 EMPTY = Text("Nothing has been logged yet.", style=GREY)
 
-IN_THE_LIST = {
+LIST_KEYS = {
     "↑ ↓": "choose a plugin",
     "Enter": "go to its screen",
     "← →": "another screen of the plugin",
@@ -54,7 +54,7 @@ IN_THE_LIST = {
     "?": "this page",
 }
 
-IN_A_SCREEN = {
+SCREEN_KEYS = {
     "Ctrl+O, F10": "back to the list, and from the list to the screen",
     "Ctrl+Q, Ctrl+C": "quit",
     "?": "this page, unless the plugin takes text",
@@ -224,7 +224,7 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,enter,q,space", "dismiss", "close")]
 
     def compose(self) -> ComposeResult:
-        page = Group(_heading("in the list"), _keys(IN_THE_LIST), Text(), _heading("in a screen"), _keys(IN_A_SCREEN))
+        page = Group(_heading("in the list"), _keys(LIST_KEYS), Text(), _heading("in a screen"), _keys(SCREEN_KEYS))
         box = Static(page, markup=False)
         box.border_title = "keys"
         box.border_subtitle = "Esc closes"

@@ -16,7 +16,7 @@ from plugbay.store import deliveries as rows
 from plugbay.store.deliveries import Attempt, Delivery
 from plugbay.store.failures import StoreUnavailable
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY
+from plugbay.store.rows import ALL_TENANTS
 from tests.support.clocks import TurnedClock
 from tests.support.conversing import ScriptedWorkers, Talk, conversing, settled
 from tests.support.loops import Run
@@ -51,7 +51,7 @@ def hooked(hook: Hook, *events: str) -> ScriptedWorkers:
 
 async def deliveries(talk: Talk) -> list[Delivery]:
     async with talk.database.reading() as tx:
-        return list((await rows.page(tx, Page(), EVERYBODY)).items)
+        return list((await rows.page(tx, Page(), ALL_TENANTS)).items)
 
 
 async def the_delivery(talk: Talk, status: str) -> Delivery:

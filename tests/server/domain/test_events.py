@@ -8,7 +8,7 @@ from plugbay.server.domain.events import Happening
 from plugbay.store import deliveries as delivery_rows
 from plugbay.store import events as rows
 from plugbay.store.pages import Page
-from plugbay.store.rows import EVERYBODY
+from plugbay.store.rows import ALL_TENANTS
 from tests.support.conversing import CALLER, STRANGER, ScriptedWorkers, Talk, conversing, says
 from tests.support.loops import Run
 from tests.support.requirements import requirement
@@ -44,8 +44,8 @@ def two_hooks() -> ScriptedWorkers:
 
 async def kept(talk: Talk) -> tuple[list[str], list[tuple[str, str]]]:
     async with talk.database.reading() as tx:
-        events = (await rows.page(tx, Page(), EVERYBODY)).items
-        deliveries = (await delivery_rows.page(tx, Page(), EVERYBODY)).items
+        events = (await rows.page(tx, Page(), ALL_TENANTS)).items
+        deliveries = (await delivery_rows.page(tx, Page(), ALL_TENANTS)).items
     return [event.id for event in events], sorted((each.event_id, each.binding_id) for each in deliveries)
 
 

@@ -107,7 +107,7 @@ class Harnesses:
     async def start(self) -> None:
         """Close what a gateway that was killed left open. Its steps had effects, so it goes on only when it is told."""
         async with self._database.reading() as tx:
-            left = await rows.unended(tx)
+            left = await rows.unfinished(tx)
         for execution in left:
             text = "the gateway was restarted while this harness was at work; it can be resumed"
             restarted = _failed("harness.host_restarted", text, Outcome.RETRYABLE_FAILURE)
@@ -172,7 +172,7 @@ class Harnesses:
         """Have it end; one that has ended stays as it is."""
         async with self._database.transaction() as tx:
             execution = await self._existing(tx, caller, id)
-            if execution.status in rows.UNENDED:
+            if execution.status in rows.UNFINISHED:
                 await rows.change(tx, id, cancel_requested=True)
                 await self._record(tx, caller, "harness.cancel", execution)
                 self._database.after_commit(lambda: self._errands.cancel(id))
@@ -183,7 +183,7 @@ class Harnesses:
         await self._errands.closed(id)
         async with self._database.transaction() as tx:
             execution = await self._existing(tx, caller, id, lock=True)
-            if execution.status in rows.UNENDED or id in self._errands.running:
+            if execution.status in rows.UNFINISHED or id in self._errands.running:
                 raise conflict("harness.not_ended", f"{id} has not ended", retryable=True)
             if await journey_rows.load(tx, _journey(execution)) is None:
                 raise conflict("harness.nothing_to_resume", f"{id} left nothing to go on from")

@@ -141,7 +141,7 @@ class Secrets:
     async def _reseal(self) -> int:
         """Some of what other keys have sealed is sealed by the current one; how many."""
         async with self._database.transaction() as tx:
-            found = await rows.sealed_otherwise(tx, self._keyring.current, AT_ONCE)
+            found = await rows.encrypted_with_other_key(tx, self._keyring.current, AT_ONCE)
             for row in found:
                 bound = _bound(row.org_id, row.scope, row.name, row.version)
                 again = self._keyring.seal(self._opened(row), bound)
