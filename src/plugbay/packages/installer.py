@@ -239,7 +239,7 @@ class Installer:
                 self.store.publish(package.root, opened.digest, package.id)
                 return before
             if before != candidate.before:
-                text = f"{package.id} was changed by somebody else meanwhile"
+                text = f"another process changed {package.id} meanwhile"
                 raise PackageRefused(Reason.CHANGED_MEANWHILE, text, hint="look at it again")
             _require_unpinned(before)
             _check_version(candidate, state, allow_downgrade)

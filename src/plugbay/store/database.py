@@ -210,7 +210,7 @@ class Database:
         if isinstance(statement, UpdateBase) and is_settled(statement.table):
             unit = self._current()
             if unit is None:
-                raise RuntimeError(f"{statement.table} is settled: only whoever has begun a transaction changes it")
+                raise RuntimeError(f"{statement.table} is a settled table: change it inside Database.transaction()")
             if not unit.unsettles:
                 unit.unsettles = True
                 self._unsettling += 1
