@@ -472,7 +472,7 @@ def test_a_session_with_a_handshake(run: Run, tmp_path: Path) -> None:
 
 
 @requirement("mcp:http-limits")
-def test_a_cancelled_request_ends_its_response(run: Run, tmp_path: Path) -> None:
+def test_requests_with_an_invalid_id_are_refused_and_notifications_accepted(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as client:
             await client.begin()

@@ -67,7 +67,7 @@ def test_the_operator_may_allow_more() -> None:
 
 
 @requirement("mcp:http-headers")
-def test_repeated_headers_match_neither_value() -> None:
+def test_repeated_headers_are_joined() -> None:
     raw = [(b"Accept", b"application/json"), (b"Mcp-Name", b"harmless"), (b"accept", b"text/event-stream")]
     headers = http_checks.join_headers([*raw, (b"mcp-name", b"echo")])
     assert headers == {"accept": "application/json, text/event-stream", "mcp-name": "harmless, echo"}

@@ -334,7 +334,7 @@ def test_installing_what_is_installed_puts_back_what_is_gone_and_tells_what_was_
     assert reason_of(bench, one) is Reason.TAMPERED
 
 
-def test_installing_the_same_package_concurrently_succeeds(bench: Bench) -> None:
+def test_a_package_that_was_installed_meanwhile_counts_as_installed(bench: Bench) -> None:
     one = bench.release("1.0.0")
     with bench.installer.candidate(one) as candidate:
         bench.install(one)
